@@ -1,0 +1,155 @@
+"""Turning what people pass (arrays, frames, sparse matrices) into float64 data, or into a clear error."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru._numerics import Array, Matrix
+
+
+def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
+    """A float64 array or canonical CSR array without copying where possible, and the column names of a frame."""
+    names = column_names(X)
+    if is_sparse_frame(X):
+        X = X.sparse.to_coo()
+    matrix = _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)
+    n_rows, n_columns = matrix.shape
+    if n_rows == 0 or n_columns == 0:
+        raise ValueError(f"{name} must have at least one row and one column; got shape {n_rows} x {n_columns}.")
+    _require_finite(matrix, name, names)
+    return matrix, names
+
+
+def as_vector(values: Any, length: int, name: str) -> Array:
+    """A finite float64 vector of the given length (a copy, so that later edits of the input change nothing)."""
+    raw = np.asarray(values)
+    if raw.ndim == 2 and raw.shape[1] == 1:
+        raw = raw[:, 0]
+    if raw.shape != (length,):
+        raise ValueError(f"{name} must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
+    try:
+        vector = np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.") from None
+    bad = np.flatnonzero(~np.isfinite(vector))
+    if bad.size:
+        raise ValueError(f"{name} must be finite; entry {bad[0]} is {vector[bad[0]]}. Remove or impute such rows first.")
+    return vector
+
+
+def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
+    """Labels as -1/+1, and the two classes they stand for (the second, in sorted order, is +1)."""
+    raw = np.asarray(values)
+    if raw.ndim == 2 and raw.shape[1] == 1:
+        raw = raw[:, 0]
+    if raw.shape != (length,):
+        raise ValueError(f"y must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
+    if raw.dtype.kind == "f" and not np.all(np.isfinite(raw)):
+        bad = int(np.flatnonzero(~np.isfinite(raw))[0])
+        raise ValueError(f"y must be finite; entry {bad} is {raw[bad]}. Remove or impute such rows first.")
+    try:
+        classes = np.unique(raw)
+    except TypeError:
+        raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
+    if classes.size != 2:
+        shown = ", ".join(str(c) for c in classes[:5]) + (", ..." if classes.size > 5 else "")
+        raise ValueError(
+            f"y must have exactly two classes for a classification loss; got {classes.size} ({{{shown}}}). "
+            "Use a one-vs-rest wrapper for more classes, a regression loss for real targets."
+        )
+    return np.where(raw == classes[1], 1.0, -1.0), classes
+
+
+def as_weights(values: Any, length: int) -> Array:
+    """Finite, non-negative sample weights that are not all zero; ones where none are given."""
+    if values is None:
+        return np.ones(length)
+    weights = as_vector(values, length, "sample_weight")
+    if np.any(weights < 0.0):
+        bad = int(np.argmin(weights))
+        raise ValueError(f"sample_weight must be at least 0; entry {bad} is {weights[bad]}.")
+    if not np.any(weights > 0.0):
+        raise ValueError("sample_weight must have an entry above 0; all are 0, so there is nothing to train on.")
+    return weights
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The column names of a pandas or polars frame; None for anything without names."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not hasattr(X, "to_numpy"):
+        return None
+    return tuple(str(c) for c in columns)
+
+
+def is_sparse_frame(X: Any) -> bool:
+    """Whether every column of a pandas frame is stored sparsely."""
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None or not hasattr(X, "to_numpy") or len(dtypes) == 0:
+        return False
+    return all(type(t).__name__ == "SparseDtype" for t in dtypes)
+
+
+def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
+    raw = X.to_numpy() if names is not None else np.asarray(X)
+    if raw.ndim != 2:
+        raise ValueError(
+            f"{name} must be two-dimensional, rows by columns; got {raw.ndim} dimension(s). "
+            "Reshape a single column with X.reshape(-1, 1)."
+        )
+    if raw.dtype.kind == "c":
+        raise ValueError(f"{name} must be real; got complex numbers.")
+    try:
+        matrix = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        hint = f" Not numeric: {', '.join(_text_columns(X, names))}." if names is not None else ""
+        raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.{hint} Encode such columns first.") from None
+    if not (matrix.flags.c_contiguous or matrix.flags.f_contiguous):
+        matrix = np.ascontiguousarray(matrix)
+    view = matrix.view()
+    view.setflags(write=False)
+    return view
+
+
+def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
+    if X.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
+    if np.dtype(X.dtype).kind not in "fiub":
+        raise ValueError(f"{name} must be real and numeric; got dtype {X.dtype}.")
+    rows = sp.csr_array(X, dtype=np.float64)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def _require_finite(X: Matrix, name: str, names: tuple[str, ...] | None) -> None:
+    values = X if isinstance(X, np.ndarray) else X.data
+    # A finite sum proves that every entry is finite; only otherwise is it worth looking at each.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    if isinstance(X, np.ndarray):
+        row, column = (int(k[0]) for k in np.nonzero(bad))
+    else:
+        first = int(np.flatnonzero(bad)[0])
+        row, column = int(np.searchsorted(X.indptr, first, side="right")) - 1, int(X.indices[first])
+    where = f"column {names[column]!r}" if names is not None else f"column {column}"
+    raise ValueError(
+        f"{name} must be finite; row {row}, {where} is {X[row, column]} "
+        f"({int(bad.sum())} such entries in all). Remove or impute them first."
+    )
+
+
+def _text_columns(X: Any, names: tuple[str, ...]) -> list[str]:
+    found = []
+    for name, column in zip(names, (X[c] for c in X.columns), strict=True):
+        try:
+            np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError):
+            found.append(repr(name))
+    return found

@@ -1,0 +1,42 @@
+"""Float64 facts and the few matrix operations that dense and sparse data do not share."""
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Matrix = NDArray[np.float64] | sp.csr_array
+
+UNIT = float(np.finfo(np.float64).eps) / 2
+"""Unit roundoff of float64."""
+
+
+def gamma(k: int) -> float:
+    """Relative error of a sum of ``k`` rounded products in any order: ``k u / (1 - k u)``."""
+    return k * UNIT / (1.0 - k * UNIT)
+
+
+def is_sparse(X: object) -> bool:
+    """Whether ``X`` is a SciPy sparse matrix or array."""
+    return bool(sp.issparse(X))
+
+
+def squared_row_norms(X: Matrix, column_weights: Array | None = None) -> Array:
+    """``sum_j c_j x_ij^2`` for every row."""
+    if isinstance(X, np.ndarray):
+        return np.einsum("ij,ij->i", X, X) if column_weights is None else np.einsum("ij,ij,j->i", X, X, column_weights)
+    squares = X.multiply(X)
+    return squares @ (np.ones(X.shape[1]) if column_weights is None else column_weights)
+
+
+def squared_column_norms(X: Matrix, row_weights: Array) -> Array:
+    """``sum_i s_i x_ij^2`` for every column."""
+    if isinstance(X, np.ndarray):
+        return np.einsum("i,ij,ij->j", row_weights, X, X, optimize=False)
+    return X.multiply(X).T @ row_weights
+
+
+def dense_columns(X: Matrix, columns: NDArray[np.intp]) -> Array:
+    """Some columns as a dense array."""
+    block = X[:, columns]
+    return block if isinstance(block, np.ndarray) else block.toarray()

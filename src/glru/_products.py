@@ -1,0 +1,109 @@
+"""Second-order products with X, dense or sparse: weighted Gram matrices of columns and of rows, curvature products.
+
+Nothing here forms a temporary of the size of X: dense data is scaled in chunks that stay in the cache.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from glru._numerics import Array, Matrix
+from glru._threads import in_parts
+from glru.problem import Problem
+
+CHUNK_BYTES = 1 << 20
+"""Scaled rows are made in chunks of this size: they stay in the second-level cache."""
+
+
+def column_gram(X: Matrix, weights: Array) -> Array:
+    """Upper triangle of ``X^T diag(weights) X``, ``weights >= 0``; the lower triangle holds anything."""
+    n_rows, n_columns = X.shape
+    if isinstance(X, np.ndarray):
+        parts = in_parts(lambda start, stop: _dense_gram(X, weights, start, stop), n_rows, 20_000)
+    else:
+        from glru import _kernels as kernels
+
+        def part(start: int, stop: int) -> Array:
+            total = np.zeros((n_columns, n_columns))
+            kernels.csr_weighted_gram(X.indptr, X.indices, X.data, weights, start, stop, total)
+            return total
+
+        parts = in_parts(part, n_rows, 1 + 10 * n_columns)
+    for other in parts[1:]:
+        parts[0] += other
+    return parts[0]
+
+
+def _dense_gram(X: Array, weights: Array, start: int, stop: int) -> Array:
+    n_columns = X.shape[1]
+    height = max(64, CHUNK_BYTES // (8 * n_columns))
+    total = np.zeros((n_columns, n_columns), order="F")
+    roots = np.sqrt(weights[start:stop])
+    chunk = np.empty((min(height, stop - start), n_columns))
+    for k in range(start, stop, height):
+        rows = chunk[: min(height, stop - k)]
+        np.multiply(X[k : k + len(rows)], roots[k - start : k - start + len(rows), None], out=rows)
+        total = dsyrk(1.0, rows.T, beta=1.0, c=total, overwrite_c=1)
+    return total
+
+
+def row_gram(problem: Problem, column_weights: Array) -> Array:
+    """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``."""
+    X = problem.X
+    if isinstance(X, np.ndarray):
+        return _dense_row_gram(X, column_weights)
+    from glru import _kernels as kernels
+
+    columns = problem.X_by_column
+    gram = np.zeros((X.shape[0], X.shape[0]))
+
+    def part(start: int, stop: int) -> None:
+        kernels.csr_row_gram(
+            X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, column_weights, start, stop, gram
+        )
+
+    in_parts(part, X.shape[0], 100)
+    return gram
+
+
+def _dense_row_gram(X: Array, column_weights: Array) -> Array:
+    n_rows, n_columns = X.shape
+    gram = np.zeros((n_rows, n_rows), order="F")
+    if np.all(column_weights == column_weights[0]):
+        blocks, scale = [X], float(column_weights[0])
+    else:
+        width = max(64, 16 * CHUNK_BYTES // (8 * n_rows))
+        edges = range(0, n_columns, width)
+        blocks, scale = [X[:, k : k + width] * np.sqrt(column_weights[k : k + width]) for k in edges], 1.0
+    for block in blocks:
+        transposed = block.T.flags.f_contiguous
+        gram = dsyrk(scale, block.T if transposed else block, beta=1.0, c=gram, trans=int(transposed), overwrite_c=1)
+    return np.triu(gram) + np.triu(gram, 1).T
+
+
+def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Array, Array]]:
+    """The map from ``v`` to ``X v`` and ``X^T diag(weights) X v``."""
+    if isinstance(X, np.ndarray):
+
+        def dense(v: Array) -> tuple[Array, Array]:
+            forward = X @ v
+            return forward, X.T @ (weights * forward)
+
+        return dense
+    from glru import _kernels as kernels
+
+    def sparse(v: Array) -> tuple[Array, Array]:
+        forward = np.empty(X.shape[0])
+
+        def part(start: int, stop: int) -> Array:
+            total = np.zeros(X.shape[1])
+            kernels.csr_curvature_product(X.indptr, X.indices, X.data, weights, v, start, stop, forward, total)
+            return total
+
+        totals = in_parts(part, X.shape[0], 1 + X.shape[0] * 50_000 // max(X.nnz, 1))
+        for other in totals[1:]:
+            totals[0] += other
+        return forward, totals[0]
+
+    return sparse

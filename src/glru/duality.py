@@ -1,0 +1,144 @@
+r"""The duality gap in Fenchel-Young form, and dual feasible points.
+
+.. math:: P(w, b) - D(a) = \sum_i s_i F_\ell(y_i; x_i^\top w + b, -a_i) + \sum_j F_{\rho_j}(w_j, v_j), \quad v = X^\top (s \circ a)
+
+Every term is non-negative, so nothing cancels between large sums. With an unpenalised intercept
+the dual is feasible only if :math:`\sum_i s_i a_i = 0`; an unpenalised column ``j`` asks for
+:math:`v_j = 0`. A sum that is zero up to its own rounding error counts as zero.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from glru._numerics import Array, dense_columns, gamma
+from glru.problem import Problem
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """A duality gap with everything it was summed from.
+
+    Attributes
+    ----------
+    scores : array of shape (n_rows,)
+        ``X w + b``.
+    correlations : array of shape (n_columns,)
+        ``X^T (s o a)``.
+    row_terms : array of shape (n_rows,)
+        ``s_i F_l(y_i; z_i, -a_i)``.
+    column_terms : array of shape (n_columns,)
+        ``F_rho_j(w_j, v_j)``.
+    value : float
+        The gap: the sum of all terms, ``inf`` where the dual point is infeasible.
+    """
+
+    scores: Array
+    correlations: Array
+    row_terms: Array
+    column_terms: Array
+    value: float
+
+
+def gap(problem: Problem, coef: Array, intercept: float, dual: Array) -> Gap:
+    """The duality gap of a primal and a dual point, from two products with X."""
+    scores = problem.scores(coef, intercept)
+    correlations = constrained_correlations(problem, dual)
+    rows = row_terms(problem, scores, dual)
+    columns = problem.penalty.fenchel_young(coef, correlations)
+    value = float(rows.sum() + columns.sum()) if is_balanced(problem, dual) else np.inf
+    return Gap(scores, correlations, rows, columns, value)
+
+
+def row_terms(problem: Problem, scores: Array, dual: Array) -> Array:
+    """``s_i F_l(y_i; z_i, -a_i)``; a row of weight zero contributes nothing whatever its dual variable."""
+    terms = problem.loss.fenchel_young(problem.y, scores, -dual)
+    return np.where(problem.weights > 0.0, problem.weights * terms, 0.0)
+
+
+def primal_value(problem: Problem, coef: Array, scores: Array) -> float:
+    """``P``: the weighted losses plus the penalty."""
+    return float(problem.weights @ problem.loss.value(problem.y, scores) + problem.penalty.value(coef).sum())
+
+
+def dual_value(problem: Problem, dual: Array, correlations: Array) -> float:
+    """``D``: ``-inf`` where the dual point is infeasible."""
+    conjugates = problem.loss.conjugate(problem.y, -dual)
+    rows = np.where(problem.weights > 0.0, problem.weights * conjugates, 0.0).sum()
+    columns = problem.penalty.conjugate(correlations).sum()
+    return float(-rows - columns) if is_balanced(problem, dual) else -np.inf
+
+
+def is_balanced(problem: Problem, dual: Array) -> bool:
+    """Whether the dual satisfies the intercept's constraint ``sum_i s_i a_i = 0`` up to the rounding of that sum."""
+    if not problem.fit_intercept:
+        return True
+    terms = problem.weights * dual
+    return bool(abs(terms.sum()) <= gamma(terms.size + 1) * np.abs(terms).sum())
+
+
+def constrained_correlations(problem: Problem, dual: Array) -> Array:
+    """``X^T (s o a)``, with an exact zero where an unpenalised column's sum is zero up to its rounding."""
+    correlations = problem.correlations(dual)
+    free = problem.unpenalised
+    if free.size:
+        size = np.abs(dense_columns(problem.X, free)).T @ np.abs(problem.weights * dual)
+        settled = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
+        correlations[free[settled]] = 0.0
+    return correlations
+
+
+def feasible_dual(problem: Problem, dual: Array, curvature: Array) -> Array:
+    """A dual feasible point near ``dual``, which must lie in the domain of the conjugate loss.
+
+    The constraints of the intercept and of unpenalised columns are met by the smallest correction in
+    the metric of the curvature, where that stays in the domain; for an intercept alone, otherwise, by
+    scaling the heavier sign down. Then everything is scaled into the box of L1 columns: zero is in
+    the domain of every loss, so scaling never leaves it. If no point is found the input is returned,
+    and its gap is infinite.
+    """
+    dual = _balanced(problem, dual, curvature)
+    lower, upper = problem.penalty.derivative_range()
+    if np.all(np.isinf(upper) | (upper == 0.0)):
+        return dual
+    size = np.abs(problem.correlations(dual))
+    box = np.broadcast_to(upper, size.shape)
+    tight = (box > 0.0) & (size > box)
+    if not tight.any():
+        return dual
+    # The products are rounded again when the gap is taken: stay inside by more than that rounding.
+    return dual * (float((box[tight] / size[tight]).min()) * (1.0 - gamma(2 * problem.n_rows + 8)))
+
+
+def _balanced(problem: Problem, dual: Array, curvature: Array) -> Array:
+    """The part of :func:`feasible_dual` that meets the equality constraints."""
+    if not problem.fit_intercept and not problem.unpenalised.size:
+        return dual
+    constraints = _constraint_columns(problem)
+    room = problem.weights * curvature
+    corrected = dual
+    for _ in range(2):  # the second pass removes the rounding of the first
+        residual = constraints.T @ (problem.weights * corrected)
+        gram = constraints.T @ (room[:, None] * constraints)
+        step = np.linalg.lstsq(gram, residual, rcond=None)[0]
+        corrected = corrected - curvature * (constraints @ step)
+    if np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
+        return corrected
+    return dual if problem.unpenalised.size else _scaled_to_balance(problem, dual)
+
+
+def _constraint_columns(problem: Problem) -> Array:
+    """The unpenalised columns, and a column of ones for the intercept."""
+    columns = dense_columns(problem.X, problem.unpenalised)
+    return np.column_stack([columns, np.ones(problem.n_rows)]) if problem.fit_intercept else columns
+
+
+def _scaled_to_balance(problem: Problem, dual: Array) -> Array:
+    """The dual with its heavier sign scaled down until ``sum_i s_i a_i = 0``."""
+    terms = problem.weights * dual
+    up, down = terms[terms > 0.0].sum(), -terms[terms < 0.0].sum()
+    if up == 0.0 or down == 0.0:
+        return np.zeros_like(dual)
+    return np.where(dual > 0.0, dual * min(1.0, down / up), dual * min(1.0, up / down))

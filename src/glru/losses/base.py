@@ -1,0 +1,89 @@
+"""What a loss is: a convex function of one score, with everything duality needs to know about it."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Task = Literal["classification", "regression"]
+
+
+class Loss(ABC):
+    r"""A convex loss :math:`\ell(y, z)` of a target ``y`` and a score ``z``.
+
+    A loss is pointwise: it knows nothing of data matrices, weights or the number of rows. All
+    methods broadcast over arrays and return float64.
+
+    Attributes
+    ----------
+    task : {"classification", "regression"}
+        Whether targets are labels -1/+1 or real numbers.
+    smoothness : float
+        The smallest ``mu`` such that the derivative is ``mu``-Lipschitz; ``inf`` if there is none.
+    self_concordance : float or None
+        The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists.
+    """
+
+    task: ClassVar[Task]
+    self_concordance: ClassVar[float | None]
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float:
+        """Lipschitz constant of the derivative, ``inf`` if there is none."""
+
+    @abstractmethod
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """The loss itself."""
+
+    @abstractmethod
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        """Lower and upper end of the subdifferential with respect to ``z``."""
+
+    @abstractmethod
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """Second derivative with respect to ``z``; at a kink, one of the two one-sided values."""
+
+    @abstractmethod
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        """Convex conjugate ``sup_z g z - l(y, z)``; ``+inf`` off its domain, exact at the edges."""
+
+    @abstractmethod
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        """Infimum and supremum of the derivative over all scores: the domain of the conjugate."""
+
+    @abstractmethod
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        """``l(y, z) + l*(y, g) - g z``, evaluated without subtracting large numbers.
+
+        Non-negative; zero iff ``g`` is a subgradient at ``z``; ``+inf`` off the conjugate's domain.
+        """
+
+    def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """One subgradient: the middle of the subdifferential."""
+        lower, upper = self.derivative(y, z)
+        return lower if lower is upper else 0.5 * (lower + upper)
+
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        """Value, gradient and curvature together, for the price of the dearest of them."""
+        return self.value(y, z), self.gradient(y, z), self.curvature(y, z)
+
+    def project(self, y: ArrayLike, g: ArrayLike) -> Array:
+        """The nearest point to ``g`` in the domain of the conjugate."""
+        lower, upper = self.derivative_range(y)
+        return np.clip(np.asarray(g, dtype=np.float64), lower, upper)
+
+
+def floats(*arrays: ArrayLike) -> tuple[Array, ...]:
+    """Float64 arrays of one common shape."""
+    return tuple(np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+
+
+def positive_parameter(owner: str, name: str, value: float) -> float:
+    """A finite number above zero, or an error that says so."""
+    number = float(value)
+    if not (0.0 < number < np.inf):
+        raise ValueError(f"{name} of {owner} must be a finite number above 0; got {value!r}.")
+    return number

@@ -1,0 +1,253 @@
+"""Losses of the shortfall ``u = 1 - y z``: hinge, smoothed hinge, squared hinge.
+
+All of them are the best lower line ``q u`` minus a price of ``q``, the signed slope ``q = -y g``:
+
+    l(u) = max_q  q u - price(q)      so      l*(g) = price(q) - q      and      F = l(u) + price(q) - q u
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glru.losses.base import Array, Loss, Task, floats, positive_parameter
+
+
+@final
+@dataclass(frozen=True)
+class Hinge(Loss):
+    r"""Hinge loss, :math:`\ell(y, z) = [1 - y z]_+`.
+
+    * derivative: :math:`-y` where :math:`y z < 1`, 0 where :math:`y z > 1`, the interval between at the kink
+    * conjugate: :math:`y g` on :math:`-1 \le y g \le 0`
+    * not smooth (``smoothness`` is inf), no self-concordance
+
+    Examples
+    --------
+    >>> import glru
+    >>> lower, upper = glru.Hinge().derivative(1.0, 1.0)
+    >>> float(lower), float(upper)
+    (-1.0, 0.0)
+    """
+
+    task: ClassVar[Task] = "classification"
+    self_concordance: ClassVar[float | None] = None
+
+    @property
+    def smoothness(self) -> float:
+        return np.inf
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return np.maximum(1.0 - y * z, 0.0)
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        short = 1.0 - y * z
+        steep, flat = np.where(short >= 0.0, -y, 0.0), np.where(short <= 0.0, 0.0, -y)
+        return np.minimum(steep, flat), np.maximum(steep, flat)
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return np.zeros_like(z)
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        slope = -y * g
+        return np.where((slope >= 0.0) & (slope <= 1.0), -slope, np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        short, slope = 1.0 - y * z, -y * g
+        value = np.where(short > 0.0, (1.0 - slope) * short, -slope * short)
+        return np.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
+
+
+@final
+@dataclass(frozen=True)
+class SmoothedHinge(Loss):
+    r"""Smoothed hinge: 0 for :math:`u \le 0`, :math:`u^2 / (2 \gamma)` up to :math:`u = \gamma`, then :math:`u - \gamma/2`, with :math:`u = 1 - y z`.
+
+    * derivative: :math:`-y` times :math:`u / \gamma` clipped to :math:`[0, 1]`
+    * conjugate: :math:`y g + \gamma g^2 / 2` on :math:`-1 \le y g \le 0`
+    * smoothness :math:`1/\gamma`, no self-concordance (the curvature jumps)
+
+    Parameters
+    ----------
+    gamma : float, default=1.0
+        Width of the quadratic piece; above 0.
+
+    Examples
+    --------
+    >>> import glru
+    >>> float(glru.SmoothedHinge(gamma=1.0).value(1.0, 0.0))
+    0.5
+    """
+
+    gamma: float = 1.0
+    task: ClassVar[Task] = "classification"
+    self_concordance: ClassVar[float | None] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", positive_parameter("SmoothedHinge", "gamma", self.gamma))
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0 / self.gamma
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        short = np.maximum(1.0 - y * z, 0.0)
+        inner = np.minimum(short, self.gamma)
+        return inner / self.gamma * (short - 0.5 * inner)
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        slope = -y * np.clip((1.0 - y * z) / self.gamma, 0.0, 1.0)
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        short = 1.0 - y * z
+        return np.where((short >= 0.0) & (short <= self.gamma), 1.0 / self.gamma, 0.0)
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        slope = -y * g
+        value = slope * (0.5 * self.gamma * slope - 1.0)
+        return np.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        return proximal_gap(1.0 - y * z, -y * g, 0.0, self.gamma)
+
+
+@final
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    r"""Squared hinge, :math:`\ell(y, z) = ([1 - y z]_+)^2`.
+
+    * derivative: :math:`-2 y [1 - y z]_+`, with range :math:`-y [0, \infty)`
+    * conjugate: :math:`g^2/4 + y g` on :math:`y g \le 0`
+    * smoothness 2, no self-concordance (the curvature jumps)
+
+    Examples
+    --------
+    >>> import glru
+    >>> float(glru.SquaredHinge().value(1.0, -1.0))
+    4.0
+    """
+
+    task: ClassVar[Task] = "classification"
+    self_concordance: ClassVar[float | None] = None
+
+    @property
+    def smoothness(self) -> float:
+        return 2.0
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return np.maximum(1.0 - y * z, 0.0) ** 2
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        slope = -2.0 * y * np.maximum(1.0 - y * z, 0.0)
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return np.where(1.0 - y * z >= 0.0, 2.0, 0.0)
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        slope = -y * g
+        return np.where(slope >= 0.0, slope * (0.25 * slope - 1.0), np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.where(y > 0, -np.inf, 0.0), np.where(y > 0, 0.0, np.inf)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        short, slope = 1.0 - y * z, -y * g
+        value = np.where(short >= 0.0, (short - 0.5 * slope) ** 2, slope * (0.25 * slope - short))
+        return np.where(slope >= 0.0, value, np.inf)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProximalHinge(Loss):
+    r"""The hinge seen by one step of the proximal-point method, :math:`\max_{0 \le q \le 1} q u - \tfrac{\gamma}{2}(q - c)^2`, :math:`u = 1 - y z`.
+
+    A smoothed hinge whose quadratic piece is moved so that slope ``c`` costs nothing. It has one
+    centre a row, so it is evaluated on all rows of its problem at once.
+
+    Parameters
+    ----------
+    gamma : float
+        Width of the quadratic piece.
+    center : array of shape (n_rows,)
+        The slope each row is drawn to, in [0, 1].
+    """
+
+    gamma: float
+    center: Array
+    task: ClassVar[Task] = "classification"
+    self_concordance: ClassVar[float | None] = None
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0 / self.gamma
+
+    def slope(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """The maximising ``q``."""
+        y, z = floats(y, z)
+        return np.clip(self.center + (1.0 - y * z) / self.gamma, 0.0, 1.0)
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        q = self.slope(y, z)
+        return q * (1.0 - y * z) - 0.5 * self.gamma * (q - self.center) ** 2
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        slope = -y * self.slope(y, z)
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        free = self.center + (1.0 - y * z) / self.gamma
+        return np.where((free >= 0.0) & (free <= 1.0), 1.0 / self.gamma, 0.0)
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        q = -y * g
+        value = 0.5 * self.gamma * (q - self.center) ** 2 - q
+        return np.where((q >= 0.0) & (q <= 1.0), value, np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        return proximal_gap(1.0 - y * z, -y * g, self.center, self.gamma)
+
+
+def proximal_gap(short: Array, slope: Array, center: ArrayLike, gamma: float) -> Array:
+    """Fenchel-Young value of the hinge with price ``gamma/2 (q - center)^2``, as products of non-negative factors."""
+    offset = short + gamma * np.asarray(center)
+    below = slope * (0.5 * gamma * slope - offset)
+    above = (1.0 - slope) * (offset - 0.5 * gamma * (1.0 + slope))
+    inside = (offset - gamma * slope) ** 2 / (2.0 * gamma)
+    value = np.where(offset <= 0.0, below, np.where(offset >= gamma, above, inside))
+    return np.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)

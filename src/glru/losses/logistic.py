@@ -1,0 +1,104 @@
+"""The logistic loss."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import entr, expit, xlogy
+
+from glru.losses.base import Array, Loss, Task, floats
+
+
+@final
+@dataclass(frozen=True)
+class Logistic(Loss):
+    r"""Logistic loss, :math:`\ell(y, z) = \log(1 + e^{-y z})`.
+
+    * derivative: :math:`-y\,\sigma(-y z)`, with range :math:`-y\,(0, 1)`
+    * conjugate: :math:`q \log q + (1 - q) \log(1 - q)` with :math:`q = -y g \in [0, 1]`
+    * smoothness 1/4, self-concordance 1: :math:`|\ell'''| \le \ell''`
+
+    Examples
+    --------
+    >>> import glru
+    >>> round(float(glru.Logistic().value(1.0, 0.0)), 6)
+    0.693147
+    """
+
+    task: ClassVar[Task] = "classification"
+    self_concordance: ClassVar[float | None] = 1.0
+
+    @property
+    def smoothness(self) -> float:
+        return 0.25
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return softplus(-y * z)
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        slope = -y * expit(-y * z)
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        tail = np.exp(-np.abs(z))
+        return tail / (1.0 + tail) ** 2
+
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        y, z = floats(y, z)
+        margin = y * z
+        tail = np.exp(-np.abs(margin))
+        inverse = 1.0 / (1.0 + tail)
+        small = tail * inverse
+        miss = np.where(margin >= 0.0, small, inverse)
+        return np.log1p(tail) + np.maximum(-margin, 0.0), -y * miss, small * inverse
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        q = -y * g
+        inside = (q >= 0.0) & (q <= 1.0)
+        q = np.where(inside, q, 0.0)
+        return np.where(inside, -entr(q) - entr(1.0 - q), np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        margin, q = y * z, -y * g
+        inside = (q >= 0.0) & (q <= 1.0)
+        q = np.where(inside, q, 0.5)
+        # Kullback-Leibler divergence of (q, 1 - q) from (p, 1 - p), p = sigmoid(-margin).
+        excess = q - expit(-margin)
+        value = divergence_term(q, margin, excess) + divergence_term(1.0 - q, -margin, -excess)
+        return np.where(inside, value, np.inf)
+
+
+def softplus(x: Array) -> Array:
+    """``log(1 + e^x)`` without overflow."""
+    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0)
+
+
+def divergence_term(q: Array, margin: Array, excess: Array) -> Array:
+    """``q log(q / p) - (q - p)`` for ``p = sigmoid(-margin)``, given ``excess = q - p``: never negative."""
+    p = expit(-margin)
+    near = np.abs(excess) < p
+    ratio = np.where(near, excess / np.where(near, p, 1.0), 0.0)
+    # Far from p nothing cancels, and log p = -softplus(margin) survives the underflow of p.
+    far = xlogy(q, np.where(q > 0.0, q, 1.0)) + q * softplus(margin) - excess
+    return np.where(near, p * entropy_excess(ratio), np.maximum(far, 0.0))
+
+
+def entropy_excess(e: Array) -> Array:
+    """``(1 + e) log(1 + e) - e`` on ``-1 < e < 1``, accurate near zero where it is ``e^2 / 2``."""
+    small = np.abs(e) < 0.03
+    t = np.where(small, e, 0.0)
+    # sum_k (-t)^k / ((k + 1)(k + 2)): ten terms leave a relative error below 0.03^10 / 132 < 1e-17.
+    series = np.full_like(t, 1.0 / 110.0)
+    for k in range(8, -1, -1):
+        series = 1.0 / ((k + 1) * (k + 2)) - t * series
+    return np.where(small, t * t * series, (1.0 + e) * np.log1p(e) - e)

@@ -1,0 +1,271 @@
+r"""Separable penalties, :math:`\sum_j \rho_j(w_j)` with :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2 + \kappa_j |t|`.
+
+L2, elastic net and L1 are this one function with other strengths, so every formula stands here once.
+A strength is a number, or an array with one entry a column; a column with both strengths zero is
+unpenalised.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Strength = float | Sequence[float] | Array
+
+
+class Penalty(ABC):
+    r"""A separable convex penalty :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2 + \kappa_j |t|`.
+
+    * conjugate: :math:`([|v| - \kappa]_+)^2 / (2 \lambda)`; for :math:`\lambda = 0`, 0 on
+      :math:`|v| \le \kappa` and :math:`+\infty` elsewhere
+    * strong convexity :math:`\lambda_j`
+
+    All methods take one value a column (the last axis) and broadcast over the leading axes.
+    """
+
+    @property
+    @abstractmethod
+    def quadratic(self) -> Array:
+        """The strengths ``lambda_j``: a scalar array or one entry a column."""
+
+    @property
+    @abstractmethod
+    def absolute(self) -> Array:
+        """The strengths ``kappa_j``: a scalar array or one entry a column."""
+
+    @abstractmethod
+    def select(self, columns: ArrayLike) -> "Penalty":
+        """The same penalty on some of the columns, in the given order."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> "Penalty":
+        """The penalty multiplied by a positive number."""
+
+    @property
+    def n_columns(self) -> int | None:
+        """How many columns the strengths were given for; None if they fit any number."""
+        sizes = [a.size for a in (self.quadratic, self.absolute) if a.ndim]
+        return sizes[0] if sizes else None
+
+    @property
+    def strong_convexity(self) -> float:
+        """The largest ``lam`` for which every column's penalty is ``lam``-strongly convex."""
+        return float(self.quadratic.min())
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the penalty is differentiable everywhere (no absolute value in it)."""
+        return not self.absolute.any()
+
+    def value(self, w: ArrayLike) -> Array:
+        """``rho_j(w_j)`` for every column."""
+        w = np.asarray(w, dtype=np.float64)
+        return 0.5 * self.quadratic * w**2 + self.absolute * np.abs(w)
+
+    def conjugate(self, v: ArrayLike) -> Array:
+        """``rho_j*(v_j)`` for every column; ``+inf`` off the domain."""
+        lam, excess = self._excess(v)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = 0.5 * excess * (excess / lam)
+        return np.where(excess == 0.0, 0.0, value)
+
+    def conjugate_derivative(self, v: ArrayLike) -> tuple[Array, Array]:
+        """Lower and upper end of the subdifferential of ``rho_j*``, infinite as in Remark 1 of the paper."""
+        v = np.asarray(v, dtype=np.float64)
+        lam, excess = self._excess(v)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            point = np.where(excess > 0.0, np.sign(v) * (excess / lam), 0.0)
+        edge = (lam == 0.0) & (np.abs(v) == self.absolute)
+        lower = np.where(edge & (v == -self.absolute), -np.inf, point)
+        upper = np.where(edge & (v == self.absolute), np.inf, point)
+        return lower, upper
+
+    def derivative_range(self) -> tuple[Array, Array]:
+        """Infimum and supremum of the derivative of ``rho_j``: the domain of the conjugate."""
+        reach = np.where(self.quadratic > 0.0, np.inf, self.absolute)
+        return -reach, reach
+
+    def prox(self, w: ArrayLike, step: ArrayLike) -> Array:
+        """The minimiser over ``t`` of ``(t - w_j)^2 / 2 + step_j rho_j(t)``."""
+        w, step = np.asarray(w, dtype=np.float64), np.asarray(step, dtype=np.float64)
+        shrunk = np.sign(w) * np.maximum(np.abs(w) - step * self.absolute, 0.0)
+        return shrunk / (1.0 + step * self.quadratic)
+
+    def fenchel_young(self, w: ArrayLike, v: ArrayLike) -> Array:
+        """``rho_j(w_j) + rho_j*(v_j) - w_j v_j`` as a sum of non-negative terms; ``+inf`` off the domain."""
+        w, v = np.asarray(w, dtype=np.float64), np.asarray(v, dtype=np.float64)
+        lam, excess = self._excess(v)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            target = np.where(excess > 0.0, np.sign(v) * (excess / lam), 0.0)
+            bend = np.where((lam == 0.0) & (excess > 0.0), np.inf, 0.5 * lam * (w - target) ** 2)
+        # kappa |w| - clip(v) w >= 0, because clip(v) stays within +-kappa.
+        return bend + np.abs(w) * (self.absolute - np.clip(v, -self.absolute, self.absolute) * np.sign(w))
+
+    def _excess(self, v: ArrayLike) -> tuple[Array, Array]:
+        v = np.asarray(v, dtype=np.float64)
+        lam, excess = np.broadcast_arrays(self.quadratic, np.maximum(np.abs(v) - self.absolute, 0.0))
+        return lam, excess
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class L2(Penalty):
+    r"""Ridge penalty, :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2`.
+
+    * conjugate: :math:`v^2 / (2 \lambda)`, with derivative :math:`v / \lambda`
+    * strong convexity :math:`\lambda`
+
+    Parameters
+    ----------
+    lam : float or array of shape (n_columns,)
+        Strength, above 0. In an array, an entry of 0 leaves that column unpenalised.
+
+    Examples
+    --------
+    >>> import glru
+    >>> glru.L2(2.0).value([1.0, 3.0])
+    array([1., 9.])
+    """
+
+    lam: Strength
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lam", _strength("L2", "lam", self.lam))
+
+    @property
+    def quadratic(self) -> Array:
+        return np.asarray(self.lam)
+
+    @property
+    def absolute(self) -> Array:
+        return np.asarray(0.0)
+
+    def select(self, columns: ArrayLike) -> "L2":
+        return L2(_pick(self.quadratic, columns))
+
+    def scaled(self, factor: float) -> "L2":
+        return L2(_times(self.quadratic, factor))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ElasticNet(Penalty):
+    r"""Elastic net, :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2 + \kappa_j |t|`.
+
+    * conjugate: :math:`([|v| - \kappa]_+)^2 / (2 \lambda)`
+    * strong convexity :math:`\lambda`
+
+    Parameters
+    ----------
+    lam : float or array of shape (n_columns,)
+        Strength of the squares, above 0. In an array, entries of 0 are allowed.
+    kappa : float or array of shape (n_columns,)
+        Strength of the absolute values, at least 0.
+
+    Examples
+    --------
+    >>> import glru
+    >>> glru.ElasticNet(2.0, 1.0).conjugate([0.5, 3.0])
+    array([0., 1.])
+    """
+
+    lam: Strength
+    kappa: Strength
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lam", _strength("ElasticNet", "lam", self.lam))
+        object.__setattr__(self, "kappa", _strength("ElasticNet", "kappa", self.kappa, zero=True))
+        sizes = {a.size for a in (self.quadratic, self.absolute) if a.ndim}
+        if len(sizes) > 1:
+            raise ValueError(
+                "lam and kappa of ElasticNet must have one entry a column; "
+                f"got {self.quadratic.size} and {self.absolute.size} entries."
+            )
+
+    @property
+    def quadratic(self) -> Array:
+        return np.asarray(self.lam)
+
+    @property
+    def absolute(self) -> Array:
+        return np.asarray(self.kappa)
+
+    def select(self, columns: ArrayLike) -> "ElasticNet":
+        return ElasticNet(_pick(self.quadratic, columns), _pick(self.absolute, columns))
+
+    def scaled(self, factor: float) -> "ElasticNet":
+        return ElasticNet(_times(self.quadratic, factor), _times(self.absolute, factor))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class L1(Penalty):
+    r"""Lasso penalty, :math:`\rho_j(t) = \kappa_j |t|`.
+
+    * conjugate: 0 on :math:`|v| \le \kappa`, :math:`+\infty` elsewhere
+    * not strongly convex
+
+    Parameters
+    ----------
+    kappa : float or array of shape (n_columns,)
+        Strength, above 0. In an array, an entry of 0 leaves that column unpenalised.
+
+    Examples
+    --------
+    >>> import glru
+    >>> lower, upper = glru.L1(1.0).conjugate_derivative([0.5, 1.0])
+    >>> upper
+    array([ 0., inf])
+    """
+
+    kappa: Strength
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kappa", _strength("L1", "kappa", self.kappa))
+
+    @property
+    def quadratic(self) -> Array:
+        return np.asarray(0.0)
+
+    @property
+    def absolute(self) -> Array:
+        return np.asarray(self.kappa)
+
+    def select(self, columns: ArrayLike) -> "L1":
+        return L1(_pick(self.absolute, columns))
+
+    def scaled(self, factor: float) -> "L1":
+        return L1(_times(self.absolute, factor))
+
+
+def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> float | Array:
+    """A valid strength: a number above 0 (or at least 0 where ``zero``), or a read-only array of numbers >= 0."""
+    numbers = np.array(value, dtype=np.float64)
+    if numbers.ndim == 0:
+        number = float(numbers)
+        if not (0.0 < number < np.inf or (zero and number == 0.0)):
+            rule = "at least 0" if zero else "above 0"
+            raise ValueError(
+                f"{name} of {owner} must be a finite number {rule}; got {value!r}. "
+                "Give an array with one entry a column to leave columns unpenalised."
+            )
+        return number
+    if numbers.ndim != 1 or not np.all(np.isfinite(numbers)) or np.any(numbers < 0.0):
+        raise ValueError(
+            f"{name} of {owner} must hold one finite number >= 0 for each column; got an array of shape "
+            f"{numbers.shape} with values from {numbers.min(initial=np.inf)} to {numbers.max(initial=-np.inf)}."
+        )
+    numbers.setflags(write=False)
+    return numbers
+
+
+def _pick(strength: Array, columns: ArrayLike) -> float | Array:
+    return strength[np.asarray(columns)] if strength.ndim else float(strength)
+
+
+def _times(strength: Array, factor: float) -> float | Array:
+    return strength * factor if strength.ndim else float(strength) * factor

@@ -1,0 +1,173 @@
+"""The training problem: data, loss, penalty and row weights, validated once and immutable."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru._numerics import Array, Matrix, squared_row_norms
+from glru.losses import Logistic, Loss
+from glru.penalties import L2, Penalty
+
+Scaling = Literal["mean", "sum"]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem:
+    r"""Regularised empirical risk minimisation with a linear model.
+
+    .. math:: P(w, b) = \sum_i s_i \, \ell(y_i, x_i^\top w + b) + \sum_j \rho_j(w_j)
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame of shape (n_rows, n_columns)
+        Data. Dense float64 and CSR data are used as they are, without a copy; other formats are converted.
+    y : array of shape (n_rows,)
+        Targets. For a classification loss any two classes; the larger one counts as +1.
+    loss : Loss, default=Logistic()
+        The loss of one row.
+    penalty : Penalty, default=L2(1.0)
+        The penalty of the coefficients.
+    fit_intercept : bool, default=False
+        Whether the model has an unpenalised intercept ``b``.
+    scaling : {"mean", "sum"}, default="mean"
+        ``"mean"``: the weights ``s`` sum to one, as in the paper (``s_i = 1/n``).
+        ``"sum"``: ``s_i`` is the sample weight, as in scikit-learn.
+    sample_weight : array of shape (n_rows,), default=None
+        Non-negative weights; ones if not given.
+
+    Attributes
+    ----------
+    weights : array of shape (n_rows,)
+        The weights ``s`` of the objective.
+    classes : array of shape (2,) or None
+        The labels that -1 and +1 stand for.
+    column_names : tuple of str or None
+        The column names, where X was a frame.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), [0, 1], penalty=glru.L2(0.1))
+    >>> problem
+    Problem(2 rows x 2 columns, Logistic(), L2(lam=0.1), scaling='mean')
+    >>> problem.y
+    array([-1.,  1.])
+    """
+
+    X: Matrix
+    y: Array
+    loss: Loss = field(default_factory=Logistic)
+    penalty: Penalty = field(default_factory=lambda: L2(1.0))
+    fit_intercept: bool = False
+    scaling: Scaling = "mean"
+    sample_weight: Array = None  # type: ignore[assignment]
+    classes: NDArray[Any] | None = field(init=False)
+    column_names: tuple[str, ...] | None = field(init=False)
+    weights: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check_types(self.loss, self.penalty, self.scaling)
+        X, names = _inputs.as_matrix(self.X)
+        if self.loss.task == "classification":
+            y, classes = _inputs.as_labels(self.y, X.shape[0])
+        else:
+            y, classes = _inputs.as_vector(self.y, X.shape[0], "y"), None
+        sample_weight = _inputs.as_weights(self.sample_weight, X.shape[0])
+        expected = self.penalty.n_columns
+        if expected is not None and expected != X.shape[1]:
+            raise ValueError(
+                f"the penalty's strengths must have one entry a column of X; got {expected} for {X.shape[1]} columns."
+            )
+        self._assign(X, y, sample_weight, classes, names)
+
+    def _assign(
+        self,
+        X: Matrix,
+        y: Array,
+        sample_weight: Array,
+        classes: NDArray[Any] | None,
+        column_names: tuple[str, ...] | None,
+    ) -> None:
+        weights = sample_weight / sample_weight.sum() if self.scaling == "mean" else sample_weight
+        for vector in (y, sample_weight, weights):
+            vector.setflags(write=False)
+        values = (X, y, sample_weight, classes, column_names, weights)
+        names = ("X", "y", "sample_weight", "classes", "column_names", "weights")
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def derive(self, **changes: Any) -> "Problem":
+        """A problem that differs in some validated fields, made without validating again.
+
+        For callers that keep the invariants themselves: new data must be float64 and finite, new
+        labels -1/+1. Unlike the constructor it accepts rows of a single class.
+        """
+        new = object.__new__(Problem)
+        for name in ("loss", "penalty", "fit_intercept", "scaling"):
+            object.__setattr__(new, name, changes.get(name, getattr(self, name)))
+        names = ("X", "y", "sample_weight", "classes", "column_names")
+        new._assign(*(changes.get(name, getattr(self, name)) for name in names))
+        return new
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns, the intercept not counted."""
+        return int(self.X.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether X is stored sparsely."""
+        return not isinstance(self.X, np.ndarray)
+
+    @cached_property
+    def X_by_column(self) -> Array | sp.csc_array:
+        """X in a layout with quick access to columns."""
+        return self.X if isinstance(self.X, np.ndarray) else sp.csc_array(self.X)
+
+    @cached_property
+    def squared_row_norms(self) -> Array:
+        """Squared Euclidean norm of every row."""
+        return squared_row_norms(self.X)
+
+    @cached_property
+    def unpenalised(self) -> NDArray[np.intp]:
+        """The columns whose penalty is zero."""
+        free = np.broadcast_to((self.penalty.quadratic == 0.0) & (self.penalty.absolute == 0.0), (self.n_columns,))
+        return np.flatnonzero(free)
+
+    def scores(self, coef: Array, intercept: float = 0.0) -> Array:
+        """``X w + b``."""
+        scores = self.X @ coef
+        return scores + intercept if self.fit_intercept else scores
+
+    def correlations(self, dual: Array) -> Array:
+        """``X^T (s o a)``: what each column sees of the dual variables."""
+        return self.X.T @ (self.weights * dual)
+
+    def __repr__(self) -> str:
+        layout = " (sparse)" if self.is_sparse else ""
+        intercept = ", fit_intercept=True" if self.fit_intercept else ""
+        return (
+            f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"
+            f"{intercept}, scaling={self.scaling!r})"
+        )
+
+
+def _check_types(loss: object, penalty: object, scaling: object) -> None:
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss must be a glru loss such as glru.Logistic(); got {loss!r}.")
+    if not isinstance(penalty, Penalty):
+        raise TypeError(f"penalty must be a glru penalty such as glru.L2(0.1); got {penalty!r}.")
+    if scaling not in ("mean", "sum"):
+        raise ValueError(f"scaling must be 'mean' or 'sum'; got {scaling!r}.")

@@ -1,0 +1,251 @@
+r"""Direct Newton for smooth losses with an L2 penalty, globalised by a line search.
+
+Each step solves the Newton system exactly, in the smaller of two spaces:
+
+* :class:`ColumnSpace`: the unknowns are the coefficients; Cholesky of a d x d matrix.
+* :class:`RowSpace` (n < d): :math:`w = \Lambda^{-1} X^\top \beta`; Cholesky of an n x n matrix, and X is touched
+  only to form :math:`K = X \Lambda^{-1} X^\top` and, at the end, the coefficients.
+
+A full step ends at :math:`w + \delta` with the *linearised* dual point :math:`-a = g + h \circ t`,
+:math:`t = X \delta`. That point meets every equality constraint and makes the penalty's Fenchel-Young
+terms vanish, so the gap after a step costs O(n) and no product with X.
+
+Piecewise quadratic losses make this a semismooth Newton method.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky, lstsq
+
+from glru import duality
+from glru._numerics import UNIT, Array, dense_columns
+from glru._products import column_gram, row_gram
+from glru.problem import Problem
+from glru.solution import Point, dual_of
+from glru.solvers.common import Run, State, Stop, backtrack, end
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A Newton direction: ``move`` in the space's unknowns, ``scores`` in the scores.
+
+    ``slope`` and ``bend`` describe the penalty along it: ``penalty(step) = penalty + step slope + step^2 bend / 2``.
+    """
+
+    move: Array
+    scores: Array
+    slope: float
+    bend: float
+
+
+class Space(ABC):
+    """The unknowns a Newton system is solved in."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @abstractmethod
+    def place(self, point: Point) -> Array:
+        """The unknowns that stand for a point, or near it."""
+
+    @abstractmethod
+    def primal(self, unknowns: Array) -> tuple[Array, float]:
+        """Coefficients and intercept."""
+
+    @abstractmethod
+    def scores(self, unknowns: Array) -> Array:
+        """Scores of all rows."""
+
+    @abstractmethod
+    def penalty(self, unknowns: Array) -> float:
+        """Value of the penalty."""
+
+    @abstractmethod
+    def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
+        """The Newton direction, from the loss derivatives at the current scores."""
+
+
+@final
+class ColumnSpace(Space):
+    """Unknowns: the coefficients, and the intercept behind them."""
+
+    def place(self, point: Point) -> Array:
+        return np.append(point.coef, point.intercept) if self.problem.fit_intercept else point.coef.copy()
+
+    def primal(self, unknowns: Array) -> tuple[Array, float]:
+        if self.problem.fit_intercept:
+            return unknowns[:-1].copy(), float(unknowns[-1])
+        return unknowns, 0.0
+
+    def scores(self, unknowns: Array) -> Array:
+        return self.problem.scores(*self.primal(unknowns))
+
+    def penalty(self, unknowns: Array) -> float:
+        return float(self.problem.penalty.value(self.primal(unknowns)[0]).sum())
+
+    def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
+        problem = self.problem
+        d, lam = problem.n_columns, problem.penalty.quadratic
+        coef, _ = self.primal(unknowns)
+        pull, bend = problem.weights * gradient, problem.weights * curvature
+        slope = problem.X.T @ pull + lam * coef
+        hessian = column_gram(problem.X, bend)
+        hessian[np.diag_indices(d)] += lam
+        if problem.fit_intercept:
+            hessian = np.block([[hessian, (problem.X.T @ bend)[:, None]], [np.zeros((1, d)), bend.sum()]])
+            slope = np.append(slope, pull.sum())
+        move = -_solve_upper(hessian, slope)
+        delta, shift = self.primal(move)
+        return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
+
+
+@final
+class RowSpace(Space):
+    r"""Unknowns: :math:`\beta`, one a row, then the unpenalised coefficients and the intercept.
+
+    Needs a penalty above zero on all but a few columns. Rows of weight zero take no part.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
+        self.gram = row_gram(problem, self.inverse)
+        columns = [dense_columns(problem.X, problem.unpenalised)]
+        if problem.fit_intercept:
+            columns.append(np.ones((problem.n_rows, 1)))
+        self.border = np.hstack(columns)
+
+    def place(self, point: Point) -> Array:
+        problem = self.problem
+        dual = point.dual if point.dual is not None else dual_of(problem, problem.scores(point.coef, point.intercept))
+        free = point.coef[problem.unpenalised]
+        tail = np.append(free, point.intercept) if problem.fit_intercept else free
+        return np.concatenate([problem.weights * dual, tail])
+
+    def primal(self, unknowns: Array) -> tuple[Array, float]:
+        problem, n = self.problem, self.problem.n_rows
+        coef = self.inverse * (problem.X.T @ unknowns[:n])
+        coef[problem.unpenalised] = unknowns[n : n + problem.unpenalised.size]
+        return coef, float(unknowns[-1]) if problem.fit_intercept else 0.0
+
+    def scores(self, unknowns: Array) -> Array:
+        n = self.problem.n_rows
+        return self.gram @ unknowns[:n] + self.border @ unknowns[n:]
+
+    def penalty(self, unknowns: Array) -> float:
+        beta = unknowns[: self.problem.n_rows]
+        return 0.5 * float(beta @ (self.gram @ beta))
+
+    def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
+        problem, n = self.problem, self.problem.n_rows
+        beta = unknowns[:n]
+        active = np.flatnonzero(problem.weights * curvature > 0.0)
+        root = np.sqrt((problem.weights * curvature)[active])
+        core = root[:, None] * self.gram[np.ix_(active, active)] * root
+        core[np.diag_indices(active.size)] += 1.0
+        factor = cholesky(core, overwrite_a=True, check_finite=False)
+
+        def through(v: Array) -> Array:
+            """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
+            inner = cho_solve((factor, False), root[:, None] * (self.gram @ v)[active], check_finite=False)
+            out = v.copy()
+            out[active] -= root[:, None] * inner
+            return out
+
+        residual = (problem.weights * gradient + beta)[:, None]
+        if self.border.shape[1]:
+            bent = (problem.weights * curvature)[:, None] * self.border
+            both = through(np.hstack([residual, bent]))
+            right = self.border.T @ beta - self.border.T @ both[:, 0]
+            tail = lstsq(self.border.T @ both[:, 1:], right, check_finite=False)[0]
+            move = np.concatenate([-both[:, 0] - both[:, 1:] @ tail, tail])
+        else:
+            move = -through(residual)[:, 0]
+        image = self.gram @ move[:n]
+        return Step(move, image + self.border @ move[n:], float(beta @ image), float(move[:n] @ image))
+
+
+def newton(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Train by direct Newton steps; see the module's text."""
+    space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+    unknowns = space.place(start)
+    scores, penalty = space.scores(unknowns), space.penalty(unknowns)
+    cold = not start.coef.any()
+    linear: Array | None = None
+    best: State | None = None
+    n_iter = quiet = 0
+    while True:
+        values, gradient, curvature = problem.loss.expand(problem.y, scores)
+        value = float(problem.weights @ values) + penalty
+        if linear is None and (stop.until is not None or (n_iter == 0 and not cold)):
+            linear = duality.feasible_dual(problem, -gradient, curvature)
+            gap = duality.gap(problem, *space.primal(unknowns), linear).value
+        else:
+            gap = np.inf if linear is None else float(duality.row_terms(problem, scores, linear).sum())
+        state = State(
+            n_iter, value, gap, scores, -gradient if linear is None else linear, partial(space.primal, unknowns)
+        )
+        best = state if best is None or gap <= best.gap else best
+        status = stop.check(state)
+        if status is not None:
+            return end(state if status != "max_iter" else best, status)
+
+        step = space.step(unknowns, gradient, curvature)
+        descent = float(problem.weights @ (gradient * step.scores)) + step.slope
+        # A decrease smaller than the rounding of the objective cannot be seen: a few such steps end the run.
+        noise = 8.0 * UNIT * value
+        quiet = quiet + 1 if -descent <= noise else 0
+        length = backtrack(partial(_along, problem, scores, penalty, step), value + noise, min(descent, 0.0))
+        if length == 0.0 or quiet > 3:
+            return end(best, "stalled")
+        linear = _linear_dual(problem, gradient, curvature, step, stop, value) if length == 1.0 else None
+        unknowns = unknowns + length * step.move
+        scores = scores + length * step.scores
+        penalty += length * step.slope + 0.5 * length**2 * step.bend
+        n_iter += 1
+
+
+def uses_row_space(problem: Problem) -> bool:
+    """Whether the n x n system is the smaller one, and enough columns are penalised to use it."""
+    return problem.n_rows < problem.n_columns and 4 * problem.unpenalised.size < problem.n_rows
+
+
+def _along(problem: Problem, scores: Array, penalty: float, step: Step, length: float) -> float:
+    """The objective after a step of some length."""
+    losses = problem.loss.value(problem.y, scores + length * step.scores)
+    return float(problem.weights @ losses) + penalty + length * step.slope + 0.5 * length**2 * step.bend
+
+
+def _linear_dual(
+    problem: Problem, gradient: Array, curvature: Array, step: Step, stop: Stop, value: float
+) -> Array | None:
+    """The linearised dual point of a full step, or None where it leaves the domain or the gap is sure to be too large."""
+    constant = problem.loss.self_concordance
+    if constant is not None and stop.until is None:
+        # To leading order F_l = (M t^2 h / 2)^2 / (2 h): far above the target, the exact sum is not worth its price.
+        estimate = constant**2 / 8.0 * float(problem.weights @ (curvature * step.scores**4))
+        if estimate > 100.0 * stop.target(value):
+            return None
+    linear = gradient + curvature * step.scores
+    return -linear if np.array_equal(problem.loss.project(problem.y, linear), linear) else None
+
+
+def _solve_upper(matrix: Array, right: Array) -> Array:
+    """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
+    shift = 0.0
+    diagonal = np.diag_indices(matrix.shape[0])
+    while True:
+        shifted = matrix.copy()
+        shifted[diagonal] += shift
+        try:
+            factor = cholesky(shifted, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            shift = max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
+            continue
+        return cho_solve((factor, False), right, check_finite=False)
