@@ -94,8 +94,11 @@ def end(state: State, status: Status) -> Run:
     return Run(point, state.n_iter, status)
 
 
-def backtrack(objective: Callable[[float], float], start: float, slope: float, first: float = 1.0) -> float:
-    """A step that decreases the objective as Armijo asks; 0 where float64 shows no decrease.
+def step_length(objective: Callable[[float], float], start: float, slope: float) -> float:
+    """A step along a Newton direction that decreases the objective as Armijo asks; 0 where none is found.
+
+    The full step is the first choice. Where it shows that the objective is flatter than the quadratic
+    model (which promises ``slope / 2``), longer steps are tried: nearly separable data need them.
 
     Parameters
     ----------
@@ -104,16 +107,20 @@ def backtrack(objective: Callable[[float], float], start: float, slope: float, f
     start : float
         Its value at step 0.
     slope : float
-        Its derivative there, below 0.
-    first : float
-        The first step tried.
+        Its derivative there, at most 0.
     """
-    step = first
+    step, value = 1.0, objective(1.0)
+    if value <= start + 0.55 * slope and slope < 0.0:
+        while step < 1e3:
+            longer = objective(2.0 * step)
+            if not longer < value:
+                return step
+            step, value = 2.0 * step, longer
     for _ in range(60):
-        value = objective(step)
         if np.isfinite(value) and value <= start + 1e-4 * step * slope:
             return step
         step *= 0.5 if step > 0.1 else 0.2
+        value = objective(step)
     return 0.0
 
 

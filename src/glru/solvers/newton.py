@@ -26,7 +26,7 @@ from glru._numerics import UNIT, Array, dense_columns
 from glru._products import column_gram, row_gram
 from glru.problem import Problem
 from glru.solution import Point, dual_of
-from glru.solvers.common import Run, State, Stop, backtrack, end
+from glru.solvers.common import Run, State, Stop, step_length, end
 
 
 @final
@@ -123,6 +123,8 @@ class RowSpace(Space):
 
     def place(self, point: Point) -> Array:
         problem = self.problem
+        if not point.coef.any():
+            return np.zeros(problem.n_rows + self.border.shape[1])
         dual = point.dual if point.dual is not None else dual_of(problem, problem.scores(point.coef, point.intercept))
         free = point.coef[problem.unpenalised]
         tail = np.append(free, point.intercept) if problem.fit_intercept else free
@@ -201,7 +203,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         # A decrease smaller than the rounding of the objective cannot be seen: a few such steps end the run.
         noise = 8.0 * UNIT * value
         quiet = quiet + 1 if -descent <= noise else 0
-        length = backtrack(partial(_along, problem, scores, penalty, step), value + noise, min(descent, 0.0))
+        length = step_length(partial(_along, problem, scores, penalty, step), value + noise, min(descent, 0.0))
         if length == 0.0 or quiet > 3:
             return end(best, "stalled")
         linear = _linear_dual(problem, gradient, curvature, step, stop, value) if length == 1.0 else None

@@ -1,0 +1,200 @@
+r"""Trust-region Newton-CG (TRON) for smooth losses with an L2 penalty: only products with X and its transpose.
+
+Each outer iteration minimises the quadratic model within a trust region by conjugate gradients,
+preconditioned with the Hessian's diagonal. A CG residual ``r`` costs exactly
+:math:`\sum_j r_j^2 / (2 \lambda_j)` in the duality gap of the linearised dual point, which tells the
+inner iteration when it has done enough.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import numpy as np
+
+from glru import duality
+from glru._numerics import UNIT, Array, squared_column_norms
+from glru._products import curvature_product
+from glru.problem import Problem
+from glru.solution import Point
+from glru.solvers.common import Run, State, Stop, end
+
+MAX_INNER = 500
+"""Conjugate-gradient steps in one outer iteration."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """An approximate minimiser of the quadratic model: the move, its scores, the model's residual and decrease."""
+
+    move: Array
+    scores: Array
+    residual: Array
+    decrease: float
+    on_edge: bool
+
+
+def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Train by trust-region Newton-CG; see the module's text."""
+    model = _Model(problem)
+    unknowns = model.pack(start.coef, start.intercept)
+    scores = problem.scores(start.coef, start.intercept)
+    values, gradient, curvature = problem.loss.expand(problem.y, scores)
+    value = model.value(unknowns, values)
+    slope = model.slope(unknowns, gradient)
+    radius = np.inf
+    n_iter = rejected = 0
+    state = best = model.state(0, value, unknowns, scores, gradient, curvature, slope)
+    while True:
+        status = stop.check(state)
+        if status is not None:
+            return end(state if status != "max_iter" else best, status)
+        if rejected > 25:
+            return end(best, "stalled")
+        trial = model.minimise(slope, curvature, radius, stop.target(value))
+        n_iter += 1
+        ahead_scores, ahead = scores + trial.scores, unknowns + trial.move
+        values, ahead_gradient, ahead_curvature = problem.loss.expand(problem.y, ahead_scores)
+        ahead_value = model.value(ahead, values)
+        size = float(np.sqrt(trial.move @ (model.metric(curvature) * trial.move)))
+        noise = 8.0 * UNIT * value
+        ratio = (value - ahead_value + noise) / (trial.decrease + noise)
+        if ratio < 0.25 or not np.isfinite(ahead_value):
+            radius = 0.25 * min(size, radius)
+        elif ratio > 0.75 and trial.on_edge:
+            radius = 4.0 * radius
+        if not (np.isfinite(ahead_value) and ratio > 1e-4):
+            rejected += 1
+            continue
+        rejected = rejected + 1 if trial.decrease <= noise else 0
+        linear = gradient + curvature * trial.scores
+        unknowns, scores, value = ahead, ahead_scores, ahead_value
+        gradient, curvature = ahead_gradient, ahead_curvature
+        slope = model.slope(unknowns, gradient)
+        state = model.state(n_iter, value, unknowns, scores, gradient, curvature, slope)
+        if not trial.on_edge:
+            state = model.linear_state(state, linear, trial.residual)
+        best = state if state.gap <= best.gap else best
+
+
+@final
+class _Model:
+    """The objective and its quadratic model in ``(coef, intercept)``."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+
+    def pack(self, coef: Array, intercept: float) -> Array:
+        return np.append(coef, intercept) if self.problem.fit_intercept else coef
+
+    def unpack(self, unknowns: Array) -> tuple[Array, float]:
+        if self.problem.fit_intercept:
+            return unknowns[:-1], float(unknowns[-1])
+        return unknowns, 0.0
+
+    def value(self, unknowns: Array, losses: Array) -> float:
+        coef, _ = self.unpack(unknowns)
+        return float(self.problem.weights @ losses + 0.5 * (self.lam * coef) @ coef)
+
+    def slope(self, unknowns: Array, gradient: Array) -> Array:
+        """Gradient of the objective."""
+        pull = self.problem.weights * gradient
+        coef, _ = self.unpack(unknowns)
+        return self.pack(self.problem.X.T @ pull + self.lam * coef, float(pull.sum()))
+
+    def metric(self, curvature: Array) -> Array:
+        """Diagonal of the Hessian, the preconditioner."""
+        bend = self.problem.weights * curvature
+        columns = squared_column_norms(self.problem.X, bend) + self.lam
+        diagonal = self.pack(columns, float(bend.sum()))
+        return np.where(diagonal > 0.0, diagonal, 1.0)
+
+    def product(self, curvature: Array) -> Callable[[Array], tuple[Array, Array]]:
+        """The map from a move to its scores and its Hessian product."""
+        bend = self.problem.weights * curvature
+        through = curvature_product(self.problem.X, bend)
+        if not self.problem.fit_intercept:
+
+            def plain(move: Array) -> tuple[Array, Array]:
+                forward, back = through(move)
+                return forward, back + self.lam * move
+
+            return plain
+        border, total = self.problem.X.T @ bend, float(bend.sum())
+
+        def bordered(move: Array) -> tuple[Array, Array]:
+            coef, shift = move[:-1], move[-1]
+            forward, back = through(coef)
+            return forward + shift, np.append(back + shift * border + self.lam * coef, border @ coef + shift * total)
+
+        return bordered
+
+    def minimise(self, slope: Array, curvature: Array, radius: float, target: float) -> Trial:
+        """Preconditioned conjugate gradients on the model within ``radius`` (Steihaug)."""
+        product, metric = self.product(curvature), self.metric(curvature)
+        move, scores = np.zeros_like(slope), np.zeros(self.problem.n_rows)
+        residual = slope.copy()
+        scaled = residual / metric
+        direction = -scaled
+        energy = first = float(residual @ scaled)
+        on_edge = False
+        for _ in range(MAX_INNER):
+            if energy <= 0.01 * first and (energy <= 1e-10 * first or self.price(residual) <= 0.1 * target):
+                break
+            forward, bent = product(direction)
+            bend = float(direction @ bent)
+            length = energy / bend if bend > 0.0 else np.inf
+            beyond = move + length * direction if np.isfinite(length) else None
+            if beyond is None or beyond @ (metric * beyond) > radius**2:
+                if not np.isfinite(radius):
+                    break
+                length, on_edge = _to_edge(move, direction, metric, radius), True
+            move, scores = move + length * direction, scores + length * forward
+            residual = residual + length * bent
+            if on_edge:
+                break
+            scaled = residual / metric
+            energy, old = float(residual @ scaled), energy
+            direction = -scaled + (energy / old) * direction
+        decrease = -0.5 * float(move @ (slope + residual))
+        return Trial(move, scores, residual, decrease, on_edge)
+
+    def price(self, residual: Array) -> float:
+        """What a residual of the Newton system costs in the gap of the linearised dual point."""
+        columns, shift = self.unpack(residual)
+        if shift != 0.0 or self.problem.unpenalised.size:
+            return np.inf
+        return 0.5 * float(columns @ (columns / self.lam))
+
+    def state(
+        self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, curvature: Array, slope: Array
+    ) -> State:
+        """The state with the dual point from the loss derivatives."""
+        problem, primal = self.problem, partial(self.unpack, unknowns)
+        if not problem.fit_intercept and not problem.unpenalised.size:
+            return State(n_iter, value, self.price(slope), scores, -gradient, primal)
+        dual = duality.feasible_dual(problem, -gradient, curvature)
+        gap = duality.gap(problem, *self.unpack(unknowns), dual).value
+        return State(n_iter, value, gap, scores, dual, primal)
+
+    def linear_state(self, state: State, linear: Array, residual: Array) -> State:
+        """The same state with the linearised dual point, if that has the smaller gap."""
+        problem, price = self.problem, self.price(residual)
+        if price >= state.gap or not np.array_equal(problem.loss.project(problem.y, linear), linear):
+            return state
+        gap = price + float(duality.row_terms(problem, state.scores, -linear).sum())
+        if gap >= state.gap:
+            return state
+        return State(state.n_iter, state.primal_value, gap, state.scores, -linear, state.primal)
+
+
+def _to_edge(move: Array, direction: Array, metric: Array, radius: float) -> float:
+    """The step along ``direction`` that reaches the trust region's edge."""
+    a = float(direction @ (metric * direction))
+    b = float(move @ (metric * direction))
+    c = float(move @ (metric * move)) - radius**2
+    root = np.sqrt(max(b * b - a * c, 0.0))
+    return (root - b) / a if b <= 0.0 else -c / (b + root)
