@@ -1,4 +1,5 @@
 """glru"""
+
 from glru.losses import *
 from glru.penalties import L2, ElasticNet, L1
 from glru.problem import Problem

@@ -35,7 +35,9 @@ def as_vector(values: Any, length: int, name: str) -> Array:
         raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.") from None
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
-        raise ValueError(f"{name} must be finite; entry {bad[0]} is {vector[bad[0]]}. Remove or impute such rows first.")
+        raise ValueError(
+            f"{name} must be finite; entry {bad[0]} is {vector[bad[0]]}. Remove or impute such rows first."
+        )
     return vector
 
 

@@ -71,7 +71,9 @@ def quadratic_descent(Q, linear, absolute, x, max_epochs, tol):  # type: ignore[
 
 
 @njit(cache=True, nogil=True)
-def csc_quadratic_descent(indptr, indices, data, curvature, diagonal, quadratic, linear, absolute, x, fitted, max_epochs, tol):  # type: ignore[no-untyped-def]
+def csc_quadratic_descent(
+    indptr, indices, data, curvature, diagonal, quadratic, linear, absolute, x, fitted, max_epochs, tol
+):  # type: ignore[no-untyped-def]
     """The same for ``Q = X^T diag(curvature) X + diag(quadratic)`` with CSC columns of X, keeping ``fitted = X x``."""
     for _ in range(max_epochs):
         largest = 0.0

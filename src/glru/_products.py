@@ -60,7 +60,16 @@ def row_gram(problem: Problem, column_weights: Array) -> Array:
 
     def part(start: int, stop: int) -> None:
         kernels.csr_row_gram(
-            X.indptr, X.indices, X.data, columns.indptr, columns.indices, columns.data, column_weights, start, stop, gram
+            X.indptr,
+            X.indices,
+            X.data,
+            columns.indptr,
+            columns.indices,
+            columns.data,
+            column_weights,
+            start,
+            stop,
+            gram,
         )
 
     in_parts(part, X.shape[0], 100)

@@ -90,21 +90,21 @@ def constrained_correlations(problem: Problem, dual: Array) -> Array:
     return correlations
 
 
-def feasible_dual(problem: Problem, dual: Array, curvature: Array) -> Array:
+def feasible_dual(problem: Problem, dual: Array) -> Array:
     """A dual feasible point near ``dual``, which must lie in the domain of the conjugate loss.
 
-    The constraints of the intercept and of unpenalised columns are met by the smallest correction in
-    the metric of the curvature, where that stays in the domain; for an intercept alone, otherwise, by
-    scaling the heavier sign down. Then everything is scaled into the box of L1 columns: zero is in
-    the domain of every loss, so scaling never leaves it. If no point is found the input is returned,
-    and its gap is infinite.
+    The constraints of the intercept and of unpenalised columns are met by a correction in proportion
+    to each row's distance from the edge of the domain, where that stays inside; for an intercept
+    alone, otherwise, by scaling the heavier sign down. Then everything is scaled into the box of L1
+    columns: zero is in the domain of every loss, so scaling never leaves it. If no point is found the
+    input is returned, and its gap is infinite.
     """
-    dual = _balanced(problem, dual, curvature)
-    lower, upper = problem.penalty.derivative_range()
-    if np.all(np.isinf(upper) | (upper == 0.0)):
+    dual = _balanced(problem, dual)
+    _, box = problem.penalty.derivative_range()
+    if np.all(np.isinf(box) | (box == 0.0)):
         return dual
     size = np.abs(problem.correlations(dual))
-    box = np.broadcast_to(upper, size.shape)
+    box = np.broadcast_to(box, size.shape)
     tight = (box > 0.0) & (size > box)
     if not tight.any():
         return dual
@@ -112,21 +112,22 @@ def feasible_dual(problem: Problem, dual: Array, curvature: Array) -> Array:
     return dual * (float((box[tight] / size[tight]).min()) * (1.0 - gamma(2 * problem.n_rows + 8)))
 
 
-def _balanced(problem: Problem, dual: Array, curvature: Array) -> Array:
+def _balanced(problem: Problem, dual: Array) -> Array:
     """The part of :func:`feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
     constraints = _constraint_columns(problem)
-    room = problem.weights * curvature
+    lower, upper = problem.loss.derivative_range(problem.y)
     corrected = dual
     for _ in range(2):  # the second pass removes the rounding of the first
+        room = np.minimum(np.minimum(upper + corrected, -corrected - lower), 1.0)
         residual = constraints.T @ (problem.weights * corrected)
-        gram = constraints.T @ (room[:, None] * constraints)
+        gram = constraints.T @ ((problem.weights * room)[:, None] * constraints)
         step = np.linalg.lstsq(gram, residual, rcond=None)[0]
-        corrected = corrected - curvature * (constraints @ step)
-    if np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
-        return corrected
-    return dual if problem.unpenalised.size else _scaled_to_balance(problem, dual)
+        corrected = corrected - room * (constraints @ step)
+        if not np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
+            return dual if problem.unpenalised.size else _scaled_to_balance(problem, dual)
+    return corrected
 
 
 def _constraint_columns(problem: Problem) -> Array:

@@ -139,8 +139,7 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
 
 def dual_of(problem: Problem, scores: Array) -> Array:
     """A dual feasible point from the loss derivatives at the scores."""
-    _, gradient, curvature = problem.loss.expand(problem.y, scores)
-    return duality.feasible_dual(problem, -gradient, curvature)
+    return duality.feasible_dual(problem, -problem.loss.gradient(problem.y, scores))
 
 
 def relative(gap: float, primal_value: float) -> float:

@@ -1,11 +1,159 @@
 """``solve``: choose a solver, run it, and return a solution whose gap was computed afresh."""
 
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from glru._numerics import is_sparse
+from glru.duality import feasible_dual
+from glru.losses import Hinge
 from glru.problem import Problem
 from glru.solution import Point, Solution, solution_at
-from glru.solvers.common import Stop, zero_point
+from glru.solvers.common import Run, Stop, Until, zero_point
+from glru.solvers.hinge import dual_cd, proximal_point
 from glru.solvers.newton import newton
+from glru.solvers.newton_cg import newton_cg
+from glru.solvers.prox_newton import prox_newton
 
-def solve(problem, tol=1e-6, solver="auto", start=None, until=None, max_iter=None):
-    stop = Stop(tol, until, max_iter or 100)
-    run = newton(problem, start or zero_point(problem), stop)
-    return solution_at(problem, run.point, run.n_iter, run.status, "newton")
+Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "proximal-point"]
+
+SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
+    "newton": (newton, 200),
+    "newton-cg": (newton_cg, 500),
+    "prox-newton": (prox_newton, 500),
+    "dual-cd": (dual_cd, 5000),
+    "proximal-point": (proximal_point, 200),
+}
+"""Every solver with its default for ``max_iter``."""
+
+
+def solve(
+    problem: Problem,
+    tol: float = 1e-6,
+    solver: Solver = "auto",
+    start: Solution | Point | None = None,
+    until: Until | None = None,
+    max_iter: int | None = None,
+) -> Solution:
+    """Train a problem until its relative duality gap is at most ``tol``.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to train.
+    tol : float, default=1e-6
+        Target for ``(P - D) / P``.
+    solver : str, default="auto"
+        One of the solvers in the table of :mod:`glru.solvers`.
+    start : Solution or Point, default=None
+        Where to start; zero coefficients if not given.
+    until : callable, default=None
+        Called with a :class:`~glru.solvers.State` once an outer iteration; the training stops when it returns true.
+    max_iter : int, default=None
+        Most outer iterations; the default depends on the solver.
+
+    Returns
+    -------
+    Solution
+        The best point found, with its duality gap. A run that could not reach ``tol`` warns with
+        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+    >>> solution = glru.solve(glru.Problem(X, [0, 0, 1, 1], penalty=glru.L2(0.1)), tol=1e-9)
+    >>> solution.status, solution.relative_gap <= 1e-9
+    ('converged', True)
+    """
+    if not (np.isfinite(tol) and tol >= 0.0):
+        raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
+    if max_iter is not None and max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
+    name = choose(problem) if solver == "auto" else checked(problem, solver)
+    run_solver, default = SOLVERS[name]
+    stop = Stop(tol, until, default if max_iter is None else max_iter)
+    solution = _finish(problem, run_solver(problem, starting_point(problem, start), stop), stop, name)
+    if solution.status in ("max_iter", "stalled"):
+        _warn(solution, tol)
+    return solution
+
+
+def choose(problem: Problem) -> str:
+    """The solver that ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
+    if isinstance(problem.loss, Hinge):
+        return "proximal-point"
+    if not problem.penalty.smooth:
+        return "prox-newton"
+    return "newton" if fits_direct(problem) else "newton-cg"
+
+
+def fits_direct(problem: Problem) -> bool:
+    """Whether a direct Newton step is cheap: few unknowns, and a Gram matrix that is quick to form."""
+    small = min(problem.n_rows, problem.n_columns)
+    if not is_sparse(problem.X):
+        return small <= 6000
+    counts = np.diff(problem.X.indptr) if problem.n_rows >= problem.n_columns else np.diff(problem.X_by_column.indptr)
+    return small <= 1500 and float(counts.astype(np.float64) @ counts) <= 3e8
+
+
+def checked(problem: Problem, solver: str) -> str:
+    """The solver's name if it can train the problem, otherwise an error that says what it lacks."""
+    if solver not in SOLVERS:
+        raise ValueError(f"solver must be 'auto' or one of {', '.join(map(repr, SOLVERS))}; got {solver!r}.")
+    hinge = isinstance(problem.loss, Hinge)
+    if hinge != (solver in ("dual-cd", "proximal-point")):
+        need = "the hinge loss" if not hinge else "a smooth loss; use 'dual-cd' or 'proximal-point' for the hinge"
+        raise ValueError(f"solver {solver!r} needs {need}; got {problem.loss!r}.")
+    if solver in ("newton", "newton-cg", "dual-cd") and not problem.penalty.smooth:
+        raise ValueError(f"solver {solver!r} needs an L2 penalty; got {problem.penalty!r}. Use 'auto'.")
+    if solver == "dual-cd" and (problem.fit_intercept or problem.unpenalised.size):
+        raise ValueError("solver 'dual-cd' needs a penalty on every column and no intercept. Use 'proximal-point'.")
+    return solver
+
+
+def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
+    """A valid start for the problem."""
+    if start is None:
+        return zero_point(problem)
+    coef = np.array(start.coef, dtype=np.float64)
+    dual = None if start.dual is None else np.array(start.dual, dtype=np.float64)
+    if coef.shape != (problem.n_columns,) or (dual is not None and dual.shape != (problem.n_rows,)):
+        raise ValueError(
+            f"start must have {problem.n_columns} coefficients and {problem.n_rows} dual variables, as the problem has "
+            f"columns and rows; got {coef.shape} and {None if dual is None else dual.shape}."
+        )
+    if not np.all(np.isfinite(coef)) or not np.isfinite(start.intercept):
+        raise ValueError("start must be finite; got NaN or infinity in its coefficients or intercept.")
+    return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0, dual)
+
+
+def _finish(problem: Problem, run: Run, stop: Stop, name: str) -> Solution:
+    """The solution at a run's end; its status is judged by the gap computed afresh."""
+    point = run.point
+    if point.dual is not None:
+        point = replace(point, dual=feasible_dual(problem, point.dual))
+    solution = solution_at(problem, point, run.n_iter, run.status, name)
+    reached = solution.relative_gap <= stop.tol
+    if reached == (run.status == "converged") or run.status == "stopped":
+        return solution
+    return replace(solution, status="converged" if reached else run.status if run.status != "converged" else "stalled")
+
+
+def _warn(solution: Solution, tol: float) -> None:
+    from sklearn.exceptions import ConvergenceWarning
+
+    remedy = (
+        "Raise max_iter or tol, or scale the columns."
+        if solution.status == "max_iter"
+        else "float64 allowed no more progress: raise tol, or scale the columns."
+    )
+    warnings.warn(
+        f"{solution.solver} ended with a relative gap of {solution.relative_gap:.2g} above tol={tol:g} after "
+        f"{solution.n_iter} iterations ({solution.status}). {remedy}",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

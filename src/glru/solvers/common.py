@@ -1,13 +1,14 @@
 """What every solver shares: the stopping rule, what ``until`` sees, and what a run returns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from glru._numerics import Array
+from glru.losses import Loss
 from glru.problem import Problem
 from glru.solution import Point, Status
 
@@ -94,34 +95,75 @@ def end(state: State, status: Status) -> Run:
     return Run(point, state.n_iter, status)
 
 
-def step_length(objective: Callable[[float], float], start: float, slope: float) -> float:
-    """A step along a Newton direction that decreases the objective as Armijo asks; 0 where none is found.
+def step_length(derivative: Callable[[float], float], descent: float, noise: float) -> float:
+    """A step to the neighbourhood of the minimum along a direction; 0 where there is none.
 
-    The full step is the first choice. Where it shows that the objective is flatter than the quadratic
-    model (which promises ``slope / 2``), longer steps are tried: nearly separable data need them.
+    Accepted is a step whose derivative is at most a tenth of the first one in size. The full step is
+    the first choice, longer and shorter ones follow: nearly separable data need the former,
+    piecewise quadratic losses the latter.
 
     Parameters
     ----------
-    objective : callable
-        Objective along the direction.
-    start : float
+    derivative : callable
+        Derivative of the convex objective along the direction.
+    descent : float
         Its value at step 0.
-    slope : float
-        Its derivative there, at most 0.
+    noise : float
+        Rounding error of the derivatives; a descent below it cannot be judged, so the full step is taken.
     """
-    step, value = 1.0, objective(1.0)
-    if value <= start + 0.55 * slope and slope < 0.0:
-        while step < 1e3:
-            longer = objective(2.0 * step)
-            if not longer < value:
-                return step
-            step, value = 2.0 * step, longer
-    for _ in range(60):
-        if np.isfinite(value) and value <= start + 1e-4 * step * slope:
+    if not descent < -noise:
+        return 1.0 if abs(descent) <= noise else 0.0
+    close = -0.1 * descent + noise
+    low, low_slope, high, high_slope = 0.0, descent, np.inf, np.nan
+    step = 1.0
+    for _ in range(100):
+        slope = derivative(step)
+        if abs(slope) <= close:
             return step
-        step *= 0.5 if step > 0.1 else 0.2
-        value = objective(step)
-    return 0.0
+        if slope < 0.0:
+            low, low_slope = step, slope
+            if step >= 1e6:
+                return step
+        else:
+            high, high_slope = step, slope
+        if high == np.inf:
+            step *= 2.0
+        elif not np.isfinite(high_slope):
+            step = 0.1 * high + 0.9 * low
+        else:
+            # False position, kept away from the ends so that the bracket always shrinks.
+            guess = low - low_slope * (high - low) / (high_slope - low_slope)
+            step = min(max(guess, 0.9 * low + 0.1 * high), 0.1 * low + 0.9 * high)
+        if high - low <= 1e-12 * high:
+            return low
+    return low
+
+
+@final
+@dataclass(frozen=True)
+class Floor:
+    """A floor under the curvature of losses that are flat in places, where a Newton model would promise too much.
+
+    It starts at the largest curvature there is, sinks by ten with every full step until it is gone,
+    and rises again when the line search has to shorten one. A Newton step with raised curvature
+    stays a descent direction, and its linearised dual point stays feasible.
+    """
+
+    loss: Loss
+    share: float = 1.0
+
+    def raised(self, curvature: Array) -> Array:
+        """The curvature with the floor under it."""
+        if self.share == 0.0 or self.loss.self_concordance is not None:
+            return curvature
+        return np.maximum(curvature, self.share * self.loss.smoothness)
+
+    def after(self, length: float) -> "Floor":
+        """The floor after a step of some length."""
+        if length >= 1.0:
+            share = 0.1 * self.share
+            return replace(self, share=share if share > 1e-4 else 0.0)
+        return replace(self, share=min(max(10.0 * self.share, 1e-3), 1.0))
 
 
 def zero_point(problem: Problem) -> Point:

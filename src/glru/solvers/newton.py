@@ -26,7 +26,7 @@ from glru._numerics import UNIT, Array, dense_columns
 from glru._products import column_gram, row_gram
 from glru.problem import Problem
 from glru.solution import Point, dual_of
-from glru.solvers.common import Run, State, Stop, step_length, end
+from glru.solvers.common import Floor, Run, State, Stop, end, step_length
 
 
 @final
@@ -99,7 +99,7 @@ class ColumnSpace(Space):
         if problem.fit_intercept:
             hessian = np.block([[hessian, (problem.X.T @ bend)[:, None]], [np.zeros((1, d)), bend.sum()]])
             slope = np.append(slope, pull.sum())
-        move = -_solve_upper(hessian, slope)
+        move = -solve_upper(hessian, slope)
         delta, shift = self.primal(move)
         return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
 
@@ -182,11 +182,13 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     linear: Array | None = None
     best: State | None = None
     n_iter = quiet = 0
+    floor = Floor(problem.loss)
     while True:
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
+        curvature = floor.raised(curvature)
         value = float(problem.weights @ values) + penalty
         if linear is None and (stop.until is not None or (n_iter == 0 and not cold)):
-            linear = duality.feasible_dual(problem, -gradient, curvature)
+            linear = duality.feasible_dual(problem, -gradient)
             gap = duality.gap(problem, *space.primal(unknowns), linear).value
         else:
             gap = np.inf if linear is None else float(duality.row_terms(problem, scores, linear).sum())
@@ -199,13 +201,15 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
             return end(state if status != "max_iter" else best, status)
 
         step = space.step(unknowns, gradient, curvature)
-        descent = float(problem.weights @ (gradient * step.scores)) + step.slope
-        # A decrease smaller than the rounding of the objective cannot be seen: a few such steps end the run.
-        noise = 8.0 * UNIT * value
+        pull = problem.weights * gradient * step.scores
+        descent = float(pull.sum()) + step.slope
+        # A descent smaller than the rounding of its own sum cannot be seen: a few such steps end the run.
+        noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
         quiet = quiet + 1 if -descent <= noise else 0
-        length = step_length(partial(_along, problem, scores, penalty, step), value + noise, min(descent, 0.0))
+        length = step_length(partial(_slope_along, problem, scores, step), descent, noise)
         if length == 0.0 or quiet > 3:
             return end(best, "stalled")
+        floor = floor.after(length)
         linear = _linear_dual(problem, gradient, curvature, step, stop, value) if length == 1.0 else None
         unknowns = unknowns + length * step.move
         scores = scores + length * step.scores
@@ -218,10 +222,10 @@ def uses_row_space(problem: Problem) -> bool:
     return problem.n_rows < problem.n_columns and 4 * problem.unpenalised.size < problem.n_rows
 
 
-def _along(problem: Problem, scores: Array, penalty: float, step: Step, length: float) -> float:
-    """The objective after a step of some length."""
-    losses = problem.loss.value(problem.y, scores + length * step.scores)
-    return float(problem.weights @ losses) + penalty + length * step.slope + 0.5 * length**2 * step.bend
+def _slope_along(problem: Problem, scores: Array, step: Step, length: float) -> float:
+    """The objective's derivative along a step."""
+    slopes = problem.loss.gradient(problem.y, scores + length * step.scores)
+    return float(problem.weights @ (slopes * step.scores)) + step.slope + length * step.bend
 
 
 def _linear_dual(
@@ -238,7 +242,7 @@ def _linear_dual(
     return -linear if np.array_equal(problem.loss.project(problem.y, linear), linear) else None
 
 
-def _solve_upper(matrix: Array, right: Array) -> Array:
+def solve_upper(matrix: Array, right: Array) -> Array:
     """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
     shift = 0.0
     diagonal = np.diag_indices(matrix.shape[0])

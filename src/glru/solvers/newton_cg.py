@@ -176,7 +176,7 @@ class _Model:
         problem, primal = self.problem, partial(self.unpack, unknowns)
         if not problem.fit_intercept and not problem.unpenalised.size:
             return State(n_iter, value, self.price(slope), scores, -gradient, primal)
-        dual = duality.feasible_dual(problem, -gradient, curvature)
+        dual = duality.feasible_dual(problem, -gradient)
         gap = duality.gap(problem, *self.unpack(unknowns), dual).value
         return State(n_iter, value, gap, scores, dual, primal)
 

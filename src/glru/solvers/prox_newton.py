@@ -1,0 +1,196 @@
+r"""Proximal Newton with working sets, for smooth losses with any penalty.
+
+Each outer iteration replaces the loss by its second-order expansion and
+
+1. picks a working set: the columns in use and those whose optimality is violated most;
+2. minimises the model plus the penalty over it by coordinate descent;
+3. fixes the signs that came out and solves the remaining smooth system exactly, so that
+   coordinate descent only has to find the support, not the digits.
+
+A line search on the true objective makes it globally convergent.
+"""
+
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, cg
+
+from glru import duality
+from glru._numerics import UNIT, Array
+from glru._products import column_gram
+from glru.problem import Problem
+from glru.solution import Point
+from glru.solvers.common import Floor, Run, State, Stop, end, step_length
+from glru.solvers.newton import solve_upper
+
+EPOCHS = 200
+"""Passes of coordinate descent over the working set in one outer iteration."""
+
+MAX_GRAM = 3000
+"""Working sets up to this size are descended on their Gram matrix, larger ones on their columns."""
+
+
+def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Train by proximal Newton steps; see the module's text."""
+    penalty = problem.penalty
+    coef, intercept = start.coef.copy(), float(start.intercept)
+    scores = problem.scores(coef, intercept)
+    linear: Array | None = None
+    best: State | None = None
+    n_iter = quiet = 0
+    n_working, floor = 100, Floor(problem.loss)
+    while True:
+        values, gradient, curvature = problem.loss.expand(problem.y, scores)
+        curvature = floor.raised(curvature)
+        value = float(problem.weights @ values) + float(penalty.value(coef).sum())
+        state = _best_state(problem, n_iter, value, coef, intercept, scores, [-gradient, linear])
+        best = state if best is None or state.gap <= best.gap else best
+        status = stop.check(state)
+        if status is not None:
+            return end(state if status != "max_iter" else best, status)
+
+        model = _Model(problem, gradient, curvature)
+        working = model.working_set(coef, n_working)
+        n_working = max(n_working, 2 * working.size)
+        moved, shift = model.minimise(coef[working], working)
+        ahead = coef.copy()
+        ahead[working] = moved
+        forward = problem.X @ (ahead - coef) + shift
+        pull = problem.weights * gradient * forward
+        along = partial(_slope_along, problem, scores, forward, coef, ahead - coef)
+        descent = along(0.0)
+        noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + float(penalty.value(ahead).sum()))
+        quiet = quiet + 1 if -descent <= noise else 0
+        length = step_length(along, descent, noise)
+        if length == 0.0 or quiet > 5:
+            return end(best, "stalled")
+        floor = floor.after(length)
+        linear = -problem.loss.project(problem.y, gradient + curvature * forward) if length == 1.0 else None
+        coef = ahead if length == 1.0 else coef + length * (ahead - coef)
+        intercept += length * shift
+        scores = scores + length * forward
+        n_iter += 1
+
+
+class _Model:
+    """The second-order expansion of the loss at the current scores."""
+
+    def __init__(self, problem: Problem, gradient: Array, curvature: Array) -> None:
+        self.problem = problem
+        self.pull = problem.weights * gradient
+        self.bend = problem.weights * curvature
+        self.slope = problem.X.T @ self.pull
+        self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        self.kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))
+
+    def working_set(self, coef: Array, size: int) -> NDArray[np.intp]:
+        """The columns in use, the unpenalised ones, and the ``size`` worst violators among the others."""
+        used = (coef != 0.0) | ((self.lam == 0.0) & (self.kappa == 0.0))
+        violation = np.where(used, 0.0, np.abs(self.slope) - self.kappa)
+        worst = np.argpartition(-violation, min(size, violation.size - 1))[:size]
+        used[worst[violation[worst] > 0.0]] = True
+        return np.flatnonzero(used)
+
+    def minimise(self, coef: Array, working: NDArray[np.intp]) -> tuple[Array, float]:
+        """The working columns' minimisers of the model plus penalty, and the intercept's move."""
+        if working.size > MAX_GRAM:
+            return self._minimise_by_columns(coef, working)
+        from glru import _kernels as kernels
+
+        data = self._symmetric_gram(working)
+        extra = data.shape[0] - working.size
+        kappa = np.append(self.kappa[working], np.zeros(extra))
+        lam = np.append(self.lam[working], np.zeros(extra))
+        x = np.append(coef, np.zeros(extra))
+        linear = np.append(self.slope[working], [self.pull.sum()] * extra) - data @ x
+        data[np.diag_indices_from(data)] += lam
+        scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
+        x = kernels.quadratic_descent(data, linear, kappa, x, EPOCHS, 1e-10 * scale)
+        support = np.flatnonzero((x != 0.0) | (kappa + lam == 0.0))
+        signs = np.where(kappa[support] > 0.0, np.sign(x[support]), 0.0)
+        exact = solve_upper(data[np.ix_(support, support)], -linear[support] - kappa[support] * signs)
+        x[support] = np.where(_same_signs(exact, signs), exact, x[support])
+        return x[: working.size], float(x[-1]) if extra else 0.0
+
+    def _symmetric_gram(self, working: NDArray[np.intp]) -> Array:
+        """``[X_W, 1]^T diag(bend) [X_W, 1]``, without the ones where there is no intercept."""
+        X = self.problem.X[:, working]
+        upper = np.triu(column_gram(X, self.bend))
+        gram = upper + np.triu(upper, 1).T
+        if not self.problem.fit_intercept:
+            return gram
+        border = X.T @ self.bend
+        return np.block([[gram, border[:, None]], [border[None, :], np.full((1, 1), self.bend.sum())]])
+
+    def _minimise_by_columns(self, coef: Array, working: NDArray[np.intp]) -> tuple[Array, float]:
+        from glru import _kernels as kernels
+
+        X = sp.csc_array(self.problem.X[:, working])
+        extra = int(self.problem.fit_intercept)
+        if extra:
+            X = sp.csc_array(sp.hstack([X, np.ones((X.shape[0], 1))]))
+        kappa = np.append(self.kappa[working], np.zeros(extra))
+        lam = np.append(self.lam[working], np.zeros(extra))
+        x, fitted = np.append(coef, np.zeros(extra)), np.zeros(X.shape[0])
+        linear = np.append(self.slope[working], [self.pull.sum()] * extra)
+        diagonal = X.multiply(X).T @ self.bend
+        scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
+        kernels.csc_quadratic_descent(
+            X.indptr, X.indices, X.data, self.bend, diagonal, lam, linear, kappa, x, fitted, EPOCHS, 1e-10 * scale
+        )
+        support = np.flatnonzero((x != 0.0) | (kappa + lam == 0.0))
+        signs = np.where(kappa[support] > 0.0, np.sign(x[support]), 0.0)
+        part, extra_bend = X[:, support], lam[support]
+
+        def product(v: Array) -> Array:
+            return part.T @ (self.bend * (part @ v)) + extra_bend * v
+
+        # In terms of the move from what coordinate descent found, so that the iteration starts at its residual.
+        residual = linear[support] + part.T @ (self.bend * fitted) + extra_bend * x[support] + kappa[support] * signs
+        operator = LinearOperator((support.size, support.size), matvec=product, dtype=np.float64)
+        inverse = 1.0 / np.maximum(diagonal[support] + extra_bend, UNIT)
+        move, _ = cg(operator, -residual, rtol=1e-12, maxiter=500, M=sp.diags_array(inverse))
+        exact = x[support] + move
+        x[support] = np.where(_same_signs(exact, signs), exact, x[support])
+        return x[: working.size], float(x[-1]) if extra else 0.0
+
+
+def _same_signs(x: Array, signs: Array) -> bool:
+    """Whether no penalised entry left its orthant."""
+    return bool(np.all(np.isfinite(x)) and np.all(x * signs >= 0.0))
+
+
+def _slope_along(problem: Problem, scores: Array, forward: Array, coef: Array, move: Array, length: float) -> float:
+    """The objective's right derivative along a step."""
+    slopes = problem.loss.gradient(problem.y, scores + length * forward)
+    ahead = coef + length * move
+    bends = np.where(ahead == 0.0, np.abs(move), np.sign(ahead) * move)
+    penalty = problem.penalty
+    return float(
+        problem.weights @ (slopes * forward)
+        + (penalty.quadratic * ahead * move).sum()
+        + (penalty.absolute * bends).sum()
+    )
+
+
+def _best_state(
+    problem: Problem,
+    n_iter: int,
+    value: float,
+    coef: Array,
+    intercept: float,
+    scores: Array,
+    duals: list[Array | None],
+) -> State:
+    """The state with the best of some dual points, each made feasible first."""
+    gap, chosen = np.inf, duals[0]
+    for dual in duals:
+        if dual is not None:
+            feasible = duality.feasible_dual(problem, dual)
+            size = duality.gap(problem, coef, intercept, feasible).value
+            if size < gap:
+                gap, chosen = size, feasible
+    assert chosen is not None
+    return State(n_iter, value, gap, scores, chosen, lambda: (coef, intercept))
