@@ -30,20 +30,6 @@ def csr_row_gram(indptr, indices, data, col_indptr, col_indices, col_data, colum
 
 
 @njit(cache=True, nogil=True)
-def csr_curvature_product(indptr, indices, data, weights, v, start, stop, forward, total):  # type: ignore[no-untyped-def]
-    """Rows ``start`` to ``stop``: write ``X v`` to ``forward`` and add their ``X^T diag(weights) X v`` to ``total``."""
-    for i in range(start, stop):
-        product = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            product += data[p] * v[indices[p]]
-        forward[i] = product
-        scaled = weights[i] * product
-        if scaled != 0.0:
-            for p in range(indptr[i], indptr[i + 1]):
-                total[indices[p]] += scaled * data[p]
-
-
-@njit(cache=True, nogil=True)
 def quadratic_descent(Q, linear, absolute, x, max_epochs, tol):  # type: ignore[no-untyped-def]
     """Coordinate descent on ``x^T Q x / 2 + linear^T x + sum_j absolute_j |x_j|``, in place.
 
@@ -99,30 +85,81 @@ def csc_quadratic_descent(
 
 
 @njit(cache=True, nogil=True)
-def hinge_epoch_dense(X, y, weights, inverse, bends, order, slopes, w):  # type: ignore[no-untyped-def]
-    """One pass of dual coordinate ascent for the hinge with an L2 penalty, rows of a dense matrix; in place."""
-    for i in order:
-        if bends[i] > 0.0:
-            short = 1.0 - y[i] * (X[i] @ w)
-            new = min(max(slopes[i] + short / bends[i], 0.0), 1.0)
-            moved = weights[i] * y[i] * (new - slopes[i])
-            if moved != 0.0:
-                slopes[i] = new
-                for j in range(w.shape[0]):
-                    w[j] += moved * inverse[j] * X[i, j]
+def _hinge_slope(slope, bend, margin):  # type: ignore[no-untyped-def]
+    return min(max(slope + (1.0 - margin) / bend, 0.0), 1.0)
 
 
 @njit(cache=True, nogil=True)
-def hinge_epoch_sparse(indptr, indices, data, y, weights, inverse, bends, order, slopes, w):  # type: ignore[no-untyped-def]
+def _logistic_slope(slope, bend, margin):  # type: ignore[no-untyped-def]
+    """The root ``q`` of ``logit(q) + bend (q - slope) + margin``, by Newton's method on ``u = logit(q)``."""
+    target = bend * slope - margin
+    mirrored = target > 0.5 * bend
+    if mirrored:
+        target = bend - target
+    # Now u + bend sigmoid(u) = target has its root at u <= 0, where the left side is convex:
+    # after at most one step Newton comes from the right and never leaves.
+    if target > 0.0:
+        u = np.log(target / bend) - np.log1p(-target / bend)
+    else:
+        u = min(target, -np.log(bend)) if bend > 1.0 else target
+    for _ in range(100):
+        tail = np.exp(u)
+        q = tail / (1.0 + tail)
+        ahead = min(u - (u + bend * q - target) / (1.0 + bend * q / (1.0 + tail)), 0.0)
+        close = abs(ahead - u) <= 1e-12 * (1.0 + abs(u))
+        u = ahead
+        if close:
+            break
+    tail = np.exp(u)
+    return 1.0 / (1.0 + tail) if mirrored else tail / (1.0 + tail)
+
+
+@njit(cache=True, nogil=True)
+def best_slope(slope, bend, margin, logistic):  # type: ignore[no-untyped-def]
+    """The maximiser of the dual in one signed dual variable ``q = y_i a_i``, all else fixed."""
+    return _logistic_slope(slope, bend, margin) if logistic else _hinge_slope(slope, bend, margin)
+
+
+@njit(cache=True, nogil=True)
+def dual_epoch_dense(X, y, weights, scale, bends, order, logistic, slopes, v):  # type: ignore[no-untyped-def]
+    """One pass of dual coordinate ascent over the rows of a dense matrix, in place; the coefficients are ``scale v``."""
+    for i in order:
+        if bends[i] > 0.0:
+            new = best_slope(slopes[i], bends[i], y[i] * scale * (X[i] @ v), logistic)
+            moved = weights[i] * y[i] * (new - slopes[i])
+            if moved != 0.0:
+                slopes[i] = new
+                for j in range(v.shape[0]):
+                    v[j] += moved * X[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _sparse_dot(start, stop, indices, data, v):  # type: ignore[no-untyped-def]
+    """A row's product with a vector, in four sums that need not wait for each other."""
+    a = b = c = d = 0.0
+    p = start
+    while p + 3 < stop:
+        a += data[p] * v[indices[p]]
+        b += data[p + 1] * v[indices[p + 1]]
+        c += data[p + 2] * v[indices[p + 2]]
+        d += data[p + 3] * v[indices[p + 3]]
+        p += 4
+    while p < stop:
+        a += data[p] * v[indices[p]]
+        p += 1
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True)
+def dual_epoch_sparse(indptr, indices, data, y, weights, scale, bends, order, logistic, slopes, v):  # type: ignore[no-untyped-def]
     """The same for CSR rows."""
     for i in order:
         if bends[i] > 0.0:
-            product = 0.0
-            for p in range(indptr[i], indptr[i + 1]):
-                product += data[p] * w[indices[p]]
-            new = min(max(slopes[i] + (1.0 - y[i] * product) / bends[i], 0.0), 1.0)
+            new = best_slope(
+                slopes[i], bends[i], y[i] * scale * _sparse_dot(indptr[i], indptr[i + 1], indices, data, v), logistic
+            )
             moved = weights[i] * y[i] * (new - slopes[i])
             if moved != 0.0:
                 slopes[i] = new
                 for p in range(indptr[i], indptr[i + 1]):
-                    w[indices[p]] += moved * inverse[indices[p]] * data[p]
+                    v[indices[p]] += moved * data[p]

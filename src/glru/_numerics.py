@@ -25,15 +25,18 @@ def squared_row_norms(X: Matrix, column_weights: Array | None = None) -> Array:
     """``sum_j c_j x_ij^2`` for every row."""
     if isinstance(X, np.ndarray):
         return np.einsum("ij,ij->i", X, X) if column_weights is None else np.einsum("ij,ij,j->i", X, X, column_weights)
-    squares = X.multiply(X)
-    return squares @ (np.ones(X.shape[1]) if column_weights is None else column_weights)
+    return _squares(X) @ (np.ones(X.shape[1]) if column_weights is None else column_weights)
 
 
 def squared_column_norms(X: Matrix, row_weights: Array) -> Array:
     """``sum_i s_i x_ij^2`` for every column."""
     if isinstance(X, np.ndarray):
-        return np.einsum("i,ij,ij->j", row_weights, X, X, optimize=False)
-    return X.multiply(X).T @ row_weights
+        return np.einsum("i,ij,ij->j", row_weights, X, X)
+    return _squares(X).T @ row_weights
+
+
+def _squares(X: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array((np.square(X.data), X.indices, X.indptr), shape=X.shape)
 
 
 def dense_columns(X: Matrix, columns: NDArray[np.intp]) -> Array:

@@ -6,6 +6,7 @@ Nothing here forms a temporary of the size of X: dense data is scaled in chunks 
 from collections.abc import Callable
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg.blas import dsyrk
 
 from glru._numerics import Array, Matrix
@@ -30,14 +31,12 @@ def column_gram(X: Matrix, weights: Array) -> Array:
             return total
 
         parts = in_parts(part, n_rows, 1 + 10 * n_columns)
-    for other in parts[1:]:
-        parts[0] += other
-    return parts[0]
+    return _total(parts)
 
 
 def _dense_gram(X: Array, weights: Array, start: int, stop: int) -> Array:
     n_columns = X.shape[1]
-    height = max(64, CHUNK_BYTES // (8 * n_columns))
+    height = _chunk_height(n_columns)
     total = np.zeros((n_columns, n_columns), order="F")
     roots = np.sqrt(weights[start:stop])
     chunk = np.empty((min(height, stop - start), n_columns))
@@ -56,6 +55,7 @@ def row_gram(problem: Problem, column_weights: Array) -> Array:
     from glru import _kernels as kernels
 
     columns = problem.X_by_column
+    assert not isinstance(columns, np.ndarray)
     gram = np.zeros((X.shape[0], X.shape[0]))
 
     def part(start: int, stop: int) -> None:
@@ -92,27 +92,41 @@ def _dense_row_gram(X: Array, column_weights: Array) -> Array:
 
 
 def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Array, Array]]:
-    """The map from ``v`` to ``X v`` and ``X^T diag(weights) X v``."""
-    if isinstance(X, np.ndarray):
+    """The map from ``v`` to ``X v`` and ``X^T diag(weights) X v``, reading X from memory once."""
+    n_rows = X.shape[0]
+    size = X.size if isinstance(X, np.ndarray) else X.nnz
+    height = _chunk_height(X.shape[1]) if isinstance(X, np.ndarray) else n_rows
 
-        def dense(v: Array) -> tuple[Array, Array]:
-            forward = X @ v
-            return forward, X.T @ (weights * forward)
-
-        return dense
-    from glru import _kernels as kernels
-
-    def sparse(v: Array) -> tuple[Array, Array]:
-        forward = np.empty(X.shape[0])
+    def product(v: Array) -> tuple[Array, Array]:
+        forward = np.empty(n_rows)
 
         def part(start: int, stop: int) -> Array:
             total = np.zeros(X.shape[1])
-            kernels.csr_curvature_product(X.indptr, X.indices, X.data, weights, v, start, stop, forward, total)
+            for k in range(start, stop, height):
+                rows = row_block(X, k, min(k + height, stop))
+                forward[k : k + rows.shape[0]] = rows @ v
+                total += rows.T @ (weights[k : k + rows.shape[0]] * forward[k : k + rows.shape[0]])
             return total
 
-        totals = in_parts(part, X.shape[0], 1 + X.shape[0] * 50_000 // max(X.nnz, 1))
-        for other in totals[1:]:
-            totals[0] += other
-        return forward, totals[0]
+        return forward, _total(in_parts(part, n_rows, 1 + n_rows * 50_000 // max(size, 1)))
 
-    return sparse
+    return product
+
+
+def row_block(X: Matrix, start: int, stop: int) -> Matrix:
+    """Consecutive rows, without copying their values."""
+    if isinstance(X, np.ndarray):
+        return X[start:stop]
+    low, high = X.indptr[start], X.indptr[stop]
+    edges = X.indptr[start : stop + 1] - low
+    return sp.csr_array((X.data[low:high], X.indices[low:high], edges), shape=(stop - start, X.shape[1]))
+
+
+def _chunk_height(n_columns: int) -> int:
+    return max(64, CHUNK_BYTES // (8 * n_columns))
+
+
+def _total(parts: list[Array]) -> Array:
+    for other in parts[1:]:
+        parts[0] += other
+    return parts[0]

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from glru._numerics import Array
+
 Strength = float | Sequence[float] | Array
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from glru import duality
 from glru._numerics import Array
@@ -97,10 +96,6 @@ class Solution:
     def point(self) -> Point:
         """The primal-dual point."""
         return Point(self.coef, self.intercept, self.dual)
-
-    def predict_scores(self, X: ArrayLike) -> Array:
-        """``X w + b`` for other data."""
-        return X @ self.coef + self.intercept  # type: ignore[operator,no-any-return]
 
     def __repr__(self) -> str:
         return (

@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from glru._numerics import Array
+
 Task = Literal["classification", "regression"]
 
 

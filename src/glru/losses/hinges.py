@@ -11,7 +11,8 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru.losses.base import Array, Loss, Task, floats, positive_parameter
+from glru._numerics import Array
+from glru.losses.base import Loss, Task, floats, positive_parameter
 
 
 @final

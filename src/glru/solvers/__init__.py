@@ -1,14 +1,16 @@
 """Training, and the table that says which solver trains what.
 
-==================  =====================================================  =========================
-solver              trains                                                 ``"auto"`` takes it for
-==================  =====================================================  =========================
-"newton"            smooth losses, L2                                      small min(n, d)
-"newton-cg"         smooth losses, L2                                      the rest of them
-"prox-newton"       smooth losses, any penalty                             elastic net and L1
-"dual-cd"           hinge, L2 on every column, no intercept                never
-"proximal-point"    hinge, any penalty                                     hinge
-==================  =====================================================  =========================
+=================  ==========================================  ==============================================
+solver             trains                                      ``"auto"`` takes it for
+=================  ==========================================  ==============================================
+"newton"           smooth losses, L2                           dense data with min(n, d) <= 6000; sparse data
+                                                               whose Gram matrix is cheap to form
+"newton-cg"        smooth losses, L2                           the rest of them
+"dual-cd"          hinge and logistic, L2 on every column,     the first 8 passes over sparse wide data with
+                   no intercept                                the logistic loss; "newton-cg" goes on from there
+"prox-newton"      smooth losses, any penalty                  elastic net and L1
+"proximal-point"   hinge, any penalty                          hinge
+=================  ==========================================  ==============================================
 """
 
 from glru.solvers.api import solve

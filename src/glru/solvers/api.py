@@ -7,16 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from glru._numerics import is_sparse
 from glru.duality import feasible_dual
-from glru.losses import Hinge
+from glru.losses import Hinge, Logistic
 from glru.problem import Problem
 from glru.solution import Point, Solution, solution_at
 from glru.solvers.common import Run, Stop, Until, zero_point
-from glru.solvers.hinge import dual_cd, proximal_point
+from glru.solvers.dual_cd import dual_cd
 from glru.solvers.newton import newton
 from glru.solvers.newton_cg import newton_cg
 from glru.solvers.prox_newton import prox_newton
+from glru.solvers.proximal_point import proximal_point
 
 Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "proximal-point"]
 
@@ -73,41 +73,60 @@ def solve(
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
-    name = choose(problem) if solver == "auto" else checked(problem, solver)
-    run_solver, default = SOLVERS[name]
-    stop = Stop(tol, until, default if max_iter is None else max_iter)
-    solution = _finish(problem, run_solver(problem, starting_point(problem, start), stop), stop, name)
+    plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
+    point, n_iter = starting_point(problem, start), 0
+    for name, share in plan:
+        run_solver, default = SOLVERS[name]
+        limit = default if max_iter is None else max_iter - n_iter
+        run = run_solver(problem, point, Stop(tol, until, limit if share is None else min(limit, share)))
+        point, n_iter = run.point, n_iter + run.n_iter
+        if run.status != "max_iter":
+            break
+    solution = _finish(problem, Run(point, n_iter, run.status), tol, name)
     if solution.status in ("max_iter", "stalled"):
         _warn(solution, tol)
     return solution
 
 
-def choose(problem: Problem) -> str:
-    """The solver that ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
+def choose(problem: Problem, start: Solution | Point | None = None) -> list[tuple[str, int | None]]:
+    """What ``"auto"`` stands for: solvers to run one after the other, each with its share of iterations.
+
+    The table is in :mod:`glru.solvers`.
+    """
     if isinstance(problem.loss, Hinge):
-        return "proximal-point"
+        return [("proximal-point", None)]
     if not problem.penalty.smooth:
-        return "prox-newton"
-    return "newton" if fits_direct(problem) else "newton-cg"
+        return [("prox-newton", None)]
+    if fits_direct(problem):
+        return [("newton", None)]
+    wide = problem.n_rows < problem.n_columns and not problem.fit_intercept and not problem.unpenalised.size
+    if start is None and wide and isinstance(problem.loss, Logistic):
+        return [("dual-cd", 8), ("newton-cg", None)]
+    return [("newton-cg", None)]
 
 
 def fits_direct(problem: Problem) -> bool:
     """Whether a direct Newton step is cheap: few unknowns, and a Gram matrix that is quick to form."""
-    small = min(problem.n_rows, problem.n_columns)
-    if not is_sparse(problem.X):
-        return small <= 6000
-    counts = np.diff(problem.X.indptr) if problem.n_rows >= problem.n_columns else np.diff(problem.X_by_column.indptr)
-    return small <= 1500 and float(counts.astype(np.float64) @ counts) <= 3e8
+    X = problem.X
+    if isinstance(X, np.ndarray):
+        return min(X.shape) <= 6000
+    if X.shape[0] < X.shape[1]:
+        return X.shape[0] <= 600 and X.nnz <= 1_000_000
+    counts = np.diff(X.indptr).astype(np.float64)
+    return X.shape[1] <= 2000 and float(counts @ counts) <= 20.0 * X.nnz * X.shape[1] ** 0.5
 
 
 def checked(problem: Problem, solver: str) -> str:
     """The solver's name if it can train the problem, otherwise an error that says what it lacks."""
     if solver not in SOLVERS:
         raise ValueError(f"solver must be 'auto' or one of {', '.join(map(repr, SOLVERS))}; got {solver!r}.")
-    hinge = isinstance(problem.loss, Hinge)
-    if hinge != (solver in ("dual-cd", "proximal-point")):
-        need = "the hinge loss" if not hinge else "a smooth loss; use 'dual-cd' or 'proximal-point' for the hinge"
-        raise ValueError(f"solver {solver!r} needs {need}; got {problem.loss!r}.")
+    loss = problem.loss
+    if solver == "dual-cd" and not isinstance(loss, Hinge | Logistic):
+        raise ValueError(f"solver 'dual-cd' needs the hinge or the logistic loss; got {loss!r}. Use 'auto'.")
+    if solver == "proximal-point" and not isinstance(loss, Hinge):
+        raise ValueError(f"solver 'proximal-point' needs the hinge loss; got {loss!r}. Use 'auto'.")
+    if solver in ("newton", "newton-cg", "prox-newton") and isinstance(loss, Hinge):
+        raise ValueError(f"solver {solver!r} needs a smooth loss; got {loss!r}. Use 'auto'.")
     if solver in ("newton", "newton-cg", "dual-cd") and not problem.penalty.smooth:
         raise ValueError(f"solver {solver!r} needs an L2 penalty; got {problem.penalty!r}. Use 'auto'.")
     if solver == "dual-cd" and (problem.fit_intercept or problem.unpenalised.size):
@@ -131,13 +150,13 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
     return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0, dual)
 
 
-def _finish(problem: Problem, run: Run, stop: Stop, name: str) -> Solution:
+def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
     """The solution at a run's end; its status is judged by the gap computed afresh."""
     point = run.point
     if point.dual is not None:
         point = replace(point, dual=feasible_dual(problem, point.dual))
     solution = solution_at(problem, point, run.n_iter, run.status, name)
-    reached = solution.relative_gap <= stop.tol
+    reached = solution.relative_gap <= tol
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution
     return replace(solution, status="converged" if reached else run.status if run.status != "converged" else "stalled")

@@ -235,7 +235,7 @@ def _linear_dual(
     constant = problem.loss.self_concordance
     if constant is not None and stop.until is None:
         # To leading order F_l = (M t^2 h / 2)^2 / (2 h): far above the target, the exact sum is not worth its price.
-        estimate = constant**2 / 8.0 * float(problem.weights @ (curvature * step.scores**4))
+        estimate = constant**2 / 8.0 * float(problem.weights @ (curvature * np.square(np.square(step.scores))))
         if estimate > 100.0 * stop.target(value):
             return None
     linear = gradient + curvature * step.scores

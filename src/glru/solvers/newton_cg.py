@@ -1,7 +1,7 @@
 r"""Trust-region Newton-CG (TRON) for smooth losses with an L2 penalty: only products with X and its transpose.
 
 Each outer iteration minimises the quadratic model within a trust region by conjugate gradients,
-preconditioned with the Hessian's diagonal. A CG residual ``r`` costs exactly
+preconditioned for the scale of the columns. A CG residual ``r`` costs exactly
 :math:`\sum_j r_j^2 / (2 \lambda_j)` in the duality gap of the linearised dual point, which tells the
 inner iteration when it has done enough.
 """
@@ -19,6 +19,9 @@ from glru._products import curvature_product
 from glru.problem import Problem
 from glru.solution import Point
 from glru.solvers.common import Run, State, Stop, end
+
+FORCING = 0.1
+"""The model's gradient is reduced to the square root of this in an outer iteration, unless the gap needs less."""
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
@@ -86,6 +89,7 @@ class _Model:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        self.column_scales = squared_column_norms(problem.X, problem.weights) / problem.weights.sum()
 
     def pack(self, coef: Array, intercept: float) -> Array:
         return np.append(coef, intercept) if self.problem.fit_intercept else coef
@@ -106,10 +110,9 @@ class _Model:
         return self.pack(self.problem.X.T @ pull + self.lam * coef, float(pull.sum()))
 
     def metric(self, curvature: Array) -> Array:
-        """Diagonal of the Hessian, the preconditioner."""
-        bend = self.problem.weights * curvature
-        columns = squared_column_norms(self.problem.X, bend) + self.lam
-        diagonal = self.pack(columns, float(bend.sum()))
+        """The Hessian's diagonal if all rows had their mean curvature: the preconditioner, for columns of unequal scale."""
+        total = float(self.problem.weights @ curvature)
+        diagonal = self.pack(total * self.column_scales + self.lam, total)
         return np.where(diagonal > 0.0, diagonal, 1.0)
 
     def product(self, curvature: Array) -> Callable[[Array], tuple[Array, Array]]:
@@ -142,7 +145,7 @@ class _Model:
         energy = first = float(residual @ scaled)
         on_edge = False
         for _ in range(MAX_INNER):
-            if energy <= 0.01 * first and (energy <= 1e-10 * first or self.price(residual) <= 0.1 * target):
+            if energy <= FORCING * first or self.price(residual) <= 0.1 * target:
                 break
             forward, bent = product(direction)
             bend = float(direction @ bent)

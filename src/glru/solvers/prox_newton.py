@@ -130,7 +130,7 @@ class _Model:
         X = sp.csc_array(self.problem.X[:, working])
         extra = int(self.problem.fit_intercept)
         if extra:
-            X = sp.csc_array(sp.hstack([X, np.ones((X.shape[0], 1))]))
+            X = sp.csc_array(sp.hstack([X, sp.csc_array(np.ones((X.shape[0], 1)))]))
         kappa = np.append(self.kappa[working], np.zeros(extra))
         lam = np.append(self.lam[working], np.zeros(extra))
         x, fitted = np.append(coef, np.zeros(extra)), np.zeros(X.shape[0])

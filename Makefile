@@ -1,0 +1,52 @@
+# Each target makes its own virtual environment in .venv and installs what it needs; the second time it only runs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+ifndef GLRU_DATA
+ifneq ($(wildcard ../shared/data),)
+export GLRU_DATA := $(abspath ../shared/data)
+endif
+endif
+
+.PHONY: help demo test lint bench clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo    train a few models and show their certificates"
+	@echo "make test    run the tests"
+	@echo "make lint    check format, style, types and layers"
+	@echo "make bench   compare training times with scikit-learn"
+	@echo "make clean   remove the virtual environment and all caches"
+
+demo: $(VENV)/core.stamp
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/lint.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/core.stamp
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core.stamp: pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/%.stamp: pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,121 @@
+"""The one table of losses, penalties, solvers and small problems; what is added here is tested everywhere."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import glru
+from glru.losses import Loss, ProximalHinge
+from glru.penalties import Penalty
+from glru.problem import Problem
+from glru.solution import Solution
+
+LOSSES: dict[str, Loss] = {
+    "squared": glru.Squared(),
+    "huber": glru.Huber(gamma=0.5),
+    "logistic": glru.Logistic(),
+    "squared-hinge": glru.SquaredHinge(),
+    "smoothed-hinge": glru.SmoothedHinge(gamma=0.5),
+    "hinge": glru.Hinge(),
+}
+
+OTHER_LOSSES: dict[str, Loss] = {
+    "huber-wide": glru.Huber(gamma=2.0),
+    "smoothed-hinge-wide": glru.SmoothedHinge(gamma=2.0),
+    "proximal-hinge": ProximalHinge(0.5, np.asarray(0.25)),
+}
+"""Further parameters, for the contracts only."""
+
+PENALTIES: dict[str, Penalty] = {
+    "l2": glru.L2(0.05),
+    "elastic-net": glru.ElasticNet(0.05, 0.02),
+    "l1": glru.L1(0.03),
+}
+"""Strengths that suit the problems below with ``scaling="mean"``; others are scaled to match."""
+
+COLUMN_PENALTIES: dict[str, Penalty] = {
+    "l2-columns": glru.L2([0.5, 0.0, 2.0]),
+    "elastic-net-columns": glru.ElasticNet([0.5, 0.0, 2.0], [0.25, 0.75, 0.0]),
+    "elastic-net-free": glru.ElasticNet([0.5, 0.0, 2.0], [0.25, 0.0, 0.0]),
+    "l1-columns": glru.L1([0.25, 0.0, 1.0]),
+}
+"""One strength a column, for three columns."""
+
+SOLVERS = ("newton", "newton-cg", "prox-newton", "dual-cd", "proximal-point")
+
+
+def supports(solver: str, problem: Problem) -> bool:
+    """The table of ``glru.solvers``, written a second time."""
+    hinge, l2 = isinstance(problem.loss, glru.Hinge), isinstance(problem.penalty, glru.L2)
+    free = problem.fit_intercept or bool(problem.unpenalised.size)
+    return {
+        "newton": not hinge and l2,
+        "newton-cg": not hinge and l2,
+        "prox-newton": not hinge,
+        "dual-cd": hinge and l2 and not free,
+        "proximal-point": hinge,
+    }[solver]
+
+
+def each(table: dict[str, Any], name: str) -> pytest.MarkDecorator:
+    """Parametrise a test by every entry of a table."""
+    return pytest.mark.parametrize(name, table.values(), ids=table.keys())
+
+
+def dense(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Random normal data with a shift, so that an intercept matters."""
+    return np.random.default_rng(seed).normal(0.2, 1.0, (n, d))
+
+
+def targets(X: Any, loss: Loss, seed: int = 0) -> np.ndarray:
+    """Noisy targets of a linear model: labels -1/+1, or real numbers with a few outliers."""
+    random = np.random.default_rng(seed + 1)
+    n, d = X.shape
+    z = X @ random.normal(0.0, 1.0, d) + random.normal(0.5, 1.0, n)
+    if loss.task == "regression":
+        return np.where(np.arange(n) % 7 == 0, 3.0 * z, z)
+    y = np.where(z > np.median(z), 1.0, -1.0)
+    y[:2] = -1.0, 1.0
+    return y
+
+
+def make(loss: Loss, penalty: Penalty, n: int = 40, d: int = 8, *, seed: int = 0, density: float = 1.0, **options: Any):
+    """A random problem; with ``scaling="sum"`` the penalty is scaled so that the optimum is that of ``"mean"``."""
+    X = dense(n, d, seed)
+    if density < 1.0:
+        X = sp.random_array((n, d), density=density, rng=np.random.default_rng(seed), format="csr") * 3.0
+    if options.get("scaling") == "sum":
+        penalty = penalty.scaled(float(np.sum(options.get("sample_weight", np.ones(n)))))
+    return Problem(X, targets(X, loss, seed), loss=loss, penalty=penalty, **options)
+
+
+def uneven(n: int) -> np.ndarray:
+    """Sample weights from 0 to 3."""
+    return np.arange(n) % 7 * 0.5
+
+
+PROBLEMS: dict[str, Callable[[Loss, Penalty], Problem]] = {
+    "tall": lambda loss, penalty: make(loss, penalty),
+    "wide": lambda loss, penalty: make(loss, penalty, 15, 40, scaling="sum"),
+    "sparse": lambda loss, penalty: make(loss, penalty, 60, 12, density=0.3),
+    "sparse-wide": lambda loss, penalty: make(loss, penalty, 20, 50, density=0.2, fit_intercept=True),
+    "weighted": lambda loss, penalty: make(loss, penalty, scaling="sum", sample_weight=uneven(40)),
+    "intercept": lambda loss, penalty: make(loss, penalty, fit_intercept=True),
+    "wide-intercept": lambda loss, penalty: make(
+        loss, penalty, 15, 40, fit_intercept=True, sample_weight=uneven(15) + 0.5
+    ),
+}
+
+
+def assert_same_model(first: Solution, second: Solution) -> None:
+    """Two solutions of one problem are as close as their gaps promise, in value and (Theorem 1) in coefficients."""
+    rounding = 1e-13 * first.primal_value
+    assert first.primal_value <= second.primal_value + first.gap + rounding
+    assert second.primal_value <= first.primal_value + second.gap + rounding
+    lam = first.problem.penalty.strong_convexity
+    if lam > 0.0:
+        radius = np.sqrt(2.0 * first.gap / lam) + np.sqrt(2.0 * second.gap / lam)
+        assert np.linalg.norm(first.coef - second.coef) <= radius + 1e-9 * np.linalg.norm(first.coef)

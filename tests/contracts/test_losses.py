@@ -1,0 +1,258 @@
+"""What every loss promises: derivatives, conjugate, Fenchel-Young value, constants, domains."""
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import glru
+from tests.cases import LOSSES, OTHER_LOSSES, each
+
+LOSS = LOSSES | OTHER_LOSSES
+SCORES = np.arange(-80, 81) / 20.0  # holds every kink exactly
+STEP = 1e-5
+EPS = np.finfo(np.float64).eps
+
+every_loss = each(LOSS, "loss")
+
+
+def labels(loss):
+    """A column of targets, to be broadcast against scores."""
+    return np.array([[-1.0], [1.0]]) if loss.task == "classification" else np.array([[-1.25], [0.0], [2.0]])
+
+
+def inside(loss, y, share):
+    """Points of the conjugate's domain, an infinite side cut off at distance 3."""
+    lower, upper = loss.derivative_range(y)
+    low, high = np.maximum(lower, np.minimum(upper, 3.0) - 6.0), np.minimum(upper, np.maximum(lower, -3.0) + 6.0)
+    return low + share * (high - low)
+
+
+@every_loss
+def test_derivative_is_the_limit_of_differences(loss):
+    """Both ends of the interval, kinks included."""
+    y = labels(loss)
+    lower, upper = loss.derivative(y, SCORES)
+    here = loss.value(y, SCORES)
+    np.testing.assert_allclose((loss.value(y, SCORES + STEP) - here) / STEP, upper, atol=3e-5)
+    np.testing.assert_allclose((here - loss.value(y, SCORES - STEP)) / STEP, lower, atol=3e-5)
+    middle = loss.gradient(y, SCORES)
+    assert np.all((lower <= middle) & (middle <= upper))
+
+
+@every_loss
+def test_curvature_is_the_limit_of_differences(loss):
+    """At a kink of the derivative, from one of the two sides."""
+    y = labels(loss)
+    lower, upper = loss.derivative(y, SCORES)
+    ahead = (loss.derivative(y, SCORES + STEP)[0] - upper) / STEP
+    behind = (lower - loss.derivative(y, SCORES - STEP)[1]) / STEP
+    curvature = loss.curvature(y, SCORES)
+    assert np.all(np.minimum(np.abs(ahead - curvature), np.abs(behind - curvature)) < 1e-5)
+
+
+@every_loss
+def test_conjugate_is_the_supremum(loss):
+    """Brute force over a grid of scores, edges of the domain included."""
+    z = np.arange(-40_000, 40_001) / 1000.0
+    for y in labels(loss).ravel():
+        values = loss.value(y, z)
+        for share in (0.0, 1e-3, 0.2, 0.5, 0.7, 0.999, 1.0):
+            g = inside(loss, y, share)
+            assert loss.conjugate(y, g) == pytest.approx(np.max(g * z - values), abs=1e-6)
+
+
+@every_loss
+def test_derivative_range_is_the_domain_of_the_conjugate(loss):
+    """Finite up to the very edge, infinite one float beyond it, where the supremum has no bound."""
+    y = labels(loss)
+    for edge, outward in zip(loss.derivative_range(y), (-np.inf, np.inf), strict=True):
+        bounded = np.isfinite(edge)
+        assert np.all(np.isfinite(loss.conjugate(y, np.where(bounded, edge, 0.0))))
+        beyond = np.nextafter(edge[bounded], outward)
+        assert np.all(loss.conjugate(y[bounded], beyond) == np.inf)
+        assert np.all(loss.fenchel_young(y[bounded], 0.3, beyond) == np.inf)
+        far = np.copysign(1e6, outward)
+        slope = np.where(bounded, edge, 0.0) + np.copysign(0.1, outward)
+        growth = slope * far / 2.0 - (loss.value(y, far) - loss.value(y, far / 2.0))
+        assert np.all(growth[bounded] > 1e4)
+        reach = loss.gradient(y, far)
+        np.testing.assert_allclose(reach[bounded], edge[bounded], atol=1e-9)
+        assert np.all(np.abs(reach[~bounded]) > 1e5)
+
+
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_conjugate_is_exact_at_the_edges(y):
+    """No 0 log 0: the value at an edge is a number one can write down."""
+    assert glru.Logistic().conjugate(y, [0.0, -y]).tolist() == [0.0, 0.0]
+    assert glru.Hinge().conjugate(y, [0.0, -y]).tolist() == [0.0, -1.0]
+    assert glru.SmoothedHinge(0.5).conjugate(y, [0.0, -y]).tolist() == [0.0, -0.75]
+    assert glru.SquaredHinge().conjugate(y, 0.0) == 0.0
+    assert glru.Huber(0.5).conjugate(y, [-0.5, 0.5]).tolist() == [0.125 - 0.5 * y, 0.125 + 0.5 * y]
+
+
+@every_loss
+def test_fenchel_young_is_value_plus_conjugate_minus_product(loss):
+    """Where nothing large is subtracted, the stable form equals its definition."""
+    y = labels(loss)
+    for share in (0.0, 0.1, 0.45, 0.8, 1.0):
+        g = inside(loss, y, share)
+        plain = loss.value(y, SCORES) + loss.conjugate(y, g) - g * SCORES
+        np.testing.assert_allclose(loss.fenchel_young(y, SCORES, g), plain, rtol=1e-12, atol=1e-13)
+
+
+@every_loss
+@pytest.mark.parametrize("size", [1.0, 30.0, 2500.0])
+def test_fenchel_young_is_zero_at_the_derivative_only(loss, size):
+    """Zero on the whole subdifferential, non-negative everywhere, positive well away from it."""
+    y, z = labels(loss), size * SCORES
+    lower, upper = loss.derivative(y, z)
+    # A slope is rounded to one part in 2^53, and the value grows with the square of that over the curvature.
+    rounding = EPS**2 * (1.0 + z**2) + EPS**2 / np.maximum(loss.curvature(y, z), EPS)
+    for g in (lower, upper, 0.5 * (lower + upper)):
+        assert np.all(loss.fenchel_young(y, z, g) <= rounding)
+    low, high = loss.derivative_range(y)
+    for g in (lower - 0.01, upper + 0.01):
+        allowed = (g >= low) & (g <= high)
+        assert np.all(loss.fenchel_young(y, z, g)[allowed] > 1e-6)
+
+
+@every_loss
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_fenchel_young_is_never_negative(loss, data):
+    """Whatever the score and the slope."""
+    y = data.draw(st.sampled_from([-1.0, 1.0])) if loss.task == "classification" else data.draw(st.floats(-9, 9))
+    z = data.draw(st.floats(-1e4, 1e4))
+    g = loss.project(y, data.draw(st.floats(-1e4, 1e4) | st.floats(-1, 1)))
+    assert loss.fenchel_young(y, z, g) >= 0.0
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.3, 2.0, 8.0, 20.0, 37.0, 100.0, 800.0, 1e4])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_logistic_fenchel_young_against_50_digits(margin, sign, y):
+    """A Kullback-Leibler divergence to full accuracy, however close q is to p or to the edges 0 and 1."""
+    mpmath.mp.dps = 60 + int(margin)  # 50 digits behind those that 1 - p cancels
+    loss, z = glru.Logistic(), y * sign * margin
+    p = float(-y * loss.gradient(y, z))
+    slopes = {0.0, 1.0, 0.5, 1e-300, 1e-9, 1.0 - 1e-9, np.nextafter(1.0, 0.0)}
+    slopes |= {p * (1.0 + e) for e in (-0.5, -1e-2, -1e-5, -1e-8, 1e-8, 1e-5, 1e-2, 0.5)}
+    slopes |= {1.0 - (1.0 - p) * (1.0 + e) for e in (-0.5, -1e-2, -1e-5, 1e-5, 1e-2, 0.5)}
+    exact_p = 1 / (1 + mpmath.exp(mpmath.mpf(sign * margin)))
+    for q in sorted(q for q in slopes if 0.0 <= q <= 1.0):
+        exact = _divergence(mpmath.mpf(q), exact_p) + _divergence(1 - mpmath.mpf(q), 1 - exact_p)
+        got = float(loss.fenchel_young(y, z, -y * q))
+        # The value is quadratic in q - p, and p is known to one part in 2^53: no algorithm does better than this.
+        distance = abs(mpmath.mpf(q) - exact_p) / min(exact_p, 1 - exact_p)
+        accuracy = 1e-14 + 4e-16 / float(distance) if distance > 1e-15 else np.inf
+        assert got >= 0.0
+        assert abs(got - exact) <= min(accuracy, 1e6) * abs(exact) + 1e-300, (q, got, exact)
+
+
+def _divergence(q, p):
+    return q * mpmath.log(q / p) if q else mpmath.mpf(0)
+
+
+@every_loss
+def test_smoothness_is_valid_and_tight(loss):
+    """No two derivatives differ by more than it allows, and some curvature reaches it."""
+    y, z = labels(loss), np.sort(np.append(SCORES, 0.0137 * np.arange(-300, 300)))
+    slopes = np.diff(loss.gradient(y, z))
+    assert np.all(slopes >= 0.0)
+    if np.isinf(loss.smoothness):
+        assert isinstance(loss, glru.Hinge)
+    else:
+        assert np.all(slopes <= loss.smoothness * np.diff(z) + 1e-14)
+        assert np.max(loss.curvature(y, z)) == pytest.approx(loss.smoothness, rel=1e-12)
+
+
+@every_loss
+def test_self_concordance(loss):
+    """``|l'''| <= M l''`` with equality somewhere, or a derivative or curvature that jumps."""
+    y, z = labels(loss), 5.0 * SCORES
+    third = (loss.curvature(y, z + STEP) - loss.curvature(y, z - STEP)) / (2.0 * STEP)
+    if loss.self_concordance is None:
+        wide = loss.derivative(y, SCORES)[1] - loss.derivative(y, SCORES)[0]
+        near = np.abs(np.diff(loss.curvature(y, 0.0123 * np.arange(-400, 400))))
+        assert wide.max() > 0.5 or near.max() > 0.4
+    else:
+        bound = loss.self_concordance * loss.curvature(y, z)
+        assert np.all(np.abs(third) <= bound + 1e-8)
+        assert np.max(np.abs(third) - 0.999 * bound) >= 0.0
+
+
+@every_loss
+def test_far_scores_are_finite(loss):
+    """Nothing overflows (a warning is an error here), and nothing is NaN."""
+    y, z = labels(loss), np.array([-1e4, -800.0, 800.0, 1e4])
+    lower, upper = loss.derivative(y, z)
+    everything = (loss.value(y, z), lower, upper, loss.curvature(y, z), *loss.expand(y, z), loss.conjugate(y, lower))
+    for array in (*everything, loss.fenchel_young(y, z, lower), loss.fenchel_young(y, z, inside(loss, y, 0.5))):
+        assert np.all(np.isfinite(array))
+    np.testing.assert_allclose(np.diff(loss.value(y, np.array([9999.0, 1e4]))).ravel(), upper[:, -1], rtol=1e-3)
+
+
+@every_loss
+def test_expand_equals_its_parts(loss):
+    """Value, gradient and curvature together are the three taken alone."""
+    y, z = labels(loss), np.concatenate([SCORES, [-1e4, -40.0, 40.0, 1e4]])
+    parts = (loss.value(y, z), loss.gradient(y, z), loss.curvature(y, z))
+    for together, alone in zip(loss.expand(y, z), parts, strict=True):
+        np.testing.assert_allclose(together, alone, rtol=1e-14, atol=1e-300)
+
+
+@every_loss
+def test_project_is_the_nearest_point_of_the_domain(loss):
+    """It moves nothing inside, and outside stops at the nearer edge."""
+    y, g = labels(loss), np.linspace(-4.0, 4.0, 33)
+    lower, upper = loss.derivative_range(y)
+    projected = loss.project(y, g)
+    assert np.all(np.isfinite(loss.conjugate(y, projected)))
+    within = (g >= lower) & (g <= upper)
+    np.testing.assert_array_equal(projected, np.where(within, g, np.where(g > upper, upper, lower)))
+
+
+@every_loss
+def test_methods_broadcast_and_return_float64(loss):
+    """A column of targets against a row of integer scores; lists and scalars as well."""
+    y, z = labels(loss), [0, 1, 2, 3]
+    shape = (len(y), 4)
+    arrays = [loss.value(y, z), *loss.derivative(y, z), loss.curvature(y, z), loss.gradient(y, z), *loss.expand(y, z)]
+    arrays += [loss.conjugate(y, z), loss.fenchel_young(y, z, 0), loss.project(y, z)]
+    assert all(a.shape == shape and a.dtype == np.float64 for a in arrays)
+    assert np.shape(loss.value(1, 2)) == () and float(loss.value(1, 2)) == loss.value([1.0], [2.0])[0]
+    assert all(end.shape == y.shape for end in loss.derivative_range(y))
+
+
+@pytest.mark.parametrize("kind", [glru.Huber, glru.SmoothedHinge])
+@pytest.mark.parametrize("gamma", [0.0, -1.0, np.inf, np.nan])
+def test_bad_gamma(kind, gamma):
+    """The error names the rule and the value."""
+    with pytest.raises(ValueError, match=rf"gamma of {kind.__name__} must be a finite number above 0; got {gamma}"):
+        kind(gamma=gamma)
+
+
+@every_loss
+def test_losses_are_frozen(loss):
+    """A loss is a value."""
+    with pytest.raises(AttributeError):
+        loss.gamma = 3.0
+
+
+@pytest.mark.parametrize(
+    ("loss", "other"),
+    [
+        (glru.Huber(gamma=1e9), glru.Squared()),
+        (glru.SmoothedHinge(gamma=1e-9), glru.Hinge()),
+        (OTHER_LOSSES["proximal-hinge"].__class__(0.5, np.asarray(0.0)), glru.SmoothedHinge(gamma=0.5)),
+    ],
+    ids=["huber-squared", "smoothed-hinge", "proximal-smoothed"],
+)
+def test_limits_meet(loss, other):
+    """A loss with an extreme parameter is another loss."""
+    y = labels(loss)
+    np.testing.assert_allclose(loss.value(y, SCORES), other.value(y, SCORES), atol=1e-8)
+    g = inside(other, y, 0.3)
+    np.testing.assert_allclose(loss.fenchel_young(y, SCORES, g), other.fenchel_young(y, SCORES, g), atol=1e-8)
