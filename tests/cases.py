@@ -55,7 +55,7 @@ def supports(solver: str, problem: Problem) -> bool:
         "newton": not hinge and l2,
         "newton-cg": not hinge and l2,
         "prox-newton": not hinge,
-        "dual-cd": hinge and l2 and not free,
+        "dual-cd": isinstance(problem.loss, glru.Hinge | glru.Logistic) and l2 and not free,
         "proximal-point": hinge,
     }[solver]
 

@@ -39,6 +39,13 @@ def _squares(X: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((np.square(X.data), X.indices, X.indptr), shape=X.shape)
 
 
+def scaled_columns(X: Matrix, scales: Array) -> Matrix:
+    """``X diag(scales)``, a copy."""
+    if isinstance(X, np.ndarray):
+        return X * scales
+    return sp.csr_array((X.data * scales[X.indices], X.indices, X.indptr), shape=X.shape)
+
+
 def dense_columns(X: Matrix, columns: NDArray[np.intp]) -> Array:
     """Some columns as a dense array."""
     block = X[:, columns]

@@ -17,6 +17,7 @@ from glru.solvers.newton import newton
 from glru.solvers.newton_cg import newton_cg
 from glru.solvers.prox_newton import prox_newton
 from glru.solvers.proximal_point import proximal_point
+from glru.solvers.sample import sample_of
 
 Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "proximal-point"]
 
@@ -75,6 +76,8 @@ def solve(
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
     plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
     point, n_iter = starting_point(problem, start), 0
+    if start is None and plan[0][0] in ("newton", "newton-cg"):
+        point = from_sample(problem)
     for name, share in plan:
         run_solver, default = SOLVERS[name]
         limit = default if max_iter is None else max_iter - n_iter
@@ -110,10 +113,7 @@ def fits_direct(problem: Problem) -> bool:
     X = problem.X
     if isinstance(X, np.ndarray):
         return min(X.shape) <= 6000
-    if X.shape[0] < X.shape[1]:
-        return X.shape[0] <= 600 and X.nnz <= 1_000_000
-    counts = np.diff(X.indptr).astype(np.float64)
-    return X.shape[1] <= 2000 and float(counts @ counts) <= 20.0 * X.nnz * X.shape[1] ** 0.5
+    return X.nnz <= 200_000 and min(X.shape) <= 600
 
 
 def checked(problem: Problem, solver: str) -> str:
@@ -148,6 +148,15 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
     if not np.all(np.isfinite(coef)) or not np.isfinite(start.intercept):
         raise ValueError("start must be finite; got NaN or infinity in its coefficients or intercept.")
     return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0, dual)
+
+
+def from_sample(problem: Problem) -> Point:
+    """The model of a sample of the rows, where the data is tall enough for one; otherwise zero."""
+    sample = sample_of(problem)
+    if sample is None:
+        return zero_point(problem)
+    point = newton(sample, zero_point(sample), Stop(1e-3, None, 50)).point
+    return Point(point.coef, point.intercept)
 
 
 def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:

@@ -129,13 +129,13 @@ def step_length(derivative: Callable[[float], float], descent: float, noise: flo
         if high == np.inf:
             step *= 2.0
         elif not np.isfinite(high_slope):
-            step = 0.1 * high + 0.9 * low
+            step = 0.9 * low + 0.1 * high
         else:
             # False position, kept away from the ends so that the bracket always shrinks.
             guess = low - low_slope * (high - low) / (high_slope - low_slope)
             step = min(max(guess, 0.9 * low + 0.1 * high), 0.1 * low + 0.9 * high)
-        if high - low <= 1e-12 * high:
-            return low
+            if high - low <= 1e-12 * high:
+                return low
     return low
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array, squared_row_norms
+from glru._numerics import Array, scaled_columns, squared_row_norms
 from glru.losses import Logistic
 from glru.problem import Problem
 from glru.solution import Point
@@ -25,7 +25,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
     # Columns of unequal strength are scaled to one strength in a copy of X.
     scale = float(1.0 / lam) if lam.ndim == 0 else 1.0
     columns = np.ones(problem.n_columns) if lam.ndim == 0 else 1.0 / np.sqrt(lam)
-    X = problem.X if lam.ndim == 0 else problem.X * columns
+    X = problem.X if lam.ndim == 0 else scaled_columns(problem.X, columns)
     bends = scale * problem.weights * squared_row_norms(X)
     slopes = _starting_slopes(problem, start)
     # A row of zeros has the score 0 under every model, so its dual variable is known and never moves.

@@ -1,7 +1,7 @@
 r"""Trust-region Newton-CG (TRON) for smooth losses with an L2 penalty: only products with X and its transpose.
 
-Each outer iteration minimises the quadratic model within a trust region by conjugate gradients,
-preconditioned for the scale of the columns. A CG residual ``r`` costs exactly
+Each outer iteration minimises the quadratic model within a trust region by preconditioned conjugate
+gradients. A CG residual ``r`` costs exactly
 :math:`\sum_j r_j^2 / (2 \lambda_j)` in the duality gap of the linearised dual point, which tells the
 inner iteration when it has done enough.
 """
@@ -14,14 +14,12 @@ from typing import final
 import numpy as np
 
 from glru import duality
-from glru._numerics import UNIT, Array, squared_column_norms
+from glru._numerics import UNIT, Array
 from glru._products import curvature_product
 from glru.problem import Problem
 from glru.solution import Point
 from glru.solvers.common import Run, State, Stop, end
-
-FORCING = 0.1
-"""The model's gradient is reduced to the square root of this in an outer iteration, unless the gap needs less."""
+from glru.solvers.preconditioner import Preconditioner, prepare
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
@@ -41,6 +39,7 @@ class Trial:
 
 def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by trust-region Newton-CG; see the module's text."""
+    conditioner = prepare(problem, start)
     model = _Model(problem)
     unknowns = model.pack(start.coef, start.intercept)
     scores = problem.scores(start.coef, start.intercept)
@@ -56,12 +55,13 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
             return end(state if status != "max_iter" else best, status)
         if rejected > 25:
             return end(best, "stalled")
-        trial = model.minimise(slope, curvature, radius, stop.target(value))
+        conditioner = conditioner.at(curvature)
+        trial = model.minimise(slope, curvature, conditioner, radius, stop.target(value))
         n_iter += 1
         ahead_scores, ahead = scores + trial.scores, unknowns + trial.move
         values, ahead_gradient, ahead_curvature = problem.loss.expand(problem.y, ahead_scores)
         ahead_value = model.value(ahead, values)
-        size = float(np.sqrt(trial.move @ (model.metric(curvature) * trial.move)))
+        size = float(np.sqrt(trial.move @ conditioner.product(trial.move)))
         noise = 8.0 * UNIT * value
         ratio = (value - ahead_value + noise) / (trial.decrease + noise)
         if ratio < 0.25 or not np.isfinite(ahead_value):
@@ -89,7 +89,6 @@ class _Model:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        self.column_scales = squared_column_norms(problem.X, problem.weights) / problem.weights.sum()
 
     def pack(self, coef: Array, intercept: float) -> Array:
         return np.append(coef, intercept) if self.problem.fit_intercept else coef
@@ -108,12 +107,6 @@ class _Model:
         pull = self.problem.weights * gradient
         coef, _ = self.unpack(unknowns)
         return self.pack(self.problem.X.T @ pull + self.lam * coef, float(pull.sum()))
-
-    def metric(self, curvature: Array) -> Array:
-        """The Hessian's diagonal if all rows had their mean curvature: the preconditioner, for columns of unequal scale."""
-        total = float(self.problem.weights @ curvature)
-        diagonal = self.pack(total * self.column_scales + self.lam, total)
-        return np.where(diagonal > 0.0, diagonal, 1.0)
 
     def product(self, curvature: Array) -> Callable[[Array], tuple[Array, Array]]:
         """The map from a move to its scores and its Hessian product."""
@@ -135,31 +128,33 @@ class _Model:
 
         return bordered
 
-    def minimise(self, slope: Array, curvature: Array, radius: float, target: float) -> Trial:
+    def minimise(
+        self, slope: Array, curvature: Array, conditioner: Preconditioner, radius: float, target: float
+    ) -> Trial:
         """Preconditioned conjugate gradients on the model within ``radius`` (Steihaug)."""
-        product, metric = self.product(curvature), self.metric(curvature)
+        product = self.product(curvature)
         move, scores = np.zeros_like(slope), np.zeros(self.problem.n_rows)
         residual = slope.copy()
-        scaled = residual / metric
+        scaled = conditioner.solve(residual)
         direction = -scaled
         energy = first = float(residual @ scaled)
         on_edge = False
         for _ in range(MAX_INNER):
-            if energy <= FORCING * first or self.price(residual) <= 0.1 * target:
+            if energy <= conditioner.forcing * first or self.price(residual) <= 0.1 * target:
                 break
             forward, bent = product(direction)
             bend = float(direction @ bent)
-            length = energy / bend if bend > 0.0 else np.inf
-            beyond = move + length * direction if np.isfinite(length) else None
-            if beyond is None or beyond @ (metric * beyond) > radius**2:
-                if not np.isfinite(radius):
-                    break
-                length, on_edge = _to_edge(move, direction, metric, radius), True
+            if not bend > 0.0:
+                break
+            length = energy / bend
+            beyond = move + length * direction
+            if np.isfinite(radius) and beyond @ conditioner.product(beyond) > radius**2:
+                length, on_edge = _to_edge(move, direction, conditioner, radius), True
             move, scores = move + length * direction, scores + length * forward
             residual = residual + length * bent
             if on_edge:
                 break
-            scaled = residual / metric
+            scaled = conditioner.solve(residual)
             energy, old = float(residual @ scaled), energy
             direction = -scaled + (energy / old) * direction
         decrease = -0.5 * float(move @ (slope + residual))
@@ -194,10 +189,10 @@ class _Model:
         return State(state.n_iter, state.primal_value, gap, state.scores, -linear, state.primal)
 
 
-def _to_edge(move: Array, direction: Array, metric: Array, radius: float) -> float:
+def _to_edge(move: Array, direction: Array, conditioner: Preconditioner, radius: float) -> float:
     """The step along ``direction`` that reaches the trust region's edge."""
-    a = float(direction @ (metric * direction))
-    b = float(move @ (metric * direction))
-    c = float(move @ (metric * move)) - radius**2
+    image = conditioner.product(direction)
+    a, b = float(direction @ image), float(move @ image)
+    c = float(move @ conditioner.product(move)) - radius**2
     root = np.sqrt(max(b * b - a * c, 0.0))
     return (root - b) / a if b <= 0.0 else -c / (b + root)

@@ -1,0 +1,27 @@
+"""A sample of the rows of tall data: its model is a start, its Hessian a preconditioner."""
+
+import numpy as np
+
+from glru.problem import Problem
+
+SHARE = 32
+"""A sample holds one row in so many, but at least ``ROWS_PER_COLUMN`` rows a column."""
+
+ROWS_PER_COLUMN = 10
+
+
+def sample_of(problem: Problem) -> Problem | None:
+    """The problem on a sample of its rows; None where that is not much smaller, or too small for the columns.
+
+    The sample carries the weight of all rows, so that the penalty keeps its share of the objective.
+    """
+    n_rows, n_columns = problem.n_rows, problem.n_columns
+    if n_rows < 20_000 or n_rows < 5 * ROWS_PER_COLUMN * n_columns:
+        return None
+    size = max(n_rows // SHARE, ROWS_PER_COLUMN * n_columns)
+    rows = np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
+    weight = problem.sample_weight[rows]
+    if not weight.any():
+        return None
+    weight = weight * (problem.sample_weight.sum() / weight.sum())
+    return problem.derive(X=problem.X[rows], y=problem.y[rows], sample_weight=weight)

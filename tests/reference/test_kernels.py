@@ -1,0 +1,192 @@
+"""Every fast product equals the slow, obvious one, dense and sparse, on one thread and on several."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import glru
+from glru import _kernels as kernels
+from glru import _numerics, _products, _threads
+from tests.cases import dense
+
+
+@pytest.fixture(params=[1, 3], ids=["one-thread", "three-threads"], autouse=True)
+def n_threads(request, monkeypatch):
+    """Run everything on one thread and on three."""
+    monkeypatch.setattr(_threads, "n_threads", lambda: request.param)
+    return request.param
+
+
+def layouts(n, d, seed=0):
+    """The same kind of data by rows, by columns, and sparse."""
+    X = dense(n, d, seed)
+    X[np.random.default_rng(seed).random((n, d)) < 0.6] = 0.0
+    return {"rows": X, "columns": np.asfortranarray(X), "sparse": sp.csr_array(X)}
+
+
+def plain(X):
+    """A dense copy."""
+    return X.toarray() if sp.issparse(X) else np.array(X)
+
+
+LAYOUTS = ("rows", "columns", "sparse")
+SHAPES = [(1, 1), (7, 3), (300, 4), (5, 200), (150, 150)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [*SHAPES, (70_000, 3), (9, 0)])
+def test_column_gram(layout, shape):
+    """The upper triangle of ``X^T diag(weights) X``, zero weights included."""
+    X = layouts(*shape)[layout]
+    weights = np.arange(shape[0]) % 5.0
+    upper = np.triu(_products.column_gram(X, weights))
+    np.testing.assert_allclose(upper, np.triu(plain(X).T @ (weights[:, None] * plain(X))), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(2, 1), *SHAPES[1:], (310, 20), (3, 200_000)])
+@pytest.mark.parametrize("even", [True, False])
+def test_row_gram(layout, shape, even):
+    """All of ``X diag(weights) X^T``, with equal weights (no scaling of X) and others."""
+    X = layouts(*shape)[layout]
+    weights = np.full(shape[1], 2.0) if even else np.arange(shape[1]) % 5.0
+    problem = glru.Problem(X, np.arange(shape[0]), loss=glru.Squared())
+    expected = plain(X) * weights @ plain(X).T
+    np.testing.assert_allclose(_products.row_gram(problem, weights), expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [*SHAPES, (70_000, 3)])
+def test_curvature_product(layout, shape):
+    """Forward and back in one pass."""
+    X = layouts(*shape)[layout]
+    weights, v = np.arange(shape[0]) % 5.0, np.linspace(-1.0, 1.0, shape[1])
+    forward, back = _products.curvature_product(X, weights)(v)
+    np.testing.assert_allclose(forward, plain(X) @ v, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(back, plain(X).T @ (weights * (plain(X) @ v)), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_norms_and_columns(layout):
+    """Weighted squared norms of rows and columns, and single columns made dense."""
+    X = layouts(30, 8)[layout]
+    c, s = np.arange(8.0), np.arange(30.0)
+    np.testing.assert_allclose(_numerics.squared_row_norms(X), (plain(X) ** 2).sum(axis=1))
+    np.testing.assert_allclose(_numerics.squared_row_norms(X, c), plain(X) ** 2 @ c)
+    np.testing.assert_allclose(_numerics.squared_column_norms(X, s), s @ plain(X) ** 2)
+    np.testing.assert_array_equal(_numerics.dense_columns(X, np.array([5, 2])), plain(X)[:, [5, 2]])
+
+
+@settings(deadline=None, max_examples=100)
+@given(n_items=st.integers(1, 200), smallest=st.integers(0, 50), threads=st.integers(1, 8))
+def test_in_parts_covers_every_item_once(n_items, smallest, threads):
+    """Consecutive parts in order, none below the smallest size unless there is only one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_threads, "n_threads", lambda: threads)
+        parts = _threads.in_parts(lambda start, stop: (start, stop), n_items, smallest)
+    assert [k for part in parts for k in range(*part)] == list(range(n_items))
+    assert len(parts) <= threads
+    assert len(parts) == 1 or min(stop - start for start, stop in parts) >= max(smallest, 1)
+
+
+def test_in_parts_passes_errors_on():
+    """An error in a thread is an error of the call."""
+
+    def fail(start, stop):
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        _threads.in_parts(fail, 10, 1)
+
+
+def penalised_quadratic(seed):
+    """A random positive definite form with absolute values, and data it comes from."""
+    random = np.random.default_rng(seed)
+    X, curvature = layouts(40, 12, seed)["rows"], random.random(40)
+    lam, kappa = np.where(np.arange(12) % 3, 0.1, 0.0), np.where(np.arange(12) % 4, 2.0, 0.0)
+    return X, curvature, lam, kappa, 5.0 * random.normal(size=12)
+
+
+def assert_optimal(Q, linear, kappa, x):
+    """The subgradient of the penalised quadratic holds zero."""
+    slope = Q @ x + linear
+    np.testing.assert_allclose(slope[x != 0.0], -kappa[x != 0.0] * np.sign(x[x != 0.0]), atol=1e-6)
+    assert np.all(np.abs(slope[x == 0.0]) <= kappa[x == 0.0] + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quadratic_descent(seed):
+    """Coordinate descent on the matrix and on its columns both end at the optimum, with zeros in it."""
+    X, curvature, lam, kappa, linear = penalised_quadratic(seed)
+    Q = X.T @ (curvature[:, None] * X) + np.diag(lam)
+    x = kernels.quadratic_descent(Q, linear, kappa, np.zeros(12), 10_000, 1e-18)
+    assert_optimal(Q, linear, kappa, x)
+    assert np.any(x == 0.0) and np.any(x != 0.0)
+    columns, start = sp.csc_array(X), np.linspace(-1.0, 1.0, 12)
+    fitted = X @ start
+    other = kernels.csc_quadratic_descent(
+        columns.indptr,
+        columns.indices,
+        columns.data,
+        curvature,
+        np.diag(Q) - lam,
+        lam,
+        linear,
+        kappa,
+        start,
+        fitted,
+        10_000,
+        1e-18,
+    )
+    np.testing.assert_allclose(other, x, atol=1e-7)
+    np.testing.assert_allclose(fitted, X @ other, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    slope=st.floats(0.0, 1.0),
+    bend=st.floats(1e-8, 1e8),
+    margin=st.floats(-1e4, 1e4) | st.floats(-1.0, 1.0),
+    logistic=st.booleans(),
+)
+def test_best_slope_maximises_the_dual(slope, bend, margin, logistic):
+    """No other slope makes the dual in one variable larger."""
+    loss = glru.Logistic() if logistic else glru.Hinge()
+    best = kernels.best_slope(slope, bend, margin, logistic)
+    assert 0.0 <= best <= 1.0
+    others = np.concatenate([np.linspace(0.0, 1.0, 101), best * np.linspace(0.5, 1.0, 11), [slope]])
+
+    def fall(q):
+        """What the negative dual is at ``q``, relative to the best."""
+        moved = loss.conjugate(1.0, -q) - loss.conjugate(1.0, -best)
+        return moved + (q - best) * (margin + bend * (0.5 * (q + best) - slope))
+
+    size = 1.0 + abs(margin) + bend
+    assert np.all(fall(others) >= -1e-12 * size)
+
+
+@pytest.mark.parametrize("logistic", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dual_epoch(layout, logistic):
+    """One pass over the rows equals the loop one would write, and leaves rows without a bend alone."""
+    X = layouts(20, 6)[layout]
+    random = np.random.default_rng(0)
+    y, weights, scale = np.where(np.arange(20) % 2, 1.0, -1.0), np.arange(20) % 4 / 10.0, 3.0
+    order, slopes = random.permutation(20), random.uniform(0.1, 0.9, 20)
+    v = X.T @ (weights * y * slopes)
+    bends = scale * weights * (plain(X) ** 2).sum(axis=1)
+    expected, expected_v = slopes.copy(), v.copy()
+    for i in order:
+        if bends[i] > 0.0:
+            margin = y[i] * scale * (plain(X)[i] @ expected_v)
+            expected[i] = kernels.best_slope(expected[i], bends[i], margin, logistic)
+            expected_v = plain(X).T @ (weights * y * expected)
+    common = (y, weights, scale, bends, order, logistic, slopes, v)
+    if layout == "sparse":
+        kernels.dual_epoch_sparse(X.indptr, X.indices, X.data, *common)
+    else:
+        kernels.dual_epoch_dense(X, *common)
+    np.testing.assert_allclose(slopes, expected, atol=1e-12)
+    np.testing.assert_allclose(v, expected_v, atol=1e-12)

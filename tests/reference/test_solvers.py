@@ -1,0 +1,434 @@
+"""Every solver reaches a certified optimum, the optimum is scikit-learn's, and nothing fails in silence."""
+
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+import glru
+from glru import duality
+from tests.cases import (
+    COLUMN_PENALTIES,
+    LOSSES,
+    PENALTIES,
+    PROBLEMS,
+    SOLVERS,
+    assert_same_model,
+    dense,
+    each,
+    make,
+    supports,
+    targets,
+    uneven,
+)
+
+CLASSIFIERS = {name: loss for name, loss in LOSSES.items() if loss.task == "classification"}
+
+
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+@each(PROBLEMS, "make_problem")
+def test_auto_reaches_a_small_gap(loss, penalty, make_problem):
+    """Every loss with every penalty on every kind of data, to a relative gap of 1e-10."""
+    problem = make_problem(loss, penalty)
+    solution = glru.solve(problem, tol=1e-10)
+    assert solution.status == "converged"
+    assert 0.0 <= solution.relative_gap <= 1e-10
+    assert solution.gap == pytest.approx(solution.primal_value - solution.dual_value, abs=1e-13 * solution.primal_value)
+    assert solution.relative_gap == solution.gap / solution.primal_value
+    assert_consistent(solution)
+
+
+def assert_consistent(solution):
+    """All that a solution holds follows from its point."""
+    problem = solution.problem
+    gap = duality.gap(problem, solution.coef, solution.intercept, solution.dual)
+    assert solution.gap == gap.value
+    np.testing.assert_array_equal(solution.scores, problem.scores(solution.coef, solution.intercept))
+    np.testing.assert_array_equal(solution.row_terms, gap.row_terms)
+    np.testing.assert_array_equal(solution.column_terms, gap.column_terms)
+    assert problem.fit_intercept or solution.intercept == 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        solution.coef[0] = 1.0
+
+
+NAMED = {
+    f"{solver}-{loss}-{penalty}-{shape}": (solver, PROBLEMS[shape](LOSSES[loss], PENALTIES[penalty]))
+    for solver, loss, penalty, shape in itertools.product(SOLVERS, LOSSES, PENALTIES, PROBLEMS)
+    if supports(solver, PROBLEMS[shape](LOSSES[loss], PENALTIES[penalty]))
+}
+
+
+@each(NAMED, "case")
+def test_named_solvers_agree_with_auto(case):
+    """Each solver on all that it supports."""
+    solver, problem = case
+    solution = glru.solve(problem, tol=1e-8, solver=solver)
+    assert solution.solver == solver and solution.status == "converged"
+    assert_same_model(solution, glru.solve(problem, tol=1e-10))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+@pytest.mark.parametrize("shape", ["tall", "intercept"])
+def test_unsupported_combinations_are_refused(solver, loss, penalty, shape):
+    """The error names the solver and what it needs."""
+    problem = PROBLEMS[shape](loss, penalty)
+    if not supports(solver, problem):
+        with pytest.raises(ValueError, match=f"solver '{solver}' needs .*[uU]se '"):
+            glru.solve(problem, solver=solver)
+
+
+BAD = {
+    "solver": (dict(solver="sgd"), "solver must be 'auto' or one of .*'newton'.*; got 'sgd'"),
+    "negative-tol": (dict(tol=-1.0), "tol must be a finite number >= 0; got -1.0"),
+    "nan-tol": (dict(tol=np.nan), "tol must be a finite number >= 0; got nan"),
+    "max_iter": (dict(max_iter=0), "max_iter must be at least 1; got 0"),
+    "start-columns": (dict(start=glru.Point(np.zeros(3))), "start must have 8 coefficients and 40 dual variables"),
+    "start-rows": (dict(start=glru.Point(np.zeros(8), 0.0, np.zeros(3))), "start must have 8 coefficients and 40"),
+    "start-nan": (dict(start=glru.Point(np.full(8, np.nan))), "start must be finite"),
+    "start-dual-nan": (dict(start=glru.Point(np.zeros(8), 0.0, np.full(40, np.nan))), "start must be finite"),
+}
+
+
+@each(BAD, "case")
+def test_bad_arguments(case):
+    """The error names the rule and the value."""
+    arguments, message = case
+    with pytest.raises(ValueError, match=message):
+        glru.solve(make(glru.Logistic(), glru.L2(0.1)), **arguments)
+
+
+def sklearn_cases():
+    """Estimators of scikit-learn, each with the problem that has the same objective."""
+    from sklearn import linear_model, svm
+
+    X, C, alpha, ratio = dense(60, 5), 0.7, 0.05, 0.4
+    y, labels = targets(X, glru.Squared()), targets(X, glru.Logistic())
+    common = {"tol": 1e-12, "max_iter": 100_000}
+    for intercept in (False, True):
+        options, name = {"fit_intercept": intercept}, "-intercept" if intercept else ""
+        for loss, penalty, estimator in (
+            ("logistic-l2", glru.L2(1 / C), linear_model.LogisticRegression(C=C, **options, **common)),
+            (
+                "logistic-l1",
+                glru.L1(1 / C),
+                linear_model.LogisticRegression(C=C, l1_ratio=1.0, solver="saga", **options, **common),
+            ),
+            (
+                "logistic-elastic-net",
+                glru.ElasticNet((1 - ratio) / C, ratio / C),
+                linear_model.LogisticRegression(C=C, l1_ratio=ratio, solver="saga", **options, **common),
+            ),
+        ):
+            yield loss + name, estimator, glru.Problem(X, labels, glru.Logistic(), penalty, intercept, "sum")
+        ridge = linear_model.Ridge(alpha, solver="cholesky", **options)
+        yield "ridge" + name, ridge, glru.Problem(X, y, glru.Squared(), glru.L2(alpha), intercept, "sum")
+        lasso = linear_model.Lasso(alpha, **options, **common)
+        yield "lasso" + name, lasso, glru.Problem(X, y, glru.Squared(), glru.L1(alpha), intercept)
+        net = linear_model.ElasticNet(alpha, l1_ratio=ratio, **options, **common)
+        penalty = glru.ElasticNet(alpha * (1 - ratio), alpha * ratio)
+        yield "elastic-net" + name, net, glru.Problem(X, y, glru.Squared(), penalty, intercept)
+    for loss in ("squared_hinge", "hinge"):
+        kind = glru.Hinge() if loss == "hinge" else glru.SquaredHinge()
+        svc = svm.LinearSVC(C=C, loss=loss, dual=True, fit_intercept=False, random_state=0, tol=1e-9, max_iter=10**6)
+        yield loss, svc, glru.Problem(X, labels, kind, glru.L2(1 / C), False, "sum")
+
+
+SKLEARN = {name: (estimator, problem) for name, estimator, problem in sklearn_cases()}
+
+
+@each(SKLEARN, "case")
+def test_scikit_learn_agrees(case):
+    """The same objective has the same optimum, and ours is not the worse one."""
+    estimator, problem = case
+    solution = glru.solve(problem, tol=1e-12)
+    estimator.fit(problem.X, problem.y)
+    coef, intercept = np.ravel(estimator.coef_), float(np.ravel(estimator.intercept_)[0])
+    theirs = duality.primal_value(problem, coef, problem.scores(coef, intercept))
+    assert solution.primal_value <= theirs * (1.0 + 1e-12)
+    assert theirs == pytest.approx(solution.primal_value, rel=1e-8)
+    np.testing.assert_allclose(solution.coef, coef, atol=2e-5)
+    assert solution.intercept == pytest.approx(intercept if problem.fit_intercept else 0.0, abs=2e-5)
+
+
+@each(CLASSIFIERS, "loss")
+def test_liblinear_intercept_is_a_penalised_column(loss):
+    """LinearSVC's intercept is the coefficient of a column of constants, penalised like the others."""
+    if not isinstance(loss, glru.Hinge | glru.SquaredHinge):
+        pytest.skip("LinearSVC has no such loss")
+    from sklearn.svm import LinearSVC
+
+    X, scale = dense(60, 5), 2.0
+    y = targets(X, loss)
+    name = "hinge" if isinstance(loss, glru.Hinge) else "squared_hinge"
+    svc = LinearSVC(loss=name, dual=True, intercept_scaling=scale, random_state=0, tol=1e-9, max_iter=10**6).fit(X, y)
+    solution = glru.solve(
+        glru.Problem(np.column_stack([X, np.full(60, scale)]), y, loss, glru.L2(1.0), scaling="sum"), tol=1e-12
+    )
+    np.testing.assert_allclose(solution.coef, np.append(svc.coef_, svc.intercept_ / scale), atol=2e-5)
+
+
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_weights_equal_duplicated_rows(loss, penalty, fit_intercept):
+    """A row of weight 2 is the row twice, a row of weight 0 is no row, in both scalings."""
+    problem = make(loss, penalty, 30, 5)
+    counts = np.arange(30) % 3
+    for scaling in ("mean", "sum"):
+        options = {"fit_intercept": fit_intercept, "scaling": scaling}
+        weighted = glru.Problem(problem.X, problem.y, loss, penalty, sample_weight=counts, **options)
+        repeated = glru.Problem(np.repeat(problem.X, counts, axis=0), np.repeat(problem.y, counts), loss, penalty, **options)
+        first, second = glru.solve(weighted, tol=1e-11), glru.solve(repeated, tol=1e-11)
+        assert first.primal_value == pytest.approx(second.primal_value, rel=1e-10)
+        np.testing.assert_allclose(first.coef, second.coef, atol=1e-4)
+        kept = counts > 0
+        np.testing.assert_allclose(first.scores[kept], second.scores[np.cumsum(counts)[kept] - 1], atol=1e-4)
+
+
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+@pytest.mark.parametrize("shape", ["tall", "sparse-wide"])
+def test_permuting_permutes_the_answer(loss, penalty, shape):
+    """The order of rows and of columns means nothing."""
+    problem = PROBLEMS[shape](loss, penalty)
+    random = np.random.default_rng(3)
+    rows, columns = random.permutation(problem.n_rows), random.permutation(problem.n_columns)
+    X = problem.X[rows][:, columns]
+    other = glru.Problem(X, problem.y[rows], loss, problem.penalty, problem.fit_intercept, problem.scaling)
+    other, solution = glru.solve(other, tol=1e-11), glru.solve(problem, tol=1e-11)
+    assert other.primal_value == pytest.approx(solution.primal_value, rel=1e-10)
+    if problem.penalty.strong_convexity > 0.0:
+        np.testing.assert_allclose(other.coef, solution.coef[columns], atol=1e-4)
+
+
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+def test_scalings_have_one_optimum(loss, penalty):
+    """A sum of n losses with n times the penalty is n times the mean."""
+    mean, total = make(loss, penalty), make(loss, penalty, scaling="sum")
+    first, second = glru.solve(mean, tol=1e-11), glru.solve(total, tol=1e-11)
+    assert 40.0 * first.primal_value == pytest.approx(second.primal_value, rel=1e-10)
+    np.testing.assert_allclose(first.coef, second.coef, atol=1e-4)
+
+
+@each(NAMED, "case")
+def test_warm_start(case):
+    """From a solution nothing is left to do; from its point, or a point near it, no more than from zero."""
+    solver, problem = case
+    cold = glru.solve(problem, tol=1e-7, solver=solver)
+    again = glru.solve(problem, tol=1e-6, solver=solver, start=cold)
+    assert again.status == "converged" and again.n_iter <= 1
+    point = glru.solve(problem, tol=1e-6, solver=solver, start=cold.point)
+    assert point.status == "converged" and point.n_iter <= 1
+    bare = glru.Point(cold.coef * (1.0 + 1e-5), cold.intercept)
+    near = glru.solve(problem, tol=1e-7, solver=solver, start=bare)
+    assert near.status == "converged" and near.n_iter <= max(cold.n_iter, 4)
+
+
+ONE_EACH = {
+    "newton": make(glru.Logistic(), glru.L2(1e-3)),
+    "newton-wide": make(glru.Logistic(), glru.L2(1e-3), 15, 40, fit_intercept=True),
+    "newton-cg": make(glru.Logistic(), glru.L2(1e-3), density=0.4, fit_intercept=True),
+    "prox-newton": make(glru.Logistic(), glru.ElasticNet(1e-3, 1e-3), fit_intercept=True),
+    "dual-cd": make(glru.Hinge(), glru.L2(1e-2)),
+    "proximal-point": make(glru.Hinge(), glru.L2(1e-3), fit_intercept=True),
+    "auto": make(glru.Logistic(), glru.L2(1e-4), 700, 1500, density=0.02),
+}
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_until_is_asked_once_an_iteration(name):
+    """With a feasible pair and its true gap; the run ends when it says so, without a warning."""
+    problem, states = ONE_EACH[name], []
+
+    def until(state):
+        states.append(state)
+        return len(states) == 3
+
+    solution = glru.solve(problem, tol=1e-14, solver=name.removesuffix("-wide"), until=until)
+    assert solution.status == "stopped"
+    assert [state.n_iter for state in states] == [0, 1, 2]
+    assert solution.n_iter == 2
+    for state in states:
+        gap = duality.gap(problem, state.coef, state.intercept, state.dual)
+        assert state.gap >= gap.value * (1.0 - 1e-6) - 1e-13
+        assert state.primal_value == pytest.approx(
+            duality.primal_value(problem, state.coef, problem.scores(state.coef, state.intercept)), rel=1e-10
+        )
+    np.testing.assert_allclose(solution.coef, states[-1].coef, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_until_counts_every_iteration(name):
+    """A run that is never stopped asks at every iteration but the last, and counts without a gap."""
+    counts = []
+    problem = ONE_EACH[name]
+    solution = glru.solve(
+        problem, tol=1e-6, solver=name.removesuffix("-wide"), until=lambda state: counts.append(state.n_iter)
+    )
+    assert solution.status == "converged"
+    assert counts == list(range(solution.n_iter))
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_too_few_iterations_warn(name):
+    """The status says so, a warning says so, and the gap still bounds what is missing."""
+    problem, solver = ONE_EACH[name], name.removesuffix("-wide")
+    best = glru.solve(problem, tol=1e-8)
+    with pytest.warns(ConvergenceWarning, match=r"relative gap of .* above tol=1e-14 after 2 iterations \(max_iter\)"):
+        solution = glru.solve(problem, tol=1e-14, solver=solver, max_iter=2)
+    assert solution.status == "max_iter" and solution.n_iter == 2
+    assert np.isfinite(solution.gap)
+    assert_consistent(solution)
+    assert solution.primal_value - solution.gap <= best.primal_value
+    assert solution.primal_value >= best.dual_value
+
+
+@pytest.mark.parametrize("name", ONE_EACH)
+def test_an_impossible_tolerance_ends(name):
+    """Float64 stops somewhere: the run ends by itself with a tiny gap, and warns unless the gap is zero."""
+    problem, solver = ONE_EACH[name], name.removesuffix("-wide")
+    if solver == "dual-cd":
+        pytest.skip("converges linearly: thousands of passes are its way to end")
+    with pytest.warns(ConvergenceWarning, match="raise tol|Raise max_iter"):
+        solution = glru.solve(problem, tol=0.0, solver=solver)
+        if solution.gap == 0.0:
+            pytest.skip("reached a gap of exactly zero")
+    assert solution.relative_gap < 1e-12
+
+
+@each(CLASSIFIERS, "loss")
+@pytest.mark.parametrize("lam", [1e-8, 1e-5, 1e-2, 1e2, 1e5, 1e8])
+@pytest.mark.parametrize("shape", [(30, 3), (10, 25)], ids=["tall", "wide"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_separable_data(loss, lam, shape, fit_intercept):
+    """From hardly any penalty (plain Newton diverges) to hardly anything else."""
+    X = dense(*shape)
+    y = np.where(X[:, 0] > 0.2, 1.0, -1.0)
+    solution = glru.solve(glru.Problem(X, y, loss, glru.L2(lam), fit_intercept), tol=1e-8)
+    assert solution.status == "converged"
+
+
+@each(LOSSES, "loss")
+@pytest.mark.parametrize("strength", [1e-6, 1e-3, 10.0])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_lasso_path(loss, strength, fit_intercept):
+    """L1 from nearly interpolating to all coefficients zero, where the answer is exactly zero."""
+    problem = make(loss, glru.L1(strength), fit_intercept=fit_intercept)
+    solution = glru.solve(problem, tol=1e-8)
+    assert solution.status == "converged"
+    assert (strength < 10.0) == bool(solution.coef.any())
+
+
+def odd_data():
+    """Data with something degenerate in them."""
+    X = dense(20, 4)
+    signs = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.2, 1.0, -1.0)
+    yield "duplicate-rows", np.repeat(X[:5], 4, axis=0), np.tile([1.0, -1.0], 10)
+    yield "constant-column", np.column_stack([X, np.ones(20)]), signs
+    yield "zero-column", np.column_stack([X, np.zeros(20)]), signs
+    yield "duplicate-column", np.column_stack([X, X[:, 0]]), signs
+    yield "zero-row", np.vstack([X, np.zeros(4)]), np.append(signs, 1.0)
+    yield "zero-data", np.zeros((6, 2)), np.array([1.0, -1.0] * 3)
+    yield "two-rows", X[:2], np.array([1.0, -1.0])
+    yield "two-rows-one-column", np.array([[1.0], [-2.0]]), np.array([1.0, -1.0])
+    yield "one-column", X[:, :1], signs
+    yield "float32", X.astype(np.float32), signs
+    yield "unbalanced", X, np.where(np.arange(20) == 3, 1.0, -1.0)
+    yield "badly-scaled", X * 10.0 ** np.array([-4, 0, 2, 4]), signs
+    yield "sparse-empty-rows", sp.csr_array(np.where(np.arange(20)[:, None] % 3 == 0, 0.0, X)), signs
+
+
+@each({name: (X, y) for name, X, y in odd_data()}, "data")
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_degenerate_data(data, loss, penalty, fit_intercept):
+    """Duplicates, constants, zeros, tiny shapes."""
+    X, y = data
+    solution = glru.solve(glru.Problem(X, y, loss, penalty, fit_intercept), tol=1e-8)
+    assert solution.status == "converged"
+
+
+def test_a_perfect_fit_has_gap_zero():
+    """Targets of zero: the optimum is zero, and so are both values."""
+    solution = glru.solve(glru.Problem(dense(10, 3), np.zeros(10), glru.Squared(), glru.L2(0.1)))
+    assert solution.primal_value == solution.gap == solution.relative_gap == 0.0
+    assert solution.status == "converged"
+
+
+@each(LOSSES, "loss")
+@each(COLUMN_PENALTIES, "penalty")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("density", [1.0, 0.6], ids=["dense", "sparse"])
+def test_strengths_per_column(loss, penalty, fit_intercept, density):
+    """Columns with other strengths, some unpenalised."""
+    problem = make(loss, penalty.scaled(0.1), 50, 3, fit_intercept=fit_intercept, density=density)
+    solution = glru.solve(problem, tol=1e-9)
+    assert solution.status == "converged"
+    np.testing.assert_allclose(solution.correlations[problem.unpenalised], 0.0, atol=1e-12)
+
+
+@each({name: loss for name, loss in LOSSES.items() if name != "hinge"}, "loss")
+def test_unpenalised_constant_column_is_an_intercept(loss):
+    """A column of ones without a penalty and ``fit_intercept`` are one model."""
+    plain = make(loss, glru.L2(0.1), 50, 3, fit_intercept=True)
+    X = np.column_stack([plain.X, np.ones(50)])
+    column = glru.Problem(X, plain.y, loss, glru.L2([0.1, 0.1, 0.1, 0.0]))
+    for solver in ("newton", "newton-cg", "prox-newton"):
+        first = glru.solve(plain, tol=1e-11, solver=solver)
+        second = glru.solve(column, tol=1e-11, solver=solver)
+        assert first.primal_value == pytest.approx(second.primal_value, rel=1e-10)
+        np.testing.assert_allclose(np.append(first.coef, first.intercept), second.coef, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["newton", "newton-cg", "dual-cd", "prox-newton"])
+def test_wide_data_with_strengths_per_column(solver):
+    """The Gram side divides by every strength."""
+    problem = make(glru.Logistic(), glru.L2(np.linspace(0.01, 0.2, 40)), 15, 40)
+    solution = glru.solve(problem, tol=1e-9, solver=solver)
+    assert_same_model(solution, glru.solve(problem, tol=1e-11))
+
+
+@each(LOSSES, "loss")
+@each(PENALTIES, "penalty")
+def test_dense_and_sparse_data_have_one_answer(loss, penalty):
+    """Sparse is a matrix, not a second method."""
+    problem = PROBLEMS["sparse"](loss, penalty)
+    X = problem.X.toarray()
+    other = glru.solve(problem.derive(X=X), tol=1e-10)
+    solution = glru.solve(problem, tol=1e-10)
+    assert_same_model(solution, other)
+
+
+def test_repr_shows_the_certificate():
+    """Primal value, dual value, gap, status."""
+    text = repr(glru.solve(make(glru.Logistic(), glru.L2(0.1))))
+    assert all(word in text for word in ("primal_value=", "dual_value=", "gap=", "status='converged'"))
+
+
+@pytest.mark.parametrize("lam", [2.0**0, 2.0**-5, 2.0**-10])
+def test_arcene(lam):
+    """The paper's data with its dense normalisation, where plain Newton diverges."""
+    folder = os.environ.get("GLRU_DATA")
+    if not folder:
+        pytest.skip("GLRU_DATA is not set")
+    with np.load(Path(folder) / "arcene.npz") as stored:
+        X, y = stored["X"].astype(np.float64), stored["y"]
+    X = X[:, X.std(axis=0) > 0.0]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert X.shape == (200, 9961)
+    solution = glru.solve(glru.Problem(X, y, glru.Logistic(), glru.L2(lam)), tol=1e-10)
+    assert solution.status == "converged" and solution.relative_gap <= 1e-10
+
+
+def test_uneven_weights_hold_a_zero():
+    """The weighted problems of the table cover rows of weight zero."""
+    assert uneven(15).min() == 0.0

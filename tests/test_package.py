@@ -1,0 +1,29 @@
+"""The package as a whole: a quick import and the public names."""
+
+import subprocess
+import sys
+
+import pytest
+
+import glru
+
+NAMES = """Squared Huber Logistic SquaredHinge SmoothedHinge Hinge L2 ElasticNet L1 Problem Point Solution solve""".split()
+
+
+def test_import_is_light():
+    """Neither numba nor scikit-learn is imported before it is needed."""
+    script = "import sys, glru; print(*sorted({'numba', 'sklearn', 'pandas'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_public_names(name):
+    """What the contract promises is there, documented and listed."""
+    assert getattr(glru, name).__doc__
+    assert name in glru.__all__
+
+
+def test_version():
+    """Three numbers."""
+    assert len(glru.__version__.split(".")) == 3
