@@ -18,7 +18,7 @@ LOSSES: dict[str, Loss] = {
     "huber": glru.Huber(gamma=0.5),
     "logistic": glru.Logistic(),
     "squared-hinge": glru.SquaredHinge(),
-    "smoothed-hinge": glru.SmoothedHinge(gamma=0.5),
+    "smoothed-hinge": glru.SmoothedHinge(gamma=0.25),
     "hinge": glru.Hinge(),
 }
 

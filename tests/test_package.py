@@ -7,7 +7,9 @@ import pytest
 
 import glru
 
-NAMES = """Squared Huber Logistic SquaredHinge SmoothedHinge Hinge L2 ElasticNet L1 Problem Point Solution solve""".split()
+NAMES = (
+    ["Squared", "Huber", "Logistic", "SquaredHinge", "SmoothedHinge", "Hinge", "L2", "ElasticNet", "L1", "Problem", "Point", "Solution", "solve"]
+)
 
 
 def test_import_is_light():

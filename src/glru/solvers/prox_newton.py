@@ -49,7 +49,7 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         best = state if best is None or state.gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
-            return end(state if status != "max_iter" else best, status)
+            return end(state, status)
 
         model = _Model(problem, gradient, curvature)
         working = model.working_set(coef, n_working)

@@ -29,6 +29,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
     width = 1.0 if start.dual is None else 0.1
     state = best = _proximal_state(problem, 0, point, slopes)
     n_iter = failures = 0
+    accuracy = 1e-2
     while True:
         status = stop.check(state)
         if status is not None:
@@ -36,7 +37,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         if failures > 10:
             return end(best, "stalled")
         smooth = problem.derive(loss=ProximalHinge(width, slopes))
-        target = 1e-2 * min(1.0, relative(state.gap, state.primal_value))
+        target = accuracy * min(1.0, relative(state.gap, state.primal_value))
         run = inner(smooth, point, Stop(max(target, 1e-15), None, 50))
         solution = solution_at(smooth, run.point, run.n_iter, run.status, "")
         ahead = np.clip(problem.y * solution.dual, 0.0, 1.0)
@@ -45,6 +46,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         if run.status == "converged" or state.gap < 0.5 * best.gap:
             point, slopes = solution.point, ahead
             width = max(0.3 * width, 1e-6) if run.n_iter <= 15 else width
+            accuracy = accuracy if state.gap < 0.5 * best.gap else 0.1 * accuracy
             failures = 0 if state.gap < best.gap else failures + 1
         else:
             width, failures = 4.0 * width, failures + 1
