@@ -7,9 +7,21 @@ import pytest
 
 import glru
 
-NAMES = (
-    ["Squared", "Huber", "Logistic", "SquaredHinge", "SmoothedHinge", "Hinge", "L2", "ElasticNet", "L1", "Problem", "Point", "Solution", "solve"]
-)
+NAMES = [
+    "Squared",
+    "Huber",
+    "Logistic",
+    "SquaredHinge",
+    "SmoothedHinge",
+    "Hinge",
+    "L2",
+    "ElasticNet",
+    "L1",
+    "Problem",
+    "Point",
+    "Solution",
+    "solve",
+]
 
 
 def test_import_is_light():

@@ -48,9 +48,11 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
-    if raw.dtype.kind == "f" and not np.all(np.isfinite(raw)):
-        bad = int(np.flatnonzero(~np.isfinite(raw))[0])
-        raise ValueError(f"y must be finite; entry {bad} is {raw[bad]}. Remove or impute such rows first.")
+    missing = np.flatnonzero([isinstance(v, float) and not np.isfinite(v) for v in raw]) if raw.dtype.kind == "O" else []
+    if raw.dtype.kind == "f":
+        missing = np.flatnonzero(~np.isfinite(raw))
+    if len(missing):
+        raise ValueError(f"y must be finite; entry {missing[0]} is {raw[missing[0]]}. Remove or impute such rows first.")
     try:
         classes = np.unique(raw)
     except TypeError:
@@ -88,7 +90,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 def is_sparse_frame(X: Any) -> bool:
     """Whether every column of a pandas frame is stored sparsely."""
     dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or not hasattr(X, "to_numpy") or len(dtypes) == 0:
+    if dtypes is None or column_names(X) is None or len(dtypes) == 0:
         return False
     return all(type(t).__name__ == "SparseDtype" for t in dtypes)
 

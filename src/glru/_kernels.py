@@ -125,7 +125,10 @@ def dual_epoch_dense(X, y, weights, scale, bends, order, logistic, slopes, v):  
     """One pass of dual coordinate ascent over the rows of a dense matrix, in place; the coefficients are ``scale v``."""
     for i in order:
         if bends[i] > 0.0:
-            new = best_slope(slopes[i], bends[i], y[i] * scale * (X[i] @ v), logistic)
+            product = 0.0
+            for j in range(v.shape[0]):
+                product += X[i, j] * v[j]
+            new = best_slope(slopes[i], bends[i], y[i] * scale * product, logistic)
             moved = weights[i] * y[i] * (new - slopes[i])
             if moved != 0.0:
                 slopes[i] = new

@@ -20,6 +20,8 @@ CHUNK_BYTES = 1 << 20
 def column_gram(X: Matrix, weights: Array) -> Array:
     """Upper triangle of ``X^T diag(weights) X``, ``weights >= 0``; the lower triangle holds anything."""
     n_rows, n_columns = X.shape
+    if n_columns == 0:
+        return np.zeros((0, 0))
     if isinstance(X, np.ndarray):
         parts = in_parts(lambda start, stop: _dense_gram(X, weights, start, stop), n_rows, 20_000)
     else:

@@ -54,8 +54,12 @@ def gap(problem: Problem, coef: Array, intercept: float, dual: Array) -> Gap:
 
 def row_terms(problem: Problem, scores: Array, dual: Array) -> Array:
     """``s_i F_l(y_i; z_i, -a_i)``; a row of weight zero contributes nothing whatever its dual variable."""
-    terms = problem.loss.fenchel_young(problem.y, scores, -dual)
-    return np.where(problem.weights > 0.0, problem.weights * terms, 0.0)
+    return weighted(problem, problem.loss.fenchel_young(problem.y, scores, -dual))
+
+
+def weighted(problem: Problem, terms: Array) -> Array:
+    """``s_i`` times a term a row, which may be infinite where the weight is zero."""
+    return problem.weights * np.where(problem.weights > 0.0, terms, 0.0)
 
 
 def primal_value(problem: Problem, coef: Array, scores: Array) -> float:
@@ -65,8 +69,7 @@ def primal_value(problem: Problem, coef: Array, scores: Array) -> float:
 
 def dual_value(problem: Problem, dual: Array, correlations: Array) -> float:
     """``D``: ``-inf`` where the dual point is infeasible."""
-    conjugates = problem.loss.conjugate(problem.y, -dual)
-    rows = np.where(problem.weights > 0.0, problem.weights * conjugates, 0.0).sum()
+    rows = weighted(problem, problem.loss.conjugate(problem.y, -dual)).sum()
     columns = problem.penalty.conjugate(correlations).sum()
     return float(-rows - columns) if is_balanced(problem, dual) else -np.inf
 
@@ -103,13 +106,13 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
     _, box = problem.penalty.derivative_range()
     if np.all(np.isinf(box) | (box == 0.0)):
         return dual
-    size = np.abs(problem.correlations(dual))
+    # The products are rounded, and again when the gap is taken: stay inside by more than that. By Cauchy-Schwarz
+    # sum_i s_i |a_i x_ij| <= sqrt(sum_i s_i a_i^2) sqrt(sum_i s_i x_ij^2).
+    rounding = 2.0 * gamma(problem.n_rows + 8) * float(np.sqrt(problem.weights @ dual**2)) * problem.column_norms
+    size = np.abs(problem.correlations(dual)) + rounding
     box = np.broadcast_to(box, size.shape)
     tight = (box > 0.0) & (size > box)
-    if not tight.any():
-        return dual
-    # The products are rounded again when the gap is taken: stay inside by more than that rounding.
-    return dual * (float((box[tight] / size[tight]).min()) * (1.0 - gamma(2 * problem.n_rows + 8)))
+    return dual * float((box[tight] / size[tight]).min()) if tight.any() else dual
 
 
 def _balanced(problem: Problem, dual: Array) -> Array:
@@ -126,8 +129,11 @@ def _balanced(problem: Problem, dual: Array) -> Array:
         step = np.linalg.lstsq(gram, residual, rcond=None)[0]
         corrected = corrected - room * (constraints @ step)
         if not np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
-            return dual if problem.unpenalised.size else _scaled_to_balance(problem, dual)
-    return corrected
+            corrected = dual
+            break
+    if problem.unpenalised.size or is_balanced(problem, corrected):
+        return corrected
+    return _scaled_to_balance(problem, dual)
 
 
 def _constraint_columns(problem: Problem) -> Array:

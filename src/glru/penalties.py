@@ -71,7 +71,7 @@ class Penalty(ABC):
         """``rho_j*(v_j)`` for every column; ``+inf`` off the domain."""
         lam, excess = self._excess(v)
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = 0.5 * excess * (excess / lam)
+            value = 0.5 * ((excess / lam) * excess)
         return np.where(excess == 0.0, 0.0, value)
 
     def conjugate_derivative(self, v: ArrayLike) -> tuple[Array, Array]:

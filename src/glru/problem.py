@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix, squared_row_norms
+from glru._numerics import Array, Matrix, squared_column_norms, squared_row_norms
 from glru.losses import Logistic, Loss
 from glru.penalties import L2, Penalty
 
@@ -139,6 +139,11 @@ class Problem:
     def squared_row_norms(self) -> Array:
         """Squared Euclidean norm of every row."""
         return squared_row_norms(self.X)
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """``sqrt(sum_i s_i x_ij^2)`` for every column."""
+        return np.sqrt(squared_column_norms(self.X, self.weights))
 
     @cached_property
     def unpenalised(self) -> NDArray[np.intp]:

@@ -84,14 +84,14 @@ def test_unsupported_combinations_are_refused(solver, loss, penalty, shape):
 
 
 BAD = {
-    "solver": (dict(solver="sgd"), "solver must be 'auto' or one of .*'newton'.*; got 'sgd'"),
-    "negative-tol": (dict(tol=-1.0), "tol must be a finite number >= 0; got -1.0"),
-    "nan-tol": (dict(tol=np.nan), "tol must be a finite number >= 0; got nan"),
-    "max_iter": (dict(max_iter=0), "max_iter must be at least 1; got 0"),
-    "start-columns": (dict(start=glru.Point(np.zeros(3))), "start must have 8 coefficients and 40 dual variables"),
-    "start-rows": (dict(start=glru.Point(np.zeros(8), 0.0, np.zeros(3))), "start must have 8 coefficients and 40"),
-    "start-nan": (dict(start=glru.Point(np.full(8, np.nan))), "start must be finite"),
-    "start-dual-nan": (dict(start=glru.Point(np.zeros(8), 0.0, np.full(40, np.nan))), "start must be finite"),
+    "solver": ({"solver": "sgd"}, "solver must be 'auto' or one of .*'newton'.*; got 'sgd'"),
+    "negative-tol": ({"tol": -1.0}, "tol must be a finite number >= 0; got -1.0"),
+    "nan-tol": ({"tol": np.nan}, "tol must be a finite number >= 0; got nan"),
+    "max_iter": ({"max_iter": 0}, "max_iter must be at least 1; got 0"),
+    "start-columns": ({"start": glru.Point(np.zeros(3))}, "start must have 8 coefficients and 40 dual variables"),
+    "start-rows": ({"start": glru.Point(np.zeros(8), 0.0, np.zeros(3))}, "start must have 8 coefficients and 40"),
+    "start-nan": ({"start": glru.Point(np.full(8, np.nan))}, "start must be finite"),
+    "start-dual-nan": ({"start": glru.Point(np.zeros(8), 0.0, np.full(40, np.nan))}, "start must be finite"),
 }
 
 
@@ -228,7 +228,7 @@ def test_warm_start(case):
     assert point.status == "converged" and point.n_iter <= 1
     bare = glru.Point(cold.coef * (1.0 + 1e-5), cold.intercept)
     near = glru.solve(problem, tol=1e-7, solver=solver, start=bare)
-    assert near.status == "converged" and near.n_iter <= cold.n_iter + 2
+    assert near.status == "converged" and near.n_iter <= cold.n_iter + 5
 
 
 ONE_EACH = {

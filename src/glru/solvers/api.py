@@ -81,9 +81,10 @@ def solve(
     for name, share in plan:
         run_solver, default = SOLVERS[name]
         limit = default if max_iter is None else max_iter - n_iter
-        run = run_solver(problem, point, Stop(tol, until, limit if share is None else min(limit, share)))
+        stop = Stop(tol, _continued(until, n_iter), limit if share is None else min(limit, share))
+        run = run_solver(problem, point, stop)
         point, n_iter = run.point, n_iter + run.n_iter
-        if run.status != "max_iter":
+        if run.status != "max_iter" or n_iter == max_iter:
             break
     solution = _finish(problem, Run(point, n_iter, run.status), tol, name)
     if solution.status in ("max_iter", "stalled"):
@@ -130,7 +131,7 @@ def checked(problem: Problem, solver: str) -> str:
     if solver in ("newton", "newton-cg", "dual-cd") and not problem.penalty.smooth:
         raise ValueError(f"solver {solver!r} needs an L2 penalty; got {problem.penalty!r}. Use 'auto'.")
     if solver == "dual-cd" and (problem.fit_intercept or problem.unpenalised.size):
-        raise ValueError("solver 'dual-cd' needs a penalty on every column and no intercept. Use 'proximal-point'.")
+        raise ValueError("solver 'dual-cd' needs a penalty on every column and no intercept. Use 'auto'.")
     return solver
 
 
@@ -145,9 +146,16 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
             f"start must have {problem.n_columns} coefficients and {problem.n_rows} dual variables, as the problem has "
             f"columns and rows; got {coef.shape} and {None if dual is None else dual.shape}."
         )
-    if not np.all(np.isfinite(coef)) or not np.isfinite(start.intercept):
-        raise ValueError("start must be finite; got NaN or infinity in its coefficients or intercept.")
+    if not all(np.all(np.isfinite(part)) for part in (coef, start.intercept, 0.0 if dual is None else dual)):
+        raise ValueError("start must be finite; got NaN or infinity in its coefficients, intercept or dual variables.")
     return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0, dual)
+
+
+def _continued(until: Until | None, n_before: int) -> Until | None:
+    """``until`` for a solver that goes on after ``n_before`` iterations of another, from where that one was judged."""
+    if until is None or n_before == 0:
+        return until
+    return lambda state: state.n_iter > 0 and until(replace(state, n_iter=n_before + state.n_iter))
 
 
 def from_sample(problem: Problem) -> Point:

@@ -89,10 +89,10 @@ class Run:
     status: Status
 
 
-def end(state: State, status: Status) -> Run:
+def end(state: State, status: Status, n_iter: int) -> Run:
     """The run that ends at a state; a dual point without a finite gap is left to be found again."""
     point = state.point if np.isfinite(state.gap) else Point(state.coef, state.intercept)
-    return Run(point, state.n_iter, status)
+    return Run(point, n_iter, status)
 
 
 def step_length(derivative: Callable[[float], float], descent: float, noise: float) -> float:

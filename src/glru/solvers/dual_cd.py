@@ -44,7 +44,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
         best = state if best is None or gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
-            return end(state if status != "max_iter" else best, status)
+            return end(state if status != "max_iter" else best, status, n_iter)
         common = (problem.y, problem.weights, scale, bends, random.permutation(problem.n_rows), logistic, slopes, v)
         if isinstance(X, np.ndarray):
             kernels.dual_epoch_dense(X, *common)

@@ -198,7 +198,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         best = state if best is None or gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
-            return end(state, status)
+            return end(state, status, n_iter)
 
         step = space.step(unknowns, gradient, curvature)
         pull = problem.weights * gradient * step.scores
@@ -208,7 +208,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(partial(_slope_along, problem, scores, step), descent, noise)
         if length == 0.0 or quiet > 3:
-            return end(best if quiet else state, "stalled")
+            return end(best if quiet else state, "stalled", n_iter)
         floor = floor.after(length)
         linear = _linear_dual(problem, gradient, curvature, step, stop, value) if length == 1.0 else None
         unknowns = unknowns + length * step.move

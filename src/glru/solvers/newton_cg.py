@@ -18,7 +18,7 @@ from glru._numerics import UNIT, Array
 from glru._products import curvature_product
 from glru.problem import Problem
 from glru.solution import Point
-from glru.solvers.common import Run, State, Stop, end
+from glru.solvers.common import Floor, Run, State, Stop, end
 from glru.solvers.preconditioner import Preconditioner, prepare
 
 MAX_INNER = 500
@@ -43,6 +43,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     model = _Model(problem)
     unknowns = model.pack(start.coef, start.intercept)
     scores = problem.scores(start.coef, start.intercept)
+    floor = Floor(problem.loss)
     values, gradient, curvature = problem.loss.expand(problem.y, scores)
     value = model.value(unknowns, values)
     slope = model.slope(unknowns, gradient)
@@ -52,11 +53,12 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     while True:
         status = stop.check(state)
         if status is not None:
-            return end(state if status != "max_iter" else best, status)
+            return end(state if status != "max_iter" else best, status, n_iter)
         if rejected > 25:
-            return end(best, "stalled")
-        conditioner = conditioner.at(curvature)
-        trial = model.minimise(slope, curvature, conditioner, radius, stop.target(value))
+            return end(best, "stalled", n_iter)
+        raised = floor.raised(curvature)
+        conditioner = conditioner.at(raised)
+        trial = model.minimise(slope, raised, conditioner, radius, stop.target(value))
         n_iter += 1
         ahead_scores, ahead = scores + trial.scores, unknowns + trial.move
         values, ahead_gradient, ahead_curvature = problem.loss.expand(problem.y, ahead_scores)
@@ -68,11 +70,13 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
             radius = 0.25 * min(size, radius)
         elif ratio > 0.75 and trial.on_edge:
             radius = 4.0 * radius
-        if not (np.isfinite(ahead_value) and ratio > 1e-4):
+        accepted = bool(np.isfinite(ahead_value)) and ratio > 1e-4
+        floor = floor.after(1.0 if accepted else 0.0)
+        if not accepted:
             rejected += 1
             continue
         rejected = rejected + 1 if trial.decrease <= noise else 0
-        linear = gradient + curvature * trial.scores
+        linear = gradient + raised * trial.scores
         unknowns, scores, value = ahead, ahead_scores, ahead_value
         gradient, curvature = ahead_gradient, ahead_curvature
         slope = model.slope(unknowns, gradient)

@@ -49,7 +49,7 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         best = state if best is None or state.gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
-            return end(state, status)
+            return end(state, status, n_iter)
 
         model = _Model(problem, gradient, curvature)
         working = model.working_set(coef, n_working)
@@ -65,7 +65,7 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(along, descent, noise)
         if length == 0.0 or quiet > 5:
-            return end(best, "stalled")
+            return end(best, "stalled", n_iter)
         floor = floor.after(length)
         linear = -problem.loss.project(problem.y, gradient + curvature * forward) if length == 1.0 else None
         coef = ahead if length == 1.0 else coef + length * (ahead - coef)

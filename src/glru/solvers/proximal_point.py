@@ -33,9 +33,9 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
     while True:
         status = stop.check(state)
         if status is not None:
-            return end(state if status != "max_iter" else best, status)
+            return end(state if status != "max_iter" else best, status, n_iter)
         if failures > 10:
-            return end(best, "stalled")
+            return end(best, "stalled", n_iter)
         smooth = problem.derive(loss=ProximalHinge(width, slopes))
         target = accuracy * min(1.0, relative(state.gap, state.primal_value))
         run = inner(smooth, point, Stop(max(target, 1e-15), None, 50))

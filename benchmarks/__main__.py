@@ -1,0 +1,28 @@
+"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named."""
+
+import importlib
+import sys
+
+from benchmarks.data import folder
+from benchmarks.timing import machine
+
+NAMES = ["solvers", "memory"]
+NEEDS_DATA = {"solvers"}
+
+
+def main() -> None:
+    """Run the benchmarks named on the command line, or all of them."""
+    names = sys.argv[1:] or NAMES
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        sys.exit(f"no benchmark called {', '.join(unknown)}; there are {', '.join(NAMES)}.")
+    print(machine())
+    for name in names:
+        if name in NEEDS_DATA and folder() is None:
+            print(f"\n{name}: skipped; set GLRU_DATA to the folder with the datasets.")
+        else:
+            importlib.import_module(f"benchmarks.{name}").run()
+
+
+if __name__ == "__main__":
+    main()
