@@ -98,7 +98,7 @@ def _logistic_slope(slope, bend, margin):  # type: ignore[no-untyped-def]
         target = bend - target
     # Now u + bend sigmoid(u) = target has its root at u <= 0, where the left side is convex:
     # after at most one step Newton comes from the right and never leaves.
-    if target > 0.0:
+    if target > 1e-300 * bend:
         u = np.log(target / bend) - np.log1p(-target / bend)
     else:
         u = min(target, -np.log(bend)) if bend > 1.0 else target

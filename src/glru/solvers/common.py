@@ -118,7 +118,9 @@ def step_length(derivative: Callable[[float], float], descent: float, noise: flo
     step = 1.0
     for _ in range(100):
         slope = derivative(step)
-        if abs(slope) <= close:
+        # Past the minimum the objective may already be above its start; a falling first half that outweighs the
+        # rising second one rules that out.
+        if abs(slope) <= close and (slope <= 0.0 or slope <= max(-derivative(0.5 * step), noise)):
             return step
         if slope < 0.0:
             low, low_slope = step, slope

@@ -69,6 +69,10 @@ class Space(ABC):
     def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
         """The Newton direction, from the loss derivatives at the current scores."""
 
+    def linear_dual(self, unknowns: Array, gradient: Array, curvature: Array, step: Step) -> Array:
+        """The linearised dual point of a full step from ``unknowns``."""
+        return -(gradient + curvature * step.scores)
+
 
 @final
 class ColumnSpace(Space):
@@ -173,6 +177,17 @@ class RowSpace(Space):
         return Step(move, image + self.border @ move[n:], float(beta @ image), float(move[:n] @ image))
 
 
+    def linear_dual(self, unknowns: Array, gradient: Array, curvature: Array, step: Step) -> Array:
+        # In exact arithmetic s o a = beta. Taking beta leaves the rounding of the solve to the losses; the other form
+        # would leave it to the penalty, which multiplies it by 1 / lam.
+        problem = self.problem
+        linear = super().linear_dual(unknowns, gradient, curvature, step)
+        beta = (unknowns + step.move)[: problem.n_rows]
+        dual = np.divide(beta, problem.weights, out=linear.copy(), where=problem.weights > 0.0)
+        # A row without curvature keeps its derivative, which may stand on the edge of the domain.
+        return np.where(curvature > 0.0, dual, linear)
+
+
 def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by direct Newton steps; see the module's text."""
     space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
@@ -207,10 +222,10 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(partial(_slope_along, problem, scores, step), descent, noise)
-        if length == 0.0 or quiet > 3:
+        if length == 0.0 or quiet > 5:
             return end(best if quiet else state, "stalled", n_iter)
         floor = floor.after(length)
-        linear = _linear_dual(problem, gradient, curvature, step, stop, value) if length == 1.0 else None
+        linear = _linear_dual(space, unknowns, gradient, curvature, step, stop, value) if length == 1.0 else None
         unknowns = unknowns + length * step.move
         scores = scores + length * step.scores
         penalty += length * step.slope + 0.5 * length**2 * step.bend
@@ -229,17 +244,18 @@ def _slope_along(problem: Problem, scores: Array, step: Step, length: float) -> 
 
 
 def _linear_dual(
-    problem: Problem, gradient: Array, curvature: Array, step: Step, stop: Stop, value: float
+    space: Space, unknowns: Array, gradient: Array, curvature: Array, step: Step, stop: Stop, value: float
 ) -> Array | None:
     """The linearised dual point of a full step, or None where it leaves the domain or the gap is sure to be too large."""
+    problem = space.problem
     constant = problem.loss.self_concordance
     if constant is not None and stop.until is None:
         # To leading order F_l = (M t^2 h / 2)^2 / (2 h): far above the target, the exact sum is not worth its price.
         estimate = constant**2 / 8.0 * float(problem.weights @ (curvature * np.square(np.square(step.scores))))
         if estimate > 100.0 * stop.target(value):
             return None
-    linear = gradient + curvature * step.scores
-    return -linear if np.array_equal(problem.loss.project(problem.y, linear), linear) else None
+    dual = space.linear_dual(unknowns, gradient, curvature, step)
+    return dual if np.array_equal(problem.loss.project(problem.y, -dual), -dual) else None
 
 
 def solve_upper(matrix: Array, right: Array) -> Array:

@@ -1,7 +1,7 @@
 r"""Trust-region Newton-CG (TRON) for smooth losses with an L2 penalty: only products with X and its transpose.
 
 Each outer iteration minimises the quadratic model within a trust region by preconditioned conjugate
-gradients. A CG residual ``r`` costs exactly
+gradients and goes to the objective's minimum along that move. A CG residual ``r`` costs exactly
 :math:`\sum_j r_j^2 / (2 \lambda_j)` in the duality gap of the linearised dual point, which tells the
 inner iteration when it has done enough.
 """
@@ -18,7 +18,7 @@ from glru._numerics import UNIT, Array
 from glru._products import curvature_product
 from glru.problem import Problem
 from glru.solution import Point
-from glru.solvers.common import Floor, Run, State, Stop, end
+from glru.solvers.common import Floor, Run, State, Stop, end, step_length
 from glru.solvers.preconditioner import Preconditioner, prepare
 
 MAX_INNER = 500
@@ -48,40 +48,34 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     value = model.value(unknowns, values)
     slope = model.slope(unknowns, gradient)
     radius = np.inf
-    n_iter = rejected = 0
-    state = best = model.state(0, value, unknowns, scores, gradient, curvature, slope)
+    n_iter = quiet = 0
+    state = best = model.state(0, value, unknowns, scores, gradient, slope)
     while True:
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        if rejected > 25:
-            return end(best, "stalled", n_iter)
         raised = floor.raised(curvature)
         conditioner = conditioner.at(raised)
         trial = model.minimise(slope, raised, conditioner, radius, stop.target(value))
+        pull = slope * trial.move
+        descent, noise = float(pull.sum()), 8.0 * UNIT * float(np.abs(pull).sum())
+        quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
+        length = step_length(partial(model.slope_along, unknowns, scores, trial), descent, noise)
+        if length == 0.0 or quiet > 5:
+            return end(best, "stalled", n_iter)
         n_iter += 1
-        ahead_scores, ahead = scores + trial.scores, unknowns + trial.move
-        values, ahead_gradient, ahead_curvature = problem.loss.expand(problem.y, ahead_scores)
-        ahead_value = model.value(ahead, values)
-        size = float(np.sqrt(trial.move @ conditioner.product(trial.move)))
-        noise = 8.0 * UNIT * value
-        ratio = (value - ahead_value + noise) / (trial.decrease + noise)
-        if ratio < 0.25 or not np.isfinite(ahead_value):
-            radius = 0.25 * min(size, radius)
-        elif ratio > 0.75 and trial.on_edge:
+        floor = floor.after(length)
+        if length < 0.25:
+            radius = length * float(np.sqrt(trial.move @ conditioner.product(trial.move)))
+        elif trial.on_edge and length >= 1.0:
             radius = 4.0 * radius
-        accepted = bool(np.isfinite(ahead_value)) and ratio > 1e-4
-        floor = floor.after(1.0 if accepted else 0.0)
-        if not accepted:
-            rejected += 1
-            continue
-        rejected = rejected + 1 if trial.decrease <= noise else 0
         linear = gradient + raised * trial.scores
-        unknowns, scores, value = ahead, ahead_scores, ahead_value
-        gradient, curvature = ahead_gradient, ahead_curvature
+        unknowns, scores = unknowns + length * trial.move, scores + length * trial.scores
+        values, gradient, curvature = problem.loss.expand(problem.y, scores)
+        value = model.value(unknowns, values)
         slope = model.slope(unknowns, gradient)
-        state = model.state(n_iter, value, unknowns, scores, gradient, curvature, slope)
-        if not trial.on_edge:
+        state = model.state(n_iter, value, unknowns, scores, gradient, slope)
+        if length == 1.0 and not trial.on_edge:
             state = model.linear_state(state, linear, trial.residual)
         best = state if state.gap <= best.gap else best
 
@@ -132,6 +126,13 @@ class _Model:
 
         return bordered
 
+    def slope_along(self, unknowns: Array, scores: Array, trial: Trial, length: float) -> float:
+        """The objective's derivative along a trial's move."""
+        slopes = self.problem.loss.gradient(self.problem.y, scores + length * trial.scores)
+        (coef, _), (move, _) = self.unpack(unknowns), self.unpack(trial.move)
+        bend = float(self.problem.weights @ (slopes * trial.scores))
+        return bend + float((self.lam * (coef + length * move)) @ move)
+
     def minimise(
         self, slope: Array, curvature: Array, conditioner: Preconditioner, radius: float, target: float
     ) -> Trial:
@@ -172,7 +173,7 @@ class _Model:
         return 0.5 * float(columns @ (columns / self.lam))
 
     def state(
-        self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, curvature: Array, slope: Array
+        self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, slope: Array
     ) -> State:
         """The state with the dual point from the loss derivatives."""
         problem, primal = self.problem, partial(self.unpack, unknowns)

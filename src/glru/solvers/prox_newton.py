@@ -64,9 +64,9 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + float(penalty.value(ahead).sum()))
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(along, descent, noise)
-        if length == 0.0 or quiet > 5:
+        if quiet > 5 or (length == 0.0 and floor.share == 1.0):
             return end(best, "stalled", n_iter)
-        floor = floor.after(length)
+        floor = floor.after(length if forward.any() else 0.0)
         linear = -problem.loss.project(problem.y, gradient + curvature * forward) if length == 1.0 else None
         coef = ahead if length == 1.0 else coef + length * (ahead - coef)
         intercept += length * shift

@@ -25,8 +25,11 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
     """
     inner = newton if problem.penalty.smooth else prox_newton
     point = start
-    slopes = np.clip(problem.y * start.dual, 0.0, 1.0) if start.dual is not None else np.full(problem.n_rows, 0.5)
-    width = 1.0 if start.dual is None else 0.1
+    slopes, width = np.full(problem.n_rows, 0.5), 1.0
+    if start.dual is not None:
+        slopes, width = np.clip(problem.y * start.dual, 0.0, 1.0), 0.1
+    elif start.coef.any():
+        slopes = np.abs(problem.loss.gradient(problem.y, problem.scores(start.coef, start.intercept)))
     state = best = _proximal_state(problem, 0, point, slopes)
     n_iter = failures = 0
     accuracy = 1e-2
