@@ -1,9 +1,21 @@
 """glru: what a linear model becomes when its training data changes, without retraining it, and with proof."""
 
+from glru.after import After, after
+from glru.changes import (
+    AddColumns,
+    AddRows,
+    Change,
+    EditValues,
+    Relabel,
+    RemoveColumns,
+    RemoveRows,
+    Reweight,
+)
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.penalties import L1, L2, ElasticNet, Penalty
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point, Solution
+from glru.solution import Solution
 from glru.solvers import State, solve
 
 __version__ = "0.1.0"
@@ -11,6 +23,11 @@ __version__ = "0.1.0"
 __all__ = [
     "L1",
     "L2",
+    "AddColumns",
+    "AddRows",
+    "After",
+    "Change",
+    "EditValues",
     "ElasticNet",
     "Hinge",
     "Huber",
@@ -19,10 +36,15 @@ __all__ = [
     "Penalty",
     "Point",
     "Problem",
+    "Relabel",
+    "RemoveColumns",
+    "RemoveRows",
+    "Reweight",
     "SmoothedHinge",
     "Solution",
     "Squared",
     "SquaredHinge",
     "State",
+    "after",
     "solve",
 ]

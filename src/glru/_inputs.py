@@ -48,11 +48,15 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
-    missing = np.flatnonzero([isinstance(v, float) and not np.isfinite(v) for v in raw]) if raw.dtype.kind == "O" else []
+    missing = (
+        np.flatnonzero([isinstance(v, float) and not np.isfinite(v) for v in raw]) if raw.dtype.kind == "O" else []
+    )
     if raw.dtype.kind == "f":
         missing = np.flatnonzero(~np.isfinite(raw))
     if len(missing):
-        raise ValueError(f"y must be finite; entry {missing[0]} is {raw[missing[0]]}. Remove or impute such rows first.")
+        raise ValueError(
+            f"y must be finite; entry {missing[0]} is {raw[missing[0]]}. Remove or impute such rows first."
+        )
     try:
         classes = np.unique(raw)
     except TypeError:

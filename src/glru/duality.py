@@ -119,7 +119,7 @@ def _balanced(problem: Problem, dual: Array) -> Array:
     """The part of :func:`feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
-    constraints = _constraint_columns(problem)
+    constraints = constraint_columns(problem)
     lower, upper = problem.loss.derivative_range(problem.y)
     corrected = dual
     for _ in range(2):  # the second pass removes the rounding of the first
@@ -136,7 +136,7 @@ def _balanced(problem: Problem, dual: Array) -> Array:
     return _scaled_to_balance(problem, dual)
 
 
-def _constraint_columns(problem: Problem) -> Array:
+def constraint_columns(problem: Problem) -> Array:
     """The unpenalised columns, and a column of ones for the intercept."""
     columns = dense_columns(problem.X, problem.unpenalised)
     return np.column_stack([columns, np.ones(problem.n_rows)]) if problem.fit_intercept else columns

@@ -43,6 +43,10 @@ class Penalty(ABC):
         """The same penalty on some of the columns, in the given order."""
 
     @abstractmethod
+    def extended(self, n_columns: int, other: "Penalty", n_other: int) -> "Penalty":
+        """This penalty on ``n_columns`` columns followed by another of the same kind on ``n_other`` more."""
+
+    @abstractmethod
     def scaled(self, factor: float) -> "Penalty":
         """The penalty multiplied by a positive number."""
 
@@ -148,6 +152,9 @@ class L2(Penalty):
     def select(self, columns: ArrayLike) -> "L2":
         return L2(_pick(self.quadratic, columns))
 
+    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "L2":
+        return L2(_joined(self.quadratic, n_columns, other.quadratic, n_other))
+
     def scaled(self, factor: float) -> "L2":
         return L2(_times(self.quadratic, factor))
 
@@ -198,6 +205,12 @@ class ElasticNet(Penalty):
     def select(self, columns: ArrayLike) -> "ElasticNet":
         return ElasticNet(_pick(self.quadratic, columns), _pick(self.absolute, columns))
 
+    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "ElasticNet":
+        return ElasticNet(
+            _joined(self.quadratic, n_columns, other.quadratic, n_other),
+            _joined(self.absolute, n_columns, other.absolute, n_other),
+        )
+
     def scaled(self, factor: float) -> "ElasticNet":
         return ElasticNet(_times(self.quadratic, factor), _times(self.absolute, factor))
 
@@ -239,6 +252,9 @@ class L1(Penalty):
     def select(self, columns: ArrayLike) -> "L1":
         return L1(_pick(self.absolute, columns))
 
+    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "L1":
+        return L1(_joined(self.absolute, n_columns, other.absolute, n_other))
+
     def scaled(self, factor: float) -> "L1":
         return L1(_times(self.absolute, factor))
 
@@ -266,6 +282,12 @@ def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> flo
 
 def _pick(strength: Array, columns: ArrayLike) -> float | Array:
     return strength[np.asarray(columns)] if strength.ndim else float(strength)
+
+
+def _joined(strength: Array, n_columns: int, other: Array, n_other: int) -> float | Array:
+    if strength.ndim == other.ndim == 0 and strength == other:
+        return float(strength)
+    return np.append(np.broadcast_to(strength, (n_columns,)), np.broadcast_to(other, (n_other,)))
 
 
 def _times(strength: Array, factor: float) -> float | Array:

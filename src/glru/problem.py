@@ -141,6 +141,11 @@ class Problem:
         return squared_row_norms(self.X)
 
     @cached_property
+    def total_weight(self) -> float:
+        """Sum of the sample weights."""
+        return float(self.sample_weight.sum())
+
+    @cached_property
     def column_norms(self) -> Array:
         """``sqrt(sum_i s_i x_ij^2)`` for every column."""
         return np.sqrt(squared_column_norms(self.X, self.weights))

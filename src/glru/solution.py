@@ -1,41 +1,18 @@
 """A trained model with its proof: primal and dual point, cached products, duality gap."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, final
 
 import numpy as np
 
 from glru import duality
 from glru._numerics import Array
+from glru.certificate import Certificate, certify
+from glru.point import Point
 from glru.problem import Problem
 
 Status = Literal["converged", "stopped", "max_iter", "stalled"]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Point:
-    """A primal-dual point: where a training starts or a candidate stands.
-
-    Parameters
-    ----------
-    coef : array of shape (n_columns,)
-        Coefficients ``w``.
-    intercept : float, default=0.0
-        Intercept ``b``.
-    dual : array of shape (n_rows,), default=None
-        Dual variables ``a``; if not given, they follow from the coefficients.
-
-    Examples
-    --------
-    >>> import numpy as np, glru
-    >>> glru.Point(np.zeros(3)).intercept
-    0.0
-    """
-
-    coef: Array
-    intercept: float = 0.0
-    dual: Array | None = None
 
 
 @final
@@ -96,6 +73,11 @@ class Solution:
     def point(self) -> Point:
         """The primal-dual point."""
         return Point(self.coef, self.intercept, self.dual)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The point with a gap that rounding cannot break, and the sums that data changes are carried through."""
+        return certify(self.problem, self.point)
 
     def __repr__(self) -> str:
         return (

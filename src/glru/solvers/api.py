@@ -9,8 +9,9 @@ import numpy as np
 
 from glru.duality import feasible_dual
 from glru.losses import Hinge, Logistic
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point, Solution, solution_at
+from glru.solution import Solution, solution_at
 from glru.solvers.common import Run, Stop, Until, zero_point
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.newton import newton

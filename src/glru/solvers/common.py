@@ -9,8 +9,9 @@ import numpy as np
 
 from glru._numerics import Array
 from glru.losses import Loss
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point, Status
+from glru.solution import Status
 
 
 @final

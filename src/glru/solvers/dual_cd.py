@@ -11,8 +11,8 @@ import numpy as np
 from glru import duality
 from glru._numerics import Array, scaled_columns, squared_row_norms
 from glru.losses import Logistic
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point
 from glru.solvers.common import Run, State, Stop, end
 
 

@@ -24,8 +24,9 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, lstsq
 from glru import duality
 from glru._numerics import UNIT, Array, dense_columns
 from glru._products import column_gram, row_gram
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point, dual_of
+from glru.solution import dual_of
 from glru.solvers.common import Floor, Run, State, Stop, end, step_length
 
 
@@ -175,7 +176,6 @@ class RowSpace(Space):
             move = -through(residual)[:, 0]
         image = self.gram @ move[:n]
         return Step(move, image + self.border @ move[n:], float(beta @ image), float(move[:n] @ image))
-
 
     def linear_dual(self, unknowns: Array, gradient: Array, curvature: Array, step: Step) -> Array:
         # In exact arithmetic s o a = beta. Taking beta leaves the rounding of the solve to the losses; the other form

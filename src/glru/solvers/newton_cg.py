@@ -16,8 +16,8 @@ import numpy as np
 from glru import duality
 from glru._numerics import UNIT, Array
 from glru._products import curvature_product
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point
 from glru.solvers.common import Floor, Run, State, Stop, end, step_length
 from glru.solvers.preconditioner import Preconditioner, prepare
 
@@ -172,9 +172,7 @@ class _Model:
             return np.inf
         return 0.5 * float(columns @ (columns / self.lam))
 
-    def state(
-        self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, slope: Array
-    ) -> State:
+    def state(self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, slope: Array) -> State:
         """The state with the dual point from the loss derivatives."""
         problem, primal = self.problem, partial(self.unpack, unknowns)
         if not problem.fit_intercept and not problem.unpenalised.size:

@@ -8,8 +8,8 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from glru._numerics import Array, squared_column_norms
 from glru._products import column_gram
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point
 from glru.solvers.sample import sample_of
 
 

@@ -20,8 +20,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from glru import duality
 from glru._numerics import UNIT, Array
 from glru._products import column_gram
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point
 from glru.solvers.common import Floor, Run, State, Stop, end, step_length
 from glru.solvers.newton import solve_upper
 
@@ -51,13 +51,8 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         if status is not None:
             return end(state, status, n_iter)
 
-        model = _Model(problem, gradient, curvature)
-        working = model.working_set(coef, n_working)
-        n_working = max(n_working, 2 * working.size)
-        moved, shift = model.minimise(coef[working], working)
-        ahead = coef.copy()
-        ahead[working] = moved
-        forward = problem.X @ (ahead - coef) + shift
+        ahead, shift, forward = model_step(problem, coef, gradient, curvature, n_working)
+        n_working = max(n_working, 2 * int(np.count_nonzero(ahead)))
         pull = problem.weights * gradient * forward
         along = partial(_slope_along, problem, scores, forward, coef, ahead - coef)
         descent = along(0.0)
@@ -72,6 +67,17 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         intercept += length * shift
         scores = scores + length * forward
         n_iter += 1
+
+
+def model_step(
+    problem: Problem, coef: Array, gradient: Array, curvature: Array, n_working: int
+) -> tuple[Array, float, Array]:
+    """The minimiser of the model plus penalty over a working set: coefficients, the intercept's move, the scores' move."""
+    model = _Model(problem, gradient, curvature)
+    working = model.working_set(coef, n_working)
+    ahead = coef.copy()
+    ahead[working], shift = model.minimise(coef[working], working)
+    return ahead, shift, problem.X @ (ahead - coef) + shift
 
 
 class _Model:

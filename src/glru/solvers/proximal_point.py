@@ -10,8 +10,9 @@ import numpy as np
 from glru import duality
 from glru._numerics import Array
 from glru.losses import ProximalHinge
+from glru.point import Point
 from glru.problem import Problem
-from glru.solution import Point, relative, solution_at
+from glru.solution import relative, solution_at
 from glru.solvers.common import Run, State, Stop, end
 from glru.solvers.newton import newton
 from glru.solvers.prox_newton import prox_newton

@@ -1,0 +1,235 @@
+"""``after``: what is known of the retrained model when the data changes, without retraining it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru._numerics import Array, Matrix
+from glru.candidates import carried_point, carry, newton_candidate
+from glru.certificate import FEW, Certificate
+from glru.changes import Change, layout_of
+from glru.losses import Hinge
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import DualBox, LocalEllipsoid, PrimalBall, Region, has_local, intersected
+from glru.solution import Solution
+from glru.solvers import solve
+from glru.solvers.common import Until
+
+CandidateName = Literal["carry", "newton", "auto"]
+BoundName = Literal["primal", "dual", "local", "auto"]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class After:
+    """What is proven of the model that retraining on the changed data would give.
+
+    Made by :func:`after`. Every bound holds for the exact optimum of the changed problem, whether or not
+    the old training had converged, and includes the rounding of its own computation.
+
+    Attributes
+    ----------
+    solution : Solution
+        The old model.
+    change : Change
+        What happens to its data.
+    candidate : {"carry", "newton", "auto"}
+        Which candidates are used; "auto" intersects what both prove where Newton applies.
+    bound : {"primal", "dual", "local", "auto"}
+        Which bounds are used; "auto" intersects all that apply.
+    """
+
+    solution: Solution
+    change: Change
+    candidate: CandidateName
+    bound: BoundName
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The changed problem."""
+        return self.carried.problem
+
+    @cached_property
+    def carried(self) -> Certificate:
+        """The certificate of the carried candidate."""
+        return carry(self.solution, self.change)
+
+    @cached_property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The certificates of the candidates in use, the best one first."""
+        found = []
+        if self.candidate in ("carry", "auto"):
+            found.append(self.carried)
+        if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
+            start = carried_point(self.solution.problem, self.solution.point, self.change)
+            found.append(newton_candidate(self.problem, start))
+        return tuple(sorted(found, key=lambda certificate: certificate.gap))
+
+    @property
+    def gap(self) -> float:
+        """Upper bound of the duality gap of the best candidate on the changed problem."""
+        return self.certificates[0].gap
+
+    @property
+    def radius(self) -> float:
+        """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
+        strength = self.certificates[0].penalty.strong_convexity
+        return float(np.sqrt(2.0 * self.gap / strength)) * (1.0 + FEW) if strength > 0.0 else np.inf
+
+    @property
+    def point(self) -> Point:
+        """The best candidate."""
+        return self.certificates[0].point
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """Every region in use; the retrained optimum lies in all of them."""
+        fit_intercept = self.solution.problem.fit_intercept
+        found: list[Region] = []
+        for certificate in self.certificates:
+            if self.bound in ("primal", "auto"):
+                found.append(PrimalBall(certificate, fit_intercept))
+            if self.bound in ("dual", "auto") and np.isfinite(certificate.loss.smoothness):
+                found.append(DualBox(certificate, fit_intercept))
+        local = self.bound == "local" or (self.bound == "auto" and self.candidate != "carry")
+        if local and has_local(self.problem):
+            found.append(LocalEllipsoid(self.certificates[0], fit_intercept))
+        return tuple(found)
+
+    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+        """Lower and upper bounds of the retrained scores ``X w* + b*``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed problem.
+        """
+        matrix = self._queries(X)
+        bounds = np.full(matrix.shape[0], -np.inf), np.full(matrix.shape[0], np.inf)
+        for region in self.regions:
+            bounds = intersected(bounds, region.score_bounds(matrix))
+        return bounds
+
+    def labels(self, X: Any) -> NDArray[np.int8]:
+        """+1 or -1 where the retrained label is proven, 0 where it is not."""
+        lower, upper = self.score_bounds(X)
+        return np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0)).astype(np.int8)
+
+    def determination_rate(self, X: Any) -> float:
+        """The share of queries whose retrained label is proven (the paper's label determination rate)."""
+        return float(np.mean(self.labels(X) != 0))
+
+    def coef_bounds(self) -> tuple[Array, Array]:
+        """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
+        size = self.certificates[0].coef.size
+        bounds = np.full(size, -np.inf), np.full(size, np.inf)
+        for region in self.regions:
+            bounds = intersected(bounds, region.coef_bounds())
+        return bounds
+
+    def intercept_bounds(self) -> tuple[float, float]:
+        """Lower and upper bound of the retrained intercept."""
+        ends = [region.intercept_bounds() for region in self.regions]
+        return max((low for low, _ in ends), default=-np.inf), min((high for _, high in ends), default=np.inf)
+
+    def dual_bounds(self) -> tuple[Array, Array]:
+        """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one a row of the changed problem."""
+        problem = self.problem
+        lower, upper = self.score_bounds(problem.X)
+        finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)
+        with np.errstate(over="ignore"):
+            low = -problem.loss.derivative(problem.y, finite[1])[1]
+            high = -problem.loss.derivative(problem.y, finite[0])[0]
+        slack = FEW * (1.0 + np.maximum(np.abs(low), np.abs(high)))
+        edge = problem.loss.derivative_range(problem.y)
+        return np.maximum(low - slack, -edge[1]), np.minimum(high + slack, -edge[0])
+
+    def retrain(self, tol: float = 1e-6, until: Until | None = None) -> Solution:
+        """Train the changed problem, starting from the best candidate.
+
+        Parameters
+        ----------
+        tol : float, default=1e-6
+            Target for the relative duality gap.
+        until : callable, default=None
+            As in :func:`glru.solve`; lets a decision stop the training early.
+        """
+        return solve(self.problem, tol=tol, start=self.point, until=until)
+
+    def _queries(self, X: Any) -> Matrix:
+        matrix, _ = _inputs.as_matrix(X, "the queries")
+        size = self.certificates[0].coef.size
+        if matrix.shape[1] != size:
+            raise ValueError(f"queries must have {size} columns, as the changed problem has; got {matrix.shape[1]}.")
+        return matrix
+
+    def __repr__(self) -> str:
+        return (
+            f"After({self.change!r}, candidate={self.candidate!r}, bound={self.bound!r}, gap={self.gap:.3g}, "
+            f"radius={self.radius:.3g})"
+        )
+
+
+def after(solution: Solution, change: Change, candidate: CandidateName = "auto", bound: BoundName = "auto") -> After:
+    """Prove bounds on the model that retraining on changed data would give, without retraining.
+
+    Parameters
+    ----------
+    solution : Solution
+        The trained model. It need not have converged: the bounds widen, they do not fail.
+    change : Change
+        What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
+    candidate : {"auto", "carry", "newton"}, default="auto"
+        Where the bounds are centred. ``"carry"``: the old optimum, at a cost in proportion to the change.
+        ``"newton"``: one exact Newton step of the changed problem, far tighter. ``"auto"``: both, where a
+        Newton step applies and its system is small enough to solve directly.
+    bound : {"auto", "primal", "dual", "local"}, default="auto"
+        ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance
+        certificate (logistic or squared loss with an L2 penalty; covers an intercept and ``lam = 0``).
+        ``"auto"``: the intersection of all that apply.
+
+    Returns
+    -------
+    After
+        Bounds of scores, labels, coefficients and dual variables.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> solution = glru.solve(glru.Problem(X[:500], y[:500], penalty=glru.L2(0.1)))
+    >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
+    >>> out.determination_rate(X[500:])
+    1.0
+    """
+    if not isinstance(solution, Solution):
+        raise TypeError(f"solution must come from glru.solve; got {type(solution).__name__}.")
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
+    if candidate not in ("auto", "carry", "newton"):
+        raise ValueError(f"candidate must be 'auto', 'carry' or 'newton'; got {candidate!r}.")
+    if bound not in ("auto", "primal", "dual", "local"):
+        raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
+    change.check(layout_of(solution.problem))
+    loss, penalty = solution.problem.loss, solution.problem.penalty
+    if candidate == "newton" and isinstance(loss, Hinge):
+        raise ValueError("candidate='newton' needs a smooth loss; the hinge has no curvature. Use 'carry'.")
+    if bound == "dual" and not np.isfinite(loss.smoothness):
+        raise ValueError(f"bound='dual' needs a smooth loss; got {loss!r}. Use 'primal'.")
+    if bound == "local" and (loss.self_concordance is None or not penalty.smooth):
+        raise ValueError(
+            f"bound='local' needs a self-concordant loss (logistic, squared) and an L2 penalty; got {loss!r} and {penalty!r}."
+        )
+    return After(solution, change, candidate, bound)
+
+
+def has_newton(problem: Problem) -> bool:
+    """Whether a Newton candidate exists and is affordable: a smooth loss and a system that can be solved directly."""
+    return not isinstance(problem.loss, Hinge) and min(problem.n_rows, problem.n_columns) <= 6000

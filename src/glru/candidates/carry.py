@@ -1,0 +1,265 @@
+"""The old primal and dual point, carried through a change of the data (Section 4.2 of the paper).
+
+Where no equality constraint has to be repaired and the penalty is strongly convex, the gap is updated
+from cached sums: O(d) for a changed row, O(n) for a changed column, and the changed problem is formed
+only if somebody asks for it. Everything else is evaluated afresh on the changed problem.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import UNIT, Array, Matrix, dense_columns, gamma
+from glru.candidates.mapping import carried_point, new_coefficients
+from glru.certificate import (
+    FEW,
+    Certificate,
+    absolute,
+    certify,
+    dual_reach,
+    loss_terms,
+    penalty_terms,
+    score_errors,
+    weighted_sum,
+)
+from glru.changes import (
+    AddColumns,
+    AddRows,
+    Change,
+    EditValues,
+    Relabel,
+    RemoveColumns,
+    RemoveRows,
+    Reweight,
+    layout_of,
+)
+from glru.changes.base import column_positions, row_positions
+from glru.changes.rows import targets
+from glru.penalties import Penalty
+from glru.problem import Problem
+from glru.solution import Solution
+
+__all__ = ["carried_point", "carry"]
+
+
+def carry(solution: Solution, change: Change) -> Certificate:
+    """The certificate of the old point on the changed problem."""
+    problem = solution.problem
+    if is_plain(problem):
+        swap = _row_swap(problem, change)
+        if swap is not None:
+            return _carry_rows(solution, change, swap)
+        if isinstance(change, RemoveColumns):
+            return _without_columns(solution, change)
+        if isinstance(change, AddColumns) and change.new_penalty(layout_of(problem)).strong_convexity > 0.0:
+            return _with_columns(solution, change)
+    changed = change.apply(problem)
+    return certify(changed, carried_point(problem, solution.point, change))
+
+
+def is_plain(problem: Problem) -> bool:
+    """Whether every column's penalty is strongly convex and there is no intercept: every dual point is feasible."""
+    return not problem.fit_intercept and problem.penalty.strong_convexity > 0.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Swap:
+    """Rows that leave and rows that come instead, or behind the others; ``place`` puts their dual variables in."""
+
+    leaving: NDArray[np.intp]
+    X: Matrix
+    y: Array
+    sample_weight: Array
+    place: Callable[[Array, Array], Array]
+
+
+def _row_swap(problem: Problem, change: Change) -> _Swap | None:
+    """A change of rows as an exchange; None for any other change."""
+    if isinstance(change, RemoveRows):
+        rows = row_positions(change.rows, problem.n_rows)
+        return _Swap(rows, problem.X[:0], np.empty(0), np.empty(0), lambda old, new: np.delete(old, rows))
+    if isinstance(change, AddRows):
+        X, y, weight = change.block(layout_of(problem))
+        return _Swap(np.empty(0, dtype=np.intp), X, y, weight, np.append)
+    if isinstance(change, Relabel):
+        rows = row_positions(change.rows, problem.n_rows)
+        y = targets(change.y, rows.size, layout_of(problem))
+        return _Swap(rows, problem.X[rows], y, problem.sample_weight[rows], _putter(rows))
+    if isinstance(change, Reweight):
+        rows = row_positions(change.rows, problem.n_rows)
+        return _Swap(rows, problem.X[rows], problem.y[rows], change.new_weights(rows.size), _putter(rows))
+    if isinstance(change, EditValues):
+        rows, edited = change.edited_rows(problem)
+        return _Swap(rows, edited, problem.y[rows], problem.sample_weight[rows], _putter(rows))
+    return None
+
+
+def _putter(rows: NDArray[np.intp]) -> Callable[[Array, Array], Array]:
+    def put(old: Array, new: Array) -> Array:
+        out = old.copy()
+        out[rows] = new
+        return out
+
+    return put
+
+
+def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
+    """O(d) a row: the sums over the rows that stay are scaled to the new weights, the others are put in or out."""
+    problem, root, coef = solution.problem, solution.certificate, solution.coef
+    assert root.loss_terms is not None
+    leaving, n_moved = swap.leaving, swap.leaving.size + swap.y.size
+    mass = problem.total_weight - float(problem.sample_weight[leaving].sum()) + float(swap.sample_weight.sum())
+    if not mass > 0.0:
+        raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
+    unit = mass if problem.scaling == "mean" else 1.0
+    factor = problem.total_weight / mass if problem.scaling == "mean" else 1.0
+
+    scores = swap.X @ coef
+    dual = -problem.loss.gradient(swap.y, scores)
+    weights = swap.sample_weight / unit
+    norms = np.sqrt(_squares(swap.X).sum(axis=1)) * float(np.linalg.norm(coef))
+    errors = gamma(problem.n_columns + 2) * norms * (1.0 + gamma(2 * problem.n_columns + 8))
+    arriving = weighted_sum(weights, loss_terms(problem.loss, swap.y, scores, errors, dual))
+
+    gone = factor * problem.weights[leaving]
+    pull_out, pull_in = gone * solution.dual[leaving], weights * dual
+    old = problem.X[leaving]
+    correlations = factor * root.correlations - old.T @ pull_out + swap.X.T @ pull_in
+    # The sums over all rows were rounded once when they were made, the total weight when it was, and every term again
+    # by its new weight: three times the error of a sum of n terms, which Cauchy-Schwarz bounds column by column.
+    steady = 3.0 * gamma(problem.n_rows + n_moved + 8) * factor
+    moved = absolute(old).T @ np.abs(pull_out) + absolute(swap.X).T @ np.abs(pull_in)
+    slack = steady * np.sqrt(root.dual_mass) * root.column_norms + gamma(n_moved + 8) * moved
+    squares = factor * root.column_norms**2 - _squares(old).T @ gone + _squares(swap.X).T @ weights
+    squares = squares + steady * root.column_norms**2 + gamma(n_moved + 8) * (_squares(swap.X).T @ weights)
+
+    left = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
+    rows = left * (1.0 + FEW) + steady * root.row_total + arriving
+    terms = penalty_terms(problem.penalty, coef, correlations, slack)
+    gap = (rows + float(terms.sum())) * (1.0 + gamma(problem.n_columns + 8))
+
+    def reach() -> tuple[Array, Array]:
+        out = dual_reach(old, problem.loss, problem.y[leaving], gone)
+        into = dual_reach(swap.X, problem.loss, swap.y, weights)
+        loose = steady * np.maximum(np.abs(root.reach[0]), np.abs(root.reach[1]))
+        # What leaves is subtracted at its inner end: its range was rounded outward, so that end is rounded inward.
+        lower = factor * root.reach[0] - out[0] * (1.0 - FEW) + into[0] - loose
+        upper = factor * root.reach[1] - out[1] * (1.0 - FEW) + into[1] + loose
+        return lower, upper
+
+    return Certificate(
+        loss=problem.loss,
+        penalty=problem.penalty,
+        coef=coef,
+        intercept=0.0,
+        gap=gap,
+        loss_terms=None,
+        correlations=correlations,
+        correlation_errors=slack,
+        column_norms=np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW),
+        make_problem=lambda: change.apply(problem),
+        make_dual=lambda: swap.place(solution.dual, dual),
+        make_reach=reach,
+    )
+
+
+def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
+    """O(n) a column: the scores lose its share, the other columns' correlations stay."""
+    problem, root = solution.problem, solution.certificate
+    gone = column_positions(change.columns, layout_of(problem))
+    block = _columns(problem, gone)
+    scores = solution.scores - block @ solution.coef[gone]
+    share = penalty_terms(
+        problem.penalty.select(gone), solution.coef[gone], root.correlations[gone], root.correlation_errors[gone]
+    )
+    columns = max(root.column_total - float(share.sum()), 0.0) + FEW * root.column_total
+    return _rescored(
+        solution,
+        change,
+        scores,
+        absolute(block) @ np.abs(solution.coef[gone]),
+        columns,
+        problem.penalty.select(np.delete(np.arange(problem.n_columns), gone))
+        if problem.penalty.n_columns
+        else problem.penalty,
+        lambda arrays: tuple(np.delete(array, gone) for array in arrays),
+    )
+
+
+def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
+    """O(n) a column: its coefficient follows from its correlation, and its share is added to the scores."""
+    problem, root = solution.problem, solution.certificate
+    penalty, block = change.new_penalty(layout_of(problem)), change.matrix
+    correlations = block.T @ (problem.weights * solution.dual)
+    norms = np.sqrt(_squares(block).T @ problem.weights) * (1.0 + gamma(problem.n_rows + 4))
+    errors = gamma(problem.n_rows + 3) * np.sqrt(root.dual_mass) * norms * (1.0 + FEW)
+    coef = new_coefficients(penalty, correlations)
+    share = penalty_terms(penalty, coef, correlations, errors)
+    columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))
+
+    def with_new(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        own = (coef, correlations, errors, norms)
+        own = own if len(arrays) == len(own) else dual_reach(block, problem.loss, problem.y, problem.weights)
+        return tuple(np.append(array, new) for array, new in zip(arrays, own, strict=True))
+
+    return _rescored(
+        solution,
+        change,
+        solution.scores + block @ coef,
+        absolute(block) @ np.abs(coef),
+        columns,
+        problem.penalty.extended(problem.n_columns, penalty, coef.size),
+        with_new,
+    )
+
+
+def _rescored(
+    solution: Solution,
+    change: Change,
+    scores: Array,
+    moved: Array,
+    columns: float,
+    penalty: Penalty,
+    edit: Callable[[tuple[Array, ...]], tuple[Array, ...]],
+) -> Certificate:
+    """The certificate after a change of columns, from the changed scores; ``edit`` edits arrays of one entry a column."""
+    problem, root = solution.problem, solution.certificate
+    errors = score_errors(problem, solution.coef, 0.0) + gamma(moved.size + 3) * moved + 4.0 * UNIT * np.abs(scores)
+    terms = loss_terms(problem.loss, problem.y, scores, errors, solution.dual)
+    gap = (weighted_sum(problem.weights, terms) + columns) * (1.0 + gamma(problem.n_columns + 8))
+    coef, correlations, correlation_errors, norms = edit(
+        (solution.coef, root.correlations, root.correlation_errors, root.column_norms)
+    )
+
+    def reach() -> tuple[Array, Array]:
+        lower, upper = edit(root.reach)
+        return lower, upper
+
+    return Certificate(
+        loss=problem.loss,
+        penalty=penalty,
+        coef=coef,
+        intercept=0.0,
+        gap=gap,
+        loss_terms=terms,
+        correlations=correlations,
+        correlation_errors=correlation_errors,
+        column_norms=norms,
+        make_problem=lambda: change.apply(problem),
+        make_dual=lambda: solution.dual,
+        make_reach=reach,
+    )
+
+
+def _columns(problem: Problem, columns: NDArray[np.intp]) -> Array:
+    if isinstance(problem.X, np.ndarray):
+        return dense_columns(problem.X, columns)
+    return problem.X_by_column[:, columns].toarray()
+
+
+def _squares(X: Matrix) -> Matrix:
+    return X * X if isinstance(X, np.ndarray) else X.multiply(X).tocsr()

@@ -1,0 +1,50 @@
+"""One exact Newton step of the changed problem from the carried point, with the linearised dual point."""
+
+import numpy as np
+
+from glru import duality
+from glru._numerics import Array
+from glru.certificate import Certificate, certify
+from glru.point import Point
+from glru.problem import Problem
+from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
+from glru.solvers.prox_newton import model_step
+
+
+def newton_candidate(problem: Problem, point: Point) -> Certificate:
+    """The certificate after a full Newton step from a point of the same problem.
+
+    The dual point is the linearised one, projected onto the domain of the loss conjugate where it leaves it, or
+    the loss derivatives at the new scores, whichever has the smaller gap. The step is not shortened: a candidate
+    needs no line search, since its certificate tells how good it is.
+    """
+    coef, intercept, linear = _smooth_step(problem, point) if problem.penalty.smooth else _prox_step(problem, point)
+    if not (np.all(np.isfinite(coef)) and np.isfinite(intercept)):
+        return certify(problem, point)
+    plain = -problem.loss.gradient(problem.y, problem.scores(coef, intercept))
+    best = Point(coef, intercept, duality.feasible_dual(problem, plain))
+    if np.all(np.isfinite(linear)):
+        projected = duality.feasible_dual(problem, -problem.loss.project(problem.y, -linear))
+        other = Point(coef, intercept, projected)
+        best = min(best, other, key=lambda p: duality.gap(problem, p.coef, p.intercept, _dual(p)).value)
+    return certify(problem, best)
+
+
+def _smooth_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:
+    space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+    unknowns = space.place(point)
+    _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
+    step = space.step(unknowns, gradient, curvature)
+    coef, intercept = space.primal(unknowns + step.move)
+    return coef, intercept, space.linear_dual(unknowns, gradient, curvature, step)
+
+
+def _prox_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:
+    _, gradient, curvature = problem.loss.expand(problem.y, problem.scores(point.coef, point.intercept))
+    coef, shift, forward = model_step(problem, point.coef, gradient, curvature, problem.n_columns)
+    return coef, point.intercept + shift, -(gradient + curvature * forward)
+
+
+def _dual(point: Point) -> Array:
+    assert point.dual is not None
+    return point.dual

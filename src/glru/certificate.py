@@ -1,0 +1,203 @@
+r"""Upper bounds of the duality gap that hold in exact arithmetic, for a primal-dual pair stored in float64.
+
+The pair ``(w, b, a)`` is taken as it stands, digit by digit; what is rounded are the products made from it:
+
+* a score ``x_i . w + b`` is off by at most ``eps_i = gamma(d + 2) (|x_i| |w| + |b|)`` (Euclidean norms, by
+  Cauchy-Schwarz from the dot-product bound). The Fenchel-Young value of a loss is convex in the score, so its
+  largest value on ``z_i -/+ eps_i`` is at an end. Evaluating it loses at most the effect of moving the score by
+  a few units in the last place of the numbers involved, which is added to ``eps_i``, and a few units of its own.
+* a correlation ``v_j = sum_i s_i a_i x_ij`` is off by at most ``gamma(n + 3) sqrt(sum s a^2) sqrt(sum s x_j^2)``, and
+  the Fenchel-Young value of a penalty is convex in ``v_j``.
+* the constraints of an intercept and of unpenalised columns hold only up to rounding. A correction
+  ``a_i + room_i (C mu)_i`` that meets them exactly exists, with ``room_i <= 1`` the distance to the edge of the
+  domain; its size is bounded and the largest Fenchel-Young value over it is taken (again at an end).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from glru._numerics import UNIT, Array, Matrix, gamma
+from glru.duality import constraint_columns
+from glru.losses import Loss
+from glru.penalties import Penalty
+from glru.point import Point
+from glru.problem import Problem
+
+FEW = 16.0 * UNIT
+"""Relative error of a short chain of operations."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A primal-dual pair of a problem and an upper bound of its duality gap.
+
+    Attributes
+    ----------
+    coef, intercept : array of shape (n_columns,), float
+        The primal point.
+    gap : float
+        At least ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
+    loss_terms : array of shape (n_rows,) or None
+        At least ``F_l(y_i; z_i, -a_i)``, where they were computed row by row.
+    correlations, correlation_errors : array of shape (n_columns,)
+        ``X^T (s o a)`` and how far that may be from its exact value at the feasible point.
+    column_norms : array of shape (n_columns,)
+        At least ``sqrt(sum_i s_i x_ij^2)``.
+    make_problem, make_dual, make_reach : callable
+        The problem, the dual point and the reach, which a carried certificate forms only if asked.
+    """
+
+    loss: Loss
+    penalty: Penalty
+    coef: Array
+    intercept: float
+    gap: float
+    loss_terms: Array | None
+    correlations: Array
+    correlation_errors: Array
+    column_norms: Array
+    make_problem: Callable[[], Problem]
+    make_dual: Callable[[], Array]
+    make_reach: Callable[[], tuple[Array, Array]]
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem the pair belongs to."""
+        return self.make_problem()
+
+    @cached_property
+    def point(self) -> Point:
+        """The pair."""
+        return Point(self.coef, self.intercept, self.make_dual())
+
+    @cached_property
+    def row_total(self) -> float:
+        """At least ``sum_i s_i F_l(y_i; z_i, -a_i)``."""
+        assert self.loss_terms is not None
+        return weighted_sum(self.problem.weights, self.loss_terms)
+
+    @cached_property
+    def column_total(self) -> float:
+        """At least ``sum_j F_rho_j(w_j, v_j)``."""
+        terms = penalty_terms(self.penalty, self.coef, self.correlations, self.correlation_errors)
+        return float(terms.sum()) * (1.0 + gamma(terms.size))
+
+    @cached_property
+    def dual_mass(self) -> float:
+        """``sum_i s_i a_i^2``."""
+        assert self.point.dual is not None
+        return float(self.problem.weights @ self.point.dual**2) * (1.0 + gamma(self.problem.n_rows + 3))
+
+    @cached_property
+    def reach(self) -> tuple[Array, Array]:
+        """The range of ``X_j^T (s o a)`` over the domain of the loss conjugate (Remark 2)."""
+        return self.make_reach()
+
+
+def certify(problem: Problem, point: Point) -> Certificate:
+    """The certificate of a point, from fresh products with X."""
+    coef, dual = point.coef, point.dual
+    assert dual is not None
+    norms = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
+    moves = feasible_moves(problem, dual)
+    terms, columns = np.full(problem.n_rows, np.inf), np.full(1, np.inf)
+    correlations = problem.correlations(dual)
+    errors = gamma(problem.n_rows + 3) * float(np.sqrt(problem.weights @ dual**2)) * norms * (1.0 + FEW)
+    if np.all(np.isfinite(moves)):
+        scores = problem.scores(coef, point.intercept)
+        terms = loss_terms(problem.loss, problem.y, scores, score_errors(problem, coef, point.intercept), dual, moves)
+        errors = errors + float(np.sqrt(problem.weights @ moves**2)) * norms * (1.0 + FEW)
+        # The correction makes the correlations of unpenalised columns exactly zero.
+        correlations[problem.unpenalised] = 0.0
+        errors[problem.unpenalised] = 0.0
+        columns = penalty_terms(problem.penalty, coef, correlations, errors)
+    gap = (weighted_sum(problem.weights, terms) + float(columns.sum())) * (1.0 + gamma(problem.n_columns + 8))
+    return Certificate(
+        loss=problem.loss,
+        penalty=problem.penalty,
+        coef=coef,
+        intercept=point.intercept,
+        gap=gap,
+        loss_terms=terms,
+        correlations=correlations,
+        correlation_errors=errors,
+        column_norms=norms,
+        make_problem=lambda: problem,
+        make_dual=lambda: dual,
+        make_reach=lambda: dual_reach(problem.X, problem.loss, problem.y, problem.weights),
+    )
+
+
+def weighted_sum(weights: Array, terms: Array) -> float:
+    """At least ``sum_i s_i t_i`` for non-negative terms, which may be infinite where the weight is zero."""
+    total = float(weights @ np.where(weights > 0.0, terms, 0.0))
+    return total * (1.0 + gamma(weights.size + 2))
+
+
+def score_errors(problem: Problem, coef: Array, intercept: float) -> Array:
+    """How far each computed score may be from its exact value."""
+    norms = np.sqrt(problem.squared_row_norms) * float(np.linalg.norm(coef)) + abs(intercept)
+    return gamma(problem.n_columns + 2) * norms * (1.0 + gamma(2 * problem.n_columns + 8))
+
+
+def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:
+    """At least ``F_l(y_i; z_i, -a_i)`` for all scores and dual variables within their errors."""
+    size = 1.0 + np.abs(scores) + np.abs(y) + np.abs(dual)
+    wide = errors + 8.0 * UNIT * size
+    slopes = (
+        [-dual]
+        if moves is None or not moves.any()
+        else [loss.project(y, -dual - moves), loss.project(y, -dual + moves)]
+    )
+    values = [loss.fenchel_young(y, z, g) for z in (scores - wide, scores + wide) for g in slopes]
+    return np.maximum.reduce(values) * (1.0 + FEW)
+
+
+def penalty_terms(penalty: Penalty, coef: Array, correlations: Array, errors: Array) -> Array:
+    """At least ``F_rho_j(w_j, v_j)`` for all correlations within their errors."""
+    wide = errors + FEW * np.abs(correlations) + FEW * penalty.quadratic * np.abs(coef)
+    _, edge = penalty.derivative_range()
+    # Where the domain is bounded the dual point was scaled inside by more than its errors, not by these few more.
+    wide = np.where(np.isfinite(edge), errors, wide)
+    ends = [penalty.fenchel_young(coef, correlations + sign * wide) for sign in (-1.0, 1.0)]
+    return np.maximum(*ends) * (1.0 + FEW)
+
+
+def feasible_moves(problem: Problem, dual: Array) -> Array:
+    """How far each dual variable has to move at most so that the equality constraints hold exactly; inf if too far."""
+    n_rows = problem.n_rows
+    if not problem.fit_intercept and not problem.unpenalised.size:
+        return np.zeros(n_rows)
+    columns = constraint_columns(problem)
+    lower, upper = problem.loss.derivative_range(problem.y)
+    room = np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
+    terms = problem.weights * dual
+    residual = np.abs(columns.T @ terms) + gamma(n_rows + 3) * (np.abs(columns).T @ np.abs(terms))
+    gram = columns.T @ ((problem.weights * room)[:, None] * columns)
+    smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
+    if not smallest > 0.0:
+        return np.full(n_rows, np.inf if residual.any() else 0.0)
+    size = np.linalg.norm(columns, axis=1) * float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
+    # A move beyond the edge of the domain is none.
+    return np.full(n_rows, np.inf) if size.max(initial=0.0) >= 1.0 else room * size
+
+
+def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, Array]:
+    """Lower and upper end of ``X_j^T (s o a)`` over all ``a`` in the domain of the loss conjugate, rounded outward."""
+    low, high = loss.derivative_range(y)
+    if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+        return np.full(X.shape[1], -np.inf), np.full(X.shape[1], np.inf)
+    middle = X.T @ (weights * (-0.5 * (low + high)))
+    half = absolute(X).T @ (weights * (0.5 * (high - low)))
+    half = half * (1.0 + 2.0 * gamma(y.size + 4)) + gamma(y.size + 4) * np.abs(middle)
+    return middle - half, middle + half
+
+
+def absolute(X: Matrix) -> Matrix:
+    """``|X|`` entry by entry."""
+    return abs(X)

@@ -1,0 +1,283 @@
+"""Changes of rows: removed, added, relabelled, reweighted, edited."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru._numerics import Array, Matrix
+from glru.changes.base import Change, Layout, column_positions, layout_of, row_positions
+from glru.problem import Problem
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RemoveRows(Change):
+    """Remove some rows.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Their positions.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(3), [0.0, 1.0, 2.0], loss=glru.Squared())
+    >>> glru.RemoveRows([1]).apply(problem).y
+    array([0., 2.])
+    """
+
+    rows: Any
+
+    def check(self, layout: Layout) -> Layout:
+        gone = row_positions(self.rows, layout.n_rows).size
+        if gone == layout.n_rows:
+            raise ValueError(f"a change must leave at least one row; got the removal of all {gone}.")
+        return replace(layout, n_rows=layout.n_rows - gone)
+
+    def apply(self, problem: Problem) -> Problem:
+        kept = np.delete(np.arange(problem.n_rows), row_positions(self.rows, problem.n_rows))
+        weight = problem.sample_weight[kept]
+        if not weight.any():
+            raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
+        return problem.derive(X=problem.X[kept], y=problem.y[kept], sample_weight=weight)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AddRows(Change):
+    """Add rows behind the present ones.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame of shape (n_new, n_columns)
+        Their data. The columns of a frame are matched by name.
+    y : array of shape (n_new,)
+        Their targets; labels as the problem had them, or -1 and +1.
+    sample_weight : array of shape (n_new,), default=None
+        Their weights; ones if not given.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), [0.0, 1.0], loss=glru.Squared())
+    >>> glru.AddRows([[3.0, 4.0]], [2.0]).apply(problem).n_rows
+    3
+    """
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    matrix: Matrix = field(init=False, repr=False)
+    names: tuple[str, ...] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        matrix, names = _inputs.as_matrix(self.X)
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "names", names)
+
+    def check(self, layout: Layout) -> Layout:
+        self.block(layout)
+        return replace(layout, n_rows=layout.n_rows + self.matrix.shape[0])
+
+    def block(self, layout: Layout) -> tuple[Matrix, Array, Array]:
+        """Data, targets and weights of the new rows in the problem's terms."""
+        n_new = self.matrix.shape[0]
+        if self.matrix.shape[1] != layout.n_columns:
+            raise ValueError(
+                f"new rows must have {layout.n_columns} columns, as the problem has; got {self.matrix.shape[1]}."
+            )
+        matrix = self.matrix
+        if self.names is not None and layout.column_names is not None and self.names != layout.column_names:
+            if set(self.names) != set(layout.column_names):
+                missing = ", ".join(sorted(set(layout.column_names) - set(self.names)))
+                raise ValueError(f"new rows must have the problem's columns; missing: {missing}.")
+            matrix = matrix[:, [self.names.index(name) for name in layout.column_names]]
+        weight = np.ones(n_new) if self.sample_weight is None else _weights(self.sample_weight, n_new)
+        return matrix, targets(self.y, n_new, layout), weight
+
+    def apply(self, problem: Problem) -> Problem:
+        matrix, y, weight = self.block(layout_of(problem))
+        return problem.derive(
+            X=stack_rows(problem.X, matrix),
+            y=np.append(problem.y, y),
+            sample_weight=np.append(problem.sample_weight, weight),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Relabel(Change):
+    """Give some rows other targets.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Their positions.
+    y : array of shape (n_rows_named,)
+        The new targets.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), ["a", "b"])
+    >>> glru.Relabel([0], ["b"]).apply(problem).y
+    array([1., 1.])
+    """
+
+    rows: Any
+    y: Any
+
+    def check(self, layout: Layout) -> Layout:
+        targets(self.y, row_positions(self.rows, layout.n_rows).size, layout)
+        return layout
+
+    def apply(self, problem: Problem) -> Problem:
+        rows = row_positions(self.rows, problem.n_rows)
+        y = problem.y.copy()
+        y[rows] = targets(self.y, rows.size, layout_of(problem))
+        return problem.derive(y=y)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reweight(Change):
+    """Give some rows other sample weights.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Their positions.
+    weights : float or array of shape (n_rows_named,)
+        The new sample weights, at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), [0.0, 1.0], loss=glru.Squared())
+    >>> glru.Reweight([1], 3.0).apply(problem).weights
+    array([0.25, 0.75])
+    """
+
+    rows: Any
+    weights: Any
+
+    def check(self, layout: Layout) -> Layout:
+        self.new_weights(row_positions(self.rows, layout.n_rows).size)
+        return layout
+
+    def new_weights(self, count: int) -> Array:
+        """One valid weight a named row."""
+        return _weights(np.broadcast_to(np.asarray(self.weights), (count,)), count)
+
+    def apply(self, problem: Problem) -> Problem:
+        rows = row_positions(self.rows, problem.n_rows)
+        weight = problem.sample_weight.copy()
+        weight[rows] = self.new_weights(rows.size)
+        if not weight.any():
+            raise ValueError("a change must leave a row of weight above 0; got weights that are all 0.")
+        return problem.derive(sample_weight=weight)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EditValues(Change):
+    """Replace the values at the crossings of some rows and columns.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Row positions.
+    columns : sequence of int or str
+        Column positions or names.
+    values : float or array of shape (n_rows_named, n_columns_named)
+        The new values.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), [0.0, 1.0], loss=glru.Squared())
+    >>> glru.EditValues([0], [1], 5.0).apply(problem).X
+    array([[1., 5.],
+           [0., 1.]])
+    """
+
+    rows: Any
+    columns: Any
+    values: Any
+
+    def check(self, layout: Layout) -> Layout:
+        self.block(layout)
+        return layout
+
+    def block(self, layout: Layout) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+        """Positions and the finite values for their crossings."""
+        rows, columns = row_positions(self.rows, layout.n_rows), column_positions(self.columns, layout)
+        values = np.asarray(self.values, dtype=np.float64)
+        try:
+            values = np.array(np.broadcast_to(values, (rows.size, columns.size)))
+        except ValueError:
+            raise ValueError(
+                f"values must have one entry a named row and column, shape ({rows.size}, {columns.size}); "
+                f"got shape {values.shape}."
+            ) from None
+        if not np.all(np.isfinite(values)):
+            raise ValueError("values must be finite; got NaN or infinity.")
+        return rows, columns, values
+
+    def edited_rows(self, problem: Problem) -> tuple[NDArray[np.intp], Matrix]:
+        """The named rows as they are after the change."""
+        rows, columns, values = self.block(layout_of(problem))
+        if isinstance(problem.X, np.ndarray):
+            edited = np.array(problem.X[rows])
+            edited[:, columns] = values
+            return rows, edited
+        block = problem.X[rows].tolil()
+        block[:, columns] = values
+        return rows, sp.csr_array(block)
+
+    def apply(self, problem: Problem) -> Problem:
+        rows, edited = self.edited_rows(problem)
+        if isinstance(problem.X, np.ndarray):
+            X: Matrix = np.array(problem.X)
+            X[rows] = edited
+        else:
+            order = np.arange(problem.n_rows)
+            order[rows] = problem.n_rows + np.arange(rows.size)
+            X = stack_rows(problem.X, edited)[order]
+        return problem.derive(X=X)
+
+
+def stack_rows(above: Matrix, below: Matrix) -> Matrix:
+    """Two blocks of rows, stored as the first one is."""
+    if isinstance(above, np.ndarray):
+        return np.vstack([above, below if isinstance(below, np.ndarray) else below.toarray()])
+    return sp.csr_array(sp.vstack([above, sp.csr_array(below)], format="csr"))
+
+
+def targets(y: Any, count: int, layout: Layout) -> Array:
+    """Targets in the problem's terms: finite numbers, or labels of the problem as -1 and +1."""
+    if layout.classes is None:
+        return _inputs.as_vector(y, count, "y")
+    raw = np.atleast_1d(np.asarray(y))
+    if raw.shape != (count,):
+        raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")
+    for low, high in (layout.classes, (-1, 1)):
+        known = (raw == low) | (raw == high)
+        if np.all(known):
+            return np.where(raw == high, 1.0, -1.0)
+    unknown = sorted({str(v) for v in raw[~np.isin(raw, layout.classes)]})
+    raise ValueError(
+        f"labels must be {layout.classes[0]} or {layout.classes[1]}, as in the problem; got {', '.join(unknown)}."
+    )
+
+
+def _weights(values: Any, count: int) -> Array:
+    weight = _inputs.as_vector(values, count, "weights")
+    if np.any(weight < 0.0):
+        raise ValueError(f"weights must be at least 0; got {weight.min()}.")
+    return weight

@@ -1,0 +1,64 @@
+"""What a region is: a set that holds the retrained optimum, asked for bounds of scores and coefficients."""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import numpy as np
+
+from glru._numerics import Array, Matrix, gamma
+from glru.certificate import absolute
+
+Bounds = tuple[Array, Array]
+
+
+class Region(ABC):
+    """A set of models that provably holds every optimum of a problem."""
+
+    @abstractmethod
+    def score_bounds(self, X: Matrix) -> Bounds:
+        """Lower and upper bounds of ``X w* + b*``, possibly infinite."""
+
+    @abstractmethod
+    def coef_bounds(self) -> Bounds:
+        """Lower and upper bounds of every coefficient, possibly infinite."""
+
+    @abstractmethod
+    def intercept_bounds(self) -> tuple[float, float]:
+        """Lower and upper bound of the intercept."""
+
+
+@final
+class Everything(Region):
+    """No knowledge: what a bound gives where its theory does not apply."""
+
+    def __init__(self, n_columns: int, fit_intercept: bool) -> None:
+        self.n_columns, self.fit_intercept = n_columns, fit_intercept
+
+    def score_bounds(self, X: Matrix) -> Bounds:
+        return np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
+
+    def coef_bounds(self) -> Bounds:
+        return np.full(self.n_columns, -np.inf), np.full(self.n_columns, np.inf)
+
+    def intercept_bounds(self) -> tuple[float, float]:
+        return (-np.inf, np.inf) if self.fit_intercept else (0.0, 0.0)
+
+
+def widened(center: Array, half: Array) -> Bounds:
+    """``center -/+ half``, rounded outward; a half-width that is not a number proves nothing."""
+    half = np.where(np.isnan(half), np.inf, half)
+    with np.errstate(invalid="ignore"):
+        lower, upper = np.nextafter(center - half, -np.inf), np.nextafter(center + half, np.inf)
+    return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+
+
+def intersected(first: Bounds, second: Bounds) -> Bounds:
+    """The bounds that two valid pairs of bounds imply together."""
+    return np.maximum(first[0], second[0]), np.minimum(first[1], second[1])
+
+
+def centers(X: Matrix, coef: Array, intercept: float) -> tuple[Array, Array]:
+    """Scores of a model and the rounding error of each."""
+    scores = X @ coef + intercept
+    size = absolute(X) @ np.abs(coef) + abs(intercept)
+    return scores, gamma(coef.size + 3) * size * (1.0 + gamma(coef.size + 3))

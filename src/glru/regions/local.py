@@ -1,0 +1,112 @@
+r"""The local ellipsoid of a self-concordant loss: no strong convexity needed, an intercept and lam = 0 included.
+
+The loss has :math:`|\ell'''| \le M \ell''`. With :math:`H` the Hessian at the candidate :math:`\hat w` (intercept
+included), :math:`\nu = \|\nabla P(\hat w)\|_{H^{-1}}` and :math:`\kappa \ge M \max_k \|x_k\|_{H^{-1}}`, the Hessian on the way to
+:math:`w^*` is at least :math:`e^{-\tau \kappa r} H`, :math:`r = \|w^* - \hat w\|_H`. Integrating gives
+:math:`\nu \ge (1 - e^{-\kappa r}) / \kappa`, so if :math:`\kappa \nu < 1`
+
+.. math:: r \le -\log(1 - \kappa \nu) / \kappa, \qquad |x^\top (w^* - \hat w)| \le \|x\|_{H^{-1}} r \text{ for every } x.
+
+Where the Hessian is only known to be at least :math:`(1 - \eta)` times the metric used, :math:`\nu` grows by
+:math:`1 / (1 - \eta)`.
+"""
+
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from glru._numerics import Array, Matrix, gamma
+from glru.certificate import FEW, Certificate, score_errors
+from glru.problem import Problem
+from glru.regions.base import Bounds, Region, centers, widened
+from glru.regions.metric import ColumnMetric, Metric, RowMetric
+
+LARGEST = 6000
+"""The metric is not formed in more dimensions than this."""
+
+
+def uses_rows(problem: Problem) -> bool:
+    """Whether the metric is formed in the dimension of the rows."""
+    return problem.n_rows < problem.n_columns and problem.penalty.strong_convexity > 0.0
+
+
+def has_local(problem: Problem) -> bool:
+    """Whether the theory applies (a self-concordant loss, a smooth penalty) and the metric is small enough to form."""
+    size = problem.n_rows if uses_rows(problem) else problem.n_columns
+    return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= LARGEST
+
+
+@final
+class LocalEllipsoid(Region):
+    """All models within a radius of the candidate in the metric of the Hessian there."""
+
+    def __init__(self, certificate: Certificate, fit_intercept: bool) -> None:
+        self.certificate, self.fit_intercept = certificate, fit_intercept
+
+    @cached_property
+    def _scores(self) -> Array:
+        return self.certificate.problem.scores(self.certificate.coef, self.certificate.intercept)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The inverse metric of the Hessian at the candidate."""
+        problem = self.certificate.problem
+        bend = problem.weights * problem.loss.curvature(problem.y, self._scores)
+        return RowMetric(problem, bend) if uses_rows(problem) else ColumnMetric(problem, bend)
+
+    @cached_property
+    def radius(self) -> float:
+        """The bound ``r``; infinite where the ellipsoid proves nothing."""
+        if not self.metric.eta < 1.0:
+            return np.inf
+        problem = self.certificate.problem
+        errors = score_errors(problem, self.certificate.coef, self.certificate.intercept)
+        constant = float(problem.loss.self_concordance or 0.0)
+        used = problem.weights > 0.0
+        # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
+        loosening = float(np.exp(constant * errors[used].max())) / (1.0 - self.metric.eta)
+        nu = self.metric.gradient_norm(*self._gradient(errors)) * loosening * (1.0 + FEW)
+        kappa = constant * float(self.metric.norms(problem.X)[used].max()) * (1.0 + FEW)
+        product = kappa * nu
+        if not product < 1.0:
+            return np.inf
+        growth = -np.log1p(-product) / product if product > 1e-8 else 1.0 + product
+        return float(nu * growth * (1.0 + FEW))
+
+    def _gradient(self, errors: Array) -> tuple[Array, Array]:
+        """The objective's gradient at the candidate (the intercept's entry last) and the error of each entry."""
+        problem, coef = self.certificate.problem, self.certificate.coef
+        slopes = problem.loss.gradient(problem.y, self._scores)
+        pull = problem.weights * slopes
+        lam = np.broadcast_to(problem.penalty.quadratic, coef.shape)
+        gradient = problem.X.T @ pull + lam * coef
+        # Errors: of the sum, of the slopes at scores that are off by ``errors``, of the penalty's own product.
+        off = problem.loss.smoothness * errors + FEW * np.abs(slopes)
+        spread = gamma(problem.n_rows + 4) * float(np.sqrt(problem.weights @ slopes**2))
+        spread += float(np.sqrt(problem.weights @ off**2))
+        slack = spread * problem.column_norms * (1.0 + gamma(problem.n_rows + 4)) + FEW * lam * np.abs(coef)
+        if problem.fit_intercept:
+            gradient = np.append(gradient, pull.sum())
+            slack = np.append(slack, spread * np.sqrt(problem.weights.sum()) * (1.0 + FEW))
+        return gradient, slack * (1.0 + FEW)
+
+    def score_bounds(self, X: Matrix) -> Bounds:
+        scores, errors = centers(X, self.certificate.coef, self.certificate.intercept)
+        if not np.isfinite(self.radius):
+            return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
+        return widened(scores, self.radius * self.metric.norms(X) + errors + FEW * np.abs(scores))
+
+    def coef_bounds(self) -> Bounds:
+        return widened(self.certificate.coef, self._axis_widths[: self.certificate.coef.size])
+
+    def intercept_bounds(self) -> tuple[float, float]:
+        if not self.fit_intercept:
+            return 0.0, 0.0
+        lower, upper = widened(np.array([self.certificate.intercept]), self._axis_widths[-1:])
+        return float(lower[0]), float(upper[0])
+
+    @cached_property
+    def _axis_widths(self) -> Array:
+        size = self.certificate.coef.size + int(self.fit_intercept)
+        return self.radius * self.metric.axis_norms() if np.isfinite(self.radius) else np.full(size, np.inf)
