@@ -48,12 +48,8 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
-    missing = (
-        np.flatnonzero([isinstance(v, float) and not np.isfinite(v) for v in raw]) if raw.dtype.kind == "O" else []
-    )
-    if raw.dtype.kind == "f":
-        missing = np.flatnonzero(~np.isfinite(raw))
-    if len(missing):
+    missing = _not_finite(raw)
+    if missing.size:
         raise ValueError(
             f"y must be finite; entry {missing[0]} is {raw[missing[0]]}. Remove or impute such rows first."
         )
@@ -68,6 +64,15 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
             "Use a one-vs-rest wrapper for more classes, a regression loss for real targets."
         )
     return np.where(raw == classes[1], 1.0, -1.0), classes
+
+
+def _not_finite(labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Where labels are NaN or infinite."""
+    if labels.dtype.kind == "f":
+        return np.flatnonzero(~np.isfinite(labels))
+    if labels.dtype.kind == "O":
+        return np.flatnonzero([isinstance(label, float) and not np.isfinite(label) for label in labels])
+    return np.empty(0, dtype=np.intp)
 
 
 def as_weights(values: Any, length: int) -> Array:

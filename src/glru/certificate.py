@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+import scipy.sparse as sp
 
 from glru._numerics import UNIT, Array, Matrix, gamma
 from glru.duality import constraint_columns
@@ -200,4 +201,6 @@ def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, 
 
 def absolute(X: Matrix) -> Matrix:
     """``|X|`` entry by entry."""
-    return abs(X)
+    if isinstance(X, np.ndarray):
+        return np.abs(X)
+    return sp.csr_array((np.abs(X.data), X.indices, X.indptr), shape=X.shape)

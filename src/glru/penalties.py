@@ -44,7 +44,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def extended(self, n_columns: int, other: "Penalty", n_other: int) -> "Penalty":
-        """This penalty on ``n_columns`` columns followed by another of the same kind on ``n_other`` more."""
+        """The penalty on ``n_columns`` columns followed by another of the same kind on ``n_other`` more."""
 
     @abstractmethod
     def scaled(self, factor: float) -> "Penalty":

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import UNIT, Array, Matrix, dense_columns, gamma
+from glru._numerics import UNIT, Array, Matrix, gamma
 from glru.candidates.mapping import carried_point, new_coefficients
 from glru.certificate import (
     FEW,
@@ -143,12 +143,15 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     gap = (rows + float(terms.sum())) * (1.0 + gamma(problem.n_columns + 8))
 
     def reach() -> tuple[Array, Array]:
+        if not np.all(np.isfinite(root.reach)):
+            return root.reach
         out = dual_reach(old, problem.loss, problem.y[leaving], gone)
         into = dual_reach(swap.X, problem.loss, swap.y, weights)
         loose = steady * np.maximum(np.abs(root.reach[0]), np.abs(root.reach[1]))
-        # What leaves is subtracted at its inner end: its range was rounded outward, so that end is rounded inward.
-        lower = factor * root.reach[0] - out[0] * (1.0 - FEW) + into[0] - loose
-        upper = factor * root.reach[1] - out[1] * (1.0 - FEW) + into[1] + loose
+        # Zero lies between the ends. What leaves was rounded away from zero and is subtracted: turn that round.
+        inward = 1.0 - 8.0 * gamma(n_moved + 8)
+        lower = factor * root.reach[0] - inward * out[0] + into[0] - loose
+        upper = factor * root.reach[1] - inward * out[1] + into[1] + loose
         return lower, upper
 
     return Certificate(
@@ -202,8 +205,9 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))
 
     def with_new(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        own = (coef, correlations, errors, norms)
-        own = own if len(arrays) == len(own) else dual_reach(block, problem.loss, problem.y, problem.weights)
+        own: tuple[Array, ...] = (coef, correlations, errors, norms)
+        if len(arrays) == 2:
+            own = dual_reach(block, problem.loss, problem.y, problem.weights)
         return tuple(np.append(array, new) for array, new in zip(arrays, own, strict=True))
 
     return _rescored(
@@ -256,9 +260,8 @@ def _rescored(
 
 
 def _columns(problem: Problem, columns: NDArray[np.intp]) -> Array:
-    if isinstance(problem.X, np.ndarray):
-        return dense_columns(problem.X, columns)
-    return problem.X_by_column[:, columns].toarray()
+    X = problem.X_by_column
+    return X[:, columns] if isinstance(X, np.ndarray) else X[:, columns].toarray()
 
 
 def _squares(X: Matrix) -> Matrix:

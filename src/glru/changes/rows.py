@@ -242,13 +242,9 @@ class EditValues(Change):
 
     def apply(self, problem: Problem) -> Problem:
         rows, edited = self.edited_rows(problem)
-        if isinstance(problem.X, np.ndarray):
-            X: Matrix = np.array(problem.X)
-            X[rows] = edited
-        else:
-            order = np.arange(problem.n_rows)
-            order[rows] = problem.n_rows + np.arange(rows.size)
-            X = stack_rows(problem.X, edited)[order]
+        order = np.arange(problem.n_rows)
+        order[rows] = problem.n_rows + np.arange(rows.size)
+        X = stack_rows(problem.X, edited)[order]
         return problem.derive(X=X)
 
 

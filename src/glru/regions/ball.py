@@ -6,8 +6,8 @@ from typing import final
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma, squared_row_norms
-from glru.certificate import FEW, Certificate
-from glru.regions.base import Bounds, Region, centers, widened
+from glru.certificate import FEW, Certificate, absolute
+from glru.regions.base import Bounds, Region, centers, spread, widened
 from glru.regions.intercept import intercept_bounds
 
 
@@ -39,16 +39,16 @@ class PrimalBall(Region):
         coef = self.certificate.coef
         if not self.fit_intercept:
             scores, errors = centers(X, coef, 0.0)
-            return widened(scores, self.radius * self._norms(X, None) + errors + FEW * np.abs(scores))
+            return widened(scores, spread(self.radius, self._norms(X, None)) + errors + FEW * np.abs(scores))
         lower, upper = self._centred_intercept
         shift = float(self._mean @ coef)
         scores, errors = centers(X, coef, -shift)
-        half = self.radius * self._norms(X, self._mean) + errors + self._shift_error + FEW * np.abs(scores)
+        half = spread(self.radius, self._norms(X, self._mean)) + errors + self._shift_error + FEW * np.abs(scores)
         below, above = widened(scores, half)
         return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)
 
     def coef_bounds(self) -> Bounds:
-        half = self.radius * np.sqrt(self.inverse) * (1.0 + FEW)
+        half = spread(self.radius, np.sqrt(self.inverse)) * (1.0 + FEW)
         half[self.free] = np.inf
         return widened(self.certificate.coef, half)
 
@@ -78,7 +78,7 @@ class PrimalBall(Region):
         problem, coef = self.certificate.problem, self.certificate.coef
         shift = float(self._mean @ coef)
         parts, errors = centers(problem.X, coef, -shift)
-        half = self.radius * self._norms(problem.X, self._mean) + errors + self._shift_error
+        half = spread(self.radius, self._norms(problem.X, self._mean)) + errors + self._shift_error
         return intercept_bounds(problem, widened(parts, half), self.certificate.intercept + shift)
 
     def _norms(self, X: Matrix, mean: Array | None) -> Array:
@@ -92,7 +92,7 @@ class PrimalBall(Region):
             squares = squares - 2.0 * cross + own
         norms = np.sqrt(np.maximum(squares, 0.0) + slack) * (1.0 + FEW)
         if self.free.size:
-            used = abs(X[:, self.free]) @ np.ones(self.free.size)
+            used = absolute(X[:, self.free]) @ np.ones(self.free.size)
             if mean is not None:
                 used = used + np.abs(mean[self.free]).sum()
             norms = np.where(used > 0.0, np.inf, norms)

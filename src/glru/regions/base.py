@@ -52,6 +52,11 @@ def widened(center: Array, half: Array) -> Bounds:
     return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
 
+def spread(radius: float, norms: Array) -> Array:
+    """``radius * norms``; an infinite radius proves nothing about anything."""
+    return radius * norms if np.isfinite(radius) else np.full_like(norms, np.inf)
+
+
 def intersected(first: Bounds, second: Bounds) -> Bounds:
     """The bounds that two valid pairs of bounds imply together."""
     return np.maximum(first[0], second[0]), np.minimum(first[1], second[1])

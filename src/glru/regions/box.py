@@ -11,7 +11,7 @@ import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
 from glru.certificate import FEW, Certificate
-from glru.regions.base import Bounds, Region
+from glru.regions.base import Bounds, Region, spread
 from glru.regions.intercept import intercept_bounds
 
 
@@ -32,7 +32,7 @@ class DualBox(Region):
     def _box(self) -> Bounds:
         certificate = self.certificate
         penalty = certificate.penalty
-        half = self.radius * certificate.column_norms + certificate.correlation_errors
+        half = spread(self.radius, certificate.column_norms) + certificate.correlation_errors
         half = half * (1.0 + FEW) + FEW * np.abs(certificate.correlations)
         reach, domain = certificate.reach, penalty.derivative_range()
         low = np.maximum.reduce([certificate.correlations - half, reach[0], np.broadcast_to(domain[0], half.shape)])

@@ -172,7 +172,12 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
     """The solution at a run's end; its status is judged by the gap computed afresh."""
     point = run.point
     if point.dual is not None:
-        point = replace(point, dual=feasible_dual(problem, point.dual))
+        # A row of weight zero takes no part in the dual problem; give it what its score implies.
+        dual = point.dual
+        if not problem.weights.all():
+            slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
+            dual = np.where(problem.weights > 0.0, dual, -slopes)
+        point = replace(point, dual=feasible_dual(problem, dual))
     solution = solution_at(problem, point, run.n_iter, run.status, name)
     reached = solution.relative_gap <= tol
     if reached == (run.status == "converged") or run.status == "stopped":
