@@ -6,8 +6,8 @@ import sys
 from benchmarks.data import folder
 from benchmarks.timing import machine
 
-NAMES = ["solvers", "memory"]
-NEEDS_DATA = {"solvers"}
+NAMES = ["solvers", "memory", "carry_cost", "tightness"]
+NEEDS_DATA = {"solvers", "tightness"}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A tour of glru in the terminal: train models, and show what proves that they are trained."""
+"""A tour of glru in the terminal: train models, show what proves that they are trained, and change their data."""
 
 import time
 from collections.abc import Callable
@@ -26,6 +26,7 @@ def main() -> None:
     cancer, diabetes = standardised(load_breast_cancer), standardised(load_diabetes)
     show_certificate(cancer)
     show_problems(cancer, diabetes)
+    show_changes(cancer)
 
 
 def show_certificate(cancer: Data) -> None:
@@ -63,6 +64,45 @@ def show_problems(cancer: Data, diabetes: Data) -> None:
     heading("Any loss with any penalty, one certificate")
     rows = [[name, *certificate(glru.solve(problem, tol=1e-9))] for name, problem in problems.items()]
     table(["problem", "primal value", "dual value", "relative gap", "iterations", "solver"], rows)
+
+
+def show_changes(cancer: Data) -> None:
+    """Change the training data, and compare what is proven of the retrained model with retraining it."""
+    X, y = cancer
+    X_train, y_train, X_test = X[:300], y[:300], X[310:]
+    solution = glru.solve(glru.Problem(X_train, y_train, penalty=glru.L2(0.1)), tol=1e-9)
+    without_texture = np.delete(X_test, 1, axis=1)
+    changes: list[tuple[str, glru.Change, NDArray[np.float64]]] = [
+        ("remove 1 row", glru.RemoveRows([3]), X_test),
+        ("remove 10 rows", glru.RemoveRows(range(10)), X_test),
+        ("add 10 rows", glru.AddRows(X[300:310], y[300:310]), X_test),
+        ("edit 1 value", glru.EditValues([3], [0], 0.0), X_test),
+        ("relabel 1 row", glru.Relabel([3], [1]), X_test),
+        ("remove 1 column", glru.RemoveColumns([1]), without_texture),
+        ("remove a row and a column", glru.RemoveRows([3]) + glru.RemoveColumns([1]), without_texture),
+    ]
+    old_labels = np.where(X_test @ solution.coef > 0.0, 1, -1)
+    heading(f"After a change of the data: the labels of {len(X_test)} test rows, proven without retraining")
+    rows = [cells for name, change, queries in changes for cells in outcome(name, solution, change, queries, old_labels)]
+    table(["change", "candidate", "gap", "radius", "unchanged", "changed", "open", "retraining agrees"], rows)
+    print("\n  unchanged, changed: the retrained label is proven to be the old one, or the other one; open: not proven")
+
+
+def outcome(
+    name: str, solution: glru.Solution, change: glru.Change, queries: NDArray[np.float64], old_labels: NDArray[np.int_]
+) -> list[list[str]]:
+    """What each candidate proves after a change, beside the labels of the retrained model."""
+    retrained = glru.after(solution, change).retrain(tol=1e-9)
+    new_labels = np.where(queries @ retrained.coef > 0.0, 1, -1)
+    rows = []
+    for candidate in ("carry", "newton"):
+        out = glru.after(solution, change, candidate=candidate)
+        labels = out.labels(queries)
+        proven = labels != 0
+        counts = [np.sum(labels == old_labels), np.sum(proven & (labels != old_labels)), np.sum(~proven)]
+        agrees = f"{np.sum(labels[proven] == new_labels[proven])} of {np.sum(proven)}"
+        rows.append([name, candidate, f"{out.gap:.1e}", f"{out.radius:.1e}", *map(str, counts), agrees])
+    return rows
 
 
 def certificate(solution: glru.Solution) -> list[str]:

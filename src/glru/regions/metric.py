@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, lapack, solve_triangular
+from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack, solve_triangular
 
 from glru._numerics import Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import CHUNK_BYTES, column_gram, row_block, row_gram
@@ -64,8 +64,12 @@ class ColumnMetric(Metric):
         eta = gamma(problem.n_rows + 3 * size + 16) * trace * float(np.square(self.inverse).sum()) * (1.0 + 1e-6)
         self.eta = eta if np.isfinite(eta) else np.inf
 
+    def solve(self, vector: Array) -> Array:
+        """The inverse of the metric times a vector."""
+        return cho_solve((self.factor, False), vector, check_finite=False)
+
     @cached_property
-    def _solve_error(self) -> float:
+    def solve_error(self) -> float:
         """Relative error of the norm of a triangular solve."""
         condition = float(np.linalg.norm(self.factor)) * float(np.linalg.norm(self.inverse))
         return 2.0 * gamma(self.factor.shape[0] + 8) * condition * (1.0 + 1e-6) + FEW
@@ -78,17 +82,18 @@ class ColumnMetric(Metric):
             block = rows if isinstance(rows, np.ndarray) else rows.toarray()
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
-            solved = solve_triangular(self.factor, block.T, trans="T", check_finite=False)
-            norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->j", solved, solved))
-        return norms * (1.0 + self._solve_error)
+            # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
+            solved = block @ self.inverse
+            norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
+        return norms * (1.0 + self.solve_error)
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
         outer = float(np.linalg.norm(slack)) * float(np.linalg.norm(self.inverse))
-        return (float(np.linalg.norm(solved)) + outer) * (1.0 + self._solve_error)
+        return (float(np.linalg.norm(solved)) + outer) * (1.0 + self.solve_error)
 
     def axis_norms(self) -> Array:
-        return np.sqrt(np.square(self.inverse).sum(axis=1)) * (1.0 + self._solve_error)
+        return np.sqrt(np.square(self.inverse).sum(axis=1)) * (1.0 + self.solve_error)
 
 
 @final

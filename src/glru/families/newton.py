@@ -1,0 +1,190 @@
+r"""Leave-one-out removals in batches: Newton candidates written down in full, each with its Fenchel-Young gap.
+
+Over the columns (:class:`TallRows`) a batch is a matrix of coefficient vectors; scores and correlations are two
+products with X. Over the rows (:class:`WideRows`, n < d) a candidate is :math:`w = \Lambda^{-1} X^\top b` with
+:math:`b = s' \circ a` zero at the removed row: the penalty's Fenchel-Young terms vanish exactly, and the scores are
+:math:`K b`, :math:`K = X \Lambda^{-1} X^\top`. Nothing but products of stored numbers enters a certificate.
+"""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve, cholesky
+
+from glru._numerics import Array, gamma, squared_row_norms
+from glru._products import column_gram, row_gram
+from glru.certificate import FEW, loss_terms, penalty_terms
+from glru.problem import Problem
+from glru.regions.base import Bounds, widened
+from glru.solution import Solution
+
+Rows = NDArray[np.intp]
+
+
+class RemovedRows(ABC):
+    """Newton candidates for the removal of single rows, with weights multiplied by one factor."""
+
+    def __init__(self, solution: Solution, factor: float) -> None:
+        self.solution, self.problem = solution, solution.problem
+        self.weights = factor * solution.problem.weights
+        lam = np.broadcast_to(self.problem.penalty.quadratic, (self.problem.n_columns,))
+        self.inverse = 1.0 / lam
+        squares = squared_row_norms(self.problem.X, self.inverse)
+        self.norms = np.sqrt(squares * (1.0 + gamma(self.problem.n_columns + 4))) * (1.0 + FEW)
+        _, self.slopes, self.bends = self.problem.loss.expand(self.problem.y, solution.scores)
+
+    @abstractmethod
+    def bounds(self, rows: Rows) -> Bounds:
+        """Bounds of the removed rows' scores after one Newton step each."""
+
+    def _ball(self, rows: Rows, scores: Array, errors: Array, dual: Array, penalty: Array, center_error: Array) -> Bounds:
+        """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""
+        problem = self.problem
+        terms = loss_terms(problem.loss, problem.y[:, None], scores, errors, dual)
+        columns = np.arange(rows.size)
+        terms[rows, columns] = 0.0
+        terms[self.weights == 0.0] = 0.0
+        losses = (self.weights @ terms) * (1.0 + gamma(problem.n_rows + 4))
+        gaps = (losses + penalty) * (1.0 + FEW)
+        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
+        center = scores[rows, columns]
+        return widened(center, np.sqrt(2.0 * gaps) * self.norms[rows] * (1.0 + FEW) + center_error)
+
+    def _linear(self, slopes: Array, bends: Array, moves: Array, rows: Rows) -> Array:
+        """The linearised dual points, projected onto the domain, zero at the removed rows."""
+        y = self.problem.y[:, None]
+        dual = -self.problem.loss.project(y, slopes + bends * moves)
+        dual[rows, np.arange(rows.size)] = 0.0
+        return dual
+
+
+def has_newton_rows(problem: Problem) -> bool:
+    """Whether batches of Newton candidates apply: a smooth loss, an L2 penalty on every column, no intercept."""
+    return (
+        np.isfinite(problem.loss.smoothness)
+        and problem.penalty.smooth
+        and problem.penalty.strong_convexity > 0.0
+        and not problem.fit_intercept
+        and min(problem.n_rows, problem.n_columns) <= 6000
+    )
+
+
+def removed_rows(solution: Solution, factor: float) -> RemovedRows:
+    """The family in the smaller of the two dimensions."""
+    problem = solution.problem
+    return WideRows(solution, factor) if problem.n_rows < problem.n_columns else TallRows(solution, factor)
+
+
+@final
+class TallRows(RemovedRows):
+    """Candidates as coefficient vectors."""
+
+    def __init__(self, solution: Solution, factor: float) -> None:
+        super().__init__(solution, factor)
+        problem = self.problem
+        hessian = column_gram(problem.X, self.weights * self.bends)
+        hessian[np.diag_indices(problem.n_columns)] += problem.penalty.quadratic
+        self.factor = (cholesky(hessian, check_finite=False), False)
+        lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * solution.coef
+        gradient = problem.X.T @ (self.weights * self.slopes) + lam_w
+        self.step = cho_solve(self.factor, -gradient, check_finite=False)
+
+    def bounds(self, rows: Rows) -> Bounds:
+        problem, weights = self.problem, self.weights
+        block = problem.X[rows]
+        block = block if isinstance(block, np.ndarray) else block.toarray()
+        images = cho_solve(self.factor, block.T, check_finite=False)
+        leverage = weights[rows] * self.bends[rows] * np.einsum("ij,ji->i", block, images)
+        moves = block @ self.step
+        with np.errstate(all="ignore"):
+            change = weights[rows] * (self.slopes[rows] + self.bends[rows] * moves) / (1.0 - leverage)
+        usable = np.isfinite(change) & (leverage < 1.0)
+        change = np.where(usable, change, 0.0)
+        coefs = self.solution.coef[:, None] + self.step[:, None] + images * change
+        scores = problem.X @ coefs
+        dual = self._linear(self.slopes[:, None], self.bends[:, None], scores - self.solution.scores[:, None], rows)
+        sizes = np.linalg.norm(coefs, axis=0) * (1.0 + gamma(problem.n_columns + 4))
+        plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
+        errors = gamma(problem.n_columns + 2) * np.outer(plain, sizes)
+        correlations = problem.X.T @ (weights[:, None] * dual)
+        mass = np.sqrt(weights @ dual**2) * (1.0 + gamma(problem.n_rows + 4))
+        spread = np.sqrt(weights.sum() / problem.weights.sum()) * problem.column_norms * (1.0 + gamma(problem.n_rows + 8))
+        slack = gamma(problem.n_rows + 3) * np.outer(mass, spread) * (1.0 + FEW)
+        penalty = penalty_terms(problem.penalty, coefs.T, correlations.T, slack).sum(axis=1)
+        penalty = penalty * (1.0 + gamma(problem.n_columns + 2))
+        lower, upper = self._ball(rows, scores, errors, dual, penalty, errors[rows, np.arange(rows.size)])
+        return np.where(usable, lower, -np.inf), np.where(usable, upper, np.inf)
+
+
+@final
+class WideRows(RemovedRows):
+    """Candidates as weighted dual points."""
+
+    def __init__(self, solution: Solution, factor: float, gram: Array | None = None) -> None:
+        super().__init__(solution, factor)
+        self.gram = row_gram(self.problem, self.inverse) if gram is None else gram
+        bend = self.weights * self.bends
+        self.root = np.sqrt(bend)
+        core = self.root[:, None] * self.gram * self.root
+        core[np.diag_indices(self.problem.n_rows)] += 1.0
+        self.factor = (cholesky(core, check_finite=False, overwrite_a=True), False)
+
+    def bounds(self, rows: Rows) -> Bounds:
+        """One Newton step from the old optimum: the scores move by ``p + c_i Q_i``, ``Q = K (I + D K)^-1``."""
+        columns = np.arange(rows.size)
+        base = self.weights * self.slopes - self.weights * self.bends * self.solution.scores
+        own = np.zeros((self.problem.n_rows, rows.size + 1))
+        own[rows, columns] = 1.0
+        own[:, -1] = base
+        images = self.gram @ self._through(own)
+        moves, images = -(self.solution.scores + images[:, -1]), images[:, :-1]
+        pulls, bends = self.weights[rows] * self.slopes[rows], self.weights[rows] * self.bends[rows]
+        with np.errstate(all="ignore"):
+            change = (pulls + bends * moves[rows]) / (1.0 - bends * images[rows, columns])
+        change = np.where(np.isfinite(change), change, 0.0)
+        dual = self._linear(self.slopes[:, None], self.bends[:, None], moves[:, None] + images * change, rows)
+        return self._certified(rows, dual)
+
+    def _through(self, v: Array) -> Array:
+        """``(I + D K)^-1 v``."""
+        inner = cho_solve(self.factor, self.root[:, None] * (self.gram @ v), check_finite=False)
+        return v - self.root[:, None] * inner
+
+    def refined(self, row: int, n_steps: int) -> Bounds:
+        """Bounds after exact Newton steps for one removal, each with a factor of its own."""
+        rows = np.array([row])
+        weights = self.weights.copy()
+        weights[row] = 0.0
+        scores, pulls = self.solution.scores, self.weights * self.solution.dual
+        best = np.array([-np.inf]), np.array([np.inf])
+        for _ in range(n_steps):
+            _, slopes, bends = self.problem.loss.expand(self.problem.y, scores)
+            root = np.sqrt(weights * bends)
+            core = root[:, None] * self.gram * root
+            core[np.diag_indices(root.size)] += 1.0
+            try:
+                factor = (cholesky(core, check_finite=False, overwrite_a=True), False)
+            except LinAlgError:
+                return best
+            residual = weights * slopes + pulls
+            change = -(residual - root * cho_solve(factor, root * (self.gram @ residual), check_finite=False))
+            dual = self._linear(slopes[:, None], bends[:, None], (self.gram @ change)[:, None], rows)
+            lower, upper = self._certified(rows, dual)
+            best = np.maximum(best[0], lower), np.minimum(best[1], upper)
+            if lower[0] > 0.0 or upper[0] < 0.0:
+                return best
+            pulls = weights * dual[:, 0]
+            scores = self.gram @ pulls
+        return best
+
+    def _certified(self, rows: Rows, dual: Array) -> Bounds:
+        pulls = self.weights[:, None] * dual
+        scores = self.gram @ pulls
+        # |K_kj| and its rounding error are at most |x_k| |x_j| and gamma(d) of that; the sum over j adds gamma(n), the
+        # rounding of the weights' product a unit.
+        mass = self.norms @ np.abs(pulls)
+        errors = gamma(self.problem.n_columns + self.problem.n_rows + 8) * np.outer(self.norms, mass) * (1.0 + FEW)
+        own = errors[rows, np.arange(rows.size)]
+        return self._ball(rows, scores, errors, dual, np.zeros(rows.size), own)
