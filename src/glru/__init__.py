@@ -11,7 +11,16 @@ from glru.changes import (
     RemoveRows,
     Reweight,
 )
+from glru.display import LOOCVDisplay
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from glru.model_selection import (
+    CrossValResult,
+    LOOCVPath,
+    LOOCVResult,
+    cross_val_predict,
+    loocv,
+    loocv_path,
+)
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -27,10 +36,14 @@ __all__ = [
     "AddRows",
     "After",
     "Change",
+    "CrossValResult",
     "EditValues",
     "ElasticNet",
     "Hinge",
     "Huber",
+    "LOOCVDisplay",
+    "LOOCVPath",
+    "LOOCVResult",
     "Logistic",
     "Loss",
     "Penalty",
@@ -46,5 +59,8 @@ __all__ = [
     "SquaredHinge",
     "State",
     "after",
+    "cross_val_predict",
+    "loocv",
+    "loocv_path",
     "solve",
 ]

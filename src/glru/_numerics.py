@@ -1,5 +1,7 @@
 """Float64 facts and the few matrix operations that dense and sparse data do not share."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -23,16 +25,30 @@ def is_sparse(X: object) -> bool:
 
 def squared_row_norms(X: Matrix, column_weights: Array | None = None) -> Array:
     """``sum_j c_j x_ij^2`` for every row."""
+    if column_weights is not None and np.all(column_weights == column_weights[0]):
+        return float(column_weights[0]) * squared_row_norms(X)
     if isinstance(X, np.ndarray):
-        return np.einsum("ij,ij->i", X, X) if column_weights is None else np.einsum("ij,ij,j->i", X, X, column_weights)
+        if column_weights is None:
+            return np.einsum("ij,ij->i", X, X)
+        return np.concatenate([np.square(rows) @ column_weights for rows in _chunks(X)])
     return _squares(X) @ (np.ones(X.shape[1]) if column_weights is None else column_weights)
 
 
 def squared_column_norms(X: Matrix, row_weights: Array) -> Array:
     """``sum_i s_i x_ij^2`` for every column."""
     if isinstance(X, np.ndarray):
-        return np.einsum("i,ij,ij->j", row_weights, X, X)
+        total, start = np.zeros(X.shape[1]), 0
+        for rows in _chunks(X):
+            total += np.square(rows).T @ row_weights[start : start + len(rows)]
+            start += len(rows)
+        return total
     return _squares(X).T @ row_weights
+
+
+def _chunks(X: Array) -> Iterator[Array]:
+    """Consecutive rows in chunks of about a megabyte, so that temporaries of their size stay in the cache."""
+    height = max(1, (1 << 17) // max(X.shape[1], 1))
+    return (X[start : start + height] for start in range(0, X.shape[0], height))
 
 
 def _squares(X: sp.csr_array) -> sp.csr_array:

@@ -50,7 +50,15 @@ def _dense_gram(X: Array, weights: Array, start: int, stop: int) -> Array:
 
 
 def row_gram(problem: Problem, column_weights: Array) -> Array:
-    """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``."""
+    """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``; ``X X^T`` is kept for problems with the same X."""
+    if np.all(column_weights == column_weights[0]):
+        if "row_gram" not in problem.shared:
+            problem.shared["row_gram"] = _row_gram(problem, np.ones_like(column_weights))
+        return float(column_weights[0]) * problem.shared["row_gram"]
+    return _row_gram(problem, column_weights)
+
+
+def _row_gram(problem: Problem, column_weights: Array) -> Array:
     X = problem.X
     if isinstance(X, np.ndarray):
         return _dense_row_gram(X, column_weights)

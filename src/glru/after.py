@@ -15,7 +15,7 @@ from glru.changes import Change, layout_of
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import DualBox, LocalEllipsoid, PrimalBall, Region, has_local, intersected
+from glru.regions import LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.common import Until
@@ -92,10 +92,7 @@ class After:
         fit_intercept = self.solution.problem.fit_intercept
         found: list[Region] = []
         for certificate in self.certificates:
-            if self.bound in ("primal", "auto"):
-                found.append(PrimalBall(certificate, fit_intercept))
-            if self.bound in ("dual", "auto") and np.isfinite(certificate.loss.smoothness):
-                found.append(DualBox(certificate, fit_intercept))
+            found.extend(regions_of(certificate, fit_intercept, self.bound))
         local = self.bound == "local" or (self.bound == "auto" and self.candidate != "carry")
         if local and has_local(self.problem):
             found.append(LocalEllipsoid(self.certificates[0], fit_intercept))
@@ -109,11 +106,7 @@ class After:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         """
-        matrix = self._queries(X)
-        bounds = np.full(matrix.shape[0], -np.inf), np.full(matrix.shape[0], np.inf)
-        for region in self.regions:
-            bounds = intersected(bounds, region.score_bounds(matrix))
-        return bounds
+        return score_bounds(self.regions, self._queries(X))
 
     def labels(self, X: Any) -> NDArray[np.int8]:
         """+1 or -1 where the retrained label is proven, 0 where it is not."""

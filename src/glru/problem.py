@@ -102,6 +102,11 @@ class Problem:
         for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
 
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """What was computed from X alone; problems derived with the same X share it."""
+        return {}
+
     def derive(self, **changes: Any) -> "Problem":
         """A problem that differs in some validated fields, made without validating again.
 
@@ -113,6 +118,8 @@ class Problem:
             object.__setattr__(new, name, changes.get(name, getattr(self, name)))
         names = ("X", "y", "sample_weight", "classes", "column_names")
         new._assign(*(changes.get(name, getattr(self, name)) for name in names))
+        if new.X is self.X:
+            new.__dict__["shared"] = self.shared
         return new
 
     @property
@@ -138,7 +145,9 @@ class Problem:
     @cached_property
     def squared_row_norms(self) -> Array:
         """Squared Euclidean norm of every row."""
-        return squared_row_norms(self.X)
+        if "squared_row_norms" not in self.shared:
+            self.shared["squared_row_norms"] = squared_row_norms(self.X)
+        return self.shared["squared_row_norms"]
 
     @cached_property
     def total_weight(self) -> float:

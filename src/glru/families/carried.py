@@ -12,9 +12,9 @@ import numpy as np
 
 from glru._numerics import Array, gamma, squared_row_norms
 from glru._products import row_block
-from glru.certificate import FEW, absolute, penalty_terms
+from glru.certificate import FEW, absolute, penalty_terms, score_errors
 from glru.problem import Problem
-from glru.regions.base import Bounds, centers, intersected, widened
+from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
 
 CHUNK = 1 << 22
@@ -56,6 +56,12 @@ def _inverse(problem: Problem) -> Array:
     return 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
 
 
+def row_norms(problem: Problem) -> Array:
+    """Squared norms of the rows in the metric of the penalty."""
+    lam = problem.penalty.quadratic
+    return problem.squared_row_norms / lam if lam.ndim == 0 else squared_row_norms(problem.X, 1.0 / lam)
+
+
 def _penalty_sums(solution: Solution, factors: Array) -> Array:
     """At least the penalty's Fenchel-Young sum after each removal."""
     problem, root = solution.problem, solution.certificate
@@ -72,7 +78,7 @@ def _penalty_sums(solution: Solution, factors: Array) -> Array:
     a, b, c = (float(u @ (inverse * v)) for u, v in ((first, first), (first, second), (second, second)))
     rest = a - 2.0 * extra * b + extra**2 * c
     cross = problem.X @ (inverse * first) - extra * (problem.X @ (inverse * second))
-    norms = squared_row_norms(problem.X, inverse)
+    norms = row_norms(problem)
     shift = factors * pulls
     squares = np.maximum(rest + 2.0 * shift * cross + shift**2 * norms, 0.0)
     # Rounding: of the expanded square (each part keeps its own), then of the vectors themselves.
@@ -99,8 +105,8 @@ def _penalty_sums_by_row(solution: Solution, factors: Array, errors: Array, pull
 
 def _primal_bounds(solution: Solution, gaps: Array) -> Bounds:
     problem = solution.problem
-    scores, errors = centers(problem.X, solution.coef, 0.0)
-    norms = np.sqrt(squared_row_norms(problem.X, _inverse(problem)) * (1.0 + gamma(problem.n_columns + 4)))
+    scores, errors = solution.scores, score_errors(problem, solution.coef, 0.0)
+    norms = np.sqrt(row_norms(problem) * (1.0 + gamma(problem.n_columns + 4)))
     return widened(scores, np.sqrt(2.0 * gaps) * norms * (1.0 + FEW) + errors + FEW * np.abs(scores))
 
 
@@ -108,7 +114,7 @@ def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:
     """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
     problem, root, inverse = solution.problem, solution.certificate, _inverse(solution.problem)
     shift = factors * problem.weights * solution.dual
-    norms = squared_row_norms(problem.X, inverse)
+    norms = row_norms(problem)
     middle = factors * (problem.X @ (inverse * root.correlations)) - shift * norms
     sizes = absolute(problem.X)
     errors = 3.0 * gamma(problem.n_rows + 9) * np.sqrt(root.dual_mass) * root.column_norms

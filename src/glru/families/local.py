@@ -64,19 +64,26 @@ def local_bounds(solution: Solution, factor: float) -> Bounds:
     with np.errstate(all="ignore"):
         change = weights * (slopes + bends * moves) / (1.0 - leverage)
         shifts = moves + change * squares
-        shift_error = move_error + 3.0 * error * np.abs(change) * squares + FEW * (np.abs(moves) + np.abs(change) * squares)
+        shift_error = (
+            move_error + 3.0 * error * np.abs(change) * squares + FEW * (np.abs(moves) + np.abs(change) * squares)
+        )
         length = step_norm**2 + 2.0 * change * moves + change**2 * squares
         length = np.maximum(length, 0.0) + (8.0 * error + FEW) * (step_norm**2 + change**2 * squares)
         delta = np.sqrt(length * (1.0 + eta)) * (1.0 + FEW)
         left_over = np.abs(weights * (slopes + bends * shifts) - change)
-        left_over += weights * (bends * shift_error + FEW * (np.abs(slopes) + np.abs(bends * shifts))) + FEW * np.abs(change)
+        left_over += weights * (bends * shift_error + FEW * (np.abs(slopes) + np.abs(bends * shifts))) + FEW * np.abs(
+            change
+        )
         residual = metric.gradient_norm(np.zeros_like(gradient), slack) + left_over * norms + eta * delta
         top = float(norms[used].max())
         # Two bounds of the largest move of any score; each is valid.
-        reach = np.minimum(
-            top * delta / np.sqrt(rest),
-            float(np.abs(moves[used]).max() + move_error[used].max()) + np.abs(change) * norms * top,
-        ) * constant
+        reach = (
+            np.minimum(
+                top * delta / np.sqrt(rest),
+                float(np.abs(moves[used]).max() + move_error[used].max()) + np.abs(change) * norms * top,
+            )
+            * constant
+        )
         remainder = np.where(reach > 1e-4, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
         nu = (remainder * (1.0 + 1e-9) * delta + residual / np.sqrt(rest)) * np.exp(reach)
         kappa = constant * top / np.sqrt(rest)

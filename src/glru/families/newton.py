@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from glru._numerics import Array, gamma, squared_row_norms
+from glru._numerics import Array, gamma
 from glru._products import column_gram, row_gram
 from glru.certificate import FEW, loss_terms, penalty_terms
+from glru.families.carried import row_norms
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.solution import Solution
@@ -31,7 +32,7 @@ class RemovedRows(ABC):
         self.weights = factor * solution.problem.weights
         lam = np.broadcast_to(self.problem.penalty.quadratic, (self.problem.n_columns,))
         self.inverse = 1.0 / lam
-        squares = squared_row_norms(self.problem.X, self.inverse)
+        squares = row_norms(self.problem)
         self.norms = np.sqrt(squares * (1.0 + gamma(self.problem.n_columns + 4))) * (1.0 + FEW)
         _, self.slopes, self.bends = self.problem.loss.expand(self.problem.y, solution.scores)
 
@@ -39,7 +40,9 @@ class RemovedRows(ABC):
     def bounds(self, rows: Rows) -> Bounds:
         """Bounds of the removed rows' scores after one Newton step each."""
 
-    def _ball(self, rows: Rows, scores: Array, errors: Array, dual: Array, penalty: Array, center_error: Array) -> Bounds:
+    def _ball(
+        self, rows: Rows, scores: Array, errors: Array, dual: Array, penalty: Array, center_error: Array
+    ) -> Bounds:
         """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""
         problem = self.problem
         terms = loss_terms(problem.loss, problem.y[:, None], scores, errors, dual)
@@ -110,7 +113,9 @@ class TallRows(RemovedRows):
         errors = gamma(problem.n_columns + 2) * np.outer(plain, sizes)
         correlations = problem.X.T @ (weights[:, None] * dual)
         mass = np.sqrt(weights @ dual**2) * (1.0 + gamma(problem.n_rows + 4))
-        spread = np.sqrt(weights.sum() / problem.weights.sum()) * problem.column_norms * (1.0 + gamma(problem.n_rows + 8))
+        spread = (
+            np.sqrt(weights.sum() / problem.weights.sum()) * problem.column_norms * (1.0 + gamma(problem.n_rows + 8))
+        )
         slack = gamma(problem.n_rows + 3) * np.outer(mass, spread) * (1.0 + FEW)
         penalty = penalty_terms(problem.penalty, coefs.T, correlations.T, slack).sum(axis=1)
         penalty = penalty * (1.0 + gamma(problem.n_columns + 2))

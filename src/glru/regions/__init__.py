@@ -1,8 +1,42 @@
 """Regions that hold the retrained optimum: primal ball, dual box, local ellipsoid."""
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from glru._numerics import Matrix
+from glru.certificate import Certificate
 from glru.regions.ball import PrimalBall
-from glru.regions.base import Everything, Region, intersected
+from glru.regions.base import Bounds, Region, intersected
 from glru.regions.box import DualBox
 from glru.regions.local import LocalEllipsoid, has_local
 
-__all__ = ["DualBox", "Everything", "LocalEllipsoid", "PrimalBall", "Region", "has_local", "intersected"]
+__all__ = [
+    "Bounds",
+    "DualBox",
+    "LocalEllipsoid",
+    "PrimalBall",
+    "Region",
+    "has_local",
+    "intersected",
+    "regions_of",
+    "score_bounds",
+]
+
+
+def regions_of(certificate: Certificate, fit_intercept: bool, bound: str) -> list[Region]:
+    """The primal ball and the dual box of a certificate, as far as ``bound`` ("primal", "dual", "auto") asks for them."""
+    found: list[Region] = []
+    if bound in ("primal", "auto"):
+        found.append(PrimalBall(certificate, fit_intercept))
+    if bound in ("dual", "auto") and np.isfinite(certificate.loss.smoothness):
+        found.append(DualBox(certificate, fit_intercept))
+    return found
+
+
+def score_bounds(regions: Sequence[Region], X: Matrix) -> Bounds:
+    """The bounds of scores that all regions imply together."""
+    bounds = np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
+    for region in regions:
+        bounds = intersected(bounds, region.score_bounds(X))
+    return bounds

@@ -1,7 +1,6 @@
 """What a region is: a set that holds the retrained optimum, asked for bounds of scores and coefficients."""
 
 from abc import ABC, abstractmethod
-from typing import final
 
 import numpy as np
 
@@ -25,23 +24,6 @@ class Region(ABC):
     @abstractmethod
     def intercept_bounds(self) -> tuple[float, float]:
         """Lower and upper bound of the intercept."""
-
-
-@final
-class Everything(Region):
-    """No knowledge: what a bound gives where its theory does not apply."""
-
-    def __init__(self, n_columns: int, fit_intercept: bool) -> None:
-        self.n_columns, self.fit_intercept = n_columns, fit_intercept
-
-    def score_bounds(self, X: Matrix) -> Bounds:
-        return np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
-
-    def coef_bounds(self) -> Bounds:
-        return np.full(self.n_columns, -np.inf), np.full(self.n_columns, np.inf)
-
-    def intercept_bounds(self) -> tuple[float, float]:
-        return (-np.inf, np.inf) if self.fit_intercept else (0.0, 0.0)
 
 
 def widened(center: Array, half: Array) -> Bounds:

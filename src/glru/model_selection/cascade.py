@@ -1,0 +1,182 @@
+"""The cascade: cheapest proof first, each stage only sees the rows the earlier ones left open."""
+
+import time
+from collections.abc import Callable
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import duality
+from glru._numerics import Array
+from glru.candidates import newton_candidate
+from glru.certificate import Certificate, certify
+from glru.families.carried import carried_bounds, has_carried, removal_factors
+from glru.families.local import has_local_rows, local_bounds
+from glru.families.newton import WideRows, has_newton_rows, removed_rows
+from glru.losses import Hinge
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import Bounds, LocalEllipsoid, has_local, regions_of, score_bounds
+from glru.solution import Solution
+from glru.solvers import State, solve
+
+REFINE_STEPS = 8
+"""Newton steps in the refinement of one row before it is trained in full."""
+
+MOST_FACTORS = 16
+"""Families are used while the rows' weights give at most so many different factors."""
+
+Rows = NDArray[np.intp]
+Report = Callable[[str, int, int], None]
+
+
+@final
+class Cascade:
+    """The state of a leave-one-out run: bounds of every held-out score, and who decided it."""
+
+    def __init__(self, solution: Solution, bound: str, width: float | None, max_memory: int, report: Report) -> None:
+        self.solution, self.problem = solution, solution.problem
+        self.bound, self.width, self.max_memory, self.report = bound, width, max_memory, report
+        n_rows = self.problem.n_rows
+        self.lower, self.upper = np.full(n_rows, -np.inf), np.full(n_rows, np.inf)
+        self.stages = np.full(n_rows, "undetermined", dtype="<U12")
+        self.seconds: dict[str, float] = {}
+        self.n_trainings = 0
+        self.factors = removal_factors(self.problem)
+        self._families: dict[float, WideRows] = {}
+
+    def open_rows(self) -> Rows:
+        """The rows that are not decided yet."""
+        return np.flatnonzero(self.stages == "undetermined")
+
+    def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Whether bounds are as tight as was asked for."""
+        if self.width is not None:
+            return upper - lower <= self.width
+        return (lower > 0.0) | (upper < 0.0)
+
+    def run(self, stage: str, rows: Rows, work: Callable[[Rows], Bounds]) -> None:
+        """Run a stage on some rows and take in what it proves."""
+        begin = time.perf_counter()
+        if rows.size:
+            lower, upper = work(rows)
+            self.lower[rows] = np.maximum(self.lower[rows], lower)
+            self.upper[rows] = np.minimum(self.upper[rows], upper)
+            done = rows[self.decided(self.lower[rows], self.upper[rows])]
+            self.stages[done] = stage
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
+        self.report(stage, self.problem.n_rows - self.open_rows().size, self.problem.n_rows)
+
+    def certified(self) -> None:
+        """All stages in order."""
+        if has_carried(self.problem):
+            self.run("carry", self.open_rows(), self.carry)
+        if self.uniform and has_local_rows(self.problem):
+            self.run("local", self.open_rows(), self.local)
+        if self.uniform and has_newton_rows(self.problem):
+            for rows in self.batches():
+                self.run("newton", rows, self.newton)
+        if not isinstance(self.problem.loss, Hinge):
+            for row in self.open_rows():
+                self.run("refine", np.array([row]), self.refine)
+        self.train()
+
+    def train(self) -> None:
+        """Train every open row, stopped as soon as it is decided."""
+        for row in self.open_rows():
+            self.run("training", np.array([row]), self.training)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the rows' weights give few enough factors for the families."""
+        return np.unique(self.factors).size <= MOST_FACTORS and bool(np.all(np.isfinite(self.factors)))
+
+    def carry(self, rows: Rows) -> Bounds:
+        """The paper's bound, from the old optimum."""
+        lower, upper = carried_bounds(self.solution, "primal" if self.bound in ("auto", "local") else self.bound)
+        return lower[rows], upper[rows]
+
+    def local(self, rows: Rows) -> Bounds:
+        """Newton candidates under the local certificate."""
+        lower, upper = np.full(self.problem.n_rows, -np.inf), np.full(self.problem.n_rows, np.inf)
+        for factor in np.unique(self.factors[rows]):
+            low, high = local_bounds(self.solution, float(factor))
+            mine = self.factors == factor
+            lower[mine], upper[mine] = low[mine], high[mine]
+        return lower[rows], upper[rows]
+
+    def batches(self) -> list[Rows]:
+        """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
+        size = max(1, self.max_memory // (8 * 24 * self.problem.n_rows))
+        found = []
+        for factor in np.unique(self.factors[self.open_rows()]):
+            rows = self.open_rows()
+            rows = rows[self.factors[rows] == factor]
+            found += [rows[k : k + size] for k in range(0, rows.size, size)]
+        return found
+
+    def newton(self, rows: Rows) -> Bounds:
+        """Newton candidates under the Fenchel-Young gap."""
+        return self._family(float(self.factors[rows[0]])).bounds(rows)
+
+    def _family(self, factor: float):  # type: ignore[no-untyped-def]
+        if factor not in self._families:
+            self._families[factor] = removed_rows(self.solution, factor)  # type: ignore[assignment]
+        return self._families[factor]
+
+    def refine(self, rows: Rows) -> Bounds:
+        """More Newton steps for one row, each followed by its certificate."""
+        row = int(rows[0])
+        if self.uniform and has_newton_rows(self.problem) and self.problem.n_rows < self.problem.n_columns:
+            low, high = self._family(float(self.factors[row])).refined(row, REFINE_STEPS)
+            if self.decided(low, high)[0]:
+                return low, high
+        problem, point = self.without(row)
+        lower, upper = np.array([-np.inf]), np.array([np.inf])
+        before = np.inf
+        for _ in range(REFINE_STEPS):
+            certificate = newton_candidate(problem, point)
+            low, high = self.bounds_at(certificate, row)
+            lower, upper = np.maximum(lower, low), np.minimum(upper, high)
+            if self.decided(lower, upper)[0] or not certificate.gap < 0.5 * before:
+                break
+            point, before = certificate.point, certificate.gap
+        return lower, upper
+
+    def training(self, rows: Rows) -> Bounds:
+        """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
+        import warnings
+
+        row = int(rows[0])
+        problem, point = self.without(row)
+        found = np.array([-np.inf]), np.array([np.inf])
+
+        def settled(state: State) -> bool:
+            nonlocal found
+            low, high = self.bounds_at(certify(problem, state.point), row)
+            found = np.maximum(found[0], low), np.minimum(found[1], high)
+            return bool(self.decided(*found)[0])
+
+        self.n_trainings += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            solution = solve(problem, tol=1e-13, start=point, until=settled)
+        low, high = self.bounds_at(certify(problem, solution.point), row)
+        return np.maximum(found[0], low), np.minimum(found[1], high)
+
+    def bounds_at(self, certificate: Certificate, row: int) -> Bounds:
+        """What a certificate of the problem without a row proves about that row's score."""
+        bound = "auto" if self.bound == "local" else self.bound
+        regions = regions_of(certificate, self.problem.fit_intercept, bound)
+        if self.bound in ("auto", "local") and has_local(certificate.problem):
+            regions.append(LocalEllipsoid(certificate, self.problem.fit_intercept))
+        return score_bounds(regions, self.problem.X[row : row + 1])
+
+    def without(self, row: int) -> tuple[Problem, Point]:
+        """The problem in which a row has weight zero, and the old optimum as a point of it."""
+        weight = self.problem.sample_weight.copy()
+        weight[row] = 0.0
+        problem = self.problem.derive(sample_weight=weight)
+        dual = duality.feasible_dual(problem, self.solution.dual)
+        return problem, Point(self.solution.coef, self.solution.intercept, dual)

@@ -1,0 +1,202 @@
+"""Cross-validation over any scikit-learn splitter: certified predictions of every held-out block."""
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import duality
+from glru._numerics import Array
+from glru.candidates import newton_candidate
+from glru.certificate import Certificate, certify
+from glru.losses import Hinge
+from glru.model_selection.cascade import REFINE_STEPS
+from glru.model_selection.loocv import trained
+from glru.model_selection.progress import Report, reporter
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import Bounds, LocalEllipsoid, has_local, regions_of, score_bounds
+from glru.solution import Solution
+from glru.solvers import State, solve
+
+Rows = NDArray[np.intp]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class CrossValResult:
+    """Held-out scores of every fold, one entry a held-out row in the order of the splits.
+
+    Attributes
+    ----------
+    rows, folds : array of int
+        Which row was held out, and in which fold.
+    score_lower, score_upper : array of float
+        Proven bounds of its score under the model trained without that fold.
+    decided_by : dict
+        How many folds each stage decided.
+    n_trainings : int
+        Folds that needed a training.
+    """
+
+    problem: Problem
+    rows: Rows
+    folds: Rows
+    score_lower: Array
+    score_upper: Array
+    decided_by: dict[str, int]
+    n_trainings: int
+
+    @property
+    def scores(self) -> Array:
+        """The middle of every interval."""
+        with np.errstate(invalid="ignore"):
+            return 0.5 * (self.score_lower + self.score_upper)
+
+    @property
+    def labels(self) -> NDArray[np.int8]:
+        """+1 or -1 where the held-out label is proven, 0 where it is not."""
+        return np.where(self.score_lower > 0.0, 1, np.where(self.score_upper < 0.0, -1, 0)).astype(np.int8)
+
+    def __repr__(self) -> str:
+        decided = ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())
+        width = float(np.max(self.score_upper - self.score_lower))
+        return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
+
+
+def cross_val_predict(
+    problem: Problem | Solution,
+    cv: Any = 5,
+    groups: Any = None,
+    width: float | None = None,
+    tol: float = 1e-6,
+    progress: bool | Report = False,
+) -> CrossValResult:
+    """Certified held-out scores for any way of splitting the rows.
+
+    Each fold starts from the model of all rows; Newton steps under a certificate follow until every held-out
+    label (or, with ``width``, every score) is proven, and a training only where they do not suffice.
+
+    Parameters
+    ----------
+    problem : Problem or Solution
+        What to validate; a problem is trained on all rows first.
+    cv : int, splitter or iterable of (train, test), default=5
+        As in scikit-learn: k-fold, grouped, repeated, ...
+    groups : array of shape (n_rows,), default=None
+        Groups for splitters that need them.
+    width : float, default=None
+        Largest interval to accept; if not given, labels are decided (a regression: 1e-6 times the spread of y).
+    tol : float, default=1e-6
+        Relative gap of the first training.
+    progress : bool or callable, default=False
+        As in :func:`glru.loocv`.
+
+    Returns
+    -------
+    CrossValResult
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.cross_val_predict(glru.Problem(X, y, penalty=glru.L2(0.1)), cv=5)
+    >>> bool((result.labels != 0).all())
+    True
+    """
+    solution = trained(problem, tol)
+    data = solution.problem
+    if width is None and data.loss.task == "regression":
+        width = 1e-6 * float(np.ptp(data.y) or 1.0)
+    splits = _splits(data, cv, groups)
+    lower, upper, stages = [], [], []
+    with reporter(progress) as report:
+        for k, (train, test) in enumerate(splits):
+            low, high, stage = _fold(solution, train, test, width)
+            lower.append(low)
+            upper.append(high)
+            stages.append(stage)
+            report(stage, k + 1, len(splits))
+    return CrossValResult(
+        problem=data,
+        rows=np.concatenate([test for _, test in splits]),
+        folds=np.repeat(np.arange(len(splits)), [test.size for _, test in splits]),
+        score_lower=np.concatenate(lower),
+        score_upper=np.concatenate(upper),
+        decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
+        n_trainings=stages.count("training"),
+    )
+
+
+def _splits(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+    from sklearn.model_selection import check_cv
+
+    if isinstance(cv, Iterable) and not hasattr(cv, "split"):
+        found = list(cv)
+    else:
+        splitter = check_cv(cv, problem.y, classifier=problem.loss.task == "classification")
+        found = list(splitter.split(np.zeros((problem.n_rows, 1)), problem.y, groups))
+    splits = [(np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp)) for train, test in found]
+    if not splits:
+        raise ValueError("cv must give at least one split; got none.")
+    for k, (train, test) in enumerate(splits):
+        if test.size == 0 or not problem.sample_weight[train].any():
+            raise ValueError(f"every split needs test rows and train rows of weight above 0; split {k} has none.")
+        if problem.loss.task == "classification" and problem.fit_intercept:
+            used = train[problem.sample_weight[train] > 0.0]
+            if np.unique(problem.y[used]).size < 2:
+                raise ValueError(
+                    f"with an intercept every split needs both classes in its train rows; split {k} has one."
+                )
+    return splits
+
+
+def _fold(solution: Solution, train: Rows, test: Rows, width: float | None) -> tuple[Array, Array, str]:
+    """Bounds of a fold's held-out scores and the stage that decided them."""
+    data = solution.problem
+    weight = np.zeros(data.n_rows)
+    np.add.at(weight, train, data.sample_weight[train])
+    problem = data.derive(sample_weight=weight)
+    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
+    queries = data.X[test]
+    found = np.full(test.size, -np.inf), np.full(test.size, np.inf)
+
+    def take(certificate: Certificate) -> bool:
+        nonlocal found
+        low, high = _bounds(certificate, queries)
+        found = np.maximum(found[0], low), np.minimum(found[1], high)
+        if width is not None:
+            return bool(np.all(found[1] - found[0] <= width))
+        return bool(np.all((found[0] > 0.0) | (found[1] < 0.0)))
+
+    if not isinstance(data.loss, Hinge):
+        before = np.inf
+        for step in range(REFINE_STEPS):
+            certificate = newton_candidate(problem, point)
+            if take(certificate):
+                return *found, "newton" if step == 0 else "refine"
+            if not certificate.gap < 0.5 * before:
+                break
+            point, before = certificate.point, certificate.gap
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        last = solve(problem, tol=1e-13, start=point, until=lambda state: take(_certified(problem, state)))
+    take(certify(problem, last.point))
+    return *found, "training"
+
+
+def _certified(problem: Problem, state: State) -> Certificate:
+    return certify(problem, state.point)
+
+
+def _bounds(certificate: Certificate, queries: Any) -> Bounds:
+    problem = certificate.problem
+    regions = regions_of(certificate, problem.fit_intercept, "auto")
+    if has_local(problem):
+        regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
+    return score_bounds(regions, queries)

@@ -1,0 +1,200 @@
+"""What leave-one-out cross-validation found, and what that proves about pooled metrics."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from glru._numerics import Array, gamma
+from glru.losses.logistic import softplus
+from glru.problem import Problem
+
+STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class LOOCVResult:
+    """Every row's score under the model trained without it.
+
+    Attributes
+    ----------
+    problem : Problem
+        What was validated.
+    method : str
+        How.
+    certified : bool
+        Whether the bounds are proven; the methods "naive", "approx" and "approx-glru" prove nothing.
+    score_lower, score_upper : array of shape (n_rows,)
+        Bounds of each held-out score.
+    scores : array of shape (n_rows,)
+        The best guess of each held-out score: the middle of its interval, where that is finite.
+    labels : array of shape (n_rows,) or None
+        +1, -1, or 0 where float64 cannot separate the score from the threshold; None for regression.
+    stages : array of str
+        The stage that decided each row.
+    seconds : dict
+        Time spent in each stage.
+    """
+
+    problem: Problem
+    method: str
+    certified: bool
+    score_lower: Array
+    score_upper: Array
+    scores: Array
+    stages: NDArray[np.str_]
+    n_trainings: int
+    seconds: dict[str, float]
+
+    @property
+    def labels(self) -> NDArray[np.int8] | None:
+        """The held-out labels, 0 where undetermined."""
+        if self.problem.loss.task != "classification":
+            return None
+        return np.where(self.score_lower > 0.0, 1, np.where(self.score_upper < 0.0, -1, 0)).astype(np.int8)
+
+    @property
+    def decided_by(self) -> dict[str, int]:
+        """How many rows each stage decided."""
+        return {stage: int(np.sum(self.stages == stage)) for stage in STAGES if np.any(self.stages == stage)}
+
+    @property
+    def errors_lower(self) -> int:
+        """The least number of held-out errors."""
+        labels = self._labels()
+        return int(np.sum((labels != 0) & (labels != self.problem.y)))
+
+    @property
+    def errors_upper(self) -> int:
+        """The largest number of held-out errors."""
+        return int(np.sum(self._labels() != self.problem.y))
+
+    @property
+    def n_errors(self) -> int:
+        """The number of held-out errors; an error where some labels are undetermined."""
+        if self.errors_lower != self.errors_upper:
+            raise ValueError(
+                f"{self.errors_upper - self.errors_lower} held-out labels are undetermined: the number of errors is "
+                f"between {self.errors_lower} and {self.errors_upper}. Use errors_lower and errors_upper."
+            )
+        return self.errors_lower
+
+    def metric_bounds(self, name: str) -> tuple[float, float]:
+        """A certified interval of a metric of the pooled held-out scores.
+
+        Parameters
+        ----------
+        name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
+            The metric. Every row counts once, whatever its weight.
+        """
+        metrics = CLASSIFICATION if self.problem.loss.task == "classification" else REGRESSION
+        if name not in metrics:
+            raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
+        low, high = metrics[name](self.problem.y, self.score_lower, self.score_upper)
+        slack = gamma(16 * self.problem.n_rows) * max(1.0, abs(low), abs(high)) if np.isfinite(low + high) else 0.0
+        return float(low - slack), float(high + slack)
+
+    def to_frame(self) -> Any:
+        """One row a held-out row: target, label, bounds, stage (a pandas DataFrame)."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {"y": self.problem.y}
+        if self.labels is not None:
+            columns["label"] = self.labels
+            columns["correct"] = np.where(self.labels == 0, None, self.labels == self.problem.y)
+        columns |= {"score_lower": self.score_lower, "score_upper": self.score_upper, "decided_by": self.stages}
+        return pd.DataFrame(columns)
+
+    def _labels(self) -> NDArray[np.int8]:
+        labels = self.labels
+        if labels is None:
+            raise ValueError(f"a regression has no error count; got {self.problem.loss!r}. Use metric_bounds.")
+        return labels
+
+    def __repr__(self) -> str:
+        lines = [f"LOOCVResult({self.method}, {self.problem.n_rows} rows)"]
+        if self.problem.loss.task == "classification":
+            low, high = self.errors_lower, self.errors_upper
+            lines.append(f"  errors       {low}" if low == high else f"  errors       {low} to {high}")
+        lines.append("  decided by   " + ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items()))
+        lines.append(f"  trainings    {self.n_trainings}")
+        widths = self.score_upper - self.score_lower
+        lines.append(f"  widths       median {np.median(widths):.2g}, largest {widths.max():.2g}")
+        lines.append("  seconds      " + ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items()))
+        return "\n".join(lines)
+
+
+Interval = tuple[float, float]
+Metric = Callable[[Array, Array, Array], Interval]
+
+
+def _toward(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """The least and the largest margin ``y z``."""
+    return np.where(y > 0, lower, -upper), np.where(y > 0, upper, -lower)
+
+
+def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
+    worst, best = _toward(y, lower, upper)
+    return float(np.mean(softplus(-best))), float(np.mean(softplus(-worst)))
+
+
+def _accuracy(y: Array, lower: Array, upper: Array) -> Interval:
+    worst, best = _toward(y, lower, upper)
+    return float(np.mean(worst > 0.0)), float(np.mean(~(best < 0.0)))
+
+
+def _brier(y: Array, lower: Array, upper: Array) -> Interval:
+    worst, best = _toward(y, lower, upper)
+    return float(np.mean(expit(-best) ** 2)), float(np.mean(expit(-worst) ** 2))
+
+
+def _roc_auc(y: Array, lower: Array, upper: Array) -> Interval:
+    if not (np.any(y > 0) and np.any(y < 0)):
+        raise ValueError("roc_auc needs held-out rows of both classes.")
+    return _auc(lower[y > 0], upper[y < 0]), _auc(upper[y > 0], lower[y < 0])
+
+
+def _auc(positive: Array, negative: Array) -> float:
+    """The share of pairs in the right order, ties counted as half."""
+    ordered = np.sort(negative)
+    below = np.searchsorted(ordered, positive, side="left")
+    ties = np.searchsorted(ordered, positive, side="right") - below
+    return float(np.mean(below + 0.5 * ties) / ordered.size)
+
+
+def _residuals(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """The least and the largest absolute residual."""
+    far = np.maximum(np.abs(lower - y), np.abs(upper - y))
+    near = np.where((lower <= y) & (y <= upper), 0.0, np.minimum(np.abs(lower - y), np.abs(upper - y)))
+    return near, far
+
+
+def _mse(y: Array, lower: Array, upper: Array) -> Interval:
+    near, far = _residuals(y, lower, upper)
+    return float(np.mean(near**2)), float(np.mean(far**2))
+
+
+def _mae(y: Array, lower: Array, upper: Array) -> Interval:
+    near, far = _residuals(y, lower, upper)
+    return float(np.mean(near)), float(np.mean(far))
+
+
+def _r2(y: Array, lower: Array, upper: Array) -> Interval:
+    spread = float(np.mean((y - y.mean()) ** 2))
+    if spread == 0.0:
+        raise ValueError("r2 needs targets that differ.")
+    low, high = _mse(y, lower, upper)
+    return 1.0 - high / spread, 1.0 - low / spread
+
+
+CLASSIFICATION: dict[str, Metric] = {
+    "log_loss": _log_loss,
+    "accuracy": _accuracy,
+    "brier": _brier,
+    "roc_auc": _roc_auc,
+}
+REGRESSION: dict[str, Metric] = {"mse": _mse, "mae": _mae, "r2": _r2}
