@@ -15,10 +15,10 @@ endif
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    train a few models and show their certificates"
+	@echo "make demo    train a few models, change their data and show what is proven"
 	@echo "make test    run the tests"
 	@echo "make lint    check format, style, types and layers"
-	@echo "make bench   compare training times with scikit-learn"
+	@echo "make bench   measure training times beside scikit-learn, and the bounds"
 	@echo "make clean   remove the virtual environment and all caches"
 
 demo: $(VENV)/core.stamp

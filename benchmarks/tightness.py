@@ -115,4 +115,6 @@ def run() -> None:
     counts = ", ".join(map(str, SHOWN[:-1])) + f" and {SHOWN[-1]}"
     title = f"Test labels proven, in per cent, after {counts} rows or columns changed (logistic, L2, seed {SEED})"
     print_table(title, ["data", "lam", "change", *BOUNDS, "target"], rows)
-    print("target: newton and local prove 99.9% at each of 1 to 10 changes where both prove 50%; else how often they do not")
+    print(
+        "target: newton and local prove 99.9% at each of 1 to 10 changes where both prove 50%; else how often they do not"
+    )

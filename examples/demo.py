@@ -83,9 +83,13 @@ def show_changes(cancer: Data) -> None:
     ]
     old_labels = np.where(X_test @ solution.coef > 0.0, 1, -1)
     heading(f"After a change of the data: the labels of {len(X_test)} test rows, proven without retraining")
-    rows = [cells for name, change, queries in changes for cells in outcome(name, solution, change, queries, old_labels)]
+    rows = [
+        cells for name, change, queries in changes for cells in outcome(name, solution, change, queries, old_labels)
+    ]
     table(["change", "candidate", "gap", "radius", "unchanged", "changed", "open", "retraining agrees"], rows)
-    print("\n  unchanged, changed: the retrained label is proven to be the old one, or the other one; open: not proven")
+    print(
+        "\n  unchanged: the retrained label is proven to be the old one; changed: proven to be the other one (which rows)"
+    )
 
 
 def outcome(
@@ -99,10 +103,16 @@ def outcome(
         out = glru.after(solution, change, candidate=candidate)
         labels = out.labels(queries)
         proven = labels != 0
-        counts = [np.sum(labels == old_labels), np.sum(proven & (labels != old_labels)), np.sum(~proven)]
+        changed = np.flatnonzero(proven & (labels != old_labels))
+        counts = [str(np.sum(labels == old_labels)), named(changed), str(np.sum(~proven))]
         agrees = f"{np.sum(labels[proven] == new_labels[proven])} of {np.sum(proven)}"
-        rows.append([name, candidate, f"{out.gap:.1e}", f"{out.radius:.1e}", *map(str, counts), agrees])
+        rows.append([name, candidate, f"{out.gap:.1e}", f"{out.radius:.1e}", *counts, agrees])
     return rows
+
+
+def named(rows: NDArray[np.intp]) -> str:
+    """How many rows, and which."""
+    return f"{rows.size} ({', '.join(map(str, rows))})" if rows.size else "0"
 
 
 def certificate(solution: glru.Solution) -> list[str]:

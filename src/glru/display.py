@@ -34,7 +34,7 @@ class LOOCVDisplay:
     >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
     >>> display = glru.LOOCVDisplay.from_result(result)
     >>> int((display.verdicts == -1).sum())
-    14
+    10
     """
 
     def __init__(self, lower: Array, upper: Array, verdicts: NDArray[np.int8], title: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import glru
 
 DIGITS = 80
-ZERO, ONE = Decimal(0), Decimal(1)
+ZERO, ONE, FAR = Decimal(0), Decimal(1), Decimal(10**6)
 CONTEXT = Context(prec=DIGITS, Emax=10**15, Emin=-(10**15))
 
 
@@ -73,7 +73,7 @@ def slope_and_bend(loss, y: Decimal, z: Decimal) -> tuple[Decimal, Decimal]:
             edge = Decimal(loss.gamma)
             return (z - y, ONE) if abs(z - y) <= edge else (edge.copy_sign(z - y), ZERO)
         case glru.Logistic():
-            miss = ONE / (ONE + (y * z).exp())
+            miss = ONE / (ONE + min(max(y * z, -FAR), FAR).exp())
             return -y * miss, miss * (ONE - miss)
         case glru.SquaredHinge():
             short = ONE - y * z

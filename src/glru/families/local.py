@@ -14,7 +14,11 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 :math:`(A - \tilde A) \delta`, is added to :math:`\nu`.
 """
 
+from collections.abc import Callable
+from typing import final
+
 import numpy as np
+from numpy.typing import NDArray
 
 from glru._numerics import Array, gamma
 from glru.certificate import FEW, score_errors
@@ -22,6 +26,8 @@ from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.regions.metric import ColumnMetric
 from glru.solution import Solution
+
+Rows = NDArray[np.intp]
 
 LARGEST = 6000
 """The factor is not formed in more dimensions than this."""
@@ -36,64 +42,145 @@ def has_local_rows(problem: Problem) -> bool:
     )
 
 
-def local_bounds(solution: Solution, factor: float) -> Bounds:
-    """Bounds of every row's score under the model trained without it, for weights multiplied by ``factor``."""
-    problem = solution.problem
-    weights = factor * problem.weights
-    used = weights > 0.0
-    constant = float(problem.loss.self_concordance or 0.0)
-    slopes = problem.loss.gradient(problem.y, solution.scores)
-    bends = problem.loss.curvature(problem.y, solution.scores)
-    off = score_errors(problem, solution.coef, solution.intercept)
-    metric = ColumnMetric(problem, weights * bends)
-    # Slopes and curvatures were taken at computed scores; the exact curvature differs by at most this share.
-    eta = metric.eta + 2.0 * constant * float(off[used].max()) + FEW
-    if not eta < 0.5:
-        return np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
-    norms = metric.norms(problem.X)
-    gradient, slack = _base_gradient(solution, weights, slopes, off)
-    step = metric.solve(-gradient)
-    step_norm = metric.gradient_norm(gradient, np.zeros_like(gradient))
-    moves = problem.scores(*_split(problem, step))
-    error = metric.solve_error
-    move_error = error * norms * step_norm
+@final
+class LocalRows:
+    """The removal of every single row under the local certificate, for weights multiplied by one factor."""
 
-    squares = norms**2
-    leverage = weights * bends * squares
-    rest = 1.0 - eta - leverage
-    with np.errstate(all="ignore"):
-        change = weights * (slopes + bends * moves) / (1.0 - leverage)
+    def __init__(self, solution: Solution, factor: float) -> None:
+        problem = self.problem = solution.problem
+        self.solution, self.weights = solution, factor * problem.weights
+        self.used = self.weights > 0.0
+        self.constant = float(problem.loss.self_concordance or 0.0)
+        self.slopes = problem.loss.gradient(problem.y, solution.scores)
+        self.bends = problem.loss.curvature(problem.y, solution.scores)
+        self.off = score_errors(problem, solution.coef, solution.intercept)
+        self.metric = ColumnMetric(problem, self.weights * self.bends)
+        # Slopes and curvatures were taken at computed scores; the exact curvature differs by at most this share.
+        self.eta = self.metric.eta + 2.0 * self.constant * float(self.off[self.used].max()) + FEW
+        self.usable = self.eta < 0.5
+        if self.usable:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        problem, metric = self.problem, self.metric
+        self.norms = metric.norms(problem.X)
+        self.top = float(self.norms[self.used].max())
+        gradient, slack = _base_gradient(self.solution, self.weights, self.slopes, self.off)
+        self.slack_norm = metric.gradient_norm(np.zeros_like(gradient), slack)
+        self.step = metric.solve(-gradient)
+        self.step_norm = metric.gradient_norm(gradient, np.zeros_like(gradient))
+        self.moves = problem.scores(*_split(problem, self.step))
+        self.leverage = self.weights * self.bends * self.norms**2
+        self.rest = 1.0 - self.eta - self.leverage
+        with np.errstate(all="ignore"):
+            change = self.weights * (self.slopes + self.bends * self.moves) / (1.0 - self.leverage)
+        self.change = np.where(np.isfinite(change) & (self.rest > 0.0), change, 0.0)
+
+    def bounds(self) -> Bounds:
+        """Bounds of every row's score under the model trained without it, from one Newton step in closed form."""
+        n_rows = self.problem.n_rows
+        if not self.usable:
+            return np.full(n_rows, -np.inf), np.full(n_rows, np.inf)
+        norms, change, moves, weights, bends = self.norms, self.change, self.moves, self.weights, self.bends
+        error, step_norm = self.metric.solve_error, self.step_norm
+        squares = norms**2
         shifts = moves + change * squares
-        shift_error = (
-            move_error + 3.0 * error * np.abs(change) * squares + FEW * (np.abs(moves) + np.abs(change) * squares)
+        shift_error = (error * norms * step_norm + 3.0 * error * np.abs(change) * squares) + FEW * (
+            np.abs(moves) + np.abs(change) * squares
         )
         length = step_norm**2 + 2.0 * change * moves + change**2 * squares
         length = np.maximum(length, 0.0) + (8.0 * error + FEW) * (step_norm**2 + change**2 * squares)
-        delta = np.sqrt(length * (1.0 + eta)) * (1.0 + FEW)
-        left_over = np.abs(weights * (slopes + bends * shifts) - change)
-        left_over += weights * (bends * shift_error + FEW * (np.abs(slopes) + np.abs(bends * shifts))) + FEW * np.abs(
-            change
-        )
-        residual = metric.gradient_norm(np.zeros_like(gradient), slack) + left_over * norms + eta * delta
-        top = float(norms[used].max())
-        # Two bounds of the largest move of any score; each is valid.
-        reach = (
-            np.minimum(
-                top * delta / np.sqrt(rest),
-                float(np.abs(moves[used]).max() + move_error[used].max()) + np.abs(change) * norms * top,
+        delta = np.sqrt(length * (1.0 + self.eta)) * (1.0 + FEW)
+        left_over = np.abs(weights * (self.slopes + bends * shifts) - change) + FEW * np.abs(change)
+        left_over += weights * (bends * shift_error + FEW * (np.abs(self.slopes) + np.abs(bends * shifts)))
+        residual = self.slack_norm + left_over * norms + self.eta * delta
+        with np.errstate(all="ignore"):
+            # Two bounds of the largest move of any score; each is valid.
+            largest = float((np.abs(moves) + error * norms * step_norm)[self.used].max())
+            reach = np.minimum(
+                self.top * delta / np.sqrt(self.rest), largest + np.abs(change) * norms * self.top * (1.0 + FEW)
             )
-            * constant
+            reach = self.constant * reach
+            remainder = np.where(reach > 1e-4, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
+            nu = remainder * (1.0 + 1e-9) * delta + residual / np.sqrt(self.rest)
+        return self._widened(
+            np.arange(n_rows), self.solution.scores + shifts, nu, reach, shift_error + self.off, np.abs(shifts)
         )
-        remainder = np.where(reach > 1e-4, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
-        nu = (remainder * (1.0 + 1e-9) * delta + residual / np.sqrt(rest)) * np.exp(reach)
-        kappa = constant * top / np.sqrt(rest)
-        product = kappa * nu * (1.0 + FEW)
-        radius = nu * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
-        half = norms / np.sqrt(rest) * radius + shift_error + off
-    usable = (rest > 0.0) & (product < 1.0) & np.isfinite(half)
-    center = solution.scores + shifts
-    half = np.where(usable, half + FEW * (np.abs(solution.scores) + np.abs(shifts)), np.inf)
-    return widened(np.where(usable, center, 0.0), half)
+
+    def refined(self, rows: Rows, decided: Callable[[Array, Array], NDArray[np.bool_]], n_steps: int) -> Bounds:
+        """Bounds after Newton steps with the old Hessian, each written down in full and certified by its own gradient."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        if not self.usable:
+            return lower, upper
+        problem = self.problem
+        block = problem.X[rows]
+        block = block if isinstance(block, np.ndarray) else block.toarray()
+        if problem.fit_intercept:
+            block = np.column_stack([block, np.ones(rows.size)])
+        images = self.metric.solve(block.T)
+        start = np.append(self.solution.coef, self.solution.intercept) if problem.fit_intercept else self.solution.coef
+        models = (start + self.step)[:, None] + images * self.change[rows]
+        active = np.flatnonzero(self.rest[rows] > 0.0)
+        before = np.full(rows.size, np.inf)
+        for _ in range(n_steps):
+            if not active.size:
+                break
+            here = rows[active]
+            scores, errors, gradient, nu = self._gradients(here, models[:, active])
+            moved = np.abs(scores - self.solution.scores[:, None])
+            moved[here, np.arange(here.size)] = 0.0
+            reach = self.constant * (moved[self.used].max(axis=0) + (errors + self.off[:, None])[self.used].max(axis=0))
+            nu = nu / np.sqrt(self.rest[here])
+            places = np.arange(here.size)
+            low, high = self._widened(here, scores[here, places], nu, reach, errors[here, places], np.zeros(here.size))
+            lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
+            going = ~decided(lower[active], upper[active]) & (nu < 0.9 * before[active])
+            before[active] = nu
+            # The Hessian without the row, by the Sherman-Morrison formula.
+            solved = self.metric.solve(gradient)
+            bend = (self.weights * self.bends)[here]
+            fed = bend * np.einsum("ij,ij->j", block[active].T, solved) / (1.0 - self.leverage[here])
+            models[:, active] -= solved + images[:, active] * fed
+            active = active[going]
+        return lower, upper
+
+    def _gradients(self, rows: Rows, models: Array) -> tuple[Array, Array, Array, Array]:
+        """Scores, their errors, gradients without each row, and at least the gradients' norms in the inverse metric."""
+        problem, weights = self.problem, self.weights
+        coefs = models[:-1] if problem.fit_intercept else models
+        shifts = models[-1] if problem.fit_intercept else np.zeros(rows.size)
+        scores = problem.X @ coefs + shifts
+        sizes = np.linalg.norm(coefs, axis=0) * (1.0 + gamma(problem.n_columns + 4))
+        plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
+        errors = gamma(problem.n_columns + 3) * (np.outer(plain, sizes) + np.abs(shifts))
+        slopes = problem.loss.gradient(problem.y[:, None], scores)
+        slopes[rows, np.arange(rows.size)] = 0.0
+        pulls = weights[:, None] * slopes
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
+        gradient = problem.X.T @ pulls + lam * coefs
+        wrong = problem.loss.smoothness * errors + FEW * np.abs(slopes)
+        spread = gamma(problem.n_rows + 4) * np.sqrt(weights @ slopes**2) + np.sqrt(weights @ wrong**2)
+        share = np.sqrt(weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 4))
+        columns = share * problem.column_norms
+        if problem.fit_intercept:
+            gradient = np.vstack([gradient, pulls.sum(axis=0)])
+            columns = np.append(columns, np.sqrt(weights.sum()) * (1.0 + gamma(problem.n_rows)))
+        steady = self.metric.gradient_norm(np.zeros_like(columns), columns)
+        outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
+        solved = self.metric.inverse.T @ gradient
+        norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
+        return scores, errors, gradient, (norms + spread * steady + outer) * (1.0 + FEW)
+
+    def _widened(self, rows: Rows, centers: Array, nu: Array, reach: Array, errors: Array, sizes: Array) -> Bounds:
+        """Bounds from the gradients' norms at the candidates (in the metric without each row) and the scores' moves."""
+        rest, norms = self.rest[rows], self.norms[rows]
+        with np.errstate(all="ignore"):
+            grown = nu * np.exp(reach) * (1.0 + FEW)
+            product = self.constant * self.top / np.sqrt(rest) * grown * (1.0 + FEW)
+            radius = grown * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
+            half = norms / np.sqrt(rest) * radius + errors + FEW * (np.abs(centers) + sizes)
+        usable = (rest > 0.0) & (product < 1.0) & np.isfinite(half)
+        return widened(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
 
 def _base_gradient(solution: Solution, weights: Array, slopes: Array, off: Array) -> tuple[Array, Array]:

@@ -7,6 +7,7 @@ products with X. Over the rows (:class:`WideRows`, n < d) a candidate is :math:`
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import final
 
 import numpy as np
@@ -22,6 +23,7 @@ from glru.regions.base import Bounds, widened
 from glru.solution import Solution
 
 Rows = NDArray[np.intp]
+Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
 
 class RemovedRows(ABC):
@@ -157,7 +159,7 @@ class WideRows(RemovedRows):
         inner = cho_solve(self.factor, self.root[:, None] * (self.gram @ v), check_finite=False)
         return v - self.root[:, None] * inner
 
-    def refined(self, row: int, n_steps: int) -> Bounds:
+    def refined(self, row: int, decided: Decided, n_steps: int) -> Bounds:
         """Bounds after exact Newton steps for one removal, each with a factor of its own."""
         rows = np.array([row])
         weights = self.weights.copy()
@@ -178,7 +180,7 @@ class WideRows(RemovedRows):
             dual = self._linear(slopes[:, None], bends[:, None], (self.gram @ change)[:, None], rows)
             lower, upper = self._certified(rows, dual)
             best = np.maximum(best[0], lower), np.minimum(best[1], upper)
-            if lower[0] > 0.0 or upper[0] < 0.0:
+            if decided(*best)[0]:
                 return best
             pulls = weights * dual[:, 0]
             scores = self.gram @ pulls

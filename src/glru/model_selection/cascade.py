@@ -12,14 +12,17 @@ from glru._numerics import Array
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
-from glru.families.local import has_local_rows, local_bounds
-from glru.families.newton import WideRows, has_newton_rows, removed_rows
+from glru.families.local import LocalRows, has_local_rows
+from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds, LocalEllipsoid, has_local, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, solve
+
+BATCH_STEPS = 30
+"""Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
 
 REFINE_STEPS = 8
 """Newton steps in the refinement of one row before it is trained in full."""
@@ -44,7 +47,8 @@ class Cascade:
         self.seconds: dict[str, float] = {}
         self.n_trainings = 0
         self.factors = removal_factors(self.problem)
-        self._families: dict[float, WideRows] = {}
+        self._families: dict[float, RemovedRows] = {}
+        self._local: dict[float, LocalRows] = {}
 
     def open_rows(self) -> Rows:
         """The rows that are not decided yet."""
@@ -74,6 +78,8 @@ class Cascade:
             self.run("carry", self.open_rows(), self.carry)
         if self.uniform and has_local_rows(self.problem):
             self.run("local", self.open_rows(), self.local)
+            for rows in self.batches():
+                self.run("newton", rows, self.local_newton)
         if self.uniform and has_newton_rows(self.problem):
             for rows in self.batches():
                 self.run("newton", rows, self.newton)
@@ -101,10 +107,19 @@ class Cascade:
         """Newton candidates under the local certificate."""
         lower, upper = np.full(self.problem.n_rows, -np.inf), np.full(self.problem.n_rows, np.inf)
         for factor in np.unique(self.factors[rows]):
-            low, high = local_bounds(self.solution, float(factor))
+            low, high = self._local_family(float(factor)).bounds()
             mine = self.factors == factor
             lower[mine], upper[mine] = low[mine], high[mine]
         return lower[rows], upper[rows]
+
+    def local_newton(self, rows: Rows) -> Bounds:
+        """The same candidates written down in full, and more steps where needed."""
+        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.decided, BATCH_STEPS)
+
+    def _local_family(self, factor: float) -> LocalRows:
+        if factor not in self._local:
+            self._local[factor] = LocalRows(self.solution, factor)
+        return self._local[factor]
 
     def batches(self) -> list[Rows]:
         """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
@@ -120,18 +135,20 @@ class Cascade:
         """Newton candidates under the Fenchel-Young gap."""
         return self._family(float(self.factors[rows[0]])).bounds(rows)
 
-    def _family(self, factor: float):  # type: ignore[no-untyped-def]
+    def _family(self, factor: float) -> RemovedRows:
         if factor not in self._families:
-            self._families[factor] = removed_rows(self.solution, factor)  # type: ignore[assignment]
+            self._families[factor] = removed_rows(self.solution, factor)
         return self._families[factor]
 
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
-        if self.uniform and has_newton_rows(self.problem) and self.problem.n_rows < self.problem.n_columns:
-            low, high = self._family(float(self.factors[row])).refined(row, REFINE_STEPS)
-            if self.decided(low, high)[0]:
-                return low, high
+        if self.uniform and has_newton_rows(self.problem):
+            family = self._family(float(self.factors[row]))
+            if isinstance(family, WideRows):
+                low, high = family.refined(row, self.decided, REFINE_STEPS)
+                if self.decided(low, high)[0]:
+                    return low, high
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
         before = np.inf

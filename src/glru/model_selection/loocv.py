@@ -64,7 +64,7 @@ def loocv(
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
     >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
     >>> result.n_errors, result.n_trainings
-    (14, 0)
+    (10, 0)
     """
     solution = trained(problem, tol)
     _check(solution.problem, method, bound, width)
