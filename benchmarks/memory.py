@@ -24,6 +24,8 @@ def run() -> None:
     """Print the table; each size runs in a process of its own."""
     rows = []
     for n, d in [(1_000_000, 50), (400_000, 200)]:
-        result = subprocess.run([sys.executable, "-c", SCRIPT, str(n), str(d)], capture_output=True, text=True, check=True)
+        result = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(n), str(d)], capture_output=True, text=True, check=True
+        )
         rows.append([f"{n} x {d}", f"{float(result.stdout):.2f}"])
     print_table("Peak memory of the direct solver, data included", ["data", "times the data"], rows)

@@ -38,4 +38,9 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     widths = [max(len(str(row[k])) for row in [header, *rows]) for k in range(len(header))]
     print(f"\n{title}")
     for row in [header, ["-" * w for w in widths], *rows]:
-        print("  ".join(str(cell).rjust(w) if k else str(cell).ljust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))))
+        print(
+            "  ".join(
+                str(cell).rjust(w) if k else str(cell).ljust(w)
+                for k, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+        )

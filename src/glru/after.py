@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array, Matrix
-from glru.candidates import carried_point, carry, newton_candidate
+from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
 from glru.certificate import FEW, Certificate
 from glru.changes import Change, layout_of
 from glru.losses import Hinge
@@ -67,7 +67,7 @@ class After:
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
             start = carried_point(self.solution.problem, self.solution.point, self.change)
-            found.append(newton_candidate(self.problem, start))
+            found.append(newton_candidate(self.problem, start, MAX_STEPS))
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
     @property
@@ -106,7 +106,12 @@ class After:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         """
-        return score_bounds(self.regions, self._queries(X))
+        return score_bounds(self.regions, self._queries(X), self._dead)
+
+    @property
+    def _dead(self) -> NDArray[np.bool_] | None:
+        """Columns whose retrained coefficient is exactly zero; a primal bound of one change does without them."""
+        return None if self.candidate == "carry" and self.bound == "primal" else self.certificates[0].columns.dead
 
     def labels(self, X: Any) -> NDArray[np.int8]:
         """+1 or -1 where the retrained label is proven, 0 where it is not."""
@@ -179,7 +184,7 @@ def after(solution: Solution, change: Change, candidate: CandidateName = "auto",
         What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
     candidate : {"auto", "carry", "newton"}, default="auto"
         Where the bounds are centred. ``"carry"``: the old optimum, at a cost in proportion to the change.
-        ``"newton"``: one exact Newton step of the changed problem, far tighter. ``"auto"``: both, where a
+        ``"newton"``: up to three exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
         Newton step applies and its system is small enough to solve directly.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
         ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance

@@ -2,8 +2,8 @@ r"""Upper bounds of the duality gap that hold in exact arithmetic, for a primal-
 
 The pair ``(w, b, a)`` is taken as it stands, digit by digit; what is rounded are the products made from it:
 
-* a score ``x_i . w + b`` is off by at most ``eps_i = gamma(d + 2) (|x_i| |w| + |b|)`` (Euclidean norms, by
-  Cauchy-Schwarz from the dot-product bound). The Fenchel-Young value of a loss is convex in the score, so its
+* a score ``x_i . w + b`` is off by at most ``eps_i = gamma(k + 3) (|x_i| . |w| + |b|)``, ``k`` the number of entries
+  stored in row ``i``. The Fenchel-Young value of a loss is convex in the score, so its
   largest value on ``z_i -/+ eps_i`` is at an end. Evaluating it loses at most the effect of moving the score by
   a few units in the last place of the numbers involved, which is added to ``eps_i``, and a few units of its own.
 * a correlation ``v_j = sum_i s_i a_i x_ij`` is off by at most ``gamma(n + 3) sqrt(sum s a^2) sqrt(sum s x_j^2)``, and
@@ -20,6 +20,7 @@ from typing import final
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from glru._numerics import UNIT, Array, Matrix, gamma
 from glru.duality import constraint_columns
@@ -30,6 +31,27 @@ from glru.problem import Problem
 
 FEW = 16.0 * UNIT
 """Relative error of a short chain of operations."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What a certificate knows of every column.
+
+    Attributes
+    ----------
+    correlations, errors : array of shape (n_columns,)
+        ``X^T (s o a)`` and how far that may be from its exact value at the feasible point.
+    norms : array of shape (n_columns,)
+        At least ``sqrt(sum_i s_i x_ij^2)``.
+    dead : array of bool of shape (n_columns,)
+        Penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0.
+    """
+
+    correlations: Array
+    errors: Array
+    norms: Array
+    dead: NDArray[np.bool_]
 
 
 @final
@@ -45,12 +67,9 @@ class Certificate:
         At least ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
     loss_terms : array of shape (n_rows,) or None
         At least ``F_l(y_i; z_i, -a_i)``, where they were computed row by row.
-    correlations, correlation_errors : array of shape (n_columns,)
-        ``X^T (s o a)`` and how far that may be from its exact value at the feasible point.
-    column_norms : array of shape (n_columns,)
-        At least ``sqrt(sum_i s_i x_ij^2)``.
-    make_problem, make_dual, make_reach : callable
-        The problem, the dual point and the reach, which a carried certificate forms only if asked.
+    make_columns, make_problem, make_dual, make_reach : callable
+        What belongs to every column, the problem, the dual point and the reach; a carried certificate forms them only if
+        asked.
     """
 
     loss: Loss
@@ -59,12 +78,35 @@ class Certificate:
     intercept: float
     gap: float
     loss_terms: Array | None
-    correlations: Array
-    correlation_errors: Array
-    column_norms: Array
+    make_columns: Callable[[], Columns]
     make_problem: Callable[[], Problem]
     make_dual: Callable[[], Array]
     make_reach: Callable[[], tuple[Array, Array]]
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What is known of every column."""
+        return self.make_columns()
+
+    @property
+    def correlations(self) -> Array:
+        """``X^T (s o a)``."""
+        return self.columns.correlations
+
+    @property
+    def correlation_errors(self) -> Array:
+        """How far the correlations may be from their exact values."""
+        return self.columns.errors
+
+    @property
+    def column_norms(self) -> Array:
+        """At least ``sqrt(sum_i s_i x_ij^2)``."""
+        return self.columns.norms
+
+    @cached_property
+    def score_errors(self) -> Array:
+        """How far each computed score may be from its exact value."""
+        return score_errors(self.problem, self.coef, self.intercept)
 
     @cached_property
     def problem(self) -> Problem:
@@ -125,9 +167,7 @@ def certify(problem: Problem, point: Point) -> Certificate:
         intercept=point.intercept,
         gap=gap,
         loss_terms=terms,
-        correlations=correlations,
-        correlation_errors=errors,
-        column_norms=norms,
+        make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
         make_problem=lambda: problem,
         make_dual=lambda: dual,
         make_reach=lambda: dual_reach(problem.X, problem.loss, problem.y, problem.weights),
@@ -141,9 +181,25 @@ def weighted_sum(weights: Array, terms: Array) -> float:
 
 
 def score_errors(problem: Problem, coef: Array, intercept: float) -> Array:
-    """How far each computed score may be from its exact value."""
-    norms = np.sqrt(problem.squared_row_norms) * float(np.linalg.norm(coef)) + abs(intercept)
-    return gamma(problem.n_columns + 2) * norms * (1.0 + gamma(2 * problem.n_columns + 8))
+    """How far each computed score may be from its exact value: ``gamma`` of a row's entries times ``|x| . |w| + |b|``."""
+    sizes = absolute_product(problem.X, np.abs(coef)) + abs(intercept)
+    return depths(problem.X, 3) * sizes * (1.0 + 2.0 * gamma(problem.n_columns + 8))
+
+
+def depths(X: Matrix, extra: int) -> Array | float:
+    """``gamma`` for a sum over the stored entries of each row, and ``extra`` operations more."""
+    if isinstance(X, np.ndarray):
+        return gamma(X.shape[1] + extra)
+    counts = (np.diff(X.indptr) + extra) * UNIT
+    return counts / (1.0 - counts)
+
+
+def absolute_product(X: Matrix, v: Array) -> Array:
+    """``|X| v``; dense data is taken in chunks, without a copy of its size."""
+    if not isinstance(X, np.ndarray):
+        return absolute(X) @ v
+    height = max(1, (1 << 17) // max(X.shape[1], 1))
+    return np.concatenate([np.abs(X[k : k + height]) @ v for k in range(0, X.shape[0], height)])
 
 
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:

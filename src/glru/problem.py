@@ -160,6 +160,23 @@ class Problem:
         return np.sqrt(squared_column_norms(self.X, self.weights))
 
     @cached_property
+    def dead_columns(self) -> NDArray[np.bool_]:
+        """Penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0."""
+        used = self.weights > 0.0
+        if isinstance(self.X, np.ndarray):
+            alive = np.zeros(self.n_columns, dtype=bool)
+            height = max(1, (1 << 17) // self.n_columns)
+            for start in range(0, self.n_rows, height):
+                alive |= (self.X[start : start + height] != 0.0)[used[start : start + height]].any(axis=0)
+                if alive.all():
+                    break
+        else:
+            stored = np.repeat(used, np.diff(self.X.indptr)) & (self.X.data != 0.0)
+            alive = np.bincount(self.X.indices[stored], minlength=self.n_columns) > 0
+        alive[self.unpenalised] = True
+        return ~alive
+
+    @cached_property
     def unpenalised(self) -> NDArray[np.intp]:
         """The columns whose penalty is zero."""
         free = np.broadcast_to((self.penalty.quadratic == 0.0) & (self.penalty.absolute == 0.0), (self.n_columns,))

@@ -123,7 +123,9 @@ def smooth_optimum(exact: Exact, w, b) -> Optimum | None:
     for _ in range(200):
         g, h = derivatives(exact, w, b)
         pull = exact.X.T @ (exact.weights * g) + exact.lam * w
-        small = [k > 0 and abs(v) < Decimal("1e-7") and abs(p) < k for k, v, p in zip(exact.kappa, w, pull, strict=True)]
+        small = [
+            k > 0 and abs(v) < Decimal("1e-7") and abs(p) < k for k, v, p in zip(exact.kappa, w, pull, strict=True)
+        ]
         w = np.where(small, ZERO, w)
         g, h = derivatives(exact, w, b)
         pull = exact.X.T @ (exact.weights * g) + exact.lam * w
@@ -232,8 +234,10 @@ def solved(matrix, right):
                 system[i, k:] = system[i, k:] - (system[i, k] / system[k, k]) * system[k, k:]
     out = np.full(size, ZERO, dtype=object)
     for k in reversed(range(size)):
-        out[k] = (system[k, size] - system[k, k + 1 : size] @ out[k + 1 :]) / system[k, k] if k + 1 < size else (
-            system[k, size] / system[k, k]
+        out[k] = (
+            (system[k, size] - system[k, k + 1 : size] @ out[k + 1 :]) / system[k, k]
+            if k + 1 < size
+            else (system[k, size] / system[k, k])
         )
     return out
 

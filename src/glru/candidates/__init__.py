@@ -1,6 +1,7 @@
-"""Candidates for the retrained model: the old optimum carried over, or one Newton step of the new problem from there."""
+"""Candidates for the retrained model: the old optimum carried over, or Newton steps of the new problem from there."""
 
-from glru.candidates.carry import carried_point, carry
-from glru.candidates.newton import newton_candidate
+from glru.candidates.carry import carry
+from glru.candidates.mapping import carried_point
+from glru.candidates.newton import MAX_STEPS, newton_candidate
 
-__all__ = ["carried_point", "carry", "newton_candidate"]
+__all__ = ["MAX_STEPS", "carried_point", "carry", "newton_candidate"]

@@ -17,12 +17,12 @@ from glru.candidates.mapping import carried_point, new_coefficients
 from glru.certificate import (
     FEW,
     Certificate,
+    Columns,
     absolute,
     certify,
     dual_reach,
     loss_terms,
     penalty_terms,
-    score_errors,
     weighted_sum,
 )
 from glru.changes import (
@@ -41,8 +41,6 @@ from glru.changes.rows import targets
 from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.solution import Solution
-
-__all__ = ["carried_point", "carry"]
 
 
 def carry(solution: Solution, change: Change) -> Certificate:
@@ -134,13 +132,18 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     steady = 3.0 * gamma(problem.n_rows + n_moved + 8) * factor
     moved = absolute(old).T @ np.abs(pull_out) + absolute(swap.X).T @ np.abs(pull_in)
     slack = steady * np.sqrt(root.dual_mass) * root.column_norms + gamma(n_moved + 8) * moved
-    squares = factor * root.column_norms**2 - _squares(old).T @ gone + _squares(swap.X).T @ weights
-    squares = squares + steady * root.column_norms**2 + gamma(n_moved + 8) * (_squares(swap.X).T @ weights)
 
     left = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
     rows = left * (1.0 + FEW) + steady * root.row_total + arriving
     terms = penalty_terms(problem.penalty, coef, correlations, slack)
     gap = (rows + float(terms.sum())) * (1.0 + gamma(problem.n_columns + 8))
+
+    def columns() -> Columns:
+        squares = factor * root.column_norms**2 - _squares(old).T @ gone + _squares(swap.X).T @ weights
+        squares = squares + steady * root.column_norms**2 + gamma(n_moved + 8) * (_squares(swap.X).T @ weights)
+        norms = np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW)
+        arrived = absolute(swap.X).T @ np.ones(swap.y.size) > 0.0
+        return Columns(correlations, slack, norms, root.columns.dead & ~arrived)
 
     def reach() -> tuple[Array, Array]:
         if not np.all(np.isfinite(root.reach)):
@@ -161,9 +164,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
         intercept=0.0,
         gap=gap,
         loss_terms=None,
-        correlations=correlations,
-        correlation_errors=slack,
-        column_norms=np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW),
+        make_columns=columns,
         make_problem=lambda: change.apply(problem),
         make_dual=lambda: swap.place(solution.dual, dual),
         make_reach=reach,
@@ -185,6 +186,7 @@ def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
         change,
         scores,
         absolute(block) @ np.abs(solution.coef[gone]),
+        gone.size,
         columns,
         problem.penalty.select(np.delete(np.arange(problem.n_columns), gone))
         if problem.penalty.n_columns
@@ -205,8 +207,10 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))
 
     def with_new(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        own: tuple[Array, ...] = (coef, correlations, errors, norms)
-        if len(arrays) == 2:
+        own: tuple[Array, ...] = (correlations, errors, norms, absolute(block).T @ np.ones(problem.n_rows) == 0.0)
+        if len(arrays) == 1:
+            own = (coef,)
+        elif len(arrays) == 2:
             own = dual_reach(block, problem.loss, problem.y, problem.weights)
         return tuple(np.append(array, new) for array, new in zip(arrays, own, strict=True))
 
@@ -215,6 +219,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
         change,
         solution.scores + block @ coef,
         absolute(block) @ np.abs(coef),
+        coef.size,
         columns,
         problem.penalty.extended(problem.n_columns, penalty, coef.size),
         with_new,
@@ -226,18 +231,22 @@ def _rescored(
     change: Change,
     scores: Array,
     moved: Array,
+    n_moved: int,
     columns: float,
     penalty: Penalty,
     edit: Callable[[tuple[Array, ...]], tuple[Array, ...]],
 ) -> Certificate:
     """The certificate after a change of columns, from the changed scores; ``edit`` edits arrays of one entry a column."""
     problem, root = solution.problem, solution.certificate
-    errors = score_errors(problem, solution.coef, 0.0) + gamma(moved.size + 3) * moved + 4.0 * UNIT * np.abs(scores)
+    errors = root.score_errors + gamma(n_moved + 3) * moved + 4.0 * UNIT * np.abs(scores)
     terms = loss_terms(problem.loss, problem.y, scores, errors, solution.dual)
     gap = (weighted_sum(problem.weights, terms) + columns) * (1.0 + gamma(problem.n_columns + 8))
-    coef, correlations, correlation_errors, norms = edit(
-        (solution.coef, root.correlations, root.correlation_errors, root.column_norms)
-    )
+    (coef,) = edit((solution.coef,))
+
+    def known() -> Columns:
+        old = root.columns
+        correlations, errors, norms, dead = edit((old.correlations, old.errors, old.norms, old.dead.astype(float)))
+        return Columns(correlations, errors, norms, dead > 0.0)
 
     def reach() -> tuple[Array, Array]:
         lower, upper = edit(root.reach)
@@ -250,9 +259,7 @@ def _rescored(
         intercept=0.0,
         gap=gap,
         loss_terms=terms,
-        correlations=correlations,
-        correlation_errors=correlation_errors,
-        column_norms=norms,
+        make_columns=known,
         make_problem=lambda: change.apply(problem),
         make_dual=lambda: solution.dual,
         make_reach=reach,

@@ -1,4 +1,4 @@
-"""One exact Newton step of the changed problem from the carried point, with the linearised dual point."""
+"""Exact Newton steps of the changed problem from the carried point, with the linearised dual point."""
 
 import numpy as np
 
@@ -10,24 +10,37 @@ from glru.problem import Problem
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.solvers.prox_newton import model_step
 
+MAX_STEPS = 3
+"""Newton steps of a candidate; each squares the error, so that more would rarely be seen."""
 
-def newton_candidate(problem: Problem, point: Point) -> Certificate:
-    """The certificate after a full Newton step from a point of the same problem.
+
+def newton_candidate(problem: Problem, point: Point, n_steps: int = 1) -> Certificate:
+    """The certificate after full Newton steps from a point of the same problem.
 
     The dual point is the linearised one, projected onto the domain of the loss conjugate where it leaves it, or
-    the loss derivatives at the new scores, whichever has the smaller gap. The step is not shortened: a candidate
-    needs no line search, since its certificate tells how good it is.
+    the loss derivatives at the new scores, whichever has the smaller gap. The steps are not shortened: a candidate
+    needs no line search, since its certificate tells how good it is. A step that does not halve the gap is the last.
     """
+    best = certify(problem, _step(problem, point))
+    for _ in range(n_steps - 1):
+        after = certify(problem, _step(problem, best.point))
+        if not after.gap < 0.5 * best.gap:
+            break
+        best = after
+    return best
+
+
+def _step(problem: Problem, point: Point) -> Point:
     coef, intercept, linear = _smooth_step(problem, point) if problem.penalty.smooth else _prox_step(problem, point)
     if not (np.all(np.isfinite(coef)) and np.isfinite(intercept)):
-        return certify(problem, point)
+        return point
     plain = -problem.loss.gradient(problem.y, problem.scores(coef, intercept))
     best = Point(coef, intercept, duality.feasible_dual(problem, plain))
-    if np.all(np.isfinite(linear)):
-        projected = duality.feasible_dual(problem, -problem.loss.project(problem.y, -linear))
-        other = Point(coef, intercept, projected)
-        best = min(best, other, key=lambda p: duality.gap(problem, p.coef, p.intercept, _dual(p)).value)
-    return certify(problem, best)
+    if not np.all(np.isfinite(linear)):
+        return best
+    projected = duality.feasible_dual(problem, -problem.loss.project(problem.y, -linear))
+    other = Point(coef, intercept, projected)
+    return min(best, other, key=lambda p: duality.gap(problem, p.coef, p.intercept, _dual(p)).value)
 
 
 def _smooth_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:

@@ -37,14 +37,12 @@ class RemoveColumns(Change):
         gone = column_positions(self.columns, layout)
         if gone.size == layout.n_columns:
             raise ValueError(f"a change must leave at least one column; got the removal of all {gone.size}.")
-        kept = np.delete(np.arange(layout.n_columns), gone)
-        names = layout.column_names
-        return replace(
-            layout,
-            n_columns=kept.size,
-            column_names=None if names is None else tuple(names[j] for j in kept),
-            penalty=layout.penalty.select(kept),
-        )
+        names, penalty = layout.column_names, layout.penalty
+        if names is not None or penalty.n_columns is not None:
+            kept = np.delete(np.arange(layout.n_columns), gone)
+            names = None if names is None else tuple(names[j] for j in kept)
+            penalty = penalty.select(kept)
+        return replace(layout, n_columns=layout.n_columns - gone.size, column_names=names, penalty=penalty)
 
     def apply(self, problem: Problem) -> Problem:
         before = layout_of(problem)

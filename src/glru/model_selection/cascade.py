@@ -188,7 +188,7 @@ class Cascade:
         regions = regions_of(certificate, self.problem.fit_intercept, bound)
         if self.bound in ("auto", "local") and has_local(certificate.problem):
             regions.append(LocalEllipsoid(certificate, self.problem.fit_intercept))
-        return score_bounds(regions, self.problem.X[row : row + 1])
+        return score_bounds(regions, self.problem.X[row : row + 1], certificate.columns.dead)
 
     def without(self, row: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""

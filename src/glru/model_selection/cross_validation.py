@@ -199,4 +199,4 @@ def _bounds(certificate: Certificate, queries: Any) -> Bounds:
     regions = regions_of(certificate, problem.fit_intercept, "auto")
     if has_local(problem):
         regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
-    return score_bounds(regions, queries)
+    return score_bounds(regions, queries, certificate.columns.dead)

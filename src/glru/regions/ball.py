@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix, gamma, squared_row_norms
 from glru.certificate import FEW, Certificate, absolute
@@ -27,13 +28,15 @@ class PrimalBall(Region):
     @cached_property
     def inverse(self) -> Array:
         """``1 / lambda_j``; 0 for columns without strong convexity, which are judged apart."""
-        lam = np.broadcast_to(self.certificate.penalty.quadratic, self.certificate.coef.shape)
+        lam = self.certificate.penalty.quadratic
         return np.divide(1.0, lam, out=np.zeros(lam.shape), where=lam > 0.0)
 
     @cached_property
-    def free(self) -> np.ndarray:
+    def free(self) -> NDArray[np.intp]:
         """The columns the ball says nothing about."""
-        return np.flatnonzero(self.inverse == 0.0)
+        if np.all(self.inverse > 0.0):
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(np.broadcast_to(self.inverse == 0.0, self.certificate.coef.shape))
 
     def score_bounds(self, X: Matrix) -> Bounds:
         coef = self.certificate.coef
@@ -48,7 +51,7 @@ class PrimalBall(Region):
         return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)
 
     def coef_bounds(self) -> Bounds:
-        half = spread(self.radius, np.sqrt(self.inverse)) * (1.0 + FEW)
+        half = spread(self.radius, np.sqrt(np.broadcast_to(self.inverse, self.certificate.coef.shape))) * (1.0 + FEW)
         half[self.free] = np.inf
         return widened(self.certificate.coef, half)
 
@@ -83,7 +86,8 @@ class PrimalBall(Region):
 
     def _norms(self, X: Matrix, mean: Array | None) -> Array:
         """At least ``|x - c|`` in the metric of the penalty; infinite where a free column is used."""
-        squares = squared_row_norms(X, self.inverse)
+        scalar = self.inverse.ndim == 0
+        squares = float(self.inverse) * squared_row_norms(X) if scalar else squared_row_norms(X, self.inverse)
         slack = gamma(X.shape[1] + 4) * squares
         if mean is not None:
             cross, own = X @ (self.inverse * mean), float(mean @ (self.inverse * mean))

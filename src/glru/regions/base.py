@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
-from glru.certificate import absolute
+from glru.certificate import absolute_product, depths
 
 Bounds = tuple[Array, Array]
 
@@ -35,8 +35,9 @@ def widened(center: Array, half: Array) -> Bounds:
 
 
 def spread(radius: float, norms: Array) -> Array:
-    """``radius * norms``; an infinite radius proves nothing about anything."""
-    return radius * norms if np.isfinite(radius) else np.full_like(norms, np.inf)
+    """``radius * norms``, where either may be infinite: then nothing is proven."""
+    known = np.isfinite(norms) & np.isfinite(radius)
+    return np.where(known, (radius if np.isfinite(radius) else 0.0) * np.where(known, norms, 0.0), np.inf)
 
 
 def intersected(first: Bounds, second: Bounds) -> Bounds:
@@ -46,6 +47,5 @@ def intersected(first: Bounds, second: Bounds) -> Bounds:
 
 def centers(X: Matrix, coef: Array, intercept: float) -> tuple[Array, Array]:
     """Scores of a model and the rounding error of each."""
-    scores = X @ coef + intercept
-    size = absolute(X) @ np.abs(coef) + abs(intercept)
-    return scores, gamma(coef.size + 3) * size * (1.0 + gamma(coef.size + 3))
+    size = absolute_product(X, np.abs(coef)) + abs(intercept)
+    return X @ coef + intercept, depths(X, 4) * size * (1.0 + 2.0 * gamma(coef.size + 8))
