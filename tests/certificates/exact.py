@@ -256,3 +256,56 @@ def outside(values, lower, upper) -> list[int]:
         if not (below and above):
             found.append(place)
     return found
+
+
+@precise
+def gap(problem, coef, dual, intercept=0.0) -> Decimal:
+    """``P - D`` of a float64 pair, straight from the definitions; the dual point must be feasible."""
+    exact = in_decimals(problem)
+    w, a = decimals(coef), decimals(dual)
+    v = exact.X.T @ (exact.weights * a)
+    scores = exact.scores(w, Decimal(float(intercept)))
+    total = ZERO
+    for s, y, z, slope in zip(exact.weights, exact.y, scores, -a, strict=True):
+        total += s * (loss_value(exact.loss, y, z) + loss_conjugate(exact.loss, y, slope)) if s > 0 else ZERO
+    for lam, kappa, t, u in zip(exact.lam, exact.kappa, w, v, strict=True):
+        total += lam * t * t / 2 + kappa * abs(t) + max(abs(u) - kappa, ZERO) ** 2 / (2 * lam)
+    return total
+
+
+def loss_value(loss, y: Decimal, z: Decimal) -> Decimal:
+    """The loss of a row."""
+    short, residual = max(ONE - y * z, ZERO), abs(z - y)
+    match loss:
+        case glru.Squared():
+            return residual**2 / 2
+        case glru.Huber():
+            edge = Decimal(loss.gamma)
+            return residual**2 / 2 if residual <= edge else edge * (residual - edge / 2)
+        case glru.Logistic():
+            return (ONE + (-y * z).exp()).ln()
+        case glru.SquaredHinge():
+            return short**2
+        case glru.SmoothedHinge():
+            edge = Decimal(loss.gamma)
+            return short**2 / (2 * edge) if short <= edge else short - edge / 2
+        case glru.Hinge():
+            return short
+    raise TypeError(loss)
+
+
+def loss_conjugate(loss, y: Decimal, slope: Decimal) -> Decimal:
+    """Its convex conjugate, inside the domain."""
+    q = -y * slope
+    match loss:
+        case glru.Squared() | glru.Huber():
+            return slope**2 / 2 + slope * y
+        case glru.Logistic():
+            return sum((t * t.ln() for t in (q, ONE - q) if t > 0), ZERO)
+        case glru.SquaredHinge():
+            return q**2 / 4 - q
+        case glru.SmoothedHinge():
+            return Decimal(loss.gamma) * q**2 / 2 - q
+        case glru.Hinge():
+            return -q
+    raise TypeError(loss)

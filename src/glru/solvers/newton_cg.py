@@ -47,7 +47,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     values, gradient, curvature = problem.loss.expand(problem.y, scores)
     value = model.value(unknowns, values)
     slope = model.slope(unknowns, gradient)
-    radius = np.inf
+    radius, sharpness = np.inf, 1.0
     n_iter = quiet = 0
     state = best = model.state(0, value, unknowns, scores, gradient, slope)
     while True:
@@ -56,7 +56,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
             return end(state if status != "max_iter" else best, status, n_iter)
         raised = floor.raised(curvature)
         conditioner = conditioner.at(raised)
-        trial = model.minimise(slope, raised, conditioner, radius, stop.target(value))
+        trial = model.minimise(slope, raised, conditioner, sharpness * conditioner.forcing, radius, stop.target(value))
         pull = slope * trial.move
         descent, noise = float(pull.sum()), 8.0 * UNIT * float(np.abs(pull).sum())
         quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
@@ -77,6 +77,9 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         state = model.state(n_iter, value, unknowns, scores, gradient, slope)
         if length == 1.0 and not trial.on_edge:
             state = model.linear_state(state, linear, trial.residual)
+        # Where the gap does not fall the model is solved more sharply: piecewise losses need exact Newton steps.
+        if problem.loss.self_concordance is None:
+            sharpness = max(0.1 * sharpness, 1e-9) if state.gap > 0.5 * best.gap else min(10.0 * sharpness, 1.0)
         best = state if state.gap <= best.gap else best
 
 
@@ -134,7 +137,7 @@ class _Model:
         return bend + float((self.lam * (coef + length * move)) @ move)
 
     def minimise(
-        self, slope: Array, curvature: Array, conditioner: Preconditioner, radius: float, target: float
+        self, slope: Array, curvature: Array, conditioner: Preconditioner, forcing: float, radius: float, target: float
     ) -> Trial:
         """Preconditioned conjugate gradients on the model within ``radius`` (Steihaug)."""
         product = self.product(curvature)
@@ -145,7 +148,7 @@ class _Model:
         energy = first = float(residual @ scaled)
         on_edge = False
         for _ in range(MAX_INNER):
-            if energy <= conditioner.forcing * first or self.price(residual) <= 0.1 * target:
+            if energy <= forcing * first or self.price(residual) <= 0.1 * target:
                 break
             forward, bent = product(direction)
             bend = float(direction @ bent)
