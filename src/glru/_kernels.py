@@ -30,6 +30,20 @@ def csr_row_gram(indptr, indices, data, col_indptr, col_indices, col_data, colum
 
 
 @njit(cache=True, nogil=True)
+def csr_quadratic_forms(indptr, indices, data, matrix, start, stop, out):  # type: ignore[no-untyped-def]
+    """``x_i^T matrix x_i`` for rows ``start`` to ``stop`` and a symmetric dense matrix."""
+    for i in range(start, stop):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            row = matrix[indices[p]]
+            inner = 0.5 * data[p] * row[indices[p]]
+            for q in range(p + 1, indptr[i + 1]):
+                inner += data[q] * row[indices[q]]
+            total += data[p] * inner
+        out[i] = 2.0 * total
+
+
+@njit(cache=True, nogil=True)
 def quadratic_descent(Q, linear, absolute, x, max_epochs, tol):  # type: ignore[no-untyped-def]
     """Coordinate descent on ``x^T Q x / 2 + linear^T x + sum_j absolute_j |x_j|``, in place.
 

@@ -75,6 +75,13 @@ class LocalRows:
         with np.errstate(all="ignore"):
             change = self.weights * (self.slopes + self.bends * self.moves) / (1.0 - self.leverage)
         self.change = np.where(np.isfinite(change) & (self.rest > 0.0), change, 0.0)
+        self.plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
+        self.plain_mass = float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(problem.n_rows + 4))
+        # The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient.
+        columns = np.sqrt(self.weights.sum() / problem.weights.sum()) * problem.column_norms
+        if problem.fit_intercept:
+            columns = np.append(columns, np.sqrt(self.weights.sum()))
+        self.steady = metric.gradient_norm(np.zeros_like(columns), columns * (1.0 + gamma(problem.n_rows + 8)))
 
     def bounds(self) -> Bounds:
         """Bounds of every row's score under the model trained without it, from one Newton step in closed form."""
@@ -126,13 +133,17 @@ class LocalRows:
             if not active.size:
                 break
             here = rows[active]
-            scores, errors, gradient, nu = self._gradients(here, models[:, active])
-            moved = np.abs(scores - self.solution.scores[:, None])
-            moved[here, np.arange(here.size)] = 0.0
-            reach = self.constant * (moved[self.used].max(axis=0) + (errors + self.off[:, None])[self.used].max(axis=0))
-            nu = nu / np.sqrt(self.rest[here])
+            scores, gradient, nu, error = self._gradients(here, models[:, active])
             places = np.arange(here.size)
-            low, high = self._widened(here, scores[here, places], nu, reach, errors[here, places], np.zeros(here.size))
+            center = scores[here, places]
+            scores -= self.solution.scores[:, None]
+            scores[here, places] = 0.0
+            np.abs(scores, out=scores)
+            reach = scores.max(axis=0) if self.used.all() else scores[self.used].max(axis=0)
+            reach = self.constant * (reach + float(self.plain.max()) * error[0] + error[1] + float(self.off.max()))
+            nu = nu / np.sqrt(self.rest[here])
+            own = self.plain[here] * error[0] + error[1]
+            low, high = self._widened(here, center, nu, reach, own, np.zeros(here.size))
             lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
             going = ~decided(lower[active], upper[active]) & (nu < 0.9 * before[active])
             before[active] = nu
@@ -144,32 +155,34 @@ class LocalRows:
             active = active[going]
         return lower, upper
 
-    def _gradients(self, rows: Rows, models: Array) -> tuple[Array, Array, Array, Array]:
-        """Scores, their errors, gradients without each row, and at least the gradients' norms in the inverse metric."""
+    def _gradients(self, rows: Rows, models: Array) -> tuple[Array, Array, Array, tuple[Array, Array]]:
+        """Scores, gradients without each row, at least the gradients' norms in the inverse metric, and the scores' errors.
+
+        The error of row ``k``'s score under model ``i`` is at most ``plain[k] * first[i] + second[i]``.
+        """
         problem, weights = self.problem, self.weights
         coefs = models[:-1] if problem.fit_intercept else models
         shifts = models[-1] if problem.fit_intercept else np.zeros(rows.size)
-        scores = problem.X @ coefs + shifts
-        sizes = np.linalg.norm(coefs, axis=0) * (1.0 + gamma(problem.n_columns + 4))
-        plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
-        errors = gamma(problem.n_columns + 3) * (np.outer(plain, sizes) + np.abs(shifts))
+        scores = problem.X @ coefs
+        if problem.fit_intercept:
+            scores += shifts
+        unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
+        first, second = unit * np.linalg.norm(coefs, axis=0), unit * np.abs(shifts)
         slopes = problem.loss.gradient(problem.y[:, None], scores)
         slopes[rows, np.arange(rows.size)] = 0.0
-        pulls = weights[:, None] * slopes
+        size = np.sqrt(weights @ np.square(slopes)) * (1.0 + gamma(problem.n_rows + 4))
+        slopes *= weights[:, None]
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
-        gradient = problem.X.T @ pulls + lam * coefs
-        wrong = problem.loss.smoothness * errors + FEW * np.abs(slopes)
-        spread = gamma(problem.n_rows + 4) * np.sqrt(weights @ slopes**2) + np.sqrt(weights @ wrong**2)
-        share = np.sqrt(weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 4))
-        columns = share * problem.column_norms
+        gradient = problem.X.T @ slopes + lam * coefs
+        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
+        wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(weights.sum())) + FEW * size
+        spread = gamma(problem.n_rows + 4) * size + wrong * (1.0 + FEW)
         if problem.fit_intercept:
-            gradient = np.vstack([gradient, pulls.sum(axis=0)])
-            columns = np.append(columns, np.sqrt(weights.sum()) * (1.0 + gamma(problem.n_rows)))
-        steady = self.metric.gradient_norm(np.zeros_like(columns), columns)
+            gradient = np.vstack([gradient, slopes.sum(axis=0)])
         outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
         solved = self.metric.inverse.T @ gradient
         norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
-        return scores, errors, gradient, (norms + spread * steady + outer) * (1.0 + FEW)
+        return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW), (first, second)
 
     def _widened(self, rows: Rows, centers: Array, nu: Array, reach: Array, errors: Array, sizes: Array) -> Bounds:
         """Bounds from the gradients' norms at the candidates (in the metric without each row) and the scores' moves."""

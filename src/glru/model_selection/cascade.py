@@ -17,7 +17,7 @@ from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, LocalEllipsoid, has_local, regions_of, score_bounds
+from glru.regions import Bounds, LocalEllipsoid, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, solve
 
@@ -154,12 +154,14 @@ class Cascade:
         before = np.inf
         for _ in range(REFINE_STEPS):
             certificate = newton_candidate(problem, point)
-            low, high = self.bounds_at(certificate, row)
+            low, high = self.bounds_at(certificate, row, quick=True)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-            if self.decided(lower, upper)[0] or not certificate.gap < 0.5 * before:
+            if self.decided(lower, upper)[0]:
+                return lower, upper
+            if not certificate.gap < 0.5 * before:
                 break
             point, before = certificate.point, certificate.gap
-        return lower, upper
+        return intersected((lower, upper), self.bounds_at(certificate, row))
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
@@ -182,13 +184,17 @@ class Cascade:
         low, high = self.bounds_at(certify(problem, solution.point), row)
         return np.maximum(found[0], low), np.minimum(found[1], high)
 
-    def bounds_at(self, certificate: Certificate, row: int) -> Bounds:
-        """What a certificate of the problem without a row proves about that row's score."""
+    def bounds_at(self, certificate: Certificate, row: int, quick: bool = False) -> Bounds:
+        """What a certificate of the problem without a row proves about that row's score; ``quick``: by one region only."""
+        query, dead = self.problem.X[row : row + 1], certificate.columns.dead
+        found = np.array([-np.inf]), np.array([np.inf])
+        if self.bound in ("auto", "local") and has_local(certificate.problem):
+            found = score_bounds([LocalEllipsoid(certificate, self.problem.fit_intercept)], query, dead)
+            if quick or self.decided(*found)[0]:
+                return found
         bound = "auto" if self.bound == "local" else self.bound
         regions = regions_of(certificate, self.problem.fit_intercept, bound)
-        if self.bound in ("auto", "local") and has_local(certificate.problem):
-            regions.append(LocalEllipsoid(certificate, self.problem.fit_intercept))
-        return score_bounds(regions, self.problem.X[row : row + 1], certificate.columns.dead)
+        return intersected(found, score_bounds(regions, query, dead))
 
     def without(self, row: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""

@@ -14,11 +14,13 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack, solve_triangular
 
 from glru._numerics import Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import CHUNK_BYTES, column_gram, row_block, row_gram
-from glru.certificate import FEW
+from glru._threads import in_parts
+from glru.certificate import FEW, absolute
 from glru.problem import Problem
 
 
@@ -75,6 +77,8 @@ class ColumnMetric(Metric):
         return 2.0 * gamma(self.factor.shape[0] + 8) * condition * (1.0 + 1e-6) + FEW
 
     def norms(self, X: Matrix) -> Array:
+        if not isinstance(X, np.ndarray) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
+            return self._sparse_norms(X)
         norms = np.empty(X.shape[0])
         height = max(64, 16 * CHUNK_BYTES // (8 * self.factor.shape[0]))
         for start in range(0, X.shape[0], height):
@@ -86,6 +90,28 @@ class ColumnMetric(Metric):
             solved = block @ self.inverse
             norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
         return norms * (1.0 + self.solve_error)
+
+    def _sparse_norms(self, X: sp.csr_array) -> Array:
+        """The same for rows with few entries, as quadratic forms in the inverse."""
+        from glru import _kernels as kernels
+
+        inverse = self.inverse @ self.inverse.T
+        size = X.shape[1]
+        block, border = np.ascontiguousarray(inverse[:size, :size]), inverse[:size, size:].sum(axis=1)
+        squares = np.empty(X.shape[0])
+        in_parts(
+            lambda start, stop: kernels.csr_quadratic_forms(X.indptr, X.indices, X.data, block, start, stop, squares),
+            X.shape[0],
+            10_000,
+        )
+        axes = np.sqrt(np.diag(inverse))
+        reach = absolute(X) @ axes[:size]
+        if self.fit_intercept:
+            squares = squares + 2.0 * (X @ border) + inverse[-1, -1]
+            reach = reach + axes[-1]
+        # |entries of the inverse| <= axes_i axes_j, so that is also the scale of every rounding error.
+        squares = np.maximum(squares, 0.0) + gamma(4 * inverse.shape[0] + 16) * reach**2
+        return np.sqrt(squares) * (1.0 + self.solve_error)
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)

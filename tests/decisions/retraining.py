@@ -1,0 +1,94 @@
+"""Leave-one-out the obvious way: every row's problem trained by itself, as far as float64 goes."""
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import glru
+
+
+def derived(problem, weight):
+    """The problem with other sample weights."""
+    return problem.derive(sample_weight=np.array(weight, dtype=float))
+
+
+def carefully(problem, start=None):
+    """The optimum, as near as float64 comes to it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solution = glru.solve(problem, tol=1e-22, start=start)
+        again = glru.solve(problem, tol=1e-22, start=solution)
+    return min(solution, again, key=lambda s: s.gap)
+
+
+def scores_after(problem, weight, rows, start=None):
+    """Scores of some rows under the model trained with other weights, and how far each may be from the truth."""
+    solution = carefully(derived(problem, weight), start)
+    scores = solution.scores[rows]
+    lam = problem.penalty.strong_convexity
+    size = np.sqrt(problem.squared_row_norms[rows])
+    rounding = 1e-12 * (1.0 + np.abs(scores) + size * np.linalg.norm(solution.coef))
+    if lam == 0.0 or problem.fit_intercept:
+        # No radius is known here; a smooth loss was trained to a gap of about 1e-20, a hinge to about 1e-13.
+        rough = isinstance(problem.loss, glru.Hinge) or lam == 0.0
+        return scores, rounding + (1e-3 if rough else 1e-7) * (1.0 + np.abs(scores))
+    return scores, rounding + np.sqrt(2.0 * max(solution.gap, 0.0) / lam) * size
+
+
+def held_out(solution, rows=None):
+    """Every row's score under the model trained without it, and how far it may be from the truth."""
+    problem = solution.problem
+    found = []
+    for row in range(problem.n_rows) if rows is None else rows:
+        weight = problem.sample_weight.copy()
+        weight[row] = 0.0
+        score, off = scores_after(problem, weight, [row], solution)
+        found.append((score[0], off[0]))
+    return tuple(np.array(found).T)
+
+
+def assert_inside(scores, off, lower, upper):
+    """No interval misses its score by more than the score itself may be off; the ends are numbers in order."""
+    assert not np.isnan(lower).any()
+    assert not np.isnan(upper).any()
+    assert np.all(lower <= upper)
+    missed = np.flatnonzero((scores + off < lower) | (scores - off > upper))
+    assert not missed.size, [(int(i), scores[i], off[i], lower[i], upper[i]) for i in missed[:5]]
+
+
+def assert_proven(result, scores, off):
+    """Intervals hold the retrained scores, and no label that is given is wrong."""
+    rows = slice(None)
+    assert_inside(scores, off, result.score_lower[rows], result.score_upper[rows])
+    if result.labels is not None:
+        sure = np.abs(scores) > off
+        wrong = sure & (result.labels != 0) & (result.labels != np.sign(scores))
+        assert not wrong.any(), np.flatnonzero(wrong)
+        assert np.array_equal(result.labels == 1, result.score_lower > 0.0)
+        assert np.array_equal(result.labels == -1, result.score_upper < 0.0)
+    assert sum(result.decided_by.values()) == result.problem.n_rows
+
+
+def standardised(X):
+    """Columns of mean 0 and variance 1, constant ones left out."""
+    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=float)
+    X = X[:, X.std(axis=0) > 0.0]
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def real(name):
+    """``X, y`` of a dataset in the folder ``GLRU_DATA``, standardised; the test is skipped where it is absent."""
+    folder = os.environ.get("GLRU_DATA")
+    path = Path(folder or ".") / f"{name}.npz"
+    if not folder or not path.exists():
+        pytest.skip(f"{name}.npz is not in the folder GLRU_DATA")
+    with np.load(path, allow_pickle=False) as file:
+        y = file["y"].astype(float)
+        if "X" in file:
+            return standardised(file["X"]), y
+        parts = (file["data"].astype(float), file["indices"], file["indptr"])
+        return standardised(sp.csr_array(parts, shape=tuple(file["shape"]))), y
