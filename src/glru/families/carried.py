@@ -10,9 +10,9 @@ which one product with X gives for all rows.
 
 import numpy as np
 
-from glru._numerics import Array, gamma, squared_row_norms
+from glru._numerics import Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import row_block
-from glru.certificate import FEW, absolute, penalty_terms, score_errors
+from glru.certificate import FEW, absolute, penalty_terms
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
@@ -62,6 +62,25 @@ def row_norms(problem: Problem) -> Array:
     return problem.squared_row_norms / lam if lam.ndim == 0 else squared_row_norms(problem.X, 1.0 / lam)
 
 
+def shared_part(problem: Problem) -> Matrix:
+    """X without the columns that have a value in one row only (looked for in sparse data).
+
+    When that row leaves, the column is empty and its optimal coefficient exactly 0: it plays no part in the row's score.
+    """
+    X = problem.X
+    if isinstance(X, np.ndarray):
+        return X
+    shared = np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]) != 1
+    return X if shared.all() else scaled_columns(X, shared.astype(np.float64))
+
+
+def shared_norms(problem: Problem) -> Array:
+    """At least the norms of the rows' shared parts in the metric of the penalty."""
+    part = shared_part(problem)
+    squares = row_norms(problem) if part is problem.X else squared_row_norms(part, _inverse(problem))
+    return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW)
+
+
 def _penalty_sums(solution: Solution, factors: Array) -> Array:
     """At least the penalty's Fenchel-Young sum after each removal."""
     problem, root = solution.problem, solution.certificate
@@ -105,9 +124,10 @@ def _penalty_sums_by_row(solution: Solution, factors: Array, errors: Array, pull
 
 def _primal_bounds(solution: Solution, gaps: Array) -> Bounds:
     problem = solution.problem
-    scores, errors = solution.scores, score_errors(problem, solution.coef, 0.0)
-    norms = np.sqrt(row_norms(problem) * (1.0 + gamma(problem.n_columns + 4)))
-    return widened(scores, np.sqrt(2.0 * gaps) * norms * (1.0 + FEW) + errors + FEW * np.abs(scores))
+    part = shared_part(problem)
+    scores = solution.scores if part is problem.X else part @ solution.coef
+    errors = solution.certificate.score_errors + FEW * np.abs(scores)
+    return widened(scores, np.sqrt(2.0 * gaps) * shared_norms(problem) * (1.0 + FEW) + errors)
 
 
 def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:

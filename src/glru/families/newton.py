@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from glru._numerics import Array, gamma
 from glru._products import column_gram, row_gram
 from glru.certificate import FEW, loss_terms, penalty_terms
-from glru.families.carried import row_norms
+from glru.families.carried import row_norms, shared_norms
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.solution import Solution
@@ -36,6 +36,7 @@ class RemovedRows(ABC):
         self.inverse = 1.0 / lam
         squares = row_norms(self.problem)
         self.norms = np.sqrt(squares * (1.0 + gamma(self.problem.n_columns + 4))) * (1.0 + FEW)
+        self.reach = self.norms
         _, self.slopes, self.bends = self.problem.loss.expand(self.problem.y, solution.scores)
 
     @abstractmethod
@@ -55,7 +56,7 @@ class RemovedRows(ABC):
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = scores[rows, columns]
-        return widened(center, np.sqrt(2.0 * gaps) * self.norms[rows] * (1.0 + FEW) + center_error)
+        return widened(center, np.sqrt(2.0 * gaps) * self.reach[rows] * (1.0 + FEW) + center_error)
 
     def _linear(self, slopes: Array, bends: Array, moves: Array, rows: Rows) -> Array:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""
@@ -131,6 +132,9 @@ class WideRows(RemovedRows):
 
     def __init__(self, solution: Solution, factor: float, gram: Array | None = None) -> None:
         super().__init__(solution, factor)
+        # A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate
+        # (b is zero there) as at the optimum: it does not widen the row's bounds.
+        self.reach = shared_norms(self.problem)
         self.gram = row_gram(self.problem, self.inverse) if gram is None else gram
         bend = self.weights * self.bends
         self.root = np.sqrt(bend)

@@ -24,6 +24,9 @@ from glru.solvers import State, solve
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
 
+LARGEST = 6000
+"""Newton systems in more dimensions than this are left to the iterative solver of the training."""
+
 REFINE_STEPS = 8
 """Newton steps in the refinement of one row before it is trained in full."""
 
@@ -83,7 +86,7 @@ class Cascade:
         if self.uniform and has_newton_rows(self.problem):
             for rows in self.batches():
                 self.run("newton", rows, self.newton)
-        if not isinstance(self.problem.loss, Hinge):
+        if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= LARGEST:
             for row in self.open_rows():
                 self.run("refine", np.array([row]), self.refine)
         self.train()
