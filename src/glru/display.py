@@ -66,17 +66,19 @@ class LOOCVDisplay:
         if ax is None:
             _, ax = plt.subplots(figsize=(8.0, 3.6), layout="constrained")
         places = np.arange(self.lower.size)
-        edge = 1.05 * max(1.0, float(np.max(np.abs(np.nan_to_num(self._middle(), nan=0.0)), initial=0.0)))
+        # The few scores far from the threshold are drawn at the edge: the decision is made in the middle.
+        edge = 1.1 * max(1e-12, float(np.quantile(np.abs(self._middle()), 0.95)))
         low, high = np.clip(self.lower, -edge, edge), np.clip(self.upper, -edge, edge)
-        names = {1: ("correct", CORRECT), -1: ("wrong", WRONG), 0: ("undetermined", OPEN)}
-        for verdict, (name, color) in names.items():
+        names = {1: ("correct", CORRECT, 3.0), -1: ("wrong", WRONG, 6.0), 0: ("undetermined", OPEN, 6.0)}
+        for order, (verdict, (name, color, size)) in enumerate(names.items()):
             mine = self.verdicts == verdict
             if mine.any():
+                style = {"color": color, "zorder": 2 + order}
+                ax.vlines(places[mine], low[mine], high[mine], linewidth=1.5, **style)
                 label = f"{name} ({int(mine.sum())})"
-                ax.vlines(places[mine], low[mine], high[mine], color=color, linewidth=1.2)
-                ax.plot(places[mine], 0.5 * (low + high)[mine], ".", markersize=4, color=color, label=label)
-        ax.axhline(0.0, color="black", linewidth=0.8)
-        ax.set_ylim(-1.05 * edge, 1.05 * edge)
+                ax.plot(places[mine], 0.5 * (low + high)[mine], "o", markersize=size, label=label, **style)
+        ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
+        ax.set_ylim(-1.1 * edge, 1.1 * edge)
         ax.set_xlabel("rows, sorted by held-out score")
         ax.set_ylabel("held-out score (log-odds for logistic)")
         ax.set_title(self.title)
