@@ -58,11 +58,15 @@ class Solution:
     row_terms: Array
     column_terms: Array
     primal_value: float
-    dual_value: float
     gap: float
     n_iter: int
     status: Status
     solver: str
+
+    @cached_property
+    def dual_value(self) -> float:
+        """``D(a)``; ``-inf`` where the dual point is infeasible."""
+        return duality.dual_value(self.problem, self.dual, self.correlations)
 
     @property
     def relative_gap(self) -> float:
@@ -106,7 +110,6 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
         row_terms=gap.row_terms,
         column_terms=gap.column_terms,
         primal_value=duality.primal_value(problem, coef, gap.scores),
-        dual_value=duality.dual_value(problem, dual, gap.correlations),
         gap=gap.value,
         n_iter=n_iter,
         status=status,
