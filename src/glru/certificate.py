@@ -206,6 +206,11 @@ def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, 
     """At least ``F_l(y_i; z_i, -a_i)`` for all scores and dual variables within their errors."""
     size = 1.0 + np.abs(scores) + np.abs(y) + np.abs(dual)
     wide = errors + 8.0 * UNIT * size
+    if np.isfinite(loss.smoothness) and (moves is None or not moves.any()):
+        # F is convex in the score with a derivative of l'(z) + a that changes by at most the smoothness: second order.
+        slope = np.abs(loss.gradient(y, scores) + dual) * (1.0 + FEW) + FEW * np.abs(dual)
+        grown = loss.fenchel_young(y, scores, -dual) + wide * (slope + loss.smoothness * wide)
+        return grown * (1.0 + FEW)
     slopes = (
         [-dual]
         if moves is None or not moves.any()

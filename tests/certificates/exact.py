@@ -247,6 +247,12 @@ def _sign(v: Decimal) -> int:
 
 
 @precise
+def norm(values) -> Decimal:
+    """Euclidean norm."""
+    return sum((v * v for v in values), ZERO).sqrt()
+
+
+@precise
 def outside(values, lower, upper) -> list[int]:
     """Positions whose exact value is not between its bounds; infinite bounds hold, NaN never does."""
     found = []

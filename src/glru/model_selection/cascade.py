@@ -1,7 +1,9 @@
 """The cascade: cheapest proof first, each stage only sees the rows the earlier ones left open."""
 
 import time
+import warnings
 from collections.abc import Callable
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -23,6 +25,9 @@ from glru.solvers import State, solve
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
+
+POLISHED = 1e-12
+"""Relative gap of the solution that the local certificates start from."""
 
 LARGEST = 6000
 """Newton systems in more dimensions than this are left to the iterative solver of the training."""
@@ -121,8 +126,17 @@ class Cascade:
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
-            self._local[factor] = LocalRows(self.solution, factor)
+            self._local[factor] = LocalRows(self.polished, factor)
         return self._local[factor]
+
+    @cached_property
+    def polished(self) -> Solution:
+        """The solution, trained on where its error would weigh more than the removal of a row."""
+        if self.solution.relative_gap <= POLISHED:
+            return self.solution
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return solve(self.problem, tol=POLISHED, start=self.solution)
 
     def batches(self) -> list[Rows]:
         """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
@@ -168,8 +182,6 @@ class Cascade:
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
-        import warnings
-
         row = int(rows[0])
         problem, point = self.without(row)
         found = np.array([-np.inf]), np.array([np.inf])

@@ -1,0 +1,116 @@
+"""The heart of the library: whatever is asked of ``after``, the retrained model lies within the bounds.
+
+Loss x penalty x change x scaling x intercept x candidate x bound x dense or sparse x converged or not; the retrained
+model is known to 40 digits, so there is no tolerance anywhere.
+"""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, note, settings
+
+import glru
+from tests.cases import COLUMN_PENALTIES, LOSSES, PENALTIES, dense, each, make, uneven
+from tests.certificates.truth import answers, assert_holds, assert_meets, retrained, trained
+
+ALL_PENALTIES = {**PENALTIES, **COLUMN_PENALTIES, "l2-strong": glru.L2(30.0), "l2-weak": glru.L2(1e-4)}
+KINDS = ("remove-rows", "add-rows", "remove-columns", "add-columns", "edit", "relabel", "reweight")
+
+
+def new_targets(loss, count, seed):
+    """Targets as the problem's loss wants them."""
+    random = np.random.default_rng(seed)
+    return random.normal(0.0, 2.0, count) if loss.task == "regression" else random.choice([-1.0, 1.0], count)
+
+
+def make_change(kind, problem, count, seed):
+    """A change of a kind that fits the problem, of ``count`` rows or columns."""
+    random = np.random.default_rng(seed)
+    n, d = problem.n_rows, problem.n_columns
+    rows, columns = random.permutation(n)[: min(count, n - 2)], random.permutation(d)[: min(count, d - 1)]
+    match kind:
+        case "remove-rows":
+            return glru.RemoveRows(rows)
+        case "add-rows":
+            X = dense(count, d, seed) * (random.random((count, d)) < 0.8)
+            weights = None if seed % 2 else random.uniform(0.0, 3.0, count)
+            return glru.AddRows(sp.csr_array(X) if seed % 3 else X, new_targets(problem.loss, count, seed), weights)
+        case "remove-columns":
+            return glru.RemoveColumns(columns)
+        case "add-columns":
+            Z = dense(n, count, seed) * (random.random((n, count)) < 0.8)
+            own = None if problem.penalty.n_columns is None else problem.penalty.select([0])
+            if own is not None:
+                own = type(own)(*(float(getattr(own, name)[0]) if np.ndim(getattr(own, name)) else getattr(own, name)
+                                  for name in own.__dataclass_fields__))
+            return glru.AddColumns(sp.csr_array(Z) if seed % 3 else Z, own)
+        case "edit":
+            return glru.EditValues(rows, columns, random.normal(0.0, 1.0, (rows.size, columns.size)))
+        case "relabel":
+            return glru.Relabel(rows, new_targets(problem.loss, rows.size, seed))
+        case "reweight":
+            return glru.Reweight(rows, random.uniform(0.0, 4.0, rows.size) * (random.random(rows.size) < 0.8))
+    raise ValueError(kind)
+
+
+@st.composite
+def questions(draw, loss, penalty):
+    """A solution of a small problem, a change of it, and the changed problem."""
+    wide = penalty.n_columns is None and draw(st.booleans())
+    n, d = (6, 9) if wide else (draw(st.sampled_from([8, 14])), 3)
+    options = {
+        "scaling": draw(st.sampled_from(["mean", "sum"])),
+        "fit_intercept": draw(st.booleans()),
+        "density": draw(st.sampled_from([1.0, 0.6])),
+        "seed": draw(st.integers(0, 10**6)),
+    }
+    if draw(st.booleans()):
+        options["sample_weight"] = uneven(n) + 0.25 * (np.arange(n) % 2)
+    problem = make(loss, penalty, n, d, **options)
+    solution = trained(problem, draw(st.sampled_from([1e-12, 1e-2])))
+    change, changed = None, problem
+    for kind in draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3)):
+        step = make_change(kind, changed, draw(st.integers(1, 3)), draw(st.integers(0, 10**6)))
+        change, changed = step if change is None else change + step, step.apply(changed)
+    note(f"{problem!r} {options} {change!r}")
+    return solution, change, changed
+
+
+@each(LOSSES, "loss")
+@each(ALL_PENALTIES, "penalty")
+def test_the_retrained_model_lies_in_every_bound(loss, penalty):
+    """Scores of new and of training rows, coefficients, intercept, dual variables, labels, radius."""
+
+    @settings(max_examples=12, deadline=None, derandomize=True, database=None)
+    @given(questions(loss, penalty), st.integers(0, 10**6))
+    def holds(question, pick):
+        solution, change, changed = question
+        queries = np.vstack([dense(4, changed.n_columns, 1), np.zeros(changed.n_columns)])
+        truth = retrained(changed)
+        # The last answer intersects all the others, so it fails if any of them does; one more is taken by itself.
+        every = list(answers(solution, change))
+        for out in (every[pick % len(every)], every[-1]):
+            if truth is None:
+                assert_meets(out, changed, queries)
+            else:
+                assert_holds(out, changed, truth, queries)
+
+    holds()
+
+
+@each(LOSSES, "loss")
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_change_of_every_kind(loss, kind):
+    """So that no kind, candidate or bound depends on luck: both scalings, with and without an intercept."""
+    for case in range(4):
+        penalty = (PENALTIES["elastic-net"], PENALTIES["l2"])[case % 2]
+        scaling, intercept = ("mean", "sum")[case // 2], case in (0, 3)
+        problem = make(loss, penalty, 12, 4, seed=case, scaling=scaling, fit_intercept=intercept)
+        solution = trained(problem, 1e-12)
+        change = make_change(kind, problem, 2, case)
+        changed = change.apply(problem)
+        truth = retrained(changed)
+        assert truth is not None
+        for out in answers(solution, change):
+            assert_holds(out, changed, truth, dense(5, changed.n_columns, case))

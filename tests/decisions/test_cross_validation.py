@@ -1,0 +1,154 @@
+"""Cross-validation over splitters: held-out scores are those of retraining on the train rows."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, ShuffleSplit, StratifiedKFold
+
+import glru
+from tests.cases import LOSSES, PENALTIES, each, make
+from tests.decisions.retraining import assert_inside, scores_after
+
+N = 24
+GROUPS = np.arange(N) // 5
+SPLITTERS = {
+    "int": (4, None),
+    "k-fold": (KFold(3), None),
+    "shuffled": (KFold(5, shuffle=True, random_state=0), None),
+    "stratified": (StratifiedKFold(4), None),
+    "groups": (GroupKFold(3), GROUPS),
+    "repeated": (RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), None),
+    "shuffle-split": (ShuffleSplit(3, test_size=0.3, random_state=0), None),
+    "leave-one-out": (LeaveOneOut(), None),
+    "explicit": ([(np.arange(2, N), [0, 1]), (np.arange(0, 12), [13, 20, 22])], None),
+}
+
+
+def splits_of(problem, cv, groups):
+    if isinstance(cv, int):
+        cv = StratifiedKFold(cv) if problem.loss.task == "classification" else KFold(cv)
+    return cv if isinstance(cv, list) else list(cv.split(np.zeros((problem.n_rows, 1)), problem.y, groups))
+
+
+def retrained(problem, splits):
+    """Scores of every split's test rows under the model of its train rows."""
+    scores, off = [], []
+    for train, test in splits:
+        weight = np.zeros(problem.n_rows)
+        weight[train] = problem.sample_weight[train]
+        score, slack = scores_after(problem, weight, np.asarray(test))
+        scores.append(score)
+        off.append(slack)
+    return np.concatenate(scores), np.concatenate(off)
+
+
+def assert_right(problem, result, splits):
+    scores, off = retrained(problem, splits)
+    assert np.array_equal(result.rows, np.concatenate([np.asarray(test) for _, test in splits]))
+    assert np.array_equal(result.folds, np.concatenate([[k] * len(test) for k, (_, test) in enumerate(splits)]))
+    assert_inside(scores, off, result.score_lower, result.score_upper)
+    clear = np.abs(scores) > off
+    assert np.all((result.labels == 0) | (result.labels == np.sign(scores)) | ~clear)
+    assert sum(result.decided_by.values()) == len(splits)
+    assert result.n_trainings == result.decided_by.get("training", 0)
+    return scores, off
+
+
+@each(SPLITTERS, "splitter")
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_splitters(loss, splitter):
+    cv, groups = splitter
+    if loss == "squared" and isinstance(cv, StratifiedKFold):
+        cv = StratifiedKFold(4).split(np.zeros((N, 1)), np.arange(N) % 2)  # an iterator, as scikit-learn allows
+        cv = list(cv)
+    for options in ({}, {"scaling": "sum", "fit_intercept": True, "sample_weight": 1.0 + np.arange(N) % 2}):
+        problem = make(LOSSES[loss], glru.L2(0.05), N, 3, seed=1, **options)
+        result = glru.cross_val_predict(problem, cv=cv, groups=groups, width=1e-6)
+        scores, off = assert_right(problem, result, splits_of(problem, cv, groups))
+        assert np.all(result.score_upper - result.score_lower <= 1e-6)
+        assert np.all(np.abs(result.scores - scores) <= 5e-7 + off)
+        assert result.n_trainings == 0
+
+
+def test_labels():
+    problem = make(glru.Logistic(), glru.L2(0.05), 60, 4, seed=1)
+    result = glru.cross_val_predict(problem)
+    scores, _ = assert_right(problem, result, splits_of(problem, 5, None))
+    assert np.array_equal(result.labels, np.sign(scores))
+    solution = glru.solve(problem)
+    assert np.array_equal(glru.cross_val_predict(solution).labels, result.labels)
+
+
+def test_leave_one_out_is_loocv():
+    problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
+    result = glru.cross_val_predict(problem, LeaveOneOut(), width=1e-8)
+    assert np.allclose(result.scores, glru.loocv(problem, width=1e-8).scores, atol=1e-8)
+
+
+@each(PENALTIES, "penalty")
+@each(LOSSES, "loss")
+def test_every_loss_and_penalty(loss, penalty):
+    problem = make(loss, penalty, 8, 2, seed=3)
+    result = glru.cross_val_predict(problem, KFold(2))
+    assert_right(problem, result, splits_of(problem, KFold(2), None))
+    if loss.task == "regression" and penalty.strong_convexity > 0.0:
+        assert np.all(result.score_upper - result.score_lower <= 1e-6 * np.ptp(problem.y))
+
+
+def test_unconverged_start():
+    problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
+    rough = glru.solve(problem, tol=0.0, until=lambda state: True)
+    assert_right(problem, glru.cross_val_predict(rough, KFold(3)), splits_of(problem, KFold(3), None))
+
+
+def test_rows_repeated_in_a_train_set_count_twice():
+    problem = make(glru.Logistic(), glru.L2(0.5), N, 3, seed=1, scaling="sum")
+    train = np.array([0, 1, 2, 3, 3, 4, 5, 6, 7, 8])
+    result = glru.cross_val_predict(problem, [(train, [20, 21])], width=1e-6)
+    again = glru.Problem(problem.X[train], problem.y[train], penalty=problem.penalty, scaling="sum")
+    assert np.allclose(result.scores, problem.X[[20, 21]] @ glru.solve(again, tol=1e-18).coef, atol=1e-6)
+
+
+def test_progress_and_repr():
+    calls = []
+    problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
+    result = glru.cross_val_predict(problem, 4, progress=lambda *call: calls.append(call))
+    assert [call[1:] for call in calls] == [(k, 4) for k in (1, 2, 3, 4)]
+    assert repr(result).startswith("CrossValResult(4 folds, decided by newton ")
+
+
+def test_interruption():
+    problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
+    solution = glru.solve(problem)
+    before = solution.coef.copy(), solution.dual.copy(), problem.weights.copy()
+
+    def stop(stage, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        glru.cross_val_predict(solution, progress=stop)
+    after = solution.coef, solution.dual, problem.weights
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_errors():
+    problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1, fit_intercept=True)
+    rows = np.arange(N)
+    with pytest.raises(TypeError, match=r"expected a glru.Problem or a glru.Solution; got list"):
+        glru.cross_val_predict([1, 2])
+    with pytest.raises(ValueError, match="at least one split; got none"):
+        glru.cross_val_predict(problem, [])
+    with pytest.raises(ValueError, match="needs test rows and train rows of weight above 0; split 1 has none"):
+        glru.cross_val_predict(problem, [(rows[2:], rows[:2]), (rows, [])])
+    with pytest.raises(ValueError, match="split 0 has none"):
+        glru.cross_val_predict(problem, [([], rows)])
+    with pytest.raises(ValueError, match="both classes in its train rows; split 0 has one"):
+        glru.cross_val_predict(problem, [(np.flatnonzero(problem.y > 0), np.flatnonzero(problem.y < 0))])
+    unweighted = problem.derive(fit_intercept=False, sample_weight=np.where(rows < 12, 0.0, 1.0))
+    with pytest.raises(ValueError, match="train rows of weight above 0"):
+        glru.cross_val_predict(unweighted, [(rows[:12], rows[12:])])
+    with pytest.raises(ValueError, match="n_splits"):
+        glru.cross_val_predict(problem, 1)
+    with pytest.raises(ValueError, match="groups"):
+        glru.cross_val_predict(problem, GroupKFold(3))
+    with pytest.raises(IndexError):
+        glru.cross_val_predict(problem, [(rows, [N])])
