@@ -13,6 +13,10 @@ UNIT = float(np.finfo(np.float64).eps) / 2
 """Unit roundoff of float64."""
 
 
+TINY = 1e-150
+"""Added to norms: squares of numbers below it underflow, and the root of all that is lost so is far smaller."""
+
+
 def gamma(k: int) -> float:
     """Relative error of a sum of ``k`` rounded products in any order: ``k u / (1 - k u)``."""
     return k * UNIT / (1.0 - k * UNIT)

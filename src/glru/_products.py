@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.blas import dsyrk
 
-from glru._numerics import Array, Matrix
+from glru._numerics import UNIT, Array, Matrix
 from glru._threads import in_parts
 from glru.problem import Problem
 
@@ -99,6 +100,23 @@ def _dense_row_gram(X: Array, column_weights: Array) -> Array:
         transposed = block.T.flags.f_contiguous
         gram = dsyrk(scale, block.T if transposed else block, beta=1.0, c=gram, trans=int(transposed), overwrite_c=1)
     return np.triu(gram) + np.triu(gram, 1).T
+
+
+def robust_cholesky(matrix: Array) -> Array:
+    """Upper Cholesky factor of a positive semidefinite matrix given by its upper triangle.
+
+    A matrix that is singular to rounding is shifted until it is not.
+    """
+    shift, diagonal = 0.0, np.diag_indices(matrix.shape[0])
+    while True:
+        shifted = matrix.copy()
+        shifted[diagonal] += shift
+        try:
+            return cholesky(shifted, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            shift = max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
+            if not np.isfinite(shift):
+                raise
 
 
 def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Array, Array]]:

@@ -12,6 +12,7 @@ from glru._numerics import Array, Matrix
 from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
 from glru.certificate import FEW, Certificate
 from glru.changes import Change, layout_of
+from glru.changes.base import matched_columns
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
@@ -160,11 +161,12 @@ class After:
         return solve(self.problem, tol=tol, start=self.point, until=until)
 
     def _queries(self, X: Any) -> Matrix:
-        matrix, _ = _inputs.as_matrix(X, "the queries")
+        matrix, names = _inputs.as_matrix(X, "the queries")
         size = self.certificates[0].coef.size
         if matrix.shape[1] != size:
             raise ValueError(f"queries must have {size} columns, as the changed problem has; got {matrix.shape[1]}.")
-        return matrix
+        expected = self.change.check(layout_of(self.solution.problem)).column_names
+        return matched_columns(matrix, names, expected)
 
     def __repr__(self) -> str:
         return (

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix, squared_column_norms, squared_row_norms
+from glru._numerics import TINY, Array, Matrix, squared_column_norms, squared_row_norms
 from glru.losses import Logistic, Loss
 from glru.penalties import L2, Penalty
 
@@ -156,8 +156,8 @@ class Problem:
 
     @cached_property
     def column_norms(self) -> Array:
-        """``sqrt(sum_i s_i x_ij^2)`` for every column."""
-        return np.sqrt(squared_column_norms(self.X, self.weights))
+        """``sqrt(sum_i s_i x_ij^2)`` for every column, with room for squares that underflow."""
+        return np.sqrt(squared_column_norms(self.X, self.weights)) + TINY
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:

@@ -315,3 +315,23 @@ def loss_conjugate(loss, y: Decimal, slope: Decimal) -> Decimal:
         case glru.Hinge():
             return -q
     raise TypeError(loss)
+
+
+@precise
+def sums(exact: Exact, dual) -> tuple[np.ndarray, np.ndarray]:
+    """``sum_i s_i a_i x_ij`` and ``sum_i s_i x_ij^2`` of every column."""
+    return exact.X.T @ (exact.weights * dual), (exact.X * exact.X).T @ exact.weights
+
+
+@precise
+def reach(exact: Exact) -> tuple[list, list] | None:
+    """The ends of ``sum_i s_i a_i x_ij`` over the domain of the dual; None where the domain is unbounded."""
+    match exact.loss:
+        case glru.Squared() | glru.SquaredHinge():
+            return None
+        case glru.Huber():
+            edge = Decimal(exact.loss.gamma)
+            half = [edge * sum(exact.weights * abs(column)) for column in exact.X.T]
+            return [-h for h in half], half
+    pulls = exact.X.T * exact.weights * exact.y
+    return [sum(min(p, ZERO) for p in row) for row in pulls], [sum(max(p, ZERO) for p in row) for row in pulls]

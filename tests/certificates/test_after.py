@@ -42,8 +42,12 @@ def make_change(kind, problem, count, seed):
             Z = dense(n, count, seed) * (random.random((n, count)) < 0.8)
             own = None if problem.penalty.n_columns is None else problem.penalty.select([0])
             if own is not None:
-                own = type(own)(*(float(getattr(own, name)[0]) if np.ndim(getattr(own, name)) else getattr(own, name)
-                                  for name in own.__dataclass_fields__))
+                own = type(own)(
+                    *(
+                        float(getattr(own, name)[0]) if np.ndim(getattr(own, name)) else getattr(own, name)
+                        for name in own.__dataclass_fields__
+                    )
+                )
             return glru.AddColumns(sp.csr_array(Z) if seed % 3 else Z, own)
         case "edit":
             return glru.EditValues(rows, columns, random.normal(0.0, 1.0, (rows.size, columns.size)))

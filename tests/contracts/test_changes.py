@@ -36,7 +36,12 @@ EXPECTED = {
     "remove-row": (glru.RemoveRows(4), np.delete(X, 4, 0), np.delete(SIGNS, 4), np.delete(WEIGHT, 4)),
     "remove-rows": (glru.RemoveRows([4, 1]), X[[0, 2, 3, 5]], SIGNS[[0, 2, 3, 5]], WEIGHT[[0, 2, 3, 5]]),
     "remove-nothing": (glru.RemoveRows([]), X, SIGNS, WEIGHT),
-    "add-rows": (glru.AddRows(ROWS, [1, 0]), np.vstack([X, ROWS]), np.append(SIGNS, [1, -1]), np.append(WEIGHT, [1, 1])),
+    "add-rows": (
+        glru.AddRows(ROWS, [1, 0]),
+        np.vstack([X, ROWS]),
+        np.append(SIGNS, [1, -1]),
+        np.append(WEIGHT, [1, 1]),
+    ),
     "add-weighted": (
         glru.AddRows(ROWS, [1, 0], [0.5, 0.0]),
         np.vstack([X, ROWS]),
@@ -241,7 +246,10 @@ REFUSED = {
         "new columns must have new names; got b again",
     ),
     "penalty-kind": (glru.AddColumns(COLUMNS, glru.L1(1.0)), r"penalty must be of the problem's kind, L2\(lam=1.0\)"),
-    "penalty-count": (glru.AddColumns(COLUMNS, glru.L2([1.0] * 3)), "penalty must have one strength a new column; got 3"),
+    "penalty-count": (
+        glru.AddColumns(COLUMNS, glru.L2([1.0] * 3)),
+        "penalty must have one strength a new column; got 3",
+    ),
     "edit-row": (glru.EditValues([6], [0], 1.0), "rows must be positions from 0 to 5; got 6"),
     "edit-column": (glru.EditValues([0], [3], 1.0), "columns must be positions from 0 to 2; got 3"),
     "edit-shape": (glru.EditValues([0, 1], [0], [[1.0, 2.0]]), r"shape \(2, 1\); got shape \(1, 2\)"),
@@ -319,7 +327,10 @@ def test_a_label_means_the_same_in_any_company():
 
 
 UNCLEAR = {
-    "weights": (glru.Reweight([0], [1.0, 2.0]), r"weights must have one entry a named row, shape \(1,\); got shape \(2,\)"),
+    "weights": (
+        glru.Reweight([0], [1.0, 2.0]),
+        r"weights must have one entry a named row, shape \(1,\); got shape \(2,\)",
+    ),
     "values": (glru.EditValues([0], [0], "high"), "values must be numeric"),
     "names": (glru.RemoveColumns(["a", "a"]), r"columns must be named once each; got \['a', 'a'\]"),
 }

@@ -48,7 +48,7 @@ def carry(solution: Solution, change: Change) -> Certificate:
     problem = solution.problem
     if is_plain(problem):
         swap = _row_swap(problem, change)
-        if swap is not None:
+        if swap is not None and 2.0 * float(problem.sample_weight[swap.leaving].sum()) <= problem.total_weight:
             return _carry_rows(solution, change, swap)
         if isinstance(change, RemoveColumns):
             return _without_columns(solution, change)
@@ -127,9 +127,10 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     pull_out, pull_in = gone * solution.dual[leaving], weights * dual
     old = problem.X[leaving]
     correlations = factor * root.correlations - old.T @ pull_out + swap.X.T @ pull_in
-    # The sums over all rows were rounded once when they were made, the total weight when it was, and every term again
-    # by its new weight: three times the error of a sum of n terms, which Cauchy-Schwarz bounds column by column.
-    steady = 3.0 * gamma(problem.n_rows + n_moved + 8) * factor
+    # The sums over all rows were rounded when they were made, so were the old and the new total weight (at least half of
+    # the old weight stays, so their difference loses at most a digit), and every term again by its new weight: less than
+    # eight times the error of a sum of n terms, which Cauchy-Schwarz bounds column by column.
+    steady = 8.0 * gamma(problem.n_rows + n_moved + 8) * factor
     moved = absolute(old).T @ np.abs(pull_out) + absolute(swap.X).T @ np.abs(pull_in)
     slack = steady * np.sqrt(root.dual_mass) * root.column_norms + gamma(n_moved + 8) * moved
 

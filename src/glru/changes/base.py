@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._numerics import Matrix
 from glru.penalties import Penalty
 from glru.problem import Problem
 
@@ -66,6 +67,16 @@ class Composite(Change):
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.steps))
+
+
+def matched_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> Matrix:
+    """The columns of a frame in the expected order; an error where its names are others."""
+    if names is None or expected is None or names == expected:
+        return X
+    if set(names) != set(expected) or len(names) != len(expected):
+        missing = ", ".join(sorted(set(expected) - set(names)))
+        raise ValueError(f"a frame must have the problem's columns; missing: {missing}.")
+    return X[:, [names.index(name) for name in expected]]
 
 
 def row_positions(rows: Any, n_rows: int) -> NDArray[np.intp]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array, Matrix
-from glru.changes.base import Change, Layout, column_positions, layout_of, row_positions
+from glru.changes.base import Change, Layout, column_positions, layout_of, matched_columns, row_positions
 from glru.problem import Problem
 
 
@@ -91,12 +91,7 @@ class AddRows(Change):
             raise ValueError(
                 f"new rows must have {layout.n_columns} columns, as the problem has; got {self.matrix.shape[1]}."
             )
-        matrix = self.matrix
-        if self.names is not None and layout.column_names is not None and self.names != layout.column_names:
-            if set(self.names) != set(layout.column_names):
-                missing = ", ".join(sorted(set(layout.column_names) - set(self.names)))
-                raise ValueError(f"new rows must have the problem's columns; missing: {missing}.")
-            matrix = matrix[:, [self.names.index(name) for name in layout.column_names]]
+        matrix = matched_columns(self.matrix, self.names, layout.column_names)
         weight = np.ones(n_new) if self.sample_weight is None else _weights(self.sample_weight, n_new)
         return matrix, targets(self.y, n_new, layout), weight
 
@@ -172,7 +167,8 @@ class Reweight(Change):
 
     def new_weights(self, count: int) -> Array:
         """One valid weight a named row."""
-        return _weights(np.broadcast_to(np.asarray(self.weights), (count,)), count)
+        weights = np.asarray(self.weights)
+        return _weights(np.full(count, weights) if weights.ndim == 0 else weights, count)
 
     def apply(self, problem: Problem) -> Problem:
         rows = row_positions(self.rows, problem.n_rows)

@@ -10,7 +10,7 @@ which one product with X gives for all rows.
 
 import numpy as np
 
-from glru._numerics import Array, Matrix, gamma, scaled_columns, squared_row_norms
+from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import row_block
 from glru.certificate import FEW, absolute, penalty_terms
 from glru.problem import Problem
@@ -26,7 +26,14 @@ def removal_factors(problem: Problem) -> Array:
     if problem.scaling == "sum":
         return np.ones(problem.n_rows)
     left = problem.total_weight - problem.sample_weight
-    return np.divide(problem.total_weight, left, out=np.full(problem.n_rows, np.inf), where=left > 0.0)
+    factors = np.divide(problem.total_weight, left, out=np.full(problem.n_rows, np.inf), where=left > 0.0)
+    # Without a row of more than half the weight the difference has lost digits: no bound is built on it.
+    return np.where(factors <= 2.0, factors, np.inf)
+
+
+def weight_error(problem: Problem) -> float:
+    """Relative error of a row's new weight: of two sums of the weights and the operations between them."""
+    return 8.0 * gamma(problem.n_rows + 9)
 
 
 def has_carried(problem: Problem) -> bool:
@@ -39,11 +46,13 @@ def carried_bounds(solution: Solution, bound: str) -> Bounds:
     problem, root = solution.problem, solution.certificate
     assert root.loss_terms is not None
     factors = removal_factors(problem)
+    known = np.isfinite(factors)
+    factors = np.where(known, factors, 1.0)
     own = problem.weights * np.where(problem.weights > 0.0, root.loss_terms, 0.0)
-    steady = 3.0 * gamma(problem.n_rows + 9)
+    steady = weight_error(problem)
     losses = factors * (np.maximum(root.row_total - own, 0.0) + steady * root.row_total)
     gaps = (losses + _penalty_sums(solution, factors)) * (1.0 + gamma(problem.n_columns + 8))
-    gaps = np.where(np.isfinite(gaps), gaps, np.inf)
+    gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
     bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
     if bound in ("primal", "auto"):
         bounds = intersected(bounds, _primal_bounds(solution, gaps))
@@ -78,13 +87,18 @@ def shared_norms(problem: Problem) -> Array:
     """At least the norms of the rows' shared parts in the metric of the penalty."""
     part = shared_part(problem)
     squares = row_norms(problem) if part is problem.X else squared_row_norms(part, _inverse(problem))
-    return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW)
+    return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW) + TINY * scale(problem)
+
+
+def scale(problem: Problem) -> float:
+    """At least 1 and the largest ``1 / sqrt(lam_j)``."""
+    return 1.0 + 1.0 / float(np.sqrt(problem.penalty.strong_convexity))
 
 
 def _penalty_sums(solution: Solution, factors: Array) -> Array:
     """At least the penalty's Fenchel-Young sum after each removal."""
     problem, root = solution.problem, solution.certificate
-    errors = 3.0 * gamma(problem.n_rows + 9) * np.sqrt(root.dual_mass) * root.column_norms
+    errors = weight_error(problem) * np.sqrt(root.dual_mass) * root.column_norms
     pulls = problem.weights * solution.dual
     if not problem.penalty.smooth:
         return _penalty_sums_by_row(solution, factors, errors, pulls)
@@ -137,7 +151,7 @@ def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:
     norms = row_norms(problem)
     middle = factors * (problem.X @ (inverse * root.correlations)) - shift * norms
     sizes = absolute(problem.X)
-    errors = 3.0 * gamma(problem.n_rows + 9) * np.sqrt(root.dual_mass) * root.column_norms
+    errors = weight_error(problem) * np.sqrt(root.dual_mass) * root.column_norms
     rounding = factors * (sizes @ (inverse * (errors + FEW * np.abs(root.correlations)))) + FEW * np.abs(shift) * norms
     rounding = rounding + 4.0 * gamma(problem.n_columns + 4) * (np.abs(middle) + np.abs(shift) * norms)
     reach = np.sqrt(2.0 * problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * root.column_norms))

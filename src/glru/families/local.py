@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from glru._numerics import Array, gamma
 from glru.certificate import FEW, score_errors
+from glru.families.carried import weight_error
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.regions.metric import ColumnMetric
@@ -56,7 +57,7 @@ class LocalRows:
         self.off = score_errors(problem, solution.coef, solution.intercept)
         self.metric = ColumnMetric(problem, self.weights * self.bends)
         # Slopes and curvatures were taken at computed scores; the exact curvature differs by at most this share.
-        self.eta = self.metric.eta + 2.0 * self.constant * float(self.off[self.used].max()) + FEW
+        self.eta = self.metric.eta + 2.0 * self.constant * float(self.off[self.used].max()) + weight_error(problem)
         self.usable = self.eta < 0.5
         if self.usable:
             self._prepare()
@@ -176,7 +177,7 @@ class LocalRows:
         gradient = problem.X.T @ slopes + lam * coefs
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(weights.sum())) + FEW * size
-        spread = gamma(problem.n_rows + 4) * size + wrong * (1.0 + FEW)
+        spread = weight_error(problem) * size + wrong * (1.0 + FEW)
         if problem.fit_intercept:
             gradient = np.vstack([gradient, slopes.sum(axis=0)])
         outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
@@ -203,7 +204,7 @@ def _base_gradient(solution: Solution, weights: Array, slopes: Array, off: Array
     lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
     gradient = problem.X.T @ pulls + lam * solution.coef
     wrong = problem.loss.smoothness * off + FEW * np.abs(slopes)
-    spread = gamma(problem.n_rows + 4) * float(np.sqrt(weights @ slopes**2)) + float(np.sqrt(weights @ wrong**2))
+    spread = weight_error(problem) * float(np.sqrt(weights @ slopes**2)) + float(np.sqrt(weights @ wrong**2))
     share = np.sqrt(weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 4))
     slack = spread * share * problem.column_norms + FEW * lam * np.abs(solution.coef)
     if problem.fit_intercept:

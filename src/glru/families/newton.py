@@ -12,12 +12,12 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg import cho_solve
 
-from glru._numerics import Array, gamma
-from glru._products import column_gram, row_gram
+from glru._numerics import TINY, Array, gamma
+from glru._products import column_gram, robust_cholesky, row_gram
 from glru.certificate import FEW, loss_terms, penalty_terms
-from glru.families.carried import row_norms, shared_norms
+from glru.families.carried import row_norms, scale, shared_norms, weight_error
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.solution import Solution
@@ -36,6 +36,7 @@ class RemovedRows(ABC):
         self.inverse = 1.0 / lam
         squares = row_norms(self.problem)
         self.norms = np.sqrt(squares * (1.0 + gamma(self.problem.n_columns + 4))) * (1.0 + FEW)
+        self.norms = self.norms + TINY * scale(self.problem)
         self.reach = self.norms
         _, self.slopes, self.bends = self.problem.loss.expand(self.problem.y, solution.scores)
 
@@ -52,7 +53,7 @@ class RemovedRows(ABC):
         columns = np.arange(rows.size)
         terms[rows, columns] = 0.0
         terms[self.weights == 0.0] = 0.0
-        losses = (self.weights @ terms) * (1.0 + gamma(problem.n_rows + 4))
+        losses = (self.weights @ terms) * (1.0 + weight_error(problem))
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = scores[rows, columns]
@@ -92,7 +93,7 @@ class TallRows(RemovedRows):
         problem = self.problem
         hessian = column_gram(problem.X, self.weights * self.bends)
         hessian[np.diag_indices(problem.n_columns)] += problem.penalty.quadratic
-        self.factor = (cholesky(hessian, check_finite=False), False)
+        self.factor = (robust_cholesky(hessian), False)
         lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * solution.coef
         gradient = problem.X.T @ (self.weights * self.slopes) + lam_w
         self.step = cho_solve(self.factor, -gradient, check_finite=False)
@@ -119,7 +120,7 @@ class TallRows(RemovedRows):
         spread = (
             np.sqrt(weights.sum() / problem.weights.sum()) * problem.column_norms * (1.0 + gamma(problem.n_rows + 8))
         )
-        slack = gamma(problem.n_rows + 3) * np.outer(mass, spread) * (1.0 + FEW)
+        slack = weight_error(problem) * np.outer(mass, spread) * (1.0 + FEW)
         penalty = penalty_terms(problem.penalty, coefs.T, correlations.T, slack).sum(axis=1)
         penalty = penalty * (1.0 + gamma(problem.n_columns + 2))
         lower, upper = self._ball(rows, scores, errors, dual, penalty, errors[rows, np.arange(rows.size)])
@@ -140,7 +141,7 @@ class WideRows(RemovedRows):
         self.root = np.sqrt(bend)
         core = self.root[:, None] * self.gram * self.root
         core[np.diag_indices(self.problem.n_rows)] += 1.0
-        self.factor = (cholesky(core, check_finite=False, overwrite_a=True), False)
+        self.factor = (robust_cholesky(core), False)
 
     def bounds(self, rows: Rows) -> Bounds:
         """One Newton step from the old optimum: the scores move by ``p + c_i Q_i``, ``Q = K (I + D K)^-1``."""
@@ -175,10 +176,7 @@ class WideRows(RemovedRows):
             root = np.sqrt(weights * bends)
             core = root[:, None] * self.gram * root
             core[np.diag_indices(root.size)] += 1.0
-            try:
-                factor = (cholesky(core, check_finite=False, overwrite_a=True), False)
-            except LinAlgError:
-                return best
+            factor = (robust_cholesky(core), False)
             residual = weights * slopes + pulls
             change = -(residual - root * cho_solve(factor, root * (self.gram @ residual), check_finite=False))
             dual = self._linear(slopes[:, None], bends[:, None], (self.gram @ change)[:, None], rows)
@@ -198,4 +196,6 @@ class WideRows(RemovedRows):
         mass = self.norms @ np.abs(pulls)
         errors = gamma(self.problem.n_columns + self.problem.n_rows + 8) * np.outer(self.norms, mass) * (1.0 + FEW)
         own = errors[rows, np.arange(rows.size)]
-        return self._ball(rows, scores, errors, dual, np.zeros(rows.size), own)
+        # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
+        penalty = 0.5 * np.square(weight_error(self.problem) * mass) * (1.0 + FEW)
+        return self._ball(rows, scores, errors, dual, penalty, own)

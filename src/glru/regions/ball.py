@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix, gamma, squared_row_norms
+from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
 from glru.certificate import FEW, Certificate, absolute
 from glru.regions.base import Bounds, Region, centers, spread, widened
 from glru.regions.intercept import intercept_bounds
@@ -94,7 +94,9 @@ class PrimalBall(Region):
             # The three parts may cancel; each keeps its own rounding error (Cauchy-Schwarz for the cross term).
             slack = 4.0 * gamma(X.shape[1] + 6) * (squares + own)
             squares = squares - 2.0 * cross + own
-        norms = np.sqrt(np.maximum(squares, 0.0) + slack) * (1.0 + FEW)
+        norms = np.sqrt(np.maximum(squares, 0.0) + slack) * (1.0 + FEW) + TINY * float(
+            np.sqrt(self.inverse.max()) + 1.0
+        )
         if self.free.size:
             used = absolute(X[:, self.free]) @ np.ones(self.free.size)
             if mean is not None:

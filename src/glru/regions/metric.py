@@ -17,8 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack, solve_triangular
 
-from glru._numerics import Array, Matrix, gamma, scaled_columns, squared_row_norms
-from glru._products import CHUNK_BYTES, column_gram, row_block, row_gram
+from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
+from glru._products import CHUNK_BYTES, column_gram, robust_cholesky, row_block, row_gram
 from glru._threads import in_parts
 from glru.certificate import FEW, absolute
 from glru.problem import Problem
@@ -66,6 +66,10 @@ class ColumnMetric(Metric):
         eta = gamma(problem.n_rows + 3 * size + 16) * trace * float(np.square(self.inverse).sum()) * (1.0 + 1e-6)
         self.eta = eta if np.isfinite(eta) else np.inf
 
+    @cached_property
+    def _scale(self) -> float:
+        return 1.0 + float(np.linalg.norm(self.inverse))
+
     def solve(self, vector: Array) -> Array:
         """The inverse of the metric times a vector."""
         return cho_solve((self.factor, False), vector, check_finite=False)
@@ -89,7 +93,7 @@ class ColumnMetric(Metric):
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
             solved = block @ self.inverse
             norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
-        return norms * (1.0 + self.solve_error)
+        return norms * (1.0 + self.solve_error) + TINY * self._scale
 
     def _sparse_norms(self, X: sp.csr_array) -> Array:
         """The same for rows with few entries, as quadratic forms in the inverse."""
@@ -111,7 +115,7 @@ class ColumnMetric(Metric):
             reach = reach + axes[-1]
         # |entries of the inverse| <= axes_i axes_j, so that is also the scale of every rounding error.
         squares = np.maximum(squares, 0.0) + gamma(4 * inverse.shape[0] + 16) * reach**2
-        return np.sqrt(squares) * (1.0 + self.solve_error)
+        return np.sqrt(squares) * (1.0 + self.solve_error) + TINY * self._scale
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
@@ -134,7 +138,7 @@ class RowMetric(Metric):
         core = self.root[:, None] * row_gram(problem, self.inverse) * self.root
         core[np.diag_indices(problem.n_rows)] += 1.0
         self.trace = float(np.trace(core))
-        self.factor = np.triu(cholesky(core, check_finite=False))
+        self.factor = np.triu(robust_cholesky(core))
         # B >= I, so a backward error of Frobenius norm gamma trace(B) is also a relative one.
         self.eta_core = gamma(problem.n_columns + 4 * problem.n_rows + 16) * self.trace * (1.0 + 1e-6)
         self.eta = 0.0 if self.eta_core < 0.1 else np.inf
@@ -164,7 +168,7 @@ class RowMetric(Metric):
         squares = squares - np.square(np.maximum(shrunk, 0.0)) * (1.0 - FEW) + FEW * squares
         if self.fit_intercept:
             squares = squares + np.square(np.abs(1.0 - self.p @ images) + self._cross_error(squares, off)) / self.sigma
-        return np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW)
+        return np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW) + TINY * float(1.0 + np.sqrt(self.inverse.max()))
 
     def _cross_error(self, squares: Array, off: Array) -> Array:
         """Error of ``p . X Lambda^-1 x``: of the image, and of ``p`` through the factor."""

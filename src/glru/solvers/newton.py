@@ -19,11 +19,11 @@ from functools import partial
 from typing import final
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky, lstsq
+from scipy.linalg import cho_solve, lstsq
 
 from glru import duality
 from glru._numerics import UNIT, Array, dense_columns
-from glru._products import column_gram, row_gram
+from glru._products import column_gram, robust_cholesky, row_gram
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import dual_of
@@ -156,7 +156,7 @@ class RowSpace(Space):
         root = np.sqrt((problem.weights * curvature)[active])
         core = root[:, None] * self.gram[np.ix_(active, active)] * root
         core[np.diag_indices(active.size)] += 1.0
-        factor = cholesky(core, overwrite_a=True, check_finite=False)
+        factor = robust_cholesky(core)
 
         def through(v: Array) -> Array:
             """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
@@ -260,14 +260,4 @@ def _linear_dual(
 
 def solve_upper(matrix: Array, right: Array) -> Array:
     """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
-    shift = 0.0
-    diagonal = np.diag_indices(matrix.shape[0])
-    while True:
-        shifted = matrix.copy()
-        shifted[diagonal] += shift
-        try:
-            factor = cholesky(shifted, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            shift = max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
-            continue
-        return cho_solve((factor, False), right, check_finite=False)
+    return cho_solve((robust_cholesky(matrix), False), right, check_finite=False)
