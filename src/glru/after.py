@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru._numerics import Array, Matrix
 from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
-from glru.certificate import FEW, Certificate
+from glru.certificate import FEW, Certificate, ball_radius
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
 from glru.losses import Hinge
@@ -80,7 +80,7 @@ class After:
     def radius(self) -> float:
         """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
         strength = self.certificates[0].penalty.strong_convexity
-        return float(np.sqrt(2.0 * self.gap / strength)) * (1.0 + FEW) if strength > 0.0 else np.inf
+        return float(ball_radius(self.gap / strength)) if strength > 0.0 else np.inf
 
     @property
     def point(self) -> Point:

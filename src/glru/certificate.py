@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._numerics import UNIT, Array, Matrix, gamma
+from glru._numerics import TINY, UNIT, Array, Matrix, gamma
 from glru.duality import constraint_columns
 from glru.losses import Loss
 from glru.penalties import Penalty
@@ -165,13 +165,23 @@ def certify(problem: Problem, point: Point) -> Certificate:
         penalty=problem.penalty,
         coef=coef,
         intercept=point.intercept,
-        gap=gap,
+        gap=proven(gap),
         loss_terms=terms,
         make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
         make_problem=lambda: problem,
         make_dual=lambda: dual,
         make_reach=lambda: dual_reach(problem.X, problem.loss, problem.y, problem.weights),
     )
+
+
+def proven(gap: float) -> float:
+    """A gap, or infinity where overflow left no number: nothing is proven then."""
+    return gap if np.isfinite(gap) else np.inf
+
+
+def ball_radius(gap: Array | float) -> Array:
+    """At least ``sqrt(2 gap)``, with room for terms of the gap that underflow."""
+    return np.sqrt(2.0 * np.asarray(gap)) * (1.0 + FEW) + TINY
 
 
 def weighted_sum(weights: Array, terms: Array) -> float:

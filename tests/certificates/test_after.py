@@ -87,7 +87,7 @@ def test_the_retrained_model_lies_in_every_bound(loss, penalty):
     """Scores of new and of training rows, coefficients, intercept, dual variables, labels, radius."""
 
     @settings(max_examples=12, deadline=None, derandomize=True, database=None)
-    @given(questions(loss, penalty), st.integers(0, 10**6))
+    @given(questions(loss, penalty), st.sampled_from(range(12)))
     def holds(question, pick):
         solution, change, changed = question
         queries = np.vstack([dense(4, changed.n_columns, 1), np.zeros(changed.n_columns)])

@@ -25,7 +25,7 @@ def load(name):
 
 def changes(X, y, X_new, y_new):
     """Rows and columns, removed, added and edited; one and several."""
-    n, d = X.shape
+    d = X.shape[1]
     return {
         "remove": glru.RemoveRows([3]),
         "remove-ten": glru.RemoveRows(range(0, 100, 10)),

@@ -238,7 +238,7 @@ REFUSED = {
     "row-weight-count": (glru.AddRows(ROWS, [1, 0], [1.0]), r"weights must have one entry"),
     "row-names": (
         glru.AddRows(pd.DataFrame(ROWS, columns=["a", "b", "z"]), [1, 0]),
-        "new rows must have the problem's columns; missing: c",
+        "must have the problem's columns; missing: c",
     ),
     "short-columns": (glru.AddColumns(COLUMNS[:5]), "new columns must have 6 rows, as the problem has; got 5"),
     "column-names": (

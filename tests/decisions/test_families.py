@@ -17,6 +17,7 @@ SHAPES = {
     "wide": {"n": 8, "d": 14},
     "sparse": {"n": 16, "d": 5, "density": 0.4},
     "weighted": {"n": 16, "d": 3, "sample_weight": 0.5 + np.arange(16) % 3},
+    "heavy-row": {"n": 10, "d": 3, "sample_weight": np.where(np.arange(10) == 3, 8.0, 1.0)},
     "zero-weights": {"n": 16, "d": 3, "sample_weight": np.arange(16) % 3 * 1.0},
 }
 TALL = {name: shape for name, shape in SHAPES.items() if name != "wide"}
@@ -45,13 +46,15 @@ def of_rows(pair, rows):
 
 
 def test_removal_factors():
-    weight = np.array([0.0, 1.0, 2.0, 5.0])
+    weight = np.array([0.0, 1.0, 2.0, 3.0])
     problem = glru.Problem(np.ones((4, 1)), np.arange(4.0), loss=glru.Squared(), sample_weight=weight)
-    assert np.allclose(removal_factors(problem), 8.0 / (8.0 - weight))
+    assert np.allclose(removal_factors(problem), 6.0 / (6.0 - weight))
     for row, factor in enumerate(removal_factors(problem)):
         left = np.where(np.arange(4) == row, 0.0, weight)
         assert np.allclose(derived(problem, left).weights[left > 0.0], factor * problem.weights[left > 0.0])
     assert np.array_equal(removal_factors(problem.derive(scaling="sum")), np.ones(4))
+    heavy = problem.derive(sample_weight=np.array([1.0, 1.0, 1.0, 4.0]))
+    assert np.array_equal(np.isfinite(removal_factors(heavy)), [True, True, True, False])
     alone = problem.derive(sample_weight=np.array([0.0, 0.0, 3.0, 0.0]))
     assert np.array_equal(removal_factors(alone), [1.0, 1.0, np.inf, 1.0])
 

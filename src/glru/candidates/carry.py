@@ -23,6 +23,7 @@ from glru.certificate import (
     dual_reach,
     loss_terms,
     penalty_terms,
+    proven,
     weighted_sum,
 )
 from glru.changes import (
@@ -163,7 +164,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
         penalty=problem.penalty,
         coef=coef,
         intercept=0.0,
-        gap=gap,
+        gap=proven(gap),
         loss_terms=None,
         make_columns=columns,
         make_problem=lambda: change.apply(problem),
@@ -258,7 +259,7 @@ def _rescored(
         penalty=penalty,
         coef=coef,
         intercept=0.0,
-        gap=gap,
+        gap=proven(gap),
         loss_terms=terms,
         make_columns=known,
         make_problem=lambda: change.apply(problem),

@@ -96,7 +96,9 @@ def column_positions(columns: Any, layout: Layout) -> NDArray[np.intp]:
     if unknown:
         known = ", ".join(layout.column_names[:10]) + (", ..." if len(places) > 10 else "")
         raise ValueError(f"columns must be among those of the problem ({known}); got {', '.join(map(repr, unknown))}.")
-    return _positions([places[item] for item in items], layout.n_columns, "column")
+    if len(set(items)) != len(items):
+        raise ValueError(f"columns must be named once each; got {items!r}.")
+    return np.array([places[item] for item in items], dtype=np.intp)
 
 
 def _positions(items: Any, size: int, what: str) -> NDArray[np.intp]:

@@ -57,7 +57,7 @@ class AddRows(Change):
     X : array, sparse matrix or frame of shape (n_new, n_columns)
         Their data. The columns of a frame are matched by name.
     y : array of shape (n_new,)
-        Their targets; labels as the problem had them, or -1 and +1.
+        Their targets; labels as the problem had them (-1 and +1 do where no class is called so).
     sample_weight : array of shape (n_new,), default=None
         Their weights; ones if not given.
 
@@ -213,7 +213,10 @@ class EditValues(Change):
     def block(self, layout: Layout) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
         """Positions and the finite values for their crossings."""
         rows, columns = row_positions(self.rows, layout.n_rows), column_positions(self.columns, layout)
-        values = np.asarray(self.values, dtype=np.float64)
+        try:
+            values = np.asarray(self.values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"values must be numeric; got {self.values!r}.") from None
         try:
             values = np.array(np.broadcast_to(values, (rows.size, columns.size)))
         except ValueError:
@@ -258,7 +261,9 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
     raw = np.atleast_1d(np.asarray(y))
     if raw.shape != (count,):
         raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")
-    for low, high in (layout.classes, (-1, 1)):
+    # Signs are another name of the classes only where no class is itself called -1 or 1.
+    plain = not np.isin(layout.classes, [-1, 1]).any()
+    for low, high in (layout.classes, (-1, 1)) if plain else (layout.classes,):
         known = (raw == low) | (raw == high)
         if np.all(known):
             return np.where(raw == high, 1.0, -1.0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import row_block
-from glru.certificate import FEW, absolute, penalty_terms
+from glru.certificate import FEW, absolute, ball_radius, penalty_terms
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
@@ -141,7 +141,7 @@ def _primal_bounds(solution: Solution, gaps: Array) -> Bounds:
     part = shared_part(problem)
     scores = solution.scores if part is problem.X else part @ solution.coef
     errors = solution.certificate.score_errors + FEW * np.abs(scores)
-    return widened(scores, np.sqrt(2.0 * gaps) * shared_norms(problem) * (1.0 + FEW) + errors)
+    return widened(scores, ball_radius(gaps) * shared_norms(problem) * (1.0 + FEW) + errors)
 
 
 def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:
@@ -154,5 +154,5 @@ def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:
     errors = weight_error(problem) * np.sqrt(root.dual_mass) * root.column_norms
     rounding = factors * (sizes @ (inverse * (errors + FEW * np.abs(root.correlations)))) + FEW * np.abs(shift) * norms
     rounding = rounding + 4.0 * gamma(problem.n_columns + 4) * (np.abs(middle) + np.abs(shift) * norms)
-    reach = np.sqrt(2.0 * problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * root.column_norms))
+    reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * root.column_norms))
     return widened(middle, reach * (1.0 + gamma(problem.n_columns + 8)) + rounding)

@@ -16,7 +16,7 @@ from scipy.linalg import cho_solve
 
 from glru._numerics import TINY, Array, gamma
 from glru._products import column_gram, robust_cholesky, row_gram
-from glru.certificate import FEW, loss_terms, penalty_terms
+from glru.certificate import FEW, ball_radius, loss_terms, penalty_terms
 from glru.families.carried import row_norms, scale, shared_norms, weight_error
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
@@ -57,7 +57,7 @@ class RemovedRows(ABC):
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = scores[rows, columns]
-        return widened(center, np.sqrt(2.0 * gaps) * self.reach[rows] * (1.0 + FEW) + center_error)
+        return widened(center, ball_radius(gaps) * self.reach[rows] * (1.0 + FEW) + center_error)
 
     def _linear(self, slopes: Array, bends: Array, moves: Array, rows: Rows) -> Array:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""

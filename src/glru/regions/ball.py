@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
-from glru.certificate import FEW, Certificate, absolute
+from glru.certificate import FEW, Certificate, absolute, ball_radius
 from glru.regions.base import Bounds, Region, centers, spread, widened
 from glru.regions.intercept import intercept_bounds
 
@@ -23,7 +23,7 @@ class PrimalBall(Region):
 
     def __init__(self, certificate: Certificate, fit_intercept: bool) -> None:
         self.certificate, self.fit_intercept = certificate, fit_intercept
-        self.radius = float(np.sqrt(2.0 * certificate.gap)) * (1.0 + FEW)
+        self.radius = float(ball_radius(certificate.gap))
 
     @cached_property
     def inverse(self) -> Array:

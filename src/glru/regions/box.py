@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
-from glru.certificate import FEW, Certificate
+from glru.certificate import FEW, Certificate, ball_radius
 from glru.regions.base import Bounds, Region, spread
 from glru.regions.intercept import intercept_bounds
 
@@ -26,7 +26,7 @@ class DualBox(Region):
     def radius(self) -> float:
         """Radius of the dual ball in the metric of the weights."""
         smoothness = self.certificate.loss.smoothness
-        return float(np.sqrt(2.0 * smoothness * self.certificate.gap)) * (1.0 + FEW)
+        return float(ball_radius(smoothness * self.certificate.gap))
 
     @cached_property
     def _box(self) -> Bounds:
@@ -37,6 +37,7 @@ class DualBox(Region):
         reach, domain = certificate.reach, penalty.derivative_range()
         low = np.maximum.reduce([certificate.correlations - half, reach[0], np.broadcast_to(domain[0], half.shape)])
         high = np.minimum.reduce([certificate.correlations + half, reach[1], np.broadcast_to(domain[1], half.shape)])
+        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
         lower, upper = penalty.conjugate_derivative(low)[0], penalty.conjugate_derivative(high)[1]
         return lower - FEW * np.abs(lower), upper + FEW * np.abs(upper)
 

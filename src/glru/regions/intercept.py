@@ -6,7 +6,7 @@ r"""Bounds of an unpenalised intercept from bounds of the other part of every tr
 
 import numpy as np
 
-from glru._numerics import Array, gamma
+from glru._numerics import UNIT, Array, gamma
 from glru.problem import Problem
 from glru.regions.base import Bounds
 
@@ -24,11 +24,11 @@ def _end(problem: Problem, parts: Array, near: float, side: float) -> float:
     weights = problem.weights
 
     def beyond(place: float) -> bool:
-        low, high = problem.loss.derivative(problem.y, parts + side * place)
+        # The argument is rounded; the derivative is monotone, so its inner end over that error is on the safe side.
+        inner = parts + side * place - side * 8.0 * UNIT * (1.0 + np.abs(parts) + abs(place))
+        low, high = problem.loss.derivative(problem.y, inner)
         terms = weights * (low if side > 0.0 else high)
-        # Moving the argument by its own rounding changes nothing but the last digits, which the slack covers.
-        slack = (gamma(terms.size + 4) + 8 * gamma(1) * (1.0 + abs(place))) * float(np.abs(terms).sum())
-        slack += 8.0 * gamma(1) * float(weights @ (1.0 + np.abs(parts) + abs(place))) * _steepness(problem)
+        slack = (gamma(terms.size + 4) + 8.0 * UNIT) * float(np.abs(terms).sum())
         return side * float(terms.sum()) > slack
 
     inside, step = side * near, 1e-9 * (1.0 + abs(near))
@@ -46,8 +46,3 @@ def _end(problem: Problem, parts: Array, near: float, side: float) -> float:
         if high - low <= 1e-3 * (high - inside):
             break
     return high
-
-
-def _steepness(problem: Problem) -> float:
-    """How much a derivative can change for a unit of score: the smoothness, or a jump of at most 1 for the hinge."""
-    return min(problem.loss.smoothness, 1.0 / gamma(1))
