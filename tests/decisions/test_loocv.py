@@ -68,9 +68,7 @@ def test_breast_cancer_scores(breast):
 
 def test_breast_cancer_with_an_intercept():
     X, y = load_breast_cancer(return_X_y=True)
-    solution = glru.solve(
-        glru.Problem(standardised(X), y, penalty=glru.L2(1.0), fit_intercept=True, scaling="sum")
-    )
+    solution = glru.solve(glru.Problem(standardised(X), y, penalty=glru.L2(1.0), fit_intercept=True, scaling="sum"))
     result = glru.loocv(solution, width=1e-6)
     rows = np.arange(0, y.size, 4)
     scores, off = held_out(solution, rows)
@@ -279,7 +277,9 @@ def test_every_loss_and_penalty(loss, penalty, shape):
     smooth = penalty.strong_convexity > 0.0 and np.isfinite(loss.smoothness)
     n = shape["n"] if smooth else 4
     weight = shape.get("sample_weight")
-    problem = make(loss, penalty, seed=5, **shape | {"n": n, "sample_weight": np.ones(n) if weight is None else weight[:n]})
+    problem = make(
+        loss, penalty, seed=5, **shape | {"n": n, "sample_weight": np.ones(n) if weight is None else weight[:n]}
+    )
     solution = glru.solve(problem)
     scores, off = held_out(solution)
     result = glru.loocv(solution, width=1e-5 if loss.task == "regression" else None)

@@ -57,7 +57,7 @@ class AddRows(Change):
     X : array, sparse matrix or frame of shape (n_new, n_columns)
         Their data. The columns of a frame are matched by name.
     y : array of shape (n_new,)
-        Their targets; labels as the problem had them (-1 and +1 do where no class is called so).
+        Their targets; labels as the problem had them, or -1 and +1.
     sample_weight : array of shape (n_new,), default=None
         Their weights; ones if not given.
 
@@ -261,9 +261,9 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
     raw = np.atleast_1d(np.asarray(y))
     if raw.shape != (count,):
         raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")
-    # Signs are another name of the classes only where no class is itself called -1 or 1.
-    plain = not np.isin(layout.classes, [-1, 1]).any()
-    for low, high in (layout.classes, (-1, 1)) if plain else (layout.classes,):
+    # Signs are another name of the classes, unless the lower class is itself called 1 or the higher one -1.
+    clash = bool(layout.classes[0] == 1) or bool(layout.classes[1] == -1)
+    for low, high in (layout.classes,) if clash else (layout.classes, (-1, 1)):
         known = (raw == low) | (raw == high)
         if np.all(known):
             return np.where(raw == high, 1.0, -1.0)
@@ -274,6 +274,8 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
 
 
 def _weights(values: Any, count: int) -> Array:
+    if np.shape(values) != (count,):
+        raise ValueError(f"weights must have one entry a named row, shape ({count},); got shape {np.shape(values)}.")
     weight = _inputs.as_vector(values, count, "weights")
     if np.any(weight < 0.0):
         raise ValueError(f"weights must be at least 0; got {weight.min()}.")
