@@ -25,7 +25,7 @@ demo: $(VENV)/core.stamp
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff format --check .

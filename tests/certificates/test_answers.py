@@ -213,7 +213,6 @@ def test_queries_are_matched_by_name():
         out.labels(frame.rename(columns={"a": "c"}))
 
 
-@pytest.mark.xfail(reason="the slack of a jump is larger than the sum of all derivatives", strict=True)
 def test_hinge_with_an_intercept():
     """The intercept of a support vector machine is bounded by the rows on either side."""
     problem = make(glru.Hinge(), glru.L2(0.1), 200, 3, fit_intercept=True)

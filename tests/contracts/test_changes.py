@@ -317,7 +317,6 @@ def test_some_weight_must_be_left(change):
         glru.after(glru.solve(problem), change).gap  # noqa: B018
 
 
-@pytest.mark.xfail(reason="1 is the lower class alone, and the higher one beside -1", strict=True)
 def test_a_label_means_the_same_in_any_company():
     """Where a class is called 1, signs are no other name of the classes."""
     problem = glru.Problem(X, [1, 2] * 3)
@@ -336,7 +335,6 @@ UNCLEAR = {
 }
 
 
-@pytest.mark.xfail(reason="these errors are NumPy's, or do not show what was given", strict=True)
 @each(UNCLEAR, "case")
 def test_errors_show_what_was_given(case):
     """Rule, value, remedy."""

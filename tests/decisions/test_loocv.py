@@ -1,5 +1,6 @@
 """Leave-one-out: the certified answer is that of retraining, label by label and score by score."""
 
+import contextlib
 import copy
 from dataclasses import replace
 
@@ -248,7 +249,7 @@ def test_a_row_of_zeros_is_a_tie():
     assert np.array_equal(np.flatnonzero(result.labels == 0), [0, 5])
     assert result.decided_by["undetermined"] == 2
     assert result.errors_upper == result.errors_lower + 2
-    with pytest.raises(ValueError, match="2 held-out labels are undetermined.*errors_lower"):
+    with pytest.raises(ValueError, match=r"2 held-out labels are undetermined.*errors_lower"):
         _ = result.n_errors
     assert "to" in repr(result).splitlines()[1]
 
@@ -302,7 +303,7 @@ def test_scores_to_a_width(loss, options):
     assert_proven(result, scores, off)
 
 
-@pytest.mark.parametrize("shape", [{"n": 20, "d": 4}, {"n": 10, "d": 3, "fit_intercept": True}, {"n": 8, "d": 12}])
+@pytest.mark.parametrize("shape", [{"n": 20, "d": 4}, {"n": 8, "d": 3, "fit_intercept": True}, {"n": 8, "d": 12}])
 @pytest.mark.parametrize("loss", ["logistic", "squared", "smoothed-hinge"])
 def test_unconverged_solutions(loss, shape):
     problem = make(LOSSES[loss], glru.L2(0.02), seed=4, **shape)
@@ -495,7 +496,7 @@ def test_interruption(method, shape):
     names = ("coef", "dual", "scores")
     before = copy.deepcopy([getattr(solution, name) for name in names] + [problem.X, problem.weights, solution.gap])
     expected = glru.loocv(solution, method=method)
-    for last in (1, 2, 5):
+    for last in (1, 3):
         calls = 0
 
         def stop(stage, done, total, last=last):
@@ -505,10 +506,8 @@ def test_interruption(method, shape):
                 raise KeyboardInterrupt
 
         if method.startswith("approx"):
-            try:
+            with contextlib.suppress(KeyboardInterrupt):
                 glru.loocv(solution, method=method, progress=stop)
-            except KeyboardInterrupt:
-                pass
         elif calls_of(solution, method) >= last:
             with pytest.raises(KeyboardInterrupt):
                 glru.loocv(solution, method=method, progress=stop)
@@ -613,9 +612,9 @@ def test_a_bound_at_the_threshold_decides_nothing(small):
 
 
 def test_metric_errors(small, line):
-    with pytest.raises(ValueError, match="metric must be one of log_loss, accuracy, brier, roc_auc .*'mse'"):
+    with pytest.raises(ValueError, match=r"metric must be one of log_loss, accuracy, brier, roc_auc .*'mse'"):
         glru.loocv(small[0]).metric_bounds("mse")
-    with pytest.raises(ValueError, match="metric must be one of mse, mae, r2 .*'accuracy'"):
+    with pytest.raises(ValueError, match=r"metric must be one of mse, mae, r2 .*'accuracy'"):
         glru.loocv(line[0]).metric_bounds("accuracy")
     flat = glru.loocv(glru.Problem(dense(5, 2), np.ones(5), loss=glru.Squared()))
     with pytest.raises(ValueError, match="r2 needs targets that differ"):

@@ -1,5 +1,7 @@
 """Leave-one-out along a grid of strengths: the same as one run a strength."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,14 @@ def test_mse():
     assert np.all(path.lower <= np.array(values) * (1 + 1e-9))
     assert np.all(path.upper >= np.array(values) * (1 - 1e-9))
     assert path.best_lam == path.lams[np.argmin(values)]
+
+
+def test_what_makes_a_choice_certain(problem):
+    path = glru.loocv_path(problem, [1.0, 0.1])
+    for other, certain in ((3.0, True), (2.5, False), (2.0, False)):
+        touched = replace(path, lower=np.array([2.0, other]), upper=np.array([3.0, 5.0]))
+        assert touched.best_index == 0
+        assert touched.certified == certain
 
 
 def test_repr(problem):
