@@ -104,7 +104,7 @@ class Cascade:
     @property
     def uniform(self) -> bool:
         """Whether the rows' weights give few enough factors for the families."""
-        return np.unique(self.factors).size <= MOST_FACTORS and bool(np.all(np.isfinite(self.factors)))
+        return np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS
 
     def carry(self, rows: Rows) -> Bounds:
         """The paper's bound, from the old optimum."""
@@ -114,7 +114,7 @@ class Cascade:
     def local(self, rows: Rows) -> Bounds:
         """Newton candidates under the local certificate."""
         lower, upper = np.full(self.problem.n_rows, -np.inf), np.full(self.problem.n_rows, np.inf)
-        for factor in np.unique(self.factors[rows]):
+        for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
             low, high = self._local_family(float(factor)).bounds()
             mine = self.factors == factor
             lower[mine], upper[mine] = low[mine], high[mine]
@@ -142,7 +142,8 @@ class Cascade:
         """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
         size = max(1, self.max_memory // (8 * 24 * self.problem.n_rows))
         found = []
-        for factor in np.unique(self.factors[self.open_rows()]):
+        rows = self.open_rows()
+        for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
             rows = self.open_rows()
             rows = rows[self.factors[rows] == factor]
             found += [rows[k : k + size] for k in range(0, rows.size, size)]
@@ -160,7 +161,7 @@ class Cascade:
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
-        if self.uniform and has_newton_rows(self.problem):
+        if self.uniform and np.isfinite(self.factors[row]) and has_newton_rows(self.problem):
             family = self._family(float(self.factors[row]))
             if isinstance(family, WideRows):
                 low, high = family.refined(row, self.decided, REFINE_STEPS)

@@ -14,7 +14,7 @@ from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.losses import Hinge
 from glru.model_selection.cascade import REFINE_STEPS
-from glru.model_selection.loocv import trained
+from glru.model_selection.loocv import check_width, trained
 from glru.model_selection.progress import Report, reporter
 from glru.point import Point
 from glru.problem import Problem
@@ -111,6 +111,7 @@ def cross_val_predict(
     """
     solution = trained(problem, tol)
     data = solution.problem
+    check_width(width)
     if width is None and data.loss.task == "regression":
         width = 1e-6 * float(np.ptp(data.y) or 1.0)
     splits = _splits(data, cv, groups)
@@ -141,7 +142,7 @@ def _splits(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
     else:
         splitter = check_cv(cv, problem.y, classifier=problem.loss.task == "classification")
         found = list(splitter.split(np.zeros((problem.n_rows, 1)), problem.y, groups))
-    splits = [(np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp)) for train, test in found]
+    splits = [(_row_numbers(train, problem.n_rows), _row_numbers(test, problem.n_rows)) for train, test in found]
     if not splits:
         raise ValueError("cv must give at least one split; got none.")
     for k, (train, test) in enumerate(splits):
@@ -154,6 +155,20 @@ def _splits(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
                     f"with an intercept every split needs both classes in its train rows; split {k} has one."
                 )
     return splits
+
+
+def _row_numbers(rows: Any, n_rows: int) -> Rows:
+    """Rows of a split, given as a mask or as positions, as positions."""
+    places = np.asarray(rows)
+    if places.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if places.dtype == np.bool_:
+        if places.shape != (n_rows,):
+            raise ValueError(f"a mask of rows must have shape ({n_rows},); got {places.shape}.")
+        return np.flatnonzero(places)
+    if places.dtype.kind not in "iu" or places.ndim != 1 or np.any((places < 0) | (places >= n_rows)):
+        raise ValueError(f"the rows of a split must be a mask or positions from 0 to {n_rows - 1}; got {rows!r}.")
+    return places.astype(np.intp)
 
 
 def _fold(solution: Solution, train: Rows, test: Rows, width: float | None) -> tuple[Array, Array, str]:

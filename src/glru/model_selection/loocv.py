@@ -95,14 +95,19 @@ def trained(problem: Problem | Solution, tol: float) -> Solution:
     return solve(problem, tol=tol)
 
 
+def check_width(width: float | None) -> None:
+    """Refuse a width that no interval can have."""
+    if width is not None and not width > 0.0:
+        raise ValueError(f"width must be above 0; got {width!r}.")
+
+
 def _check(problem: Problem, method: str, bound: str, width: float | None) -> None:
     methods = ("certified", "glru", "naive", "approx", "approx-glru")
     if method not in methods:
         raise ValueError(f"method must be one of {', '.join(map(repr, methods))}; got {method!r}.")
     if bound not in ("auto", "primal", "dual", "local"):
         raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
-    if width is not None and not width > 0.0:
-        raise ValueError(f"width must be above 0; got {width!r}.")
+    check_width(width)
     if problem.n_rows < 2 or np.count_nonzero(problem.sample_weight) < 2:
         raise ValueError("leave-one-out needs at least two rows of weight above 0.")
     if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):

@@ -130,10 +130,17 @@ class RowSpace(Space):
         problem = self.problem
         if not point.coef.any():
             return np.zeros(problem.n_rows + self.border.shape[1])
-        dual = point.dual if point.dual is not None else dual_of(problem, problem.scores(point.coef, point.intercept))
         free = point.coef[problem.unpenalised]
         tail = np.append(free, point.intercept) if problem.fit_intercept else free
-        return np.concatenate([problem.weights * dual, tail])
+        duals = [dual_of(problem, problem.scores(point.coef, point.intercept)), np.zeros(problem.n_rows)]
+        duals = duals if point.dual is None else [point.dual, *duals]
+        # A dual point need not belong to its primal point: of those at hand, start where the objective is lowest.
+        places = [np.concatenate([problem.weights * dual, tail]) for dual in duals]
+        return min(places, key=self._objective)
+
+    def _objective(self, unknowns: Array) -> float:
+        losses = self.problem.loss.value(self.problem.y, self.scores(unknowns))
+        return float(self.problem.weights @ losses) + self.penalty(unknowns)
 
     def primal(self, unknowns: Array) -> tuple[Array, float]:
         problem, n = self.problem, self.problem.n_rows
@@ -223,7 +230,8 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(partial(_slope_along, problem, scores, step), descent, noise)
         if length == 0.0 or quiet > 5:
-            return end(best if quiet else state, "stalled", n_iter)
+            better = best.primal_value <= state.primal_value + noise
+            return end(best if quiet and better else state, "stalled", n_iter)
         floor = floor.after(length)
         linear = _linear_dual(space, unknowns, gradient, curvature, step, stop, value) if length == 1.0 else None
         unknowns = unknowns + length * step.move
@@ -255,7 +263,9 @@ def _linear_dual(
         if estimate > 100.0 * stop.target(value):
             return None
     dual = space.linear_dual(unknowns, gradient, curvature, step)
-    return dual if np.array_equal(problem.loss.project(problem.y, -dual), -dual) else None
+    projected = -problem.loss.project(problem.y, -dual)
+    # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
+    return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None
 
 
 def solve_upper(matrix: Array, right: Array) -> Array:
