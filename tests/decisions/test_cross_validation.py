@@ -150,5 +150,18 @@ def test_errors():
         glru.cross_val_predict(problem, 1)
     with pytest.raises(ValueError, match="groups"):
         glru.cross_val_predict(problem, GroupKFold(3))
-    with pytest.raises(IndexError):
-        glru.cross_val_predict(problem, [(rows, [N])])
+    for wrong in ([N], [-1], [0.5], [True, False]):
+        with pytest.raises(ValueError, match="positions from 0 to|mask of rows must have shape"):
+            glru.cross_val_predict(problem, [(rows, wrong)])
+    with pytest.raises(ValueError, match="width must be above 0"):
+        glru.cross_val_predict(problem, width=-1.0)
+
+
+def test_masks_are_splits():
+    """A mask names the rows where it is true."""
+    problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
+    held = np.arange(N) % 3 == 0
+    by_mask = glru.cross_val_predict(problem, [(~held, held)])
+    by_place = glru.cross_val_predict(problem, [(np.flatnonzero(~held), np.flatnonzero(held))])
+    assert np.array_equal(by_mask.rows, np.flatnonzero(held))
+    assert np.array_equal(by_mask.score_lower, by_place.score_lower)
