@@ -151,7 +151,7 @@ def test_errors():
     with pytest.raises(ValueError, match="groups"):
         glru.cross_val_predict(problem, GroupKFold(3))
     for wrong in ([N], [-1], [0.5], [True, False]):
-        with pytest.raises(ValueError, match="positions from 0 to|mask of rows must have shape"):
+        with pytest.raises(ValueError, match=r"positions from 0 to|mask of rows must have shape"):
             glru.cross_val_predict(problem, [(rows, wrong)])
     with pytest.raises(ValueError, match="width must be above 0"):
         glru.cross_val_predict(problem, width=-1.0)
