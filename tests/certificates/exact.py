@@ -335,3 +335,18 @@ def reach(exact: Exact) -> tuple[list, list] | None:
             return [-h for h in half], half
     pulls = exact.X.T * exact.weights * exact.y
     return [sum(min(p, ZERO) for p in row) for row in pulls], [sum(max(p, ZERO) for p in row) for row in pulls]
+
+
+@precise
+def feasible_gap(problem, coef, intercept, dual, free) -> Decimal:
+    """``P - D`` of a pair whose dual point (in decimals) meets the constraints of the intercept and of ``free`` columns."""
+    exact = in_decimals(problem)
+    w, scores = decimals(coef), exact.scores(decimals(coef), Decimal(float(intercept)))
+    v, _ = sums(exact, dual)
+    total = ZERO
+    for s, y, z, slope in zip(exact.weights, exact.y, scores, -dual, strict=True):
+        total += s * (loss_value(exact.loss, y, z) + loss_conjugate(exact.loss, y, slope))
+    for j, (lam, kappa, t, u) in enumerate(zip(exact.lam, exact.kappa, w, v, strict=True)):
+        total += lam * t * t / 2 + kappa * abs(t)
+        total += ZERO if j in free else max(abs(u) - kappa, ZERO) ** 2 / (2 * lam)
+    return total
