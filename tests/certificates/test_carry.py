@@ -85,6 +85,20 @@ def test_carried_is_safe_where_nothing_changes(loss):
             assert_safe(solution, change, certify)
 
 
+@each(LOSSES, "loss")
+def test_carried_is_safe_when_a_huge_row_leaves(loss):
+    """What is left is a small difference of large sums: correlations, norms, reach and gap keep their errors."""
+    for case in range(4):
+        X = dense(12, 4, case)
+        X[3] *= 1e7
+        y = np.linspace(-1.0, 1.0, 12) if loss.task == "regression" else np.where(np.arange(12) % 2 == 0, 1.0, -1.0)
+        problem = glru.Problem(X, y, loss, glru.L2(0.1), scaling=("mean", "sum")[case % 2])
+        start = glru.Point(dense(1, 4, case)[0])
+        solution = glru.solve(problem, start=start, until=lambda state: True)
+        for change in (glru.RemoveRows([3]), glru.EditValues([3], range(4), 0.5), glru.Reweight([3], 1e-9)):
+            assert_safe(solution, change)
+
+
 def assert_safe(solution, change, afresh=None):
     certificate = carried(solution, change)
     problem = change.apply(solution.problem)
@@ -141,6 +155,21 @@ def test_carried_point_of_every_row_and_column():
     Z = dense(12, 1, 6)
     more = carried_point(problem, solution.point, glru.AddColumns(Z))
     assert more.coef[4] == pytest.approx(float(Z[:, 0] @ (problem.weights * solution.dual)) / 0.05, rel=1e-13)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+def test_changed_rows_get_new_dual_variables(fit_intercept):
+    """Relabelled and edited rows take the loss derivative at their new score, the others keep what they had."""
+    problem = make(glru.Squared(), glru.L2(0.05), 12, 4, fit_intercept=fit_intercept)
+    solution = trained(problem, 1e-10)
+    for change in (glru.Relabel([2, 5], [9.0, -9.0]), glru.EditValues([5, 2], [0, 3], 4.0)):
+        changed = change.apply(problem)
+        point = carried_point(problem, solution.point, change)
+        scores = changed.X @ solution.coef + solution.intercept
+        expected = np.where(np.isin(np.arange(12), [2, 5]), changed.y - scores, solution.dual)
+        # An intercept shifts all of them until they balance.
+        expected = expected - (expected.mean() if fit_intercept else 0.0)
+        np.testing.assert_allclose(point.dual, expected, rtol=1e-12, atol=1e-12)
 
 
 @each(LOSSES, "loss")

@@ -1,5 +1,6 @@
 """Every slack by itself: terms of the gap, corrections of the dual and metrics are never short of their exact values."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 import glru
 from glru.candidates.carry import carry
 from glru.certificate import certify, feasible_moves, loss_terms, penalty_terms, score_errors, weighted_sum
+from glru.regions import LocalEllipsoid, PrimalBall
 from glru.regions.base import centers
 from glru.regions.box import linear_range
 from glru.regions.metric import ColumnMetric, RowMetric
@@ -35,7 +37,7 @@ def labels(loss, n):
 @precise
 def exact_terms(loss, y, scores, dual):
     """``F_l(y_i; z_i, -a_i)`` with exact scores."""
-    rows = zip(decimals(y), scores, -decimals(dual), strict=True)
+    rows = zip(decimals(y), scores, -(dual if dual.dtype == object else decimals(dual)), strict=True)
     return [exact.loss_value(loss, t, z) + exact.loss_conjugate(loss, t, g) - g * z for t, z, g in rows]
 
 
@@ -81,15 +83,13 @@ def test_carried_terms_of_cancelling_scores(loss):
     """Columns that leave and come, rows that come: the terms are made from scores that lost ten digits."""
     X, coef = cancelling(12, 4)
     y = labels(loss, 12)
-    start = glru.Point(coef[:-1].copy())
-    narrow = glru.solve(glru.Problem(X[:, :-1], y, loss, glru.L2(1.0)), start=start, until=lambda state: True)
-    for change in (
-        glru.RemoveColumns([0, 1]),
-        glru.AddColumns(1e-6 * X[:, -1:]),
-        glru.AddRows(X[:3, :-1] * 1.5, y[:3]),
-    ):
-        certificate = carry(narrow, change)
-        changed = change.apply(narrow.problem)
+    wide = np.hstack([1e9 * dense(12, 1, 3), X])
+    start = glru.Point(np.append(1.0, coef))
+    solution = glru.solve(glru.Problem(wide, y, loss, glru.L2(1.0)), start=start, until=lambda state: True)
+    rows = wide[:3] * [0.0, 1.0, 1.0, 1.0, 1.0]
+    for change in (glru.RemoveColumns([0]), glru.AddColumns(dense(12, 2, 4)), glru.AddRows(rows, y[:3])):
+        certificate = carry(solution, change)
+        changed = change.apply(solution.problem)
         assert Decimal(certificate.gap) >= exact.gap(changed, certificate.coef, certificate.point.dual)
         if certificate.loss_terms is not None:
             true = exact.in_decimals(changed).scores(decimals(certificate.coef), Decimal(0))
@@ -166,6 +166,8 @@ def test_the_correction_of_the_dual(loss, lam, tilt):
     feasible = corrected(problem, dual)
     distance = [abs(m) for m in feasible - decimals(dual)]
     assert_at_least(moves, distance)
+    true = exact.in_decimals(problem).scores(decimals(point.coef), Decimal(point.intercept))
+    assert_at_least(certificate.loss_terms, exact_terms(loss, problem.y, true, feasible))
     free = problem.unpenalised
     assert Decimal(certificate.gap) >= exact.feasible_gap(problem, point.coef, point.intercept, feasible, free)
     correlations, _ = exact.sums(exact.in_decimals(problem), feasible)
@@ -182,6 +184,34 @@ def test_a_dual_that_cannot_be_corrected():
     problem = make(glru.Hinge(), glru.L2(0.1), 20, 3, fit_intercept=True)
     dual = np.where(problem.y > 0.0, 1.0, -0.2)
     assert certify(problem, glru.Point(np.zeros(3), 0.0, dual)).gap == np.inf
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_a_gap_of_zero_leaves_the_rounding_of_scores(layout):
+    """With nothing left of the radius, intervals of cancelling scores still hold the candidate's exact ones."""
+    X, coef = cancelling(40)
+    problem = glru.Problem(layout(X), labels(glru.Squared(), 40), glru.Squared(), glru.L2(1.0))
+    certificate = replace(certify(problem, glru.Point(coef, 0.0, np.zeros(40))), gap=0.0)
+    true = exact.in_decimals(problem).scores(decimals(coef), Decimal(0))
+    assert not exact.outside(true, *PrimalBall(certificate, False).score_bounds(problem.X))
+    local = LocalEllipsoid(certificate, False)
+    vars(local)["radius"] = 0.0
+    assert not exact.outside(true, *local.score_bounds(problem.X))
+
+
+@precise
+def exact_distances(X, center):
+    """``|x_i - c|``."""
+    return [exact.norm(row - center) for row in decimals(X)]
+
+
+def test_distances_from_the_mean_row():
+    """Rows far from the origin and near each other: their distances are small differences of large squares."""
+    X = dense(20, 3) + 1e7
+    problem = glru.Problem(X, labels(glru.Logistic(), 20), glru.Logistic(), glru.L2(1.0), fit_intercept=True)
+    ball = PrimalBall(trained(problem, 1e-3).certificate, True)
+    center = X.mean(axis=0)
+    assert_at_least(ball._norms(problem.X, center), exact_distances(X, decimals(center)))
 
 
 @precise
