@@ -38,17 +38,6 @@ def squared_row_norms(X: Matrix, column_weights: Array | None = None) -> Array:
     return _squares(X) @ (np.ones(X.shape[1]) if column_weights is None else column_weights)
 
 
-def squared_column_norms(X: Matrix, row_weights: Array) -> Array:
-    """``sum_i s_i x_ij^2`` for every column."""
-    if isinstance(X, np.ndarray):
-        total, start = np.zeros(X.shape[1]), 0
-        for rows in _chunks(X):
-            total += np.square(rows).T @ row_weights[start : start + len(rows)]
-            start += len(rows)
-        return total
-    return _squares(X).T @ row_weights
-
-
 def _chunks(X: Array) -> Iterator[Array]:
     """Consecutive rows in chunks of about a megabyte, so that temporaries of their size stay in the cache."""
     height = max(1, (1 << 17) // max(X.shape[1], 1))

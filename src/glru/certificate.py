@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._numerics import TINY, UNIT, Array, Matrix, gamma
+from glru._sizes import absolute_product
 from glru.duality import constraint_columns
 from glru.losses import Loss
 from glru.penalties import Penalty
@@ -70,6 +71,8 @@ class Certificate:
     make_columns, make_problem, make_dual, make_reach : callable
         What belongs to every column, the problem, the dual point and the reach; a carried certificate forms them only if
         asked.
+    known_score_errors : array of shape (n_rows,) or None
+        The scores' errors, where they were computed for the gap.
     """
 
     loss: Loss
@@ -82,6 +85,7 @@ class Certificate:
     make_problem: Callable[[], Problem]
     make_dual: Callable[[], Array]
     make_reach: Callable[[], tuple[Array, Array]]
+    known_score_errors: Array | None = None
 
     @cached_property
     def columns(self) -> Columns:
@@ -106,7 +110,8 @@ class Certificate:
     @cached_property
     def score_errors(self) -> Array:
         """How far each computed score may be from its exact value."""
-        return score_errors(self.problem, self.coef, self.intercept)
+        known = self.known_score_errors
+        return score_errors(self.problem, self.coef, self.intercept) if known is None else known
 
     @cached_property
     def problem(self) -> Problem:
@@ -142,18 +147,21 @@ class Certificate:
         return self.make_reach()
 
 
-def certify(problem: Problem, point: Point) -> Certificate:
-    """The certificate of a point, from fresh products with X."""
+def certify(
+    problem: Problem, point: Point, scores: Array | None = None, correlations: Array | None = None
+) -> Certificate:
+    """The certificate of a point; ``X w + b`` and ``X^T (s o a)`` as computed are taken where they are at hand."""
     coef, dual = point.coef, point.dual
     assert dual is not None
     norms = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
     moves = feasible_moves(problem, dual)
-    terms, columns = np.full(problem.n_rows, np.inf), np.full(1, np.inf)
-    correlations = problem.correlations(dual)
+    terms, columns, off = np.full(problem.n_rows, np.inf), np.full(1, np.inf), None
+    correlations = problem.correlations(dual) if correlations is None else correlations.copy()
     errors = gamma(problem.n_rows + 3) * float(np.sqrt(problem.weights @ dual**2)) * norms * (1.0 + FEW)
     if np.all(np.isfinite(moves)):
-        scores = problem.scores(coef, point.intercept)
-        terms = loss_terms(problem.loss, problem.y, scores, score_errors(problem, coef, point.intercept), dual, moves)
+        scores = problem.scores(coef, point.intercept) if scores is None else scores
+        off = score_errors(problem, coef, point.intercept)
+        terms = loss_terms(problem.loss, problem.y, scores, off, dual, moves)
         errors = errors + float(np.sqrt(problem.weights @ moves**2)) * norms * (1.0 + FEW)
         # The correction makes the correlations of unpenalised columns exactly zero.
         correlations[problem.unpenalised] = 0.0
@@ -171,6 +179,7 @@ def certify(problem: Problem, point: Point) -> Certificate:
         make_problem=lambda: problem,
         make_dual=lambda: dual,
         make_reach=lambda: dual_reach(problem.X, problem.loss, problem.y, problem.weights),
+        known_score_errors=off,
     )
 
 
@@ -202,14 +211,6 @@ def depths(X: Matrix, extra: int) -> Array | float:
         return gamma(X.shape[1] + extra)
     counts = (np.diff(X.indptr) + extra) * UNIT
     return counts / (1.0 - counts)
-
-
-def absolute_product(X: Matrix, v: Array) -> Array:
-    """``|X| v``; dense data is taken in chunks, without a copy of its size."""
-    if not isinstance(X, np.ndarray):
-        return absolute(X) @ v
-    height = max(1, (1 << 17) // max(X.shape[1], 1))
-    return np.concatenate([np.abs(X[k : k + height]) @ v for k in range(0, X.shape[0], height)])
 
 
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import TINY, Array, Matrix, squared_column_norms, squared_row_norms
+from glru._numerics import TINY, Array, Matrix
+from glru._sizes import squared_norms
 from glru.losses import Logistic, Loss
 from glru.penalties import L2, Penalty
 
@@ -146,7 +147,7 @@ class Problem:
     def squared_row_norms(self) -> Array:
         """Squared Euclidean norm of every row."""
         if "squared_row_norms" not in self.shared:
-            self.shared["squared_row_norms"] = squared_row_norms(self.X)
+            self.shared["squared_row_norms"] = self._squared_norms[0]
         return self.shared["squared_row_norms"]
 
     @cached_property
@@ -157,7 +158,11 @@ class Problem:
     @cached_property
     def column_norms(self) -> Array:
         """``sqrt(sum_i s_i x_ij^2)`` for every column, with room for squares that underflow."""
-        return np.sqrt(squared_column_norms(self.X, self.weights)) + TINY
+        return np.sqrt(self._squared_norms[1]) + TINY
+
+    @cached_property
+    def _squared_norms(self) -> tuple[Array, Array]:
+        return squared_norms(self.X, self.weights)
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:

@@ -81,7 +81,7 @@ class Solution:
     @cached_property
     def certificate(self) -> Certificate:
         """The point with a gap that rounding cannot break, and the sums that data changes are carried through."""
-        return certify(self.problem, self.point)
+        return certify(self.problem, self.point, self.scores, self.correlations)
 
     def __repr__(self) -> str:
         return (

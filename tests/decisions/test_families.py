@@ -42,8 +42,14 @@ def family_bounds(solution, make_family, ask):
     return lower, upper
 
 
-def of_rows(pair, rows):
-    return pair[0][rows], pair[1][rows]
+def always(lower, upper):
+    """A decision that any bound is good enough for."""
+    return np.ones(lower.shape, dtype=bool)
+
+
+def one_by_one(family, rows, decided):
+    pairs = [family.bounds(rows[k : k + 1], decided) for k in range(rows.size)]
+    return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
 
 
 def test_removal_factors():
@@ -158,8 +164,13 @@ def test_local_rows_hold_the_retrained_score(loss, shape):
         solution = glru.solve(make(loss, glru.L2(lam), seed=3, **shape), tol=tol)
         scores, off = held_out(solution)
         off = np.minimum(off, 1e-9 * (1.0 + np.abs(scores)))
-        closed = family_bounds(solution, LocalRows, lambda family, rows: of_rows(family.bounds(), rows))
+        closed = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
         assert_inside(scores, off, *closed)
+        # Row by row the largest norm is a rough one, unless that leaves the row open.
+        for enough in (always, never):
+            single = family_bounds(solution, LocalRows, lambda family, rows, e=enough: one_by_one(family, rows, e))
+            assert_inside(scores, off, *single)
+        np.testing.assert_allclose(single, closed, rtol=1e-9, atol=1e-12)
         for n_steps in (1, 2, 30):
             steps = family_bounds(solution, LocalRows, lambda family, rows, k=n_steps: family.refined(rows, never, k))
             assert_inside(scores, off, *steps)
@@ -174,7 +185,7 @@ def test_local_rows_are_exact_for_a_quadratic(shape):
     """One Newton step from any point: what is left of the width is rounding."""
     problem = make(glru.Squared(), glru.L2(0.05), seed=3, **shape)
     for solution in (glru.solve(problem), glru.solve(problem, tol=0.0, until=lambda state: True)):
-        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: of_rows(family.bounds(), rows))
+        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
         assert np.all(upper - lower <= 1e-9 * (1.0 + np.abs(lower)))
 
 
@@ -184,7 +195,7 @@ def test_local_rows_are_tight():
     large = glru.solve(make(glru.Logistic(), glru.L2(0.1), 800, 3, seed=1), tol=1e-14)
     widths = []
     for solution in (small, large):
-        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: of_rows(family.bounds(), rows))
+        lower, upper = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
         widths.append(np.median(upper - lower))
         scores = solution.scores
         assert np.median(upper - lower) < 0.05 * np.median(np.abs(scores))
@@ -197,7 +208,7 @@ def test_local_rows_against_60_digits(loss, shape):
     problem = make(loss, glru.L2(0.02), seed=4, **shape)
     solution = glru.solve(problem)
     pairs = [
-        family_bounds(solution, LocalRows, lambda family, rows: of_rows(family.bounds(), rows)),
+        family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never)),
         family_bounds(solution, LocalRows, lambda family, rows: family.refined(rows, never, 30)),
     ]
     assert_exactly_inside(solution, pairs, rows=(2, 5))
@@ -305,7 +316,7 @@ def test_columns_with_strengths_of_their_own():
                 solution,
                 kind,
                 lambda family, rows: (
-                    of_rows(family.bounds(), rows) if isinstance(family, LocalRows) else family.bounds(rows)
+                    family.bounds(rows, never) if isinstance(family, LocalRows) else family.bounds(rows)
                 ),
             )
             assert_inside(scores, off, *bounds)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import glru
 from glru import _kernels as kernels
-from glru import _numerics, _products, _threads
+from glru import _numerics, _products, _sizes, _threads
 from tests.cases import dense
 
 
@@ -72,11 +72,22 @@ def test_curvature_product(layout, shape):
 def test_norms_and_columns(layout):
     """Weighted squared norms of rows and columns, and single columns made dense."""
     X = layouts(30, 8)[layout]
-    c, s = np.arange(8.0), np.arange(30.0)
+    c = np.arange(8.0)
     np.testing.assert_allclose(_numerics.squared_row_norms(X), (plain(X) ** 2).sum(axis=1))
     np.testing.assert_allclose(_numerics.squared_row_norms(X, c), plain(X) ** 2 @ c)
-    np.testing.assert_allclose(_numerics.squared_column_norms(X, s), s @ plain(X) ** 2)
     np.testing.assert_array_equal(_numerics.dense_columns(X, np.array([5, 2])), plain(X)[:, [5, 2]])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(1, 1), (30, 8), (3, 0), (70_000, 3), (4, 50_000)])
+def test_sizes(layout, shape):
+    """Squared norms and ``|X| v``, compiled and not."""
+    X = layouts(*shape)[layout]
+    s, v = np.arange(shape[0]) % 5.0, np.arange(shape[1]) % 7.0
+    rows, columns = _sizes.squared_norms(X, s)
+    np.testing.assert_allclose(rows, (plain(X) ** 2).sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(columns, s @ plain(X) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(_sizes.absolute_product(X, v), np.abs(plain(X)) @ v, rtol=1e-12)
 
 
 @settings(deadline=None, max_examples=100)

@@ -110,7 +110,8 @@ def _penalty_sums(solution: Solution, factors: Array) -> Array:
     extra = factors - 1.0
     a, b, c = (float(u @ (inverse * v)) for u, v in ((first, first), (first, second), (second, second)))
     rest = a - 2.0 * extra * b + extra**2 * c
-    cross = problem.X @ (inverse * first) - extra * (problem.X @ (inverse * second))
+    along = problem.X @ (inverse[:, None] * np.column_stack([first, second]))
+    cross = along[:, 0] - extra * along[:, 1]
     norms = row_norms(problem)
     shift = factors * pulls
     squares = np.maximum(rest + 2.0 * shift * cross + shift**2 * norms, 0.0)

@@ -145,19 +145,56 @@ class WideRows(RemovedRows):
 
     def bounds(self, rows: Rows) -> Bounds:
         """One Newton step from the old optimum: the scores move by ``p + c_i Q_i``, ``Q = K (I + D K)^-1``."""
+        dual, _ = self._first(rows)
+        return self._certified(rows, dual, self.gram @ (self.weights[:, None] * dual))
+
+    def _first(self, rows: Rows) -> tuple[Array, Array]:
+        """The dual points after one Newton step, and ``(I + D K)^-1 e_i`` for every row."""
         columns = np.arange(rows.size)
         base = self.weights * self.slopes - self.weights * self.bends * self.solution.scores
         own = np.zeros((self.problem.n_rows, rows.size + 1))
         own[rows, columns] = 1.0
         own[:, -1] = base
-        images = self.gram @ self._through(own)
+        through = self._through(own)
+        images = self.gram @ through
         moves, images = -(self.solution.scores + images[:, -1]), images[:, :-1]
         pulls, bends = self.weights[rows] * self.slopes[rows], self.weights[rows] * self.bends[rows]
         with np.errstate(all="ignore"):
             change = (pulls + bends * moves[rows]) / (1.0 - bends * images[rows, columns])
         change = np.where(np.isfinite(change), change, 0.0)
         dual = self._linear(self.slopes[:, None], self.bends[:, None], moves[:, None] + images * change, rows)
-        return self._certified(rows, dual)
+        return dual, through[:, :-1]
+
+    def stepped(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds after Newton steps with the old Hessian, each with its certificate; rows leave as they are decided."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        dual, through = self._first(rows)
+        active, before = np.arange(rows.size), np.full(rows.size, np.inf)
+        for _ in range(n_steps):
+            here, places = rows[active], np.arange(active.size)
+            scores = self.gram @ (self.weights[:, None] * dual)
+            low, high = self._certified(here, dual, scores)
+            lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
+            width = high - low
+            going = ~decided(lower[active], upper[active]) & (width < 0.9 * before[active])
+            before[active] = width
+            active, dual, scores = active[going], dual[:, going], scores[:, going]
+            if not active.size:
+                break
+            here, places = rows[active], np.arange(active.size)
+            _, slopes, bends = self.problem.loss.expand(self.problem.y[:, None], scores)
+            residual = self.weights[:, None] * (slopes + dual)
+            residual[here, places] = 0.0
+            # (I + D' K)^-1 without the row, D' = D - d_i e_i e_i^T, by the Sherman-Morrison formula.
+            solved = self._through(residual)
+            bend = self.weights[here] * self.bends[here]
+            seen = np.einsum("ij,ij->j", self.gram[:, here], solved)
+            own = np.einsum("ij,ij->j", self.gram[:, here], through[:, active])
+            with np.errstate(all="ignore"):
+                fed = bend * seen / (1.0 - bend * own)
+            solved += through[:, active] * np.where(np.isfinite(fed), fed, 0.0)
+            dual = self._linear(slopes, bends, -(self.gram @ solved), here)
+        return lower, upper
 
     def _through(self, v: Array) -> Array:
         """``(I + D K)^-1 v``."""
@@ -180,17 +217,16 @@ class WideRows(RemovedRows):
             residual = weights * slopes + pulls
             change = -(residual - root * cho_solve(factor, root * (self.gram @ residual), check_finite=False))
             dual = self._linear(slopes[:, None], bends[:, None], (self.gram @ change)[:, None], rows)
-            lower, upper = self._certified(rows, dual)
+            pulls = weights * dual[:, 0]
+            scores = self.gram @ pulls
+            lower, upper = self._certified(rows, dual, scores[:, None])
             best = np.maximum(best[0], lower), np.minimum(best[1], upper)
             if decided(*best)[0]:
                 return best
-            pulls = weights * dual[:, 0]
-            scores = self.gram @ pulls
         return best
 
-    def _certified(self, rows: Rows, dual: Array) -> Bounds:
+    def _certified(self, rows: Rows, dual: Array, scores: Array) -> Bounds:
         pulls = self.weights[:, None] * dual
-        scores = self.gram @ pulls
         # |K_kj| and its rounding error are at most |x_k| |x_j| and gamma(d) of that; the sum over j adds gamma(n), the
         # rounding of the weights' product a unit.
         mass = self.norms @ np.abs(pulls)

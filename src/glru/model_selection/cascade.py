@@ -17,6 +17,7 @@ from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
+from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds, LocalEllipsoid, has_local, intersected, regions_of, score_bounds
@@ -27,7 +28,7 @@ BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
 
 POLISHED = 1e-12
-"""Relative gap of the solution that the local certificates start from."""
+"""Relative gap to which a solution is trained on that one Newton step would move far."""
 
 LARGEST = 6000
 """Newton systems in more dimensions than this are left to the iterative solver of the training."""
@@ -51,7 +52,7 @@ class Cascade:
         self.bound, self.width, self.max_memory, self.report = bound, width, max_memory, report
         n_rows = self.problem.n_rows
         self.lower, self.upper = np.full(n_rows, -np.inf), np.full(n_rows, np.inf)
-        self.stages = np.full(n_rows, "undetermined", dtype="<U12")
+        self.stage_codes = np.full(n_rows, STAGES.index("undetermined"), dtype=np.int8)
         self.seconds: dict[str, float] = {}
         self.n_trainings = 0
         self.factors = removal_factors(self.problem)
@@ -60,7 +61,7 @@ class Cascade:
 
     def open_rows(self) -> Rows:
         """The rows that are not decided yet."""
-        return np.flatnonzero(self.stages == "undetermined")
+        return np.flatnonzero(self.stage_codes == STAGES.index("undetermined"))
 
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
@@ -76,7 +77,7 @@ class Cascade:
             self.lower[rows] = np.maximum(self.lower[rows], lower)
             self.upper[rows] = np.minimum(self.upper[rows], upper)
             done = rows[self.decided(self.lower[rows], self.upper[rows])]
-            self.stages[done] = stage
+            self.stage_codes[done] = STAGES.index(stage)
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
         self.report(stage, self.problem.n_rows - self.open_rows().size, self.problem.n_rows)
 
@@ -91,6 +92,8 @@ class Cascade:
         if self.uniform and has_newton_rows(self.problem):
             for rows in self.batches():
                 self.run("newton", rows, self.newton)
+            for rows in self.batches():
+                self.run("refine", rows, self.more_newton)
         if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= LARGEST:
             for row in self.open_rows():
                 self.run("refine", np.array([row]), self.refine)
@@ -113,12 +116,11 @@ class Cascade:
 
     def local(self, rows: Rows) -> Bounds:
         """Newton candidates under the local certificate."""
-        lower, upper = np.full(self.problem.n_rows, -np.inf), np.full(self.problem.n_rows, np.inf)
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
-            low, high = self._local_family(float(factor)).bounds()
-            mine = self.factors == factor
-            lower[mine], upper[mine] = low[mine], high[mine]
-        return lower[rows], upper[rows]
+            mine = self.factors[rows] == factor
+            lower[mine], upper[mine] = self._local_family(float(factor)).bounds(rows[mine], self.decided)
+        return lower, upper
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
@@ -126,7 +128,10 @@ class Cascade:
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
-            self._local[factor] = LocalRows(self.polished, factor)
+            family = LocalRows(self.solution, factor)
+            if not family.settled:
+                family = LocalRows(self.polished, factor)
+            self._local[factor] = family
         return self._local[factor]
 
     @cached_property
@@ -152,6 +157,13 @@ class Cascade:
     def newton(self, rows: Rows) -> Bounds:
         """Newton candidates under the Fenchel-Young gap."""
         return self._family(float(self.factors[rows[0]])).bounds(rows)
+
+    def more_newton(self, rows: Rows) -> Bounds:
+        """More steps from the same candidates, with the old Hessian."""
+        family = self._family(float(self.factors[rows[0]]))
+        if isinstance(family, WideRows):
+            return family.stepped(rows, self.decided, BATCH_STEPS)
+        return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
 
     def _family(self, factor: float) -> RemovedRows:
         if factor not in self._families:

@@ -10,7 +10,7 @@ from glru.families.carried import has_carried
 from glru.losses import Hinge
 from glru.model_selection.cascade import Cascade, Report
 from glru.model_selection.progress import reporter
-from glru.model_selection.result import LOOCVResult
+from glru.model_selection.result import STAGES, LOOCVResult
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import solve
@@ -130,7 +130,7 @@ def _naive(cascade: Cascade, tol: float) -> None:
             warnings.simplefilter("ignore")
             solution = solve(problem, tol=tol, start=point)
         cascade.lower[row] = cascade.upper[row] = solution.scores[row]
-        cascade.stages[row] = "training"
+        cascade.stage_codes[row] = STAGES.index("training")
         cascade.n_trainings += 1
         cascade.report("training", row + 1, cascade.problem.n_rows)
     cascade.seconds["training"] = time.perf_counter() - begin
@@ -147,7 +147,7 @@ def _approximate(cascade: Cascade) -> None:
         step = space.step(unknowns, gradient, curvature)
         score = float((space.scores(unknowns) + step.scores)[row])
         cascade.lower[row] = cascade.upper[row] = score
-        cascade.stages[row] = "approx"
+        cascade.stage_codes[row] = STAGES.index("approx")
     cascade.seconds["approx"] = time.perf_counter() - begin
 
 
@@ -166,7 +166,7 @@ def _result(cascade: Cascade, method: str) -> LOOCVResult:
         score_lower=lower,
         score_upper=upper,
         scores=scores,
-        stages=cascade.stages,
+        stage_codes=cascade.stage_codes,
         n_trainings=cascade.n_trainings,
         seconds=cascade.seconds,
     )

@@ -34,8 +34,8 @@ class LOOCVResult:
         The best guess of each held-out score: the middle of its interval, where that is finite.
     labels : array of shape (n_rows,) or None
         +1, -1, or 0 where float64 cannot separate the score from the threshold; None for regression.
-    stages : array of str
-        The stage that decided each row.
+    stage_codes : array of int
+        The stage that decided each row, by its place in ``STAGES``; ``stages`` gives the names.
     seconds : dict
         Time spent in each stage.
     """
@@ -46,7 +46,7 @@ class LOOCVResult:
     score_lower: Array
     score_upper: Array
     scores: Array
-    stages: NDArray[np.str_]
+    stage_codes: NDArray[np.int8]
     n_trainings: int
     seconds: dict[str, float]
 
@@ -60,7 +60,13 @@ class LOOCVResult:
     @property
     def decided_by(self) -> dict[str, int]:
         """How many rows each stage decided."""
-        return {stage: int(np.sum(self.stages == stage)) for stage in STAGES if np.any(self.stages == stage)}
+        counts = np.bincount(self.stage_codes, minlength=len(STAGES))
+        return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
+
+    @property
+    def stages(self) -> NDArray[np.str_]:
+        """The name of the stage that decided each row."""
+        return np.array(STAGES)[self.stage_codes]
 
     @property
     def errors_lower(self) -> int:

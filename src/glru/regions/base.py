@@ -5,7 +5,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
-from glru.certificate import absolute_product, depths
+from glru._sizes import absolute_product
+from glru.certificate import depths
 
 Bounds = tuple[Array, Array]
 

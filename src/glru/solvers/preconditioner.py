@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from glru._numerics import Array, squared_column_norms
+from glru._numerics import Array
 from glru._products import column_gram
 from glru.point import Point
 from glru.problem import Problem
@@ -41,7 +41,7 @@ class ColumnScales(Preconditioner):
     def __init__(self, problem: Problem, scales: Array | None = None, total: float = 1.0) -> None:
         self.problem = problem
         if scales is None:
-            scales = squared_column_norms(problem.X, problem.weights) / problem.weights.sum()
+            scales = problem.column_norms**2 / problem.weights.sum()
         self.scales = scales
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         diagonal = total * scales + lam
