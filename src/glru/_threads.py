@@ -1,10 +1,17 @@
-"""Sharing a loop over rows between the cores: compiled kernels and BLAS release the interpreter lock."""
+"""Sharing work between the cores: loops over rows in threads of our own, and BLAS on one thread where more would wait."""
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+SMALL_WORK = 1e9
+"""Below so many operations in the largest product, waking the threads of BLAS costs more than they save."""
 
 Result = TypeVar("Result")
 
@@ -24,6 +31,47 @@ def in_parts(work: Callable[[int, int], Result], n_items: int, smallest: int) ->
         return [work(0, n_items)]
     edges = [k * n_items // n_parts for k in range(n_parts + 1)]
     return list(_pool().map(work, edges[:-1], edges[1:]))
+
+
+@contextmanager
+def calm_blas(work: float) -> Iterator[None]:
+    """BLAS on one thread inside, where the largest product is small; nested and concurrent uses share one limit."""
+    if work > SMALL_WORK:
+        yield
+        return
+    _calm.enter()
+    try:
+        yield
+    finally:
+        _calm.leave()
+
+
+class _Calm:
+    """The limit, set by whoever comes first and lifted by whoever leaves last."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._limit: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = _blas().limit(limits=1)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_calm = _Calm()
+
+
+@cache
+def _blas() -> Any:
+    return ThreadpoolController().select(user_api="blas")
 
 
 @cache

@@ -138,6 +138,12 @@ class Problem:
         """Whether X is stored sparsely."""
         return not isinstance(self.X, np.ndarray)
 
+    @property
+    def work(self) -> float:
+        """Operations of the largest product in a direct solve."""
+        stored = self.X.size if isinstance(self.X, np.ndarray) else self.X.nnz
+        return float(stored) * min(self.X.shape)
+
     @cached_property
     def X_by_column(self) -> Array | sp.csc_array:
         """X in a layout with quick access to columns."""

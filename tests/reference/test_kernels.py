@@ -1,5 +1,7 @@
 """Every fast product equals the slow, obvious one, dense and sparse, on one thread and on several."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -201,3 +203,23 @@ def test_dual_epoch(layout, logistic):
         kernels.dual_epoch_dense(X, *common)
     np.testing.assert_allclose(slopes, expected, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, atol=1e-12)
+
+
+def test_calm_blas():
+    """One thread inside, nested and from several threads; what was set before is back when the last one leaves."""
+    limits = lambda: [library["num_threads"] for library in _threads._blas().info()]  # noqa: E731
+    with _threads._blas().limit(limits=2):
+        before = limits()
+        with _threads.calm_blas(1.0):
+            assert set(limits()) == {1}
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(_calmly, range(40)))
+            assert set(limits()) == {1}
+        assert limits() == before
+        with _threads.calm_blas(1e12):
+            assert limits() == before
+
+
+def _calmly(_):
+    with _threads.calm_blas(1.0):
+        return

@@ -83,9 +83,8 @@ def shared_part(problem: Problem) -> Matrix:
     return X if shared.all() else scaled_columns(X, shared.astype(np.float64))
 
 
-def shared_norms(problem: Problem) -> Array:
+def shared_norms(problem: Problem, part: Matrix) -> Array:
     """At least the norms of the rows' shared parts in the metric of the penalty."""
-    part = shared_part(problem)
     squares = row_norms(problem) if part is problem.X else squared_row_norms(part, _inverse(problem))
     return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW) + TINY * scale(problem)
 
@@ -142,7 +141,7 @@ def _primal_bounds(solution: Solution, gaps: Array) -> Bounds:
     part = shared_part(problem)
     scores = solution.scores if part is problem.X else part @ solution.coef
     errors = solution.certificate.score_errors + FEW * np.abs(scores)
-    return widened(scores, ball_radius(gaps) * shared_norms(problem) * (1.0 + FEW) + errors)
+    return widened(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
 
 
 def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:

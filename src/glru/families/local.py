@@ -283,12 +283,12 @@ class LocalRows:
             lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
             going = ~decided(lower[active], upper[active]) & (nu < 0.9 * before[active])
             before[active] = nu
+            active = active[going]
             # The Hessian without the row, by the Sherman-Morrison formula.
-            solved = self.metric.solve(gradient)
-            bend = (self.weights * self.bends)[here]
+            solved = self.metric.solve(gradient[:, going])
+            bend = (self.weights * self.bends)[rows[active]]
             fed = bend * np.einsum("ij,ij->j", block[active].T, solved) / (1.0 - removals.leverage[active])
             models[:, active] -= solved + images[:, active] * fed
-            active = active[going]
         return lower, upper
 
     def _gradients(self, rows: Rows, models: Array) -> tuple[Array, Array, Array, tuple[Array, Array]]:

@@ -17,7 +17,7 @@ from scipy.linalg import cho_solve
 from glru._numerics import TINY, Array, gamma
 from glru._products import column_gram, robust_cholesky, row_gram
 from glru.certificate import FEW, ball_radius, loss_terms, penalty_terms
-from glru.families.carried import row_norms, scale, shared_norms, weight_error
+from glru.families.carried import row_norms, scale, shared_norms, shared_part, weight_error
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.solution import Solution
@@ -43,6 +43,10 @@ class RemovedRows(ABC):
     @abstractmethod
     def bounds(self, rows: Rows) -> Bounds:
         """Bounds of the removed rows' scores after one Newton step each."""
+
+    @abstractmethod
+    def guesses(self, rows: Rows) -> Array:
+        """The removed rows' scores after one Newton step each, without proof."""
 
     def _ball(
         self, rows: Rows, scores: Array, errors: Array, dual: Array, penalty: Array, center_error: Array
@@ -98,18 +102,26 @@ class TallRows(RemovedRows):
         gradient = problem.X.T @ (self.weights * self.slopes) + lam_w
         self.step = cho_solve(self.factor, -gradient, check_finite=False)
 
-    def bounds(self, rows: Rows) -> Bounds:
-        problem, weights = self.problem, self.weights
-        block = problem.X[rows]
+    def _candidates(self, rows: Rows) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """The rows, the coefficients after one Newton step without each, and whether there is such a step."""
+        block = self.problem.X[rows]
         block = block if isinstance(block, np.ndarray) else block.toarray()
         images = cho_solve(self.factor, block.T, check_finite=False)
-        leverage = weights[rows] * self.bends[rows] * np.einsum("ij,ji->i", block, images)
+        leverage = self.weights[rows] * self.bends[rows] * np.einsum("ij,ji->i", block, images)
         moves = block @ self.step
         with np.errstate(all="ignore"):
-            change = weights[rows] * (self.slopes[rows] + self.bends[rows] * moves) / (1.0 - leverage)
+            change = self.weights[rows] * (self.slopes[rows] + self.bends[rows] * moves) / (1.0 - leverage)
         usable = np.isfinite(change) & (leverage < 1.0)
-        change = np.where(usable, change, 0.0)
-        coefs = self.solution.coef[:, None] + self.step[:, None] + images * change
+        coefs = self.solution.coef[:, None] + self.step[:, None] + images * np.where(usable, change, 0.0)
+        return block, coefs, usable
+
+    def guesses(self, rows: Rows) -> Array:
+        block, coefs, usable = self._candidates(rows)
+        return np.where(usable, np.einsum("ij,ji->i", block, coefs), np.nan)
+
+    def bounds(self, rows: Rows) -> Bounds:
+        problem, weights = self.problem, self.weights
+        _, coefs, usable = self._candidates(rows)
         scores = problem.X @ coefs
         dual = self._linear(self.slopes[:, None], self.bends[:, None], scores - self.solution.scores[:, None], rows)
         sizes = np.linalg.norm(coefs, axis=0) * (1.0 + gamma(problem.n_columns + 4))
@@ -135,7 +147,7 @@ class WideRows(RemovedRows):
         super().__init__(solution, factor)
         # A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate
         # (b is zero there) as at the optimum: it does not widen the row's bounds.
-        self.reach = shared_norms(self.problem)
+        self.reach = shared_norms(self.problem, shared_part(self.problem))
         self.gram = row_gram(self.problem, self.inverse) if gram is None else gram
         bend = self.weights * self.bends
         self.root = np.sqrt(bend)
@@ -148,8 +160,17 @@ class WideRows(RemovedRows):
         dual, _ = self._first(rows)
         return self._certified(rows, dual, self.gram @ (self.weights[:, None] * dual))
 
+    def guesses(self, rows: Rows) -> Array:
+        moves, _ = self._moves(rows)
+        return self.solution.scores[rows] + moves[rows, np.arange(rows.size)]
+
     def _first(self, rows: Rows) -> tuple[Array, Array]:
         """The dual points after one Newton step, and ``(I + D K)^-1 e_i`` for every row."""
+        moves, through = self._moves(rows)
+        return self._linear(self.slopes[:, None], self.bends[:, None], moves, rows), through
+
+    def _moves(self, rows: Rows) -> tuple[Array, Array]:
+        """What one Newton step without each row does to the scores, and ``(I + D K)^-1 e_i``."""
         columns = np.arange(rows.size)
         base = self.weights * self.slopes - self.weights * self.bends * self.solution.scores
         own = np.zeros((self.problem.n_rows, rows.size + 1))
@@ -162,8 +183,7 @@ class WideRows(RemovedRows):
         with np.errstate(all="ignore"):
             change = (pulls + bends * moves[rows]) / (1.0 - bends * images[rows, columns])
         change = np.where(np.isfinite(change), change, 0.0)
-        dual = self._linear(self.slopes[:, None], self.bends[:, None], moves[:, None] + images * change, rows)
-        return dual, through[:, :-1]
+        return moves[:, None] + images * change, through[:, :-1]
 
     def stepped(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds after Newton steps with the old Hessian, each with its certificate; rows leave as they are decided."""

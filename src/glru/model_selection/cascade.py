@@ -23,6 +23,7 @@ from glru.problem import Problem
 from glru.regions import Bounds, LocalEllipsoid, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, solve
+from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
@@ -89,7 +90,7 @@ class Cascade:
             self.run("local", self.open_rows(), self.local)
             for rows in self.batches():
                 self.run("newton", rows, self.local_newton)
-        if self.uniform and has_newton_rows(self.problem):
+        if self.has_families:
             for rows in self.batches():
                 self.run("newton", rows, self.newton)
             for rows in self.batches():
@@ -108,6 +109,11 @@ class Cascade:
     def uniform(self) -> bool:
         """Whether the rows' weights give few enough factors for the families."""
         return np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS
+
+    @property
+    def has_families(self) -> bool:
+        """Whether Newton candidates are made in batches."""
+        return self.uniform and has_newton_rows(self.problem)
 
     def carry(self, rows: Rows) -> Bounds:
         """The paper's bound, from the old optimum."""
@@ -165,6 +171,17 @@ class Cascade:
             return family.stepped(rows, self.decided, BATCH_STEPS)
         return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
 
+    def guesses(self, rows: Rows) -> Array:
+        """Scores after one Newton step a row, without proof; rows of one factor, or a single one."""
+        if self.has_families and rows.size > 1 and np.isfinite(self.factors[rows[0]]):
+            return self._family(float(self.factors[rows[0]])).guesses(rows)
+        problem, point = self.without(int(rows[0]))
+        space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+        unknowns = space.place(point)
+        _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
+        step = space.step(unknowns, gradient, curvature)
+        return (space.scores(unknowns) + step.scores)[rows]
+
     def _family(self, factor: float) -> RemovedRows:
         if factor not in self._families:
             self._families[factor] = removed_rows(self.solution, factor)
@@ -173,7 +190,7 @@ class Cascade:
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
-        if self.uniform and np.isfinite(self.factors[row]) and has_newton_rows(self.problem):
+        if self.has_families and np.isfinite(self.factors[row]):
             family = self._family(float(self.factors[row]))
             if isinstance(family, WideRows):
                 low, high = family.refined(row, self.decided, REFINE_STEPS)

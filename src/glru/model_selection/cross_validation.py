@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._numerics import Array
+from glru._threads import calm_blas
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.losses import Hinge
@@ -116,7 +117,7 @@ def cross_val_predict(
         width = 1e-6 * float(np.ptp(data.y) or 1.0)
     splits = _splits(data, cv, groups)
     lower, upper, stages = [], [], []
-    with reporter(progress) as report:
+    with reporter(progress) as report, calm_blas(data.work):
         for k, (train, test) in enumerate(splits):
             low, high, stage = _fold(solution, train, test, width)
             lower.append(low)

@@ -5,7 +5,9 @@ import warnings
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from glru._threads import calm_blas
 from glru.families.carried import has_carried
 from glru.losses import Hinge
 from glru.model_selection.cascade import Cascade, Report
@@ -14,7 +16,6 @@ from glru.model_selection.result import STAGES, LOOCVResult
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import solve
-from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 
@@ -70,7 +71,7 @@ def loocv(
     _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
-    with reporter(progress) as report:
+    with reporter(progress) as report, calm_blas(solution.problem.work):
         cascade = Cascade(solution, bound, width, max_memory, report)
         if method == "certified":
             cascade.certified()
@@ -139,15 +140,18 @@ def _naive(cascade: Cascade, tol: float) -> None:
 def _approximate(cascade: Cascade) -> None:
     """One Newton step for every open row (Appendix E.2), without proof."""
     begin = time.perf_counter()
+
+    def take(rows: NDArray[np.intp]) -> None:
+        scores = cascade.guesses(rows)
+        known = np.isfinite(scores)
+        cascade.lower[rows[known]] = cascade.upper[rows[known]] = scores[known]
+        cascade.stage_codes[rows[known]] = STAGES.index("approx")
+
+    if cascade.has_families:
+        for batch in cascade.batches():
+            take(batch)
     for row in cascade.open_rows():
-        problem, point = cascade.without(int(row))
-        space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
-        unknowns = space.place(point)
-        _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
-        step = space.step(unknowns, gradient, curvature)
-        score = float((space.scores(unknowns) + step.scores)[row])
-        cascade.lower[row] = cascade.upper[row] = score
-        cascade.stage_codes[row] = STAGES.index("approx")
+        take(np.array([row]))
     cascade.seconds["approx"] = time.perf_counter() - begin
 
 

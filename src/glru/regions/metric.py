@@ -19,6 +19,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack, solve_triangu
 
 from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import CHUNK_BYTES, column_gram, robust_cholesky, row_block, row_gram
+from glru._sizes import absolute_product
 from glru._threads import in_parts
 from glru.certificate import FEW, absolute
 from glru.problem import Problem
@@ -119,7 +120,8 @@ class ColumnMetric(Metric):
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
-        outer = float(np.linalg.norm(slack)) * float(np.linalg.norm(self.inverse))
+        # Entry by entry: |R^-T e| <= |R^-T| |e|.
+        outer = float(np.linalg.norm(absolute_product(self.inverse.T, slack)))
         return (float(np.linalg.norm(solved)) + outer) * (1.0 + self.solve_error)
 
     def axis_norms(self) -> Array:

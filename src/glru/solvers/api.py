@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from glru._threads import calm_blas
 from glru.duality import feasible_dual
 from glru.losses import Hinge, Logistic
 from glru.point import Point
@@ -75,19 +76,20 @@ def solve(
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
-    plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
-    point, n_iter = starting_point(problem, start), 0
-    if start is None and plan[0][0] in ("newton", "newton-cg"):
-        point = from_sample(problem)
-    for name, share in plan:
-        run_solver, default = SOLVERS[name]
-        limit = default if max_iter is None else max_iter - n_iter
-        stop = Stop(tol, _continued(until, n_iter), limit if share is None else min(limit, share))
-        run = run_solver(problem, point, stop)
-        point, n_iter = run.point, n_iter + run.n_iter
-        if run.status != "max_iter" or n_iter == max_iter:
-            break
-    solution = _finish(problem, Run(point, n_iter, run.status), tol, name)
+    with calm_blas(problem.work):
+        plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
+        point, n_iter = starting_point(problem, start), 0
+        if start is None and plan[0][0] in ("newton", "newton-cg"):
+            point = from_sample(problem)
+        for name, share in plan:
+            run_solver, default = SOLVERS[name]
+            limit = default if max_iter is None else max_iter - n_iter
+            stop = Stop(tol, _continued(until, n_iter), limit if share is None else min(limit, share))
+            run = run_solver(problem, point, stop)
+            point, n_iter = run.point, n_iter + run.n_iter
+            if run.status != "max_iter" or n_iter == max_iter:
+                break
+        solution = _finish(problem, Run(point, n_iter, run.status), tol, name)
     if solution.status in ("max_iter", "stalled"):
         _warn(solution, tol)
     return solution
