@@ -24,6 +24,7 @@ from glru.model_selection import (
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
+from glru.selection import StepwiseResult, stepwise
 from glru.solution import Solution
 from glru.solvers import State, solve
 
@@ -58,9 +59,11 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "State",
+    "StepwiseResult",
     "after",
     "cross_val_predict",
     "loocv",
     "loocv_path",
     "solve",
+    "stepwise",
 ]

@@ -231,6 +231,26 @@ def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, 
     return np.maximum.reduce(values) * (1.0 + FEW)
 
 
+def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array) -> Array:
+    """The same, at most about twice as large and several times sooner, where ``F_l <= (l'(z) + a)^2 / l''(z)``.
+
+    For the logistic loss that is the chi-square bound of the Kullback-Leibler divergence.
+    """
+    if not loss.chi_square:
+        return loss_terms(loss, y, scores, errors, dual)
+    wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max(initial=0.0)))
+    _, slope, bend = loss.expand(y, scores)
+    slope += dual
+    np.abs(slope, out=slope)
+    slope += loss.smoothness * wide + FEW * float(np.abs(dual).max(initial=0.0))
+    np.square(slope, out=slope)
+    with np.errstate(all="ignore"):
+        # The curvature at the exact score is smaller by at most this factor.
+        slope /= bend
+        slope *= np.exp(float(loss.self_concordance or 0.0) * wide) * (1.0 + FEW)
+    return slope
+
+
 def penalty_terms(penalty: Penalty, coef: Array, correlations: Array, errors: Array) -> Array:
     """At least ``F_rho_j(w_j, v_j)`` for all correlations within their errors."""
     wide = errors + FEW * np.abs(correlations) + FEW * penalty.quadratic * np.abs(coef)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from glru._numerics import Array, gamma
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
+from glru.families.gradients import Gradients, local_radius
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
 from glru.regions.metric import ColumnMetric
@@ -144,7 +145,7 @@ class LocalRows:
         self.slack_norm = metric.gradient_norm(np.zeros_like(gradient), slack)
         self.step = metric.solve(-gradient)
         self.step_norm = metric.gradient_norm(gradient, np.zeros_like(gradient))
-        self.plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
+        self.gradients = Gradients(problem, self.weights, metric)
 
     def _gradient_errors(self) -> Array:
         """How far each entry of the gradient at the base may be off."""
@@ -170,28 +171,13 @@ class LocalRows:
     @cached_property
     def rough_top(self) -> float:
         """The same from the Euclidean norms, which costs nothing."""
-        plain = float(self.plain[self.used].max())
+        plain = float(self.gradients.plain[self.used].max())
         plain = np.hypot(plain, 1.0) if self.problem.fit_intercept else plain
         largest = float(np.linalg.norm(self.metric.inverse)) * (1.0 + self.metric.solve_error)
         least = self.problem.penalty.strong_convexity
         if least > 0.0 and not self.problem.fit_intercept:
             largest = min(largest, float(np.sqrt((1.0 + self.eta) / least)))
         return plain * largest * (1.0 + FEW)
-
-    @cached_property
-    def plain_mass(self) -> float:
-        """At least ``sqrt(sum_i s'_i |x_i|^2)``."""
-        return float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(self.problem.n_rows + 4))
-
-    @cached_property
-    def steady(self) -> float:
-        """The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient."""
-        problem, total = self.problem, self.weights.sum()
-        columns = np.sqrt(total / problem.weights.sum()) * problem.column_norms
-        if problem.fit_intercept:
-            columns = np.append(columns, np.sqrt(total))
-        columns = columns * (1.0 + gamma(problem.n_rows + 8))
-        return self.metric.gradient_norm(np.zeros_like(columns), columns)
 
     def removals(self, rows: Rows) -> Removals:
         """The removals of some rows."""
@@ -268,17 +254,18 @@ class LocalRows:
             if not active.size:
                 break
             here = rows[active]
-            scores, gradient, nu, error = self._gradients(here, models[:, active])
             places = np.arange(here.size)
+            scores, gradient, nu, error = self.gradients.at(models[:, active], without=(here, places))
             center = scores[here, places]
             scores -= self.scores[:, None]
             scores[here, places] = 0.0
             np.abs(scores, out=scores)
             reach = scores.max(axis=0) if self.used.all() else scores[self.used].max(axis=0)
-            reach = self.constant * (reach + float(self.plain.max()) * error[0] + error[1] + float(self.off.max()))
+            plain = self.gradients.plain
+            reach = self.constant * (reach + float(plain.max()) * error[0] + error[1] + float(self.off.max()))
             left = removals.take(active)
             nu = nu / np.sqrt(left.rest)
-            own = self.plain[here] * error[0] + error[1]
+            own = plain[here] * error[0] + error[1]
             low, high = self._widened(left, self.top, center, nu, reach, own, np.zeros(here.size))
             lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
             going = ~decided(lower[active], upper[active]) & (nu < 0.9 * before[active])
@@ -291,46 +278,16 @@ class LocalRows:
             models[:, active] -= solved + images[:, active] * fed
         return lower, upper
 
-    def _gradients(self, rows: Rows, models: Array) -> tuple[Array, Array, Array, tuple[Array, Array]]:
-        """Scores, gradients without each row, at least the gradients' norms in the inverse metric, and the scores' errors.
-
-        The error of row ``k``'s score under model ``i`` is at most ``plain[k] * first[i] + second[i]``.
-        """
-        problem, weights = self.problem, self.weights
-        coefs = models[:-1] if problem.fit_intercept else models
-        shifts = models[-1] if problem.fit_intercept else np.zeros(rows.size)
-        scores = problem.X @ coefs
-        if problem.fit_intercept:
-            scores += shifts
-        unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
-        first, second = unit * np.linalg.norm(coefs, axis=0), unit * np.abs(shifts)
-        slopes = problem.loss.gradient(problem.y[:, None], scores)
-        slopes[rows, np.arange(rows.size)] = 0.0
-        size = np.sqrt(weights @ np.square(slopes)) * (1.0 + gamma(problem.n_rows + 4))
-        slopes *= weights[:, None]
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
-        gradient = problem.X.T @ slopes + lam * coefs
-        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
-        wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(weights.sum())) + FEW * size
-        spread = weight_error(problem) * size + wrong * (1.0 + FEW)
-        if problem.fit_intercept:
-            gradient = np.vstack([gradient, slopes.sum(axis=0)])
-        outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
-        solved = self.metric.inverse.T @ gradient
-        norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
-        return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW), (first, second)
-
     def _widened(
         self, removals: Removals, top: float, centers: Array, nu: Array, reach: Array, errors: Array, sizes: Array
     ) -> Bounds:
         """Bounds from the gradients' norms at the candidates (in the metric without each row) and the scores' moves."""
-        rest, norms = removals.rest, removals.norms
-        with np.errstate(all="ignore"):
-            grown = nu * np.exp(reach) * (1.0 + FEW)
-            product = self.constant * top / np.sqrt(rest) * grown * (1.0 + FEW)
-            radius = grown * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
-            half = norms / np.sqrt(rest) * radius + errors + FEW * (np.abs(centers) + sizes)
-        usable = (rest > 0.0) & (product < 1.0) & np.isfinite(half)
+        with np.errstate(invalid="ignore"):
+            root = np.sqrt(removals.rest)
+        radius = local_radius(self.constant, top / root, nu, reach)
+        with np.errstate(invalid="ignore"):
+            half = removals.norms / root * radius + errors + FEW * (np.abs(centers) + sizes)
+        usable = (removals.rest > 0.0) & np.isfinite(half)
         return widened(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
 

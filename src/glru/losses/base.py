@@ -25,10 +25,13 @@ class Loss(ABC):
         The smallest ``mu`` such that the derivative is ``mu``-Lipschitz; ``inf`` if there is none.
     self_concordance : float or None
         The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists.
+    chi_square : bool
+        Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
     """
 
     task: ClassVar[Task]
     self_concordance: ClassVar[float | None]
+    chi_square: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
+from glru.model_selection.pursuit import LARGEST, REFINE_STEPS
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
@@ -30,12 +31,6 @@ BATCH_STEPS = 30
 
 POLISHED = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""
-
-LARGEST = 6000
-"""Newton systems in more dimensions than this are left to the iterative solver of the training."""
-
-REFINE_STEPS = 8
-"""Newton steps in the refinement of one row before it is trained in full."""
 
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most so many different factors."""

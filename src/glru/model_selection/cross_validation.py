@@ -1,6 +1,5 @@
 """Cross-validation over any scikit-learn splitter: certified predictions of every held-out block."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, final
@@ -11,17 +10,12 @@ from numpy.typing import NDArray
 from glru import duality
 from glru._numerics import Array
 from glru._threads import calm_blas
-from glru.candidates import newton_candidate
-from glru.certificate import Certificate, certify
-from glru.losses import Hinge
-from glru.model_selection.cascade import REFINE_STEPS
 from glru.model_selection.loocv import check_width, trained
 from glru.model_selection.progress import Report, reporter
+from glru.model_selection.pursuit import pursue
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, LocalEllipsoid, has_local, regions_of, score_bounds
 from glru.solution import Solution
-from glru.solvers import State, solve
 
 Rows = NDArray[np.intp]
 
@@ -115,7 +109,7 @@ def cross_val_predict(
     check_width(width)
     if width is None and data.loss.task == "regression":
         width = 1e-6 * float(np.ptp(data.y) or 1.0)
-    splits = _splits(data, cv, groups)
+    splits = splits_of(data, cv, groups)
     lower, upper, stages = [], [], []
     with reporter(progress) as report, calm_blas(data.work):
         for k, (train, test) in enumerate(splits):
@@ -135,7 +129,8 @@ def cross_val_predict(
     )
 
 
-def _splits(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+    """The rows of every split, checked."""
     from sklearn.model_selection import check_cv
 
     if isinstance(cv, Iterable) and not hasattr(cv, "split"):
@@ -179,40 +174,11 @@ def _fold(solution: Solution, train: Rows, test: Rows, width: float | None) -> t
     np.add.at(weight, train, data.sample_weight[train])
     problem = data.derive(sample_weight=weight)
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
-    queries = data.X[test]
-    found = np.full(test.size, -np.inf), np.full(test.size, np.inf)
 
-    def take(certificate: Certificate) -> bool:
-        nonlocal found
-        low, high = _bounds(certificate, queries)
-        found = np.maximum(found[0], low), np.minimum(found[1], high)
+    def settled(lower: Array, upper: Array) -> bool:
         if width is not None:
-            return bool(np.all(found[1] - found[0] <= width))
-        return bool(np.all((found[0] > 0.0) | (found[1] < 0.0)))
+            return bool(np.all(upper - lower <= width))
+        return bool(np.all((lower > 0.0) | (upper < 0.0)))
 
-    if not isinstance(data.loss, Hinge):
-        before = np.inf
-        for step in range(REFINE_STEPS):
-            certificate = newton_candidate(problem, point)
-            if take(certificate):
-                return *found, "newton" if step == 0 else "refine"
-            if not certificate.gap < 0.5 * before:
-                break
-            point, before = certificate.point, certificate.gap
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        last = solve(problem, tol=1e-13, start=point, until=lambda state: take(_certified(problem, state)))
-    take(certify(problem, last.point))
-    return *found, "training"
-
-
-def _certified(problem: Problem, state: State) -> Certificate:
-    return certify(problem, state.point)
-
-
-def _bounds(certificate: Certificate, queries: Any) -> Bounds:
-    problem = certificate.problem
-    regions = regions_of(certificate, problem.fit_intercept, "auto")
-    if has_local(problem):
-        regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
-    return score_bounds(regions, queries, certificate.columns.dead)
+    found = pursue(problem, point, data.X[test], settled)
+    return found.lower, found.upper, found.stage

@@ -1,0 +1,106 @@
+"""Newton steps, then a training, until what is asked about some queries is proven."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from glru._numerics import Array, Matrix
+from glru.candidates import newton_candidate
+from glru.certificate import Certificate, certify
+from glru.losses import Hinge
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.solvers import solve
+
+REFINE_STEPS = 8
+"""Newton steps of one problem before it is trained in full."""
+
+LARGEST = 6000
+"""Newton systems in more dimensions than this are left to the iterative solver of the training."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pursued:
+    """Bounds of the queries' scores, the stage that settled them, and the best point found."""
+
+    lower: Array
+    upper: Array
+    stage: str
+    point: Point
+
+
+def pursue(
+    problem: Problem,
+    point: Point,
+    queries: Matrix,
+    settled: Callable[[Array, Array], bool],
+    newton: bool = True,
+    certificate: Certificate | None = None,
+) -> Pursued:
+    """Bounds of the scores of some queries under the optimum of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose optimum is asked about.
+    point : Point
+        Where to start, with a dual feasible point.
+    queries : array or sparse array of shape (n_queries, n_columns)
+        The rows whose scores are asked about.
+    settled : callable
+        ``settled(lower, upper)``: whether the bounds are good enough.
+    newton : bool, default=True
+        Whether to try Newton steps and the local certificate; otherwise the paper's bounds stop a training.
+    certificate : Certificate, default=None
+        The certificate of the point, where it is at hand: it is asked first.
+    """
+    found = np.full(queries.shape[0], -np.inf), np.full(queries.shape[0], np.inf)
+
+    def take(certificate: Certificate, thorough: bool = True) -> bool:
+        nonlocal found
+        for region in regions_in_order(certificate, local=newton):
+            found = intersected(found, score_bounds([region], queries, certificate.columns.dead))
+            if settled(*found):
+                return True
+            if not thorough:
+                return False
+        return False
+
+    # Where the ball is bounded and the local certificate is dearer than a step, another step is the better question.
+    thorough = problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
+    if certificate is not None and take(certificate, thorough):
+        return Pursued(found[0], found[1], "carry", point)
+    if newton and not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= LARGEST:
+        before = np.inf
+        for step in range(REFINE_STEPS):
+            stepped = newton_candidate(problem, point)
+            better = stepped.gap < 0.5 * before
+            if take(stepped, thorough or not better):
+                return Pursued(found[0], found[1], "newton" if step == 0 else "refine", stepped.point)
+            if not better:
+                break
+            point, before = stepped.point, stepped.gap
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        last = solve(problem, tol=1e-13, start=point, until=lambda state: take(certify(problem, state.point)))
+    take(certify(problem, last.point))
+    return Pursued(found[0], found[1], "training", last.point)
+
+
+def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
+    """Everything that a certificate proves about the scores of some queries."""
+    return score_bounds(list(regions_in_order(certificate)), queries, certificate.columns.dead)
+
+
+def regions_in_order(certificate: Certificate, local: bool = True) -> Iterator[Region]:
+    """The regions of a certificate, those that are cheaper to ask first; ``local``: also the local certificate's."""
+    problem = certificate.problem
+    yield from regions_of(certificate, problem.fit_intercept, "primal")
+    if local and has_local(problem):
+        yield LocalEllipsoid(certificate, problem.fit_intercept)
+    yield from regions_of(certificate, problem.fit_intercept, "dual")

@@ -1,0 +1,78 @@
+"""Who wins a step: the first candidate, in a fixed order, whose value is least, decided from intervals."""
+
+from collections.abc import Callable
+from typing import final
+
+import numpy as np
+
+from glru._numerics import Array
+
+
+@final
+class Contest:
+    """Intervals of the candidates' values, the one that changes nothing first.
+
+    The winner is the first candidate whose value is within ``resolution`` of the least one. That is also what a
+    method that knows every value exactly would choose, so all methods agree.
+    """
+
+    def __init__(self, lower: Array, upper: Array, resolution: float) -> None:
+        self.lower, self.upper, self.resolution = lower.copy(), upper.copy(), resolution
+
+    @property
+    def winner(self) -> int | None:
+        """The place of the winner, or None while that is open."""
+        least, ceiling = self.lower.min(), self.upper.min()
+        sure = np.flatnonzero(self.upper <= least + self.resolution)
+        if not sure.size:
+            return None
+        first = int(sure[0])
+        return first if np.all(self.lower[:first] > ceiling + self.resolution) else None
+
+    def next_open(self) -> int | None:
+        """The candidate to look at next: of those that may still win, the one that may be best."""
+        open_ones = np.flatnonzero((self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution))
+        if not open_ones.size:
+            return None
+        return int(open_ones[np.argmin(self.lower[open_ones])])
+
+    def is_out(self, place: int, lower: float) -> bool:
+        """Whether a candidate whose value is at least ``lower`` cannot win any more."""
+        others = np.delete(self.upper, place)
+        if others.size and lower > others.min() + self.resolution:
+            return True
+        before = self.upper[:place]
+        return bool(
+            before.size and before.min() <= min(lower, float(np.delete(self.lower, place).min())) + self.resolution
+        )
+
+    def settle(self, place: int, lower: float, upper: float) -> None:
+        """Take in what is known of a candidate."""
+        self.lower[place] = max(self.lower[place], lower)
+        self.upper[place] = max(min(self.upper[place], upper), self.lower[place])
+
+    def fix(self, place: int) -> None:
+        """Take the upper end for a candidate that float64 cannot tell any better."""
+        self.lower[place] = self.upper[place]
+
+
+def decide(contest: Contest, look: Callable[[int], tuple[float, float]]) -> tuple[int, int]:
+    """Look at open candidates until the winner is certain.
+
+    Returns the winner's place, and how many candidates stayed open when looked at: they count with their upper ends.
+    """
+    looked, vague = set(), 0
+    while (winner := contest.winner) is None:
+        place = contest.next_open()
+        if place is None:
+            # All values are known; of those within the resolution of the least, the first.
+            return int(np.flatnonzero(contest.lower <= contest.lower.min() + contest.resolution)[0]), vague
+        if place not in looked:
+            looked.add(place)
+            contest.settle(place, *look(place))
+        elif not contest.is_out(place, float(contest.lower[place])):
+            vague += 1
+            contest.fix(place)
+        else:
+            contest.fix(place)
+    return winner, vague

@@ -1,0 +1,375 @@
+"""Judges of a step: what a model of some columns is worth on validation rows, and what each move would make of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru._numerics import Array, Matrix
+from glru.candidates.mapping import new_coefficients
+from glru.certificate import certify
+from glru.duality import feasible_dual
+from glru.families.carried import has_carried
+from glru.families.columns import (
+    LocalColumns,
+    WideColumns,
+    carried_columns,
+    dense_block,
+    has_local_columns,
+    has_wide_columns,
+)
+from glru.model_selection.loocv import loocv
+from glru.model_selection.pursuit import REFINE_STEPS, certified_bounds, pursue
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions.base import centers
+from glru.selection.criteria import Criterion
+from glru.solution import Solution
+from glru.solvers import solve
+
+Columns = NDArray[np.intp]
+Enough = Callable[[float, float], bool]
+
+WIDEST = 1000
+"""Additions are handled in the dimension of the rows up to so many rows, or as many as there are columns."""
+
+BATCH_STEPS = 6
+"""Steps with the old Hessian for removals that share one metric."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Move:
+    """Columns of the whole problem that leave or come together."""
+
+    columns: tuple[int, ...]
+    add: bool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Screened:
+    """What is known of every move before any is looked at on its own.
+
+    Attributes
+    ----------
+    lower, upper : array of shape (n_moves,)
+        Bounds of the criterion's sum.
+    certain : array of shape (n_moves,)
+        Rows whose part in it is certain (``C + I`` of Algorithm 5, where the criterion counts errors).
+    stage : str
+        What it was found by.
+    """
+
+    lower: Array
+    upper: Array
+    certain: Array
+    stage: str
+
+
+class Judge(ABC):
+    """The model of some columns of a problem, and its worth."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of rows that are judged."""
+
+    @abstractmethod
+    def value(self) -> tuple[float, float]:
+        """Bounds of the criterion's sum for the present columns."""
+
+    @abstractmethod
+    def screen(self, moves: list[Move], method: str) -> Screened:
+        """First bounds for every move."""
+
+    @abstractmethod
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
+        """Bounds for one move, tight enough or as tight as they get, and the stage that gave them."""
+
+    @abstractmethod
+    def after(self, move: Move) -> "Judge":
+        """The judge of the columns after a move."""
+
+
+class Model:
+    """The model of some columns of a whole problem, and the problems a move away from it."""
+
+    def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
+        self.whole, self.chosen, self.tol = whole, chosen, tol
+        self.problem = sub_problem(whole, chosen)
+        self.solution: Solution = solve(self.problem, tol=tol, start=start)
+
+    def trial(self, move: Move) -> tuple[Problem, Point, Columns]:
+        """The problem after a move, the present model as a point of it, and its columns."""
+        changed = np.array(move.columns, dtype=np.intp)
+        chosen = np.union1d(self.chosen, changed) if move.add else np.setdiff1d(self.chosen, changed)
+        problem = sub_problem(self.whole, chosen)
+        coef = np.zeros(self.whole.n_columns)
+        coef[self.chosen] = self.solution.coef
+        if move.add:
+            pulls = self.whole.weights * self.solution.dual
+            correlations = dense_block(self.whole.X_by_column, changed).T @ pulls
+            coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
+        dual = feasible_dual(problem, self.solution.dual)
+        return problem, Point(coef[chosen], self.solution.intercept, dual), chosen
+
+    def after(self, move: Move) -> "Model":
+        """The model after a move, trained from the present one."""
+        _, point, chosen = self.trial(move)
+        return Model(self.whole, chosen, self.tol, point)
+
+
+def sub_problem(whole: Problem, chosen: Columns) -> Problem:
+    """The problem with some of the columns."""
+    if chosen.size == whole.n_columns:
+        return whole
+    X = whole.X[:, chosen] if isinstance(whole.X, np.ndarray) else sp.csr_array(whole.X_by_column[:, chosen])
+    names = whole.column_names
+    kept = None if names is None else tuple(names[j] for j in chosen)
+    return whole.derive(X=X, penalty=whole.penalty.select(chosen), column_names=kept)
+
+
+@final
+class ValidationJudge(Judge):
+    """A model judged on validation rows."""
+
+    def __init__(self, model: Model, X: Matrix, y: Array, criterion: Criterion) -> None:
+        self.model, self.X, self.y, self.criterion = model, X, y, criterion
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.y.size)
+
+    def value(self) -> tuple[float, float]:
+        queries = self._queries(self.model.chosen)
+        zero = self._zero(self.model.chosen)
+
+        def settled(lower: Array, upper: Array) -> bool:
+            low, high = self._sums(lower, upper, zero)
+            return high - low <= self._fine
+
+        solution = self.model.solution
+        found = pursue(self.model.problem, solution.point, queries, settled, certificate=solution.certificate)
+        return self._sums(found.lower, found.upper, zero)
+
+    def screen(self, moves: list[Move], method: str) -> Screened:
+        lower = np.full((self.n_rows, len(moves)), -np.inf)
+        upper = np.full((self.n_rows, len(moves)), np.inf)
+        for add in (False, True):
+            places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
+            columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
+            if places.size:
+                lower[:, places], upper[:, places] = self._family(columns, add, method)
+        alone = np.flatnonzero(~np.isfinite(lower).any(axis=0) & ~np.isfinite(upper).any(axis=0))
+        for k in alone.tolist():
+            problem, point, chosen = self.model.trial(moves[k])
+            lower[:, k], upper[:, k] = certified_bounds(certify(problem, point), self._queries(chosen))
+        zero = self._zero_after(moves)
+        lower[zero] = upper[zero] = 0.0
+        low, high = self.criterion.terms(self.y[:, None], lower, upper)
+        with np.errstate(invalid="ignore"):
+            certain = high - low <= self._fine / max(self.n_rows, 1)
+        family = alone.size < len(moves) and method == "certified"
+        return Screened(low.sum(axis=0), high.sum(axis=0), certain.sum(axis=0), "newton" if family else "carry")
+
+    def _family(self, columns: Columns, add: bool, method: str) -> tuple[Array, Array]:
+        """Bounds of the queries' scores for moves of single columns; infinite where no family applies."""
+        problem, whole = self.model.problem, self.model.whole
+        queries = self._queries(self.model.chosen)
+        if method != "certified":
+            if method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
+                return carried_columns(self.model.solution, queries, np.searchsorted(self.model.chosen, columns))
+        elif has_wide_columns(problem) and self._rows_are_few(add):
+            lam = np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[columns]
+
+            def make(start: int, stop: int) -> tuple[Array, Array]:
+                here = columns[start:stop]
+                return dense_block(whole.X_by_column, here), dense_block(self.X, here)
+
+            return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
+        elif not add and has_local_columns(problem):
+            local = LocalColumns(self.model.solution, queries)
+            return local.bounds(np.searchsorted(self.model.chosen, columns), self._columns_settled, BATCH_STEPS)
+        shape = (self.n_rows, columns.size)
+        return np.full(shape, -np.inf), np.full(shape, np.inf)
+
+    @cached_property
+    def _wide(self) -> WideColumns:
+        return WideColumns(self.model.solution, self._queries(self.model.chosen))
+
+    def _rows_are_few(self, add: bool) -> bool:
+        n_rows = self.model.problem.n_rows
+        if add:
+            return n_rows <= max(WIDEST, self.model.whole.n_columns)
+        return n_rows < self.model.problem.n_columns or not has_local_columns(self.model.problem)
+
+    def _columns_settled(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        low, high = self.criterion.terms(self.y[:, None], lower, upper)
+        return (high - low).sum(axis=0) <= self._fine
+
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
+        if method == "certified" and "_wide" in self.__dict__ and len(move.columns) == 1:
+            low, high, done = self._refined(move, enough)
+            if done:
+                return low, high, "refine"
+        problem, point, chosen = self.model.trial(move)
+        queries, zero = self._queries(chosen), self._zero(chosen)
+        if method == "naive":
+            solution = solve(problem, tol=tol, start=point)
+            middle, off = centers(queries, solution.coef, solution.intercept)
+            _, high = self._sums(middle - off, middle + off, zero)
+            return high, high, "training"
+
+        def settled(lower: Array, upper: Array) -> bool:
+            low, high = self._sums(lower, upper, zero)
+            return high - low <= self._fine or enough(low, high)
+
+        found = pursue(problem, point, queries, settled, newton=method == "certified")
+        return *self._sums(found.lower, found.upper, zero), found.stage
+
+    def _refined(self, move: Move, enough: Enough) -> tuple[float, float, bool]:
+        """More Newton steps for one move in the dimension of the rows, and whether they settled it."""
+        (column,) = move.columns
+        whole, zero = self.model.whole, self._zero_after([move])[:, 0]
+
+        def settled(lower: Array, upper: Array) -> bool:
+            low, high = self._sums(lower, upper, zero)
+            return high - low <= self._fine or enough(low, high)
+
+        place = np.array([column])
+        lam = float(np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[column])
+        vectors = dense_block(whole.X_by_column, place)[:, 0], dense_block(self.X, place)[:, 0]
+        bounds = self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, REFINE_STEPS)
+        return *self._sums(*bounds, zero), settled(*bounds)
+
+    def after(self, move: Move) -> "ValidationJudge":
+        return ValidationJudge(self.model.after(move), self.X, self.y, self.criterion)
+
+    @cached_property
+    def _fine(self) -> float:
+        """A sum known up to this is known well enough; the present model's sum tells the scale."""
+        if self.criterion.counts:
+            return 0.0
+        solution = self.model.solution
+        scores = self._queries(self.model.chosen) @ solution.coef + solution.intercept
+        return 0.05 * self.criterion.resolution * float(self.criterion.terms(self.y, scores, scores)[1].sum())
+
+    def _sums(self, lower: Array, upper: Array, zero: NDArray[np.bool_]) -> tuple[float, float]:
+        low, high = self.criterion.terms(self.y, np.where(zero, 0.0, lower), np.where(zero, 0.0, upper))
+        return float(low.sum()), float(high.sum())
+
+    def _queries(self, chosen: Columns) -> Matrix:
+        return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
+
+    @cached_property
+    def _filled(self) -> NDArray[np.bool_]:
+        """Which entries of the validation rows can contribute to a score."""
+        X = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
+        return (X != 0.0) & ~self.model.whole.dead_columns
+
+    def _zero(self, chosen: Columns) -> NDArray[np.bool_]:
+        """Rows whose score is exactly zero whatever the coefficients."""
+        if self.model.whole.fit_intercept:
+            return np.zeros(self.n_rows, dtype=bool)
+        return np.asarray(~self._filled[:, chosen].any(axis=1))
+
+    def _zero_after(self, moves: list[Move]) -> NDArray[np.bool_]:
+        """The same after each move, a column a move."""
+        found = np.zeros((self.n_rows, len(moves)), dtype=bool)
+        if self.model.whole.fit_intercept:
+            return found
+        now = self._filled[:, self.model.chosen].sum(axis=1)
+        most = max(len(move.columns) for move in moves)
+        for row in np.flatnonzero(now <= most):
+            own = [np.count_nonzero(self._filled[row, list(move.columns)]) for move in moves]
+            signs = [1 if move.add else -1 for move in moves]
+            found[row] = now[row] + np.array(signs) * np.array(own) == 0
+        return found
+
+
+@final
+class LeaveOneOutJudge(Judge):
+    """A model judged by its own leave-one-out scores: every move is trained and validated."""
+
+    def __init__(self, model: Model, criterion: Criterion) -> None:
+        self.model, self.criterion = model, criterion
+
+    @property
+    def n_rows(self) -> int:
+        return self.model.whole.n_rows
+
+    def value(self) -> tuple[float, float]:
+        return self._sums(self.model.solution)
+
+    def screen(self, moves: list[Move], method: str) -> Screened:
+        none = np.zeros(len(moves))
+        return Screened(none, np.full(len(moves), np.inf), none, "carry")
+
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
+        problem, point, _ = self.model.trial(move)
+        solution = solve(problem, tol=tol, start=point)
+        low, high = self._sums(solution, "naive" if method == "naive" else "certified")
+        return (high, high, "training") if method == "naive" else (low, high, "loocv")
+
+    def after(self, move: Move) -> "LeaveOneOutJudge":
+        return LeaveOneOutJudge(self.model.after(move), self.criterion)
+
+    def _sums(self, solution: Solution, method: str = "certified") -> tuple[float, float]:
+        width = None if self.criterion.counts else 1e-9
+        result = loocv(solution, method=method, width=None if method == "naive" else width)  # type: ignore[arg-type]
+        low, high = self.criterion.terms(solution.problem.y, result.score_lower, result.score_upper)
+        return float(low.sum()), float(high.sum())
+
+
+@final
+class Panel(Judge):
+    """Several judges, one a fold; the sums add up."""
+
+    def __init__(self, judges: list[Judge]) -> None:
+        self.judges = judges
+
+    @property
+    def n_rows(self) -> int:
+        return sum(judge.n_rows for judge in self.judges)
+
+    def value(self) -> tuple[float, float]:
+        return _added([judge.value() for judge in self.judges])
+
+    def screen(self, moves: list[Move], method: str) -> Screened:
+        found = [judge.screen(moves, method) for judge in self.judges]
+        self._screened = {move.columns: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
+        lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
+        return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), found[0].stage)
+
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
+        parts = list(self._screened[move.columns])
+        stages = []
+        for k, judge in enumerate(self.judges):
+            if parts[k][1] <= parts[k][0]:
+                continue
+            rest = _added([part for other, part in enumerate(parts) if other != k])
+            low, high, stage = judge.look(move, _shifted(enough, *rest), method, tol)
+            parts[k] = (max(low, parts[k][0]), max(min(high, parts[k][1]), low, parts[k][0]))
+            stages.append(stage)
+            if enough(*_added(parts)):
+                break
+        order = ("training", "refine", "loocv", "newton", "carry")
+        return *_added(parts), min(stages, key=order.index, default="carry")
+
+    def after(self, move: Move) -> "Panel":
+        return Panel([judge.after(move) for judge in self.judges])
+
+
+def _shifted(enough: Enough, low: float, high: float) -> Enough:
+    """The same question where the other folds add something."""
+    return lambda lower, upper: enough(lower + low, upper + high)
+
+
+def _added(parts: list[tuple[float, float]]) -> tuple[float, float]:
+    return float(sum(low for low, _ in parts)), float(sum(high for _, high in parts))
