@@ -29,7 +29,7 @@ def is_sparse(X: object) -> bool:
 
 def squared_row_norms(X: Matrix, column_weights: Array | None = None) -> Array:
     """``sum_j c_j x_ij^2`` for every row."""
-    if column_weights is not None and np.all(column_weights == column_weights[0]):
+    if column_weights is not None and column_weights.size and np.all(column_weights == column_weights[0]):
         return float(column_weights[0]) * squared_row_norms(X)
     if isinstance(X, np.ndarray):
         if column_weights is None:

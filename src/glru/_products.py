@@ -52,6 +52,8 @@ def _dense_gram(X: Array, weights: Array, start: int, stop: int) -> Array:
 
 def row_gram(problem: Problem, column_weights: Array) -> Array:
     """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``; ``X X^T`` is kept for problems with the same X."""
+    if column_weights.size == 0:
+        return np.zeros((problem.n_rows, problem.n_rows))
     if np.all(column_weights == column_weights[0]):
         if "row_gram" not in problem.shared:
             problem.shared["row_gram"] = _row_gram(problem, np.ones_like(column_weights))

@@ -176,7 +176,7 @@ class Problem:
         used = self.weights > 0.0
         if isinstance(self.X, np.ndarray):
             alive = np.zeros(self.n_columns, dtype=bool)
-            height = max(1, (1 << 17) // self.n_columns)
+            height = max(1, (1 << 17) // max(self.n_columns, 1))
             for start in range(0, self.n_rows, height):
                 alive |= (self.X[start : start + height] != 0.0)[used[start : start + height]].any(axis=0)
                 if alive.all():

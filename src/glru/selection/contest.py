@@ -51,28 +51,27 @@ class Contest:
         self.lower[place] = max(self.lower[place], lower)
         self.upper[place] = max(min(self.upper[place], upper), self.lower[place])
 
-    def fix(self, place: int) -> None:
-        """Take the upper end for a candidate that float64 cannot tell any better."""
-        self.lower[place] = self.upper[place]
+    def fix(self, place: int, value: float) -> None:
+        """Take a value for a candidate whose bounds stay open."""
+        self.lower[place] = self.upper[place] = value
 
 
-def decide(contest: Contest, look: Callable[[int], tuple[float, float]]) -> tuple[int, int]:
-    """Look at open candidates until the winner is certain.
+def decide(contest: Contest, look: Callable[[int], tuple[float, float, float]]) -> tuple[int, int]:
+    """Look at open candidates (lower and upper bound, and a guess) until the winner is certain.
 
-    Returns the winner's place, and how many candidates stayed open when looked at: they count with their upper ends.
+    Returns the winner's place, and how many candidates stayed open when looked at: for them the guess is taken.
     """
-    looked, vague = set(), 0
+    guesses: dict[int, float] = {}
+    vague = 0
     while (winner := contest.winner) is None:
         place = contest.next_open()
         if place is None:
             # All values are known; of those within the resolution of the least, the first.
             return int(np.flatnonzero(contest.lower <= contest.lower.min() + contest.resolution)[0]), vague
-        if place not in looked:
-            looked.add(place)
-            contest.settle(place, *look(place))
-        elif not contest.is_out(place, float(contest.lower[place])):
-            vague += 1
-            contest.fix(place)
+        if place not in guesses:
+            lower, upper, guesses[place] = look(place)
+            contest.settle(place, lower, upper)
         else:
-            contest.fix(place)
+            vague += not contest.is_out(place, float(contest.lower[place]))
+            contest.fix(place, guesses[place])
     return winner, vague

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
 from glru.candidates.mapping import new_coefficients
-from glru.certificate import certify
+from glru.certificate import Certificate, certify
 from glru.duality import feasible_dual
 from glru.families.carried import has_carried
 from glru.families.columns import (
@@ -72,6 +72,20 @@ class Screened:
     stage: str
 
 
+@final
+@dataclass(frozen=True)
+class Worth:
+    """Bounds of the criterion's sum, the stage that gave them, and the sum of the model they were found at.
+
+    ``guess`` is unproven: it stands in where the bounds stay open, as with a penalty that bounds no score (L1).
+    """
+
+    lower: float
+    upper: float
+    stage: str
+    guess: float
+
+
 class Judge(ABC):
     """The model of some columns of a problem, and its worth."""
 
@@ -81,16 +95,16 @@ class Judge(ABC):
         """Number of rows that are judged."""
 
     @abstractmethod
-    def value(self) -> tuple[float, float]:
-        """Bounds of the criterion's sum for the present columns."""
+    def value(self) -> Worth:
+        """The worth of the present columns."""
 
     @abstractmethod
     def screen(self, moves: list[Move], method: str) -> Screened:
         """First bounds for every move."""
 
     @abstractmethod
-    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
-        """Bounds for one move, tight enough or as tight as they get, and the stage that gave them."""
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
+        """The worth after one move, its bounds tight enough or as tight as they get."""
 
     @abstractmethod
     def after(self, move: Move) -> "Judge":
@@ -146,17 +160,34 @@ class ValidationJudge(Judge):
     def n_rows(self) -> int:
         return int(self.y.size)
 
-    def value(self) -> tuple[float, float]:
-        queries = self._queries(self.model.chosen)
-        zero = self._zero(self.model.chosen)
+    def value(self) -> Worth:
+        solution = self.model.solution
+        return self._pursued(
+            self.model.problem, solution.point, self.model.chosen, lambda *_: False, certificate=solution.certificate
+        )
+
+    def _pursued(
+        self,
+        problem: Problem,
+        point: Point,
+        chosen: Columns,
+        enough: Enough,
+        newton: bool = True,
+        certificate: Certificate | None = None,
+    ) -> Worth:
+        queries, zero = self._queries(chosen), self._zero(chosen)
 
         def settled(lower: Array, upper: Array) -> bool:
             low, high = self._sums(lower, upper, zero)
-            return high - low <= self._fine
+            return high - low <= self._fine or enough(low, high)
 
-        solution = self.model.solution
-        found = pursue(self.model.problem, solution.point, queries, settled, certificate=solution.certificate)
-        return self._sums(found.lower, found.upper, zero)
+        found = pursue(problem, point, queries, settled, newton, certificate)
+        return Worth(*self._sums(found.lower, found.upper, zero), found.stage, self._guess(queries, found.point, zero))
+
+    def _guess(self, queries: Matrix, point: Point, zero: NDArray[np.bool_]) -> float:
+        """The sum of a model as it is; a score within its rounding error of zero counts as an error."""
+        middle, off = centers(queries, point.coef, point.intercept)
+        return self._sums(middle - off, middle + off, zero)[1]
 
     def screen(self, moves: list[Move], method: str) -> Screened:
         lower = np.full((self.n_rows, len(moves)), -np.inf)
@@ -213,25 +244,16 @@ class ValidationJudge(Judge):
         low, high = self.criterion.terms(self.y[:, None], lower, upper)
         return (high - low).sum(axis=0) <= self._fine
 
-    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
         if method == "certified" and "_wide" in self.__dict__ and len(move.columns) == 1:
             low, high, done = self._refined(move, enough)
             if done:
-                return low, high, "refine"
+                return Worth(low, high, "refine", high)
         problem, point, chosen = self.model.trial(move)
-        queries, zero = self._queries(chosen), self._zero(chosen)
         if method == "naive":
-            solution = solve(problem, tol=tol, start=point)
-            middle, off = centers(queries, solution.coef, solution.intercept)
-            _, high = self._sums(middle - off, middle + off, zero)
-            return high, high, "training"
-
-        def settled(lower: Array, upper: Array) -> bool:
-            low, high = self._sums(lower, upper, zero)
-            return high - low <= self._fine or enough(low, high)
-
-        found = pursue(problem, point, queries, settled, newton=method == "certified")
-        return *self._sums(found.lower, found.upper, zero), found.stage
+            value = self._guess(self._queries(chosen), solve(problem, tol=tol, start=point).point, self._zero(chosen))
+            return Worth(value, value, "training", value)
+        return self._pursued(problem, point, chosen, enough, newton=method == "certified")
 
     def _refined(self, move: Move, enough: Enough) -> tuple[float, float, bool]:
         """More Newton steps for one move in the dimension of the rows, and whether they settled it."""
@@ -304,27 +326,28 @@ class LeaveOneOutJudge(Judge):
     def n_rows(self) -> int:
         return self.model.whole.n_rows
 
-    def value(self) -> tuple[float, float]:
-        return self._sums(self.model.solution)
+    def value(self) -> Worth:
+        return self._worth(self.model.solution, "certified")
 
     def screen(self, moves: list[Move], method: str) -> Screened:
         none = np.zeros(len(moves))
         return Screened(none, np.full(len(moves), np.inf), none, "carry")
 
-    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
         problem, point, _ = self.model.trial(move)
         solution = solve(problem, tol=tol, start=point)
-        low, high = self._sums(solution, "naive" if method == "naive" else "certified")
-        return (high, high, "training") if method == "naive" else (low, high, "loocv")
+        return self._worth(solution, "naive" if method == "naive" else "certified")
 
     def after(self, move: Move) -> "LeaveOneOutJudge":
         return LeaveOneOutJudge(self.model.after(move), self.criterion)
 
-    def _sums(self, solution: Solution, method: str = "certified") -> tuple[float, float]:
-        width = None if self.criterion.counts else 1e-9
-        result = loocv(solution, method=method, width=None if method == "naive" else width)  # type: ignore[arg-type]
-        low, high = self.criterion.terms(solution.problem.y, result.score_lower, result.score_upper)
-        return float(low.sum()), float(high.sum())
+    def _worth(self, solution: Solution, method: Literal["naive", "certified"]) -> Worth:
+        width = None if self.criterion.counts or method == "naive" else 1e-9
+        result = loocv(solution, method=method, width=width)
+        y = solution.problem.y
+        low, high = self.criterion.terms(y, result.score_lower, result.score_upper)
+        guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
+        return Worth(float(low.sum()), float(high.sum()), "training" if method == "naive" else "loocv", guess)
 
 
 @final
@@ -338,7 +361,7 @@ class Panel(Judge):
     def n_rows(self) -> int:
         return sum(judge.n_rows for judge in self.judges)
 
-    def value(self) -> tuple[float, float]:
+    def value(self) -> Worth:
         return _added([judge.value() for judge in self.judges])
 
     def screen(self, moves: list[Move], method: str) -> Screened:
@@ -347,29 +370,30 @@ class Panel(Judge):
         lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
         return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), found[0].stage)
 
-    def look(self, move: Move, enough: Enough, method: str, tol: float) -> tuple[float, float, str]:
-        parts = list(self._screened[move.columns])
-        stages = []
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
+        parts = [Worth(float(low), float(high), "carry", float(high)) for low, high in self._screened[move.columns]]
         for k, judge in enumerate(self.judges):
-            if parts[k][1] <= parts[k][0]:
+            if method != "naive" and parts[k].upper <= parts[k].lower:
                 continue
-            rest = _added([part for other, part in enumerate(parts) if other != k])
-            low, high, stage = judge.look(move, _shifted(enough, *rest), method, tol)
-            parts[k] = (max(low, parts[k][0]), max(min(high, parts[k][1]), low, parts[k][0]))
-            stages.append(stage)
-            if enough(*_added(parts)):
+            rest = [part for other, part in enumerate(parts) if other != k]
+            parts[k] = judge.look(move, _shifted(enough, rest), method, tol)
+            whole = _added(parts)
+            if enough(whole.lower, whole.upper):
                 break
-        order = ("training", "refine", "loocv", "newton", "carry")
-        return *_added(parts), min(stages, key=order.index, default="carry")
+        return _added(parts)
 
     def after(self, move: Move) -> "Panel":
         return Panel([judge.after(move) for judge in self.judges])
 
 
-def _shifted(enough: Enough, low: float, high: float) -> Enough:
+def _shifted(enough: Enough, rest: list[Worth]) -> Enough:
     """The same question where the other folds add something."""
+    low, high = sum(part.lower for part in rest), sum(part.upper for part in rest)
     return lambda lower, upper: enough(lower + low, upper + high)
 
 
-def _added(parts: list[tuple[float, float]]) -> tuple[float, float]:
-    return float(sum(low for low, _ in parts)), float(sum(high for _, high in parts))
+def _added(parts: list[Worth]) -> Worth:
+    stages = ("training", "loocv", "refine", "newton", "carry")
+    stage = min((part.stage for part in parts), key=stages.index)
+    lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
+    return Worth(lower, upper, stage, guess)

@@ -25,8 +25,8 @@ class Step:
     value_lower, value_upper : float
         Proven bounds of the criterion after the step; equal where it is a count that is decided.
     n_candidates, n_trainings, n_vague : int
-        Moves there were; those that needed a training; those whose value float64 could not tell (they count with its
-        upper end).
+        Moves there were; those that needed a training; values whose bounds stayed open, so that the trained model's
+        value was taken, unproven (an L1 penalty bounds no score).
     decided_by : dict
         How many candidates each stage settled, as far as the step needed it.
     seconds : float

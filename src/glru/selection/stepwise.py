@@ -17,7 +17,7 @@ from glru.problem import Problem
 from glru.selection.contest import Contest, decide
 from glru.selection.criteria import Criterion, checked_criterion
 from glru.selection.groups import column_groups, kept_columns
-from glru.selection.judge import Judge, LeaveOneOutJudge, Model, Move, Panel, ValidationJudge
+from glru.selection.judge import Judge, LeaveOneOutJudge, Model, Move, Panel, ValidationJudge, Worth
 from glru.selection.result import Step, StepwiseResult
 
 Columns = NDArray[np.intp]
@@ -95,8 +95,8 @@ def stepwise(
     >>> result.n_trainings, result.start_value, result.path[0].action
     (0, (6.0, 6.0), 'remove')
     """
-    rule = checked_criterion(criterion, problem.loss.task)
     _check(problem, direction, method, forced, min_features, max_features, max_steps)
+    rule = checked_criterion(criterion, problem.loss.task)
     sets = column_groups(problem, groups)
     kept = kept_columns(problem, keep)
     stays = np.isin(np.arange(problem.n_columns), kept)
@@ -148,7 +148,7 @@ def stepwise(
 def _step(
     judge: Judge,
     moves: list[Move],
-    value: tuple[float, float],
+    value: Worth,
     method: str,
     rule: Criterion,
     forced: bool,
@@ -159,28 +159,31 @@ def _step(
     screened = judge.screen(moves, method)
     stages = [screened.stage] * len(moves)
     offset = 0 if forced else 1
-    lower = np.concatenate([[value[1]], screened.lower]) if offset else screened.lower
-    upper = np.concatenate([[value[1]], screened.upper]) if offset else screened.upper
+    resolution = rule.resolution * value.guess
+    open_ = value.upper - value.lower > resolution
+    stay = np.full(offset, value.guess if open_ else value.upper)
+    lower, upper = np.concatenate([stay, screened.lower]), np.concatenate([stay, screened.upper])
     if method == "naive":
         lower[offset:], upper[offset:] = 0.0, np.inf
-    contest = Contest(lower, upper, rule.resolution * value[1])
+    contest = Contest(lower, upper, resolution)
 
-    def look(place: int) -> tuple[float, float]:
+    def look(place: int) -> tuple[float, float, float]:
         def enough(low: float, high: float) -> bool:
             return method != "naive" and contest.is_out(place, low)
 
-        low, high, stage = judge.look(moves[place - offset], enough, method, tol)
-        stages[place - offset] = stage
-        return low, high
+        worth = judge.look(moves[place - offset], enough, method, tol)
+        stages[place - offset] = worth.stage
+        return worth.lower, worth.upper, worth.guess
 
     if method == "naive":
         for place in range(offset, lower.size):
-            contest.settle(place, *look(place))
+            contest.fix(place, look(place)[2])
     winner, vague = decide(contest, look)
+    vague += offset * int(open_ and method != "naive")
     move = moves[winner - offset] if winner >= offset else None
     seconds = time.perf_counter() - begin
 
-    def record(problem: Problem, after: tuple[float, float], n_rows: int, rule: Criterion) -> Step:
+    def record(problem: Problem, after: Worth, n_rows: int, rule: Criterion) -> Step:
         columns = () if move is None else move.columns
         share = 1.0 if rule.counts else 1.0 / n_rows
         low, high = _scaled(after, n_rows, rule)
@@ -215,8 +218,9 @@ def _feature(problem: Problem, columns: tuple[int, ...]) -> Any:
     return names[0] if len(names) == 1 else names
 
 
-def _scaled(value: tuple[float, float], n_rows: int, rule: Criterion) -> tuple[float, float]:
-    return value if rule.counts else (value[0] / n_rows, value[1] / n_rows)
+def _scaled(value: Worth, n_rows: int, rule: Criterion) -> tuple[float, float]:
+    share = 1.0 if rule.counts else 1.0 / n_rows
+    return value.lower * share, value.upper * share
 
 
 def _moves(

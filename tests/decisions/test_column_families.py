@@ -1,0 +1,181 @@
+"""Families of single columns hold the retrained scores, for every column, and agree with ``after``."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import glru
+from glru import _sizes
+from glru.candidates import carried_point, newton_candidate
+from glru.families import columns as module
+from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.regions import PrimalBall
+from tests.cases import LOSSES, dense, each, make, uneven
+from tests.decisions.retraining import carefully
+
+SMOOTH = {name: loss for name, loss in LOSSES.items() if name != "hinge"}
+LOCAL = {name: LOSSES[name] for name in ("logistic", "squared")}
+SHAPES = {
+    "tall": {"n": 40, "d": 6},
+    "wide": {"n": 12, "d": 20, "scaling": "sum"},
+    "sparse-wide": {"n": 15, "d": 24, "density": 0.3},
+    "weighted": {"n": 14, "d": 16, "sample_weight": uneven(14)},
+}
+
+
+def queries(d, density=1.0):
+    X = dense(5, d, seed=9)
+    X[0] = 0.0
+    return sp.csr_array(np.where(np.abs(X) > 0.7, X, 0.0)) if density < 1.0 else X
+
+
+def never(lower, upper):
+    return np.zeros(lower.shape[-1], dtype=bool)
+
+
+def retrained(problem, change, Q):
+    """Scores of a careful training of the changed problem, and how far they may be from the optimum's."""
+    solution = carefully(change.apply(problem))
+    certificate = solution.certificate
+    radius = np.sqrt(2.0 * certificate.gap / max(solution.problem.penalty.strong_convexity, 1e-9))
+    norms = np.sqrt(np.asarray((Q * Q).sum(axis=1)).ravel())
+    return Q @ solution.coef + solution.intercept, radius * norms + 1e-12
+
+
+def without(Q, j):
+    kept = np.delete(np.arange(Q.shape[1]), j)
+    return Q[:, kept]
+
+
+def assert_inside(lower, upper, scores, off):
+    assert np.all(lower <= scores + off) and np.all(scores - off <= upper)
+
+
+@each(SHAPES, "shape")
+@each(SMOOTH, "loss")
+def test_wide_removals(loss, shape):
+    for lam, tol in ((0.3, 1e-9), (0.02, 1e-9), (0.1, 1e-2)):
+        problem = make(loss, glru.L2(lam), seed=2, **shape)
+        assert has_wide_columns(problem)
+        solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
+        every = np.arange(problem.n_columns)
+        family = WideColumns(solution, Q)
+        strength = np.broadcast_to(problem.penalty.quadratic, (every.size,))
+        lower, upper = family.bounds(columns_of(problem, Q), strength, -1.0, every.size)
+        for j in every:
+            scores, off = retrained(problem, glru.RemoveColumns([j]), without(Q, [j]))
+            assert_inside(lower[:, j], upper[:, j], scores, off)
+            if j < 3:
+                column, asked = (part[:, 0] for part in columns_of(problem, Q)(j, j + 1))
+                low, high = family.refined(column, asked, float(strength[j]), -1.0, lambda *_: False, 6)
+                assert_inside(low, high, scores, off)
+                if lam == 0.3 and tol == 1e-9 and loss.self_concordance is not None:
+                    assert np.all(high - low <= 1e-6 * (1.0 + np.abs(scores)))
+        if lam == 0.3 and tol == 1e-9 and loss.self_concordance is not None:
+            assert np.median(upper - lower) < 0.2
+
+
+@each(SHAPES, "shape")
+@each(SMOOTH, "loss")
+def test_wide_additions(loss, shape):
+    problem = make(loss, glru.L2(0.1), seed=2, **shape)
+    n_new = 5
+    new = dense(problem.n_rows, n_new, seed=7)
+    asked = dense(5, n_new, seed=8)
+    Q = queries(shape["d"], shape.get("density", 1.0))
+    solution = glru.solve(problem, tol=1e-9)
+    family = WideColumns(solution, Q)
+    strength = np.full(n_new, float(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[0]))
+    lower, upper = family.bounds(lambda start, stop: (new[:, start:stop], asked[:, start:stop]), strength, 1.0, n_new)
+    for j in range(n_new):
+        change = glru.AddColumns(sp.csr_array(new[:, [j]]) if problem.is_sparse else new[:, [j]])
+        stacked = (
+            sp.csr_array(sp.hstack([Q, asked[:, [j]]])) if problem.is_sparse else np.column_stack([Q, asked[:, j]])
+        )
+        scores, off = retrained(problem, change, stacked)
+        assert_inside(lower[:, j], upper[:, j], scores, off)
+
+
+def columns_of(problem, Q):
+    X = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    asked = Q if isinstance(Q, np.ndarray) else Q.toarray()
+    return lambda start, stop: (X[:, start:stop], asked[:, start:stop])
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("shape", [{"n": 40, "d": 6}, {"n": 12, "d": 20}, {"n": 50, "d": 8, "density": 0.4}], ids=str)
+@each(LOCAL, "loss")
+def test_local_removals(loss, shape, fit_intercept):
+    for lam, tol in ((0.3, 1e-9), (0.02, 1e-9), (0.1, 1e-3)):
+        problem = make(loss, glru.L2(lam), seed=3, fit_intercept=fit_intercept, **shape)
+        assert has_local_columns(problem)
+        solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
+        family = LocalColumns(solution, Q)
+        every = np.arange(problem.n_columns)
+        bounds = [family.bounds(every, never, n_steps) for n_steps in (1, 20)]
+        for j in every:
+            scores, off = retrained(problem, glru.RemoveColumns([j]), without(Q, [j]))
+            off = np.minimum(off + 1e-8, 1e-7 * (1.0 + np.abs(scores)))
+            for lower, upper in bounds:
+                assert_inside(lower[:, j], upper[:, j], scores, off)
+        if lam == 0.3:
+            lower, upper = bounds[1]
+            assert np.all(upper - lower <= 1e-6 * (1.0 + np.abs(lower)))
+
+
+def test_local_removals_without_a_penalty():
+    """``lam = 0``: the local certificate needs no strong convexity."""
+    problem = make(glru.Logistic(), glru.L2(np.zeros(3)), 80, 3, seed=3, fit_intercept=True)
+    solution, Q = glru.solve(problem, tol=1e-10), queries(3)
+    lower, upper = LocalColumns(solution, Q).bounds(np.arange(3), never, 20)
+    for j in range(3):
+        model = carefully(glru.RemoveColumns([j]).apply(problem))
+        scores = without(Q, [j]) @ model.coef + model.intercept
+        assert_inside(lower[:, j], upper[:, j], scores, 1e-7)
+    assert np.all((upper - lower)[:, :2] < 1e-4)
+
+
+@each(SHAPES, "shape")
+@each(LOSSES, "loss")
+def test_carried_removals_equal_after(loss, shape):
+    """The family is the paper's bound for each column by itself, up to rounding."""
+    problem = make(loss, glru.L2(0.1), seed=2, **shape)
+    solution = glru.solve(problem, tol=1e-5)
+    Q = queries(shape["d"], shape.get("density", 1.0))
+    lower, upper = carried_columns(solution, Q, np.arange(problem.n_columns))
+    for j in range(problem.n_columns):
+        after = glru.after(solution, glru.RemoveColumns([j]), candidate="carry", bound="primal")
+        low, high = after.score_bounds(without(Q, [j]))
+        np.testing.assert_allclose(lower[:, j], low, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(upper[:, j], high, rtol=1e-6, atol=1e-9)
+
+
+def test_one_system_for_all_is_tight():
+    """It overlaps a Newton candidate of each column's own, and is far tighter than the carried bound."""
+    problem = make(glru.Logistic(), glru.L2(0.2), 30, 40, seed=4)
+    solution, Q = glru.solve(problem, tol=1e-10), queries(40)
+    lower, upper = WideColumns(solution, Q).bounds(columns_of(problem, Q), np.full(40, 0.2), -1.0, 40)
+    for j in range(40):
+        change = glru.RemoveColumns([j])
+        start = carried_point(problem, solution.point, change)
+        certificate = newton_candidate(change.apply(problem), start)
+        low, high = PrimalBall(certificate, False).score_bounds(without(Q, [j]))
+        assert np.all(np.minimum(upper[:, j], high) >= np.maximum(lower[:, j], low))
+    low, high = carried_columns(solution, Q, np.arange(40))
+    share = (upper - lower)[1:] / (high - low)[1:]
+    assert np.median(share) < 0.25 and np.max(share) < 1.0
+
+
+def test_compiled_equals_plain(monkeypatch):
+    problem = make(glru.Logistic(), glru.L2(0.1), 30, 50, seed=4, sample_weight=uneven(30))
+    solution, Q = glru.solve(problem), queries(50)
+
+    def bounds():
+        return WideColumns(solution, Q).bounds(columns_of(problem, Q), np.full(50, 0.1), -1.0, 50)
+
+    plain = bounds()
+    monkeypatch.setattr(module, "SMALL", 0)
+    np.testing.assert_allclose(bounds(), plain, rtol=1e-10, atol=1e-12)
+    monkeypatch.setattr(module, "CHUNK", 64)
+    np.testing.assert_allclose(bounds(), plain, rtol=1e-10, atol=1e-12)
+    assert _sizes.SMALL > 0

@@ -1,0 +1,372 @@
+"""Stepwise selection: every method takes the path of training all candidates, ties included."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_diabetes
+
+import glru
+from glru.selection.contest import Contest, decide
+from glru.selection.criteria import CRITERIA
+from tests.cases import LOSSES, dense, each, targets, uneven
+from tests.decisions.retraining import carefully, real
+
+METHODS = ("certified", "glru", "naive")
+
+
+def split(loss, penalty, n=30, d=6, m=12, seed=0, **options):
+    """A problem and validation rows from the same model."""
+    X = dense(n + m, d, seed)
+    y = targets(X, loss, seed)
+    return glru.Problem(X[:n], y[:n], loss=loss, penalty=penalty, **options), X[n:], y[n:]
+
+
+def brute_force(problem, X_val, y_val, criterion, direction="backward", forced=False, groups=None):
+    """The path by careful trainings of every candidate, written down as plainly as it goes."""
+    groups = groups or [(j,) for j in range(problem.n_columns)]
+    chosen = set(range(problem.n_columns)) if direction != "forward" else set()
+
+    def value(columns):
+        columns = sorted(columns)
+        if not columns:
+            scores = np.zeros(len(y_val))
+            if problem.fit_intercept:
+                raise NotImplementedError
+        else:
+            sub = problem.derive(X=problem.X[:, columns], penalty=problem.penalty.select(np.array(columns)))
+            model = carefully(sub)
+            scores = X_val[:, columns] @ model.coef + model.intercept
+        if criterion == "error":
+            return float(np.sum(y_val * scores <= 1e-12))
+        if criterion == "log_loss":
+            return float(np.mean(np.logaddexp(0.0, -y_val * scores)))
+        return float(np.mean((y_val - scores) ** 2))
+
+    path, now = [], value(chosen)
+    while True:
+        moves = []
+        for group in groups:
+            inside = group[0] in chosen
+            if inside and direction != "forward" and len(chosen) - len(group) >= 1:
+                moves.append((group, chosen - set(group)))
+            if not inside and direction != "backward":
+                moves.append((group, chosen | set(group)))
+        if not moves:
+            return path
+        values = [value(columns) for _, columns in moves]
+        least = min(values) if forced else min([now, *values])
+        near = 1e-9 * now if criterion != "error" else 0.0
+        if not forced and now <= least + near:
+            return path
+        k = next(k for k, v in enumerate(values) if v <= least + near)
+        path.append(moves[k][0])
+        chosen, now = moves[k][1], values[k]
+
+
+def steps(result):
+    return [step.columns for step in result.path if step.action != "stop"]
+
+
+CASES = {
+    "tall": {},
+    "intercept": {"fit_intercept": True},
+    "wide": {"n": 10, "d": 16},
+    "weighted-sum": {"sample_weight": uneven(30), "scaling": "sum"},
+}
+
+
+@each(CASES, "case")
+@each(LOSSES, "loss")
+def test_all_methods_take_the_same_path(loss, case):
+    penalty = glru.L2(0.05 if case.get("scaling") != "sum" else 1.0)
+    problem, X_val, y_val = split(loss, penalty, **case)
+    criterion = "mse" if loss.task == "regression" else "error"
+    expected = brute_force(problem, X_val, y_val, criterion)
+    for method in METHODS:
+        result = glru.stepwise(problem, X_val, y_val, method=method, criterion=criterion, tol=1e-10)
+        assert steps(result) == expected, method
+        assert np.array_equal(result.selected, np.setdiff1d(np.arange(problem.n_columns), sum(expected, ())))
+        if method == "naive":
+            assert not result.certified
+
+
+@pytest.mark.parametrize("penalty", [glru.ElasticNet(0.05, 0.02), glru.L1(0.03)], ids=["elastic-net", "l1"])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.SquaredHinge(), glru.Squared()], ids=str)
+def test_other_penalties(loss, penalty):
+    problem, X_val, y_val = split(loss, penalty, d=5)
+    criterion = "mse" if loss.task == "regression" else "error"
+    expected = brute_force(problem, X_val, y_val, criterion)
+    for method in METHODS:
+        result = glru.stepwise(problem, X_val, y_val, method=method, criterion=criterion, tol=1e-10)
+        assert steps(result) == expected, method
+        # An L1 penalty alone bounds no score: the path is right, but nothing proves it.
+        assert result.certified == (method != "naive" and not isinstance(penalty, glru.L1))
+
+
+@pytest.mark.parametrize("direction", ["forward", "both"])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared(), glru.SmoothedHinge()], ids=str)
+def test_other_directions(loss, direction):
+    problem, X_val, y_val = split(loss, glru.L2(0.02), seed=3)
+    for criterion in ("log_loss", "mse") if loss.task == "classification" else ("mse",):
+        expected = brute_force(problem, X_val, y_val, criterion, direction)
+        assert expected or direction == "both"
+        for method in METHODS:
+            result = glru.stepwise(
+                problem, X_val, y_val, direction=direction, method=method, criterion=criterion, tol=1e-11
+            )
+            assert steps(result) == expected, method
+
+
+def test_forward_with_an_intercept_starts_from_the_intercept():
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.02), seed=3, fit_intercept=True)
+    paths = [steps(glru.stepwise(problem, X_val, y_val, direction="forward", method=m, tol=1e-10)) for m in METHODS]
+    assert paths[0] == paths[1] == paths[2]
+    assert paths[0]
+
+
+def test_ties_are_broken_by_the_lowest_column():
+    """Duplicate and constant columns make exact ties, in a count and in a mean."""
+    X = dense(40, 4, 1)
+    X = np.column_stack([X, X[:, 2], X[:, 0], np.zeros(40), np.ones(40)])
+    y = targets(X, glru.Logistic(), 1)
+    problem = glru.Problem(X[:28], y[:28], penalty=glru.L2(0.05))
+    for criterion, forced in itertools.product(("error", "log_loss"), (False, True)):
+        expected = brute_force(problem, X[28:], y[28:], criterion, forced=forced)
+        for method in METHODS:
+            result = glru.stepwise(
+                problem, X[28:], y[28:], method=method, criterion=criterion, forced=forced, tol=1e-12
+            )
+            assert steps(result) == expected, (criterion, forced, method)
+
+
+def test_scores_that_are_exactly_zero_are_errors():
+    X = np.diag([1.0, 2.0, 3.0, 1.0, 2.0])
+    y = np.array([1, -1, 1, 1, -1])
+    X_val = np.vstack([np.zeros(5), np.eye(5)])
+    y_val = np.array([1, 1, -1, 1, 1, -1])
+    problem = glru.Problem(X, y, penalty=glru.L2(0.1))
+    for method in METHODS:
+        result = glru.stepwise(problem, X_val, y_val, method=method, forced=True)
+        assert result.start_value == (1.0, 1.0)
+        # Every removal loses one row more; the first column goes first.
+        assert steps(result) == [(0,), (1,), (2,), (3,)]
+        assert [step.value for step in result.path] == [2.0, 3.0, 4.0, 5.0]
+        assert result.path[0].n_vague == 0
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_one_column_and_more_columns_than_rows(layout):
+    for n, d in ((8, 1), (5, 30)):
+        problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.1), n=n, d=d)
+        if layout == "sparse":
+            problem = glru.Problem(sp.csr_array(problem.X), problem.y, penalty=problem.penalty)
+            X_val = sp.csr_array(X_val)
+        results = [glru.stepwise(problem, X_val, y_val, method=m, tol=1e-10, max_steps=3) for m in METHODS]
+        assert steps(results[0]) == steps(results[1]) == steps(results[2])
+        if d == 1:
+            assert steps(results[0]) == [] and results[0].path == ()
+
+
+def test_groups_and_kept_columns():
+    pd = pytest.importorskip("pandas")
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05), d=6)
+    names = list("abcdef")
+    frame = pd.DataFrame(problem.X, columns=names)
+    named = glru.Problem(frame, problem.y, penalty=problem.penalty)
+    groups = [["a", "b"], ["c", "d", "e"]]
+    expected = brute_force(named, X_val, y_val, "log_loss", groups=[(0, 1), (2, 3, 4), (5,)], forced=False)
+    queries = pd.DataFrame(X_val, columns=names)[names[::-1]]
+    for method in METHODS:
+        result = glru.stepwise(named, queries, y_val, criterion="log_loss", groups=groups, method=method, tol=1e-10)
+        assert steps(result) == expected
+        assert result.selected_names == tuple(names[j] for j in result.selected)
+    same = glru.stepwise(named, queries, y_val, criterion="log_loss", groups=[0, 0, 1, 1, 1, 2], tol=1e-10)
+    assert steps(same) == expected
+    kept = glru.stepwise(named, queries, y_val, forced=True, keep=["b", "d"])
+    assert kept.selected.tolist() == [1, 3] and kept.selected_names == ("b", "d")
+    assert all(step.feature in names for step in kept.path)
+    forward = glru.stepwise(named, queries, y_val, direction="forward", keep=["b"], forced=True, max_features=3)
+    assert forward.selected.size == 3 and 1 in forward.selected
+
+
+def test_limits():
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05), d=6)
+    assert len(steps(glru.stepwise(problem, X_val, y_val, forced=True, max_steps=2))) == 2
+    assert glru.stepwise(problem, X_val, y_val, forced=True, min_features=4).selected.size == 4
+    assert glru.stepwise(problem, X_val, y_val, max_steps=0).path == ()
+
+
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+def test_cross_validated_criterion(criterion):
+    """The folds' sums add up: the same as naive training of every fold."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = ((X - X.mean(axis=0)) / X.std(axis=0))[:, :7]
+    problem = glru.Problem(X[:150], y[:150], penalty=glru.L2(0.02), fit_intercept=True)
+    results = [glru.stepwise(problem, cv=4, method=m, criterion=criterion, tol=1e-10, max_steps=3) for m in METHODS]
+    assert steps(results[0]) == steps(results[1]) == steps(results[2])
+    assert results[0].n_rows == 150
+
+
+def test_leave_one_out_criterion():
+    """Without validation rows: the leave-one-out errors of every candidate."""
+    problem, _, _ = split(glru.Logistic(), glru.L2(0.05), n=25, d=5)
+    certified = glru.stepwise(problem)
+    naive = glru.stepwise(problem, method="naive", tol=1e-10)
+    assert steps(certified) == steps(naive)
+    assert certified.start_value[0] == glru.loocv(problem).n_errors
+    chosen = certified.selected
+    sub = problem.derive(X=problem.X[:, chosen])
+    assert certified.path[-1].value == glru.loocv(sub).n_errors
+
+
+def test_regression_on_real_data():
+    X, y = load_diabetes(return_X_y=True)
+    X = X / X.std(axis=0)
+    problem = glru.Problem(X[:300], y[:300] - 150.0, loss=glru.Squared(), penalty=glru.L2(0.01), fit_intercept=True)
+    paths = []
+    for method in METHODS:
+        result = glru.stepwise(problem, X[300:], y[300:] - 150.0, criterion="mse", method=method, tol=1e-10)
+        paths.append(steps(result))
+    assert paths[0] == paths[1] == paths[2]
+
+
+@pytest.mark.parametrize(("name", "rows", "columns"), [("spambase", 250, 20), ("sonar", 150, 25), ("madelon", 200, 60)])
+def test_real_data(name, rows, columns):
+    X, y = real(name)
+    order = np.random.default_rng(0).permutation(len(y))[: rows + 50]
+    X, y = X[order][:, :columns], y[order]
+    problem = glru.Problem(X[:rows], y[:rows], penalty=glru.L2(2.0**-5))
+    results = [glru.stepwise(problem, X[rows:], y[rows:], method=m, tol=1e-9) for m in METHODS]
+    assert steps(results[0]) == steps(results[1]) == steps(results[2])
+    assert results[0].n_trainings == 0
+    assert results[1].n_trainings <= results[2].n_trainings
+
+
+@pytest.mark.parametrize("name", ["arcene", "dexter"])
+def test_first_elimination_needs_no_training(name):
+    X, y = real(name)
+    order = np.random.default_rng(0).permutation(len(y))
+    val, train = order[: len(y) // 10], order[len(y) // 10 :]
+    problem = glru.Problem(X[train], y[train], penalty=glru.L2(2.0**-5))
+    result = glru.stepwise(problem, X[val], y[val], max_steps=1)
+    assert result.n_trainings == 0 and result.certified
+    step = result.path[0]
+    rng = np.random.default_rng(1)
+    for j in rng.choice(problem.n_columns, 5, replace=False):
+        model = glru.solve(glru.RemoveColumns([j]).apply(problem), tol=1e-10)
+        errors = np.sum(y[val] * (np.delete(X[val], j, axis=1) @ model.coef) <= 0.0)
+        assert step.lower[j] <= errors <= step.upper[j]
+
+
+def test_algorithm_5_counts():
+    """``C``, ``I`` and ``Z`` of the first stage add up to the validation rows."""
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05))
+    step = glru.stepwise(problem, X_val, y_val, method="glru", max_steps=1).path[0]
+    correct = step.first_certain - step.first_lower
+    undetermined = len(y_val) - step.first_certain
+    assert np.all(correct >= 0.0)
+    np.testing.assert_array_equal(step.first_upper, step.first_lower + undetermined)
+    assert step.candidates == tuple(("remove", (j,)) for j in range(6))
+    assert step.n_trainings <= step.n_candidates
+
+
+def test_interrupting_returns_the_path_so_far():
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05))
+    calls = []
+
+    def interrupt(stage, done, left):
+        calls.append((stage, done, left))
+        if done == 2:
+            raise KeyboardInterrupt
+
+    result = glru.stepwise(problem, X_val, y_val, forced=True, progress=interrupt)
+    whole = glru.stepwise(problem, X_val, y_val, forced=True)
+    assert result.interrupted and not whole.interrupted
+    assert steps(result) == steps(whole)[:2]
+    assert result.selected.size == 4
+    assert calls[0][0].startswith("error") and calls[0][1:] == (1, 5)
+
+
+def test_result_prints_and_tabulates():
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05))
+    result = glru.stepwise(problem, X_val, y_val, forced=True)
+    assert "5 steps, 0 trainings" in repr(result) and "remove" in repr(result)
+    frame = result.to_frame()
+    assert list(frame["action"]) == ["remove"] * 5
+    assert frame["n_trainings"].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"direction": "up"}, "direction must be"),
+        ({"method": "fast"}, "method must be"),
+        ({"criterion": "auc"}, "criterion must be"),
+        ({"min_features": 0}, "min_features must be at least 1"),
+        ({"max_features": 0}, "max_features must be at least 1"),
+        ({"max_steps": -1}, "max_steps must be at least 0"),
+        ({"direction": "both", "forced": True}, "never ends"),
+        ({"groups": [0, 1]}, "one label a column"),
+        ({"groups": [[0, 1], [1, 2]]}, "one group only"),
+        ({"keep": [17]}, "17"),
+        ({"y_val": None}, "go together"),
+        ({"cv": 3}, "not both"),
+        ({"X_val": np.ones((3, 2)), "y_val": [1, -1, 1]}, "columns of the problem"),
+        ({"y_val": [1, -1]}, "one label a row"),
+        ({"y_val": [7] * 12}, "classes of the problem"),
+        ({"X_val": np.full((12, 6), np.nan)}, "X_val"),
+    ],
+)
+def test_bad_input(options, message):
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05))
+    arguments = {"X_val": X_val, "y_val": y_val} | options
+    with pytest.raises(ValueError, match=message):
+        glru.stepwise(problem, **arguments)
+
+
+def test_criteria_need_their_task():
+    problem, X_val, y_val = split(glru.Squared(), glru.L2(0.05))
+    with pytest.raises(ValueError, match="Use 'mse'"):
+        glru.stepwise(problem, X_val, y_val)
+    with pytest.raises(TypeError, match=r"glru\.Problem"):
+        glru.stepwise(X_val, X_val, y_val)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_contest_finds_the_first_of_the_least(data):
+    """Whatever is known at first and in whatever way it is refined, the winner is the first of the least values."""
+    values = np.array(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=7)), dtype=float)
+    below = np.array(data.draw(st.lists(st.integers(0, 3), min_size=values.size, max_size=values.size)))
+    above = np.array(data.draw(st.lists(st.integers(0, 3), min_size=values.size, max_size=values.size)))
+    contest = Contest(values - below, values + above, 0.0)
+
+    def look(place):
+        # Refinement may stop early where the candidate is out.
+        for lower in np.arange(values[place] - below[place], values[place] + 1.0):
+            if contest.is_out(place, lower):
+                return lower, values[place] + above[place], np.nan
+        return values[place], values[place], values[place]
+
+    winner, vague = decide(contest, look)
+    assert winner == int(np.argmin(values)) and vague == 0
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    name=st.sampled_from(sorted(CRITERIA)),
+    y=st.sampled_from([-1.0, 1.0]),
+    ends=st.tuples(st.floats(-50, 50), st.floats(-50, 50)),
+    share=st.floats(0.0, 1.0),
+)
+def test_terms_hold_every_score_inside(name, y, ends, share):
+    low, high = min(ends), max(ends)
+    score = min(max(low + share * (high - low), low), high)
+    criterion = CRITERIA[name]
+    bounds = criterion.terms(np.array([y]), np.array([low]), np.array([high]))
+    value = {"error": float(y * score <= 0.0), "log_loss": np.logaddexp(0.0, -y * score), "mse": (y - score) ** 2}[name]
+    assert bounds[0][0] <= value * (1 + 1e-15) and value * (1 - 1e-15) <= bounds[1][0]
