@@ -31,6 +31,7 @@ from glru.certificate import FEW, ball_radius, loss_terms, penalty_terms, quick_
 from glru.families.carried import row_norms, scale, weight_error
 from glru.families.gradients import Gradients, local_radius
 from glru.losses import Logistic
+from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import Bounds, centers, intersected, widened
 from glru.regions.metric import ColumnMetric
@@ -256,6 +257,15 @@ class LocalColumns:
         self.gradients = Gradients(problem, problem.weights, self.metric)
         self.top = float(self.metric.norms(problem.X)[self.used].max())
         self.query_norms = self.metric.norms(queries)
+        self._candidates: dict[int, Array] = {}
+
+    def candidate(self, column: int) -> Point | None:
+        """The last candidate without a column, if there is one."""
+        model = self._candidates.get(column) if self.usable else None
+        if model is None:
+            return None
+        size = self.problem.n_columns
+        return Point(np.delete(model[:size], column), float(model[-1]) if self.problem.fit_intercept else 0.0)
 
     def bounds(
         self, columns: Columns, settled: Callable[[Array, Array], NDArray[np.bool_]], n_steps: int
@@ -287,6 +297,7 @@ class LocalColumns:
             here, places = columns[active], np.arange(active.size)
             mine = models[:, active]
             mine[here, places] = 0.0
+            self._candidates.update(zip(here.tolist(), mine.T, strict=True))
             low, high, gradient, nu = self._certified(mine, here)
             lower[:, active], upper[:, active] = np.maximum(lower[:, active], low), np.minimum(upper[:, active], high)
             going = ~settled(lower[:, active], upper[:, active]) & (nu < 0.9 * before[active])

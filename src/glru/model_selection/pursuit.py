@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
 from glru.candidates import newton_candidate
@@ -14,6 +15,8 @@ from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions.local import Plain, uses_rows
+from glru.solution import dual_of
 from glru.solvers import solve
 
 REFINE_STEPS = 8
@@ -61,16 +64,23 @@ def pursue(
     """
     found = np.full(queries.shape[0], -np.inf), np.full(queries.shape[0], np.inf)
 
-    def take(certificate: Certificate, thorough: bool = True) -> bool:
+    def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
         nonlocal found
+        found = intersected(found, score_bounds([region], queries, dead))
+        return settled(*found)
+
+    def take(certificate: Certificate, thorough: bool = True) -> bool:
         for region in regions_in_order(certificate, local=newton):
-            found = intersected(found, score_bounds([region], queries, certificate.columns.dead))
-            if settled(*found):
+            if take_in(region, certificate.columns.dead):
                 return True
             if not thorough:
                 return False
         return False
 
+    if newton and has_local(problem) and not uses_rows(problem):
+        settled_at = _local_steps(problem, point, take_in)
+        if settled_at is not None:
+            return Pursued(found[0], found[1], *settled_at)
     # Where the ball is bounded and the local certificate is dearer than a step, another step is the better question.
     thorough = problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
     if certificate is not None and take(certificate, thorough):
@@ -92,6 +102,23 @@ def pursue(
     return Pursued(found[0], found[1], "training", last.point)
 
 
+def _local_steps(
+    problem: Problem, point: Point, take_in: Callable[[Region, NDArray[np.bool_]], bool]
+) -> tuple[str, Point] | None:
+    """Newton steps under the local certificate alone: one Hessian each; the stage and the point that settled it."""
+    coef, intercept, before = point.coef, point.intercept, np.inf
+    for step in range(REFINE_STEPS):
+        region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
+        if take_in(region, problem.dead_columns):
+            stage = ("carry", "newton")[step] if step < 2 else "refine"
+            return stage, Point(coef, intercept, dual_of(problem, problem.scores(coef, intercept)))
+        if not (region.metric.eta < 1.0 and region.nu < 0.5 * before):
+            return None
+        before = region.nu
+        coef, intercept = region.stepped()
+    return None
+
+
 def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
     """Everything that a certificate proves about the scores of some queries."""
     return score_bounds(list(regions_in_order(certificate)), queries, certificate.columns.dead)
@@ -100,7 +127,11 @@ def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
 def regions_in_order(certificate: Certificate, local: bool = True) -> Iterator[Region]:
     """The regions of a certificate, those that are cheaper to ask first; ``local``: also the local certificate's."""
     problem = certificate.problem
+    ellipsoid = [LocalEllipsoid(certificate, problem.fit_intercept)] if local and has_local(problem) else []
+    # The paper's regions bound an intercept by a search, which is dearer than the ellipsoid.
+    if problem.fit_intercept:
+        yield from ellipsoid
     yield from regions_of(certificate, problem.fit_intercept, "primal")
-    if local and has_local(problem):
-        yield LocalEllipsoid(certificate, problem.fit_intercept)
+    if not problem.fit_intercept:
+        yield from ellipsoid
     yield from regions_of(certificate, problem.fit_intercept, "dual")

@@ -11,13 +11,14 @@ Where the Hessian is only known to be at least :math:`(1 - \eta)` times the metr
 :math:`1 / (1 - \eta)`.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
-from glru.certificate import FEW, Certificate, score_errors
+from glru.certificate import FEW, score_errors
 from glru.problem import Problem
 from glru.regions.base import Bounds, Region, centers, widened
 from glru.regions.metric import ColumnMetric, Metric, RowMetric
@@ -37,21 +38,44 @@ def has_local(problem: Problem) -> bool:
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= LARGEST
 
 
+class Candidate(Protocol):
+    """A model of a problem; a certificate is one."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    @property
+    def coef(self) -> Array: ...
+
+    @property
+    def intercept(self) -> float: ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """A candidate and nothing more: the ellipsoid needs no dual point."""
+
+    problem: Problem
+    coef: Array
+    intercept: float
+
+
 @final
 class LocalEllipsoid(Region):
     """All models within a radius of the candidate in the metric of the Hessian there."""
 
-    def __init__(self, certificate: Certificate, fit_intercept: bool) -> None:
-        self.certificate, self.fit_intercept = certificate, fit_intercept
+    def __init__(self, candidate: Candidate, fit_intercept: bool) -> None:
+        self.candidate, self.fit_intercept = candidate, fit_intercept
 
     @cached_property
     def _scores(self) -> Array:
-        return self.certificate.problem.scores(self.certificate.coef, self.certificate.intercept)
+        return self.candidate.problem.scores(self.candidate.coef, self.candidate.intercept)
 
     @cached_property
     def metric(self) -> Metric:
         """The inverse metric of the Hessian at the candidate."""
-        problem = self.certificate.problem
+        problem = self.candidate.problem
         bend = problem.weights * problem.loss.curvature(problem.y, self._scores)
         return RowMetric(problem, bend) if uses_rows(problem) else ColumnMetric(problem, bend)
 
@@ -60,13 +84,13 @@ class LocalEllipsoid(Region):
         """The bound ``r``; infinite where the ellipsoid proves nothing."""
         if not self.metric.eta < 1.0:
             return np.inf
-        problem = self.certificate.problem
-        errors = score_errors(problem, self.certificate.coef, self.certificate.intercept)
+        problem = self.candidate.problem
+        errors = score_errors(problem, self.candidate.coef, self.candidate.intercept)
         constant = float(problem.loss.self_concordance or 0.0)
         used = problem.weights > 0.0
         # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
         loosening = float(np.exp(constant * errors[used].max())) / (1.0 - self.metric.eta)
-        nu = self.metric.gradient_norm(*self._gradient(errors)) * loosening * (1.0 + FEW)
+        nu = self.nu = self.metric.gradient_norm(*self._gradient(errors)) * loosening * (1.0 + FEW)
         kappa = constant * float(self.metric.norms(problem.X)[used].max()) * (1.0 + FEW)
         product = kappa * nu
         if not product < 1.0:
@@ -76,7 +100,7 @@ class LocalEllipsoid(Region):
 
     def _gradient(self, errors: Array) -> tuple[Array, Array]:
         """The objective's gradient at the candidate (the intercept's entry last) and the error of each entry."""
-        problem, coef = self.certificate.problem, self.certificate.coef
+        problem, coef = self.candidate.problem, self.candidate.coef
         slopes = problem.loss.gradient(problem.y, self._scores)
         pull = problem.weights * slopes
         lam = np.broadcast_to(problem.penalty.quadratic, coef.shape)
@@ -91,22 +115,33 @@ class LocalEllipsoid(Region):
             slack = np.append(slack, spread * np.sqrt(problem.weights.sum()) * (1.0 + FEW))
         return gradient, slack * (1.0 + FEW)
 
+    def stepped(self) -> tuple[Array, float]:
+        """The model one Newton step further; for a metric over the columns."""
+        assert isinstance(self.metric, ColumnMetric)
+        problem, coef = self.candidate.problem, self.candidate.coef
+        pull = problem.weights * problem.loss.gradient(problem.y, self._scores)
+        gradient = problem.X.T @ pull + problem.penalty.quadratic * coef
+        if not problem.fit_intercept:
+            return coef - self.metric.solve(gradient), 0.0
+        step = self.metric.solve(np.append(gradient, pull.sum()))
+        return coef - step[:-1], self.candidate.intercept - float(step[-1])
+
     def score_bounds(self, X: Matrix) -> Bounds:
-        scores, errors = centers(X, self.certificate.coef, self.certificate.intercept)
+        scores, errors = centers(X, self.candidate.coef, self.candidate.intercept)
         if not np.isfinite(self.radius):
             return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
         return widened(scores, self.radius * self.metric.norms(X) + errors + FEW * np.abs(scores))
 
     def coef_bounds(self) -> Bounds:
-        return widened(self.certificate.coef, self._axis_widths[: self.certificate.coef.size])
+        return widened(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.certificate.intercept]), self._axis_widths[-1:])
+        lower, upper = widened(np.array([self.candidate.intercept]), self._axis_widths[-1:])
         return float(lower[0]), float(upper[0])
 
     @cached_property
     def _axis_widths(self) -> Array:
-        size = self.certificate.coef.size + int(self.fit_intercept)
+        size = self.candidate.coef.size + int(self.fit_intercept)
         return self.radius * self.metric.axis_norms() if np.isfinite(self.radius) else np.full(size, np.inf)

@@ -133,10 +133,10 @@ class Model:
         dual = feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[chosen], self.solution.intercept, dual), chosen
 
-    def after(self, move: Move) -> "Model":
-        """The model after a move, trained from the present one."""
+    def after(self, move: Move, start: Point | None = None) -> "Model":
+        """The model after a move, trained from a candidate or from the present one."""
         _, point, chosen = self.trial(move)
-        return Model(self.whole, chosen, self.tol, point)
+        return Model(self.whole, chosen, self.tol, point if start is None else start)
 
 
 def sub_problem(whole: Problem, chosen: Columns) -> Problem:
@@ -155,6 +155,7 @@ class ValidationJudge(Judge):
 
     def __init__(self, model: Model, X: Matrix, y: Array, criterion: Criterion) -> None:
         self.model, self.X, self.y, self.criterion = model, X, y, criterion
+        self._local: LocalColumns | None = None
 
     @property
     def n_rows(self) -> int:
@@ -192,13 +193,15 @@ class ValidationJudge(Judge):
     def screen(self, moves: list[Move], method: str) -> Screened:
         lower = np.full((self.n_rows, len(moves)), -np.inf)
         upper = np.full((self.n_rows, len(moves)), np.inf)
+        alone = np.ones(len(moves), dtype=bool)
         for add in (False, True):
             places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
             columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
-            if places.size:
-                lower[:, places], upper[:, places] = self._family(columns, add, method)
-        alone = np.flatnonzero(~np.isfinite(lower).any(axis=0) & ~np.isfinite(upper).any(axis=0))
-        for k in alone.tolist():
+            bounds = self._family(columns, add, method) if places.size else None
+            if bounds is not None:
+                lower[:, places], upper[:, places] = bounds
+                alone[places] = False
+        for k in np.flatnonzero(alone).tolist():
             problem, point, chosen = self.model.trial(moves[k])
             lower[:, k], upper[:, k] = certified_bounds(certify(problem, point), self._queries(chosen))
         zero = self._zero_after(moves)
@@ -206,11 +209,11 @@ class ValidationJudge(Judge):
         low, high = self.criterion.terms(self.y[:, None], lower, upper)
         with np.errstate(invalid="ignore"):
             certain = high - low <= self._fine / max(self.n_rows, 1)
-        family = alone.size < len(moves) and method == "certified"
+        family = not alone.all() and method == "certified"
         return Screened(low.sum(axis=0), high.sum(axis=0), certain.sum(axis=0), "newton" if family else "carry")
 
-    def _family(self, columns: Columns, add: bool, method: str) -> tuple[Array, Array]:
-        """Bounds of the queries' scores for moves of single columns; infinite where no family applies."""
+    def _family(self, columns: Columns, add: bool, method: str) -> tuple[Array, Array] | None:
+        """Bounds of the queries' scores for moves of single columns; None where no family applies."""
         problem, whole = self.model.problem, self.model.whole
         queries = self._queries(self.model.chosen)
         if method != "certified":
@@ -225,10 +228,9 @@ class ValidationJudge(Judge):
 
             return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
         elif not add and has_local_columns(problem):
-            local = LocalColumns(self.model.solution, queries)
+            local = self._local = LocalColumns(self.model.solution, queries)
             return local.bounds(np.searchsorted(self.model.chosen, columns), self._columns_settled, BATCH_STEPS)
-        shape = (self.n_rows, columns.size)
-        return np.full(shape, -np.inf), np.full(shape, np.inf)
+        return None
 
     @cached_property
     def _wide(self) -> WideColumns:
@@ -241,8 +243,9 @@ class ValidationJudge(Judge):
         return n_rows < self.model.problem.n_columns or not has_local_columns(self.model.problem)
 
     def _columns_settled(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        low, high = self.criterion.terms(self.y[:, None], lower, upper)
-        return (high - low).sum(axis=0) <= self._fine
+        """Which removals are known well enough, or worse than another."""
+        low, high = (terms.sum(axis=0) for terms in self.criterion.terms(self.y[:, None], lower, upper))
+        return (high - low <= self._fine) | (low > high.min(initial=np.inf))
 
     def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
         if method == "certified" and "_wide" in self.__dict__ and len(move.columns) == 1:
@@ -271,7 +274,10 @@ class ValidationJudge(Judge):
         return *self._sums(*bounds, zero), settled(*bounds)
 
     def after(self, move: Move) -> "ValidationJudge":
-        return ValidationJudge(self.model.after(move), self.X, self.y, self.criterion)
+        start = None
+        if self._local is not None and len(move.columns) == 1 and not move.add:
+            start = self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
+        return ValidationJudge(self.model.after(move, start), self.X, self.y, self.criterion)
 
     @cached_property
     def _fine(self) -> float:
