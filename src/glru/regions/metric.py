@@ -85,7 +85,7 @@ class ColumnMetric(Metric):
         if not isinstance(X, np.ndarray) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
             return self._sparse_norms(X)
         norms = np.empty(X.shape[0])
-        height = max(64, 16 * CHUNK_BYTES // (8 * self.factor.shape[0]))
+        height = max(64, 16 * CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):
             rows = row_block(X, start, min(start + height, X.shape[0]))
             block = rows if isinstance(rows, np.ndarray) else rows.toarray()

@@ -93,7 +93,7 @@ def stepwise(
     >>> problem = glru.Problem(X[:400], y[:400], penalty=glru.L2(0.01))
     >>> result = glru.stepwise(problem, X[400:], y[400:])
     >>> result.n_trainings, result.start_value, result.path[0].action
-    (0, (6.0, 6.0), 'remove')
+    (0, (4.0, 4.0), 'remove')
     """
     _check(problem, direction, method, forced, min_features, max_features, max_steps)
     rule = checked_criterion(criterion, problem.loss.task)
