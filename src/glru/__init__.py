@@ -14,10 +14,12 @@ from glru.changes import (
 from glru.display import LOOCVDisplay
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import (
+    ClassesLOOCVResult,
     CrossValResult,
     LOOCVPath,
     LOOCVResult,
     cross_val_predict,
+    cross_val_score,
     loocv,
     loocv_path,
 )
@@ -36,6 +38,7 @@ __all__ = [
     "AddRows",
     "After",
     "Change",
+    "ClassesLOOCVResult",
     "CrossValResult",
     "EditValues",
     "ElasticNet",
@@ -60,6 +63,7 @@ __all__ = [
     "State",
     "after",
     "cross_val_predict",
+    "cross_val_score",
     "loocv",
     "loocv_path",
     "solve",

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
-from glru.adapters.objectives import Objective
+from glru._numerics import Array, Matrix, is_sparse
+from glru.adapters.objectives import Objective, penalty_of
 from glru.adapters.targets import Targets
 from glru.changes.base import matched_columns
-from glru.penalties import ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
 
@@ -93,7 +92,7 @@ class Adapted:
             from sklearn.base import clone
 
             ratio = clone(self.scaler).fit(self.X[train]).scale_ / self.scaler.scale_
-            penalty = stretched(penalty, ratio)
+            penalty = penalty_of(penalty.quadratic * ratio**2, penalty.absolute * ratio)
         return problem.derive(sample_weight=weight, penalty=penalty)
 
     def points(self, fitted: Any) -> tuple[Point, ...]:
@@ -151,15 +150,19 @@ class Adapted:
 
     def probabilities(self, scores: Array) -> Array:
         """The probabilities that scores stand for, as ``predict_proba`` gives them."""
-        if not self.objective.probabilities:
-            raise ValueError(
-                f"predict_proba needs the logistic loss; {type(self.estimator).__name__} has none here. "
-                "Use method='decision_function'."
-            )
+        self.require_probabilities()
         likely = expit(scores)
         if scores.ndim == 1:
             return np.column_stack([1.0 - likely, likely])
         return likely / likely.sum(axis=1, keepdims=True)
+
+    def require_probabilities(self) -> None:
+        """Refuse an estimator whose scores are not log-odds."""
+        if not self.objective.probabilities:
+            raise ValueError(
+                f"probabilities need the logistic loss; {type(self.estimator).__name__} has another one. "
+                "Use decision_function."
+            )
 
     def __repr__(self) -> str:
         return f"Adapted({type(self.estimator).__name__}, {len(self.problems)} x {self.problems[0]!r})"
@@ -175,12 +178,6 @@ def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:
     if isinstance(matrix, np.ndarray):
         return np.hstack([column, matrix])
     return sp.csr_array(sp.hstack([sp.csr_array(column), matrix], format="csr"))
-
-
-def stretched(penalty: Penalty, ratio: Array) -> Penalty:
-    """The penalty of ``ratio_j w_j``."""
-    quadratic, absolute = penalty.quadratic * ratio**2, penalty.absolute * ratio
-    return ElasticNet(quadratic, absolute)
 
 
 def is_a(estimator: Any, name: str) -> bool:
@@ -201,7 +198,7 @@ def scaler_of(pipeline: Any) -> Any:
 
 
 def _dense(coef: Any) -> Array:
-    return sp.csr_array(coef).toarray() if sp.issparse(coef) else np.asarray(coef)
+    return coef.toarray() if is_sparse(coef) else np.asarray(coef)
 
 
 def _factors(scaler: Any) -> Array | float:

@@ -18,7 +18,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from glru.penalties import L1, L2, ElasticNet, Penalty
+from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
 from glru.problem import Scaling
 
 Targets = Literal["labels", "signs", "numbers"]
@@ -66,9 +66,14 @@ class Objective:
         """The penalty for so many columns."""
         if self.quadratic == 0.0 == self.absolute:
             return L2(np.zeros(n_columns))
-        if self.absolute == 0.0:
-            return L2(self.quadratic)
-        return ElasticNet(self.quadratic, self.absolute) if self.quadratic else L1(self.absolute)
+        return penalty_of(self.quadratic, self.absolute)
+
+
+def penalty_of(quadratic: Strength, absolute: Strength) -> Penalty:
+    """The penalty with these strengths, one of them at least not zero."""
+    if not np.any(absolute):
+        return L2(quadratic)
+    return ElasticNet(quadratic, absolute) if np.any(quadratic) else L1(absolute)
 
 
 def objective_of(model: Any) -> Objective:
