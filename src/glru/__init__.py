@@ -12,6 +12,7 @@ from glru.changes import (
     Reweight,
 )
 from glru.display import LOOCVDisplay
+from glru.live import LiveModel, verify_receipt
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import (
     ClassesLOOCVResult,
@@ -47,6 +48,7 @@ __all__ = [
     "LOOCVDisplay",
     "LOOCVPath",
     "LOOCVResult",
+    "LiveModel",
     "Logistic",
     "Loss",
     "Penalty",
@@ -67,4 +69,5 @@ __all__ = [
     "loocv",
     "loocv_path",
     "solve",
+    "verify_receipt",
 ]
