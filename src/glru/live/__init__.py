@@ -1,6 +1,5 @@
 """Models whose data keeps changing: answered from certificates, trained when they must be, with receipts of deletions."""
 
-from glru.live.answers import Retraining
 from glru.live.history import CertificateEntry, ChangeEntry, TrainingEntry
 from glru.live.model import LiveModel, UndeterminedWarning
 from glru.live.verification import Verification, verify_receipt
@@ -9,7 +8,6 @@ __all__ = [
     "CertificateEntry",
     "ChangeEntry",
     "LiveModel",
-    "Retraining",
     "TrainingEntry",
     "UndeterminedWarning",
     "Verification",

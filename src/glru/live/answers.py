@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
-from glru.after import After, after, has_newton
+from glru.after import After, Retraining, after, has_newton
+from glru.after.models import Verdict
 from glru.certificate import Certificate, absolute_product, ball_radius, certify
 from glru.live.ledger import Ledger
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
@@ -155,30 +156,6 @@ def signs_settled(lower: Array, upper: Array) -> NDArray[np.bool_]:
 def width_settled(width: float) -> Settled:
     """Whether a score is known to within a width."""
     return lambda lower, upper: upper - lower <= width
-
-
-Verdict = Literal["yes", "no", "undetermined"]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Retraining:
-    """Whether retraining would change what the stored model says of some queries.
-
-    Attributes
-    ----------
-    verdict : {"yes", "no", "undetermined"}
-        ``"no"``: it proves to change nothing. ``"yes"``: it proves to change at least one. ``"undetermined"``: neither
-        is proven without training.
-    flips : array of int
-        The queries that would change or could.
-    proven : array of bool
-        Which of these are proven to change.
-    """
-
-    verdict: Verdict
-    flips: NDArray[np.intp]
-    proven: NDArray[np.bool_]
 
 
 def retraining(answer: Answer, stored: Array, width: float | None) -> Retraining:

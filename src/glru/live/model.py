@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
 from glru.adapters import adapt
+from glru.after import Retraining
 from glru.changes import Change
 from glru.live import digests, files, receipts
-from glru.live.answers import LIMIT, Retraining, Settled, joined, retraining, signs_settled, width_settled
+from glru.live.answers import LIMIT, Settled, joined, retraining, signs_settled, width_settled
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
 from glru.live.log import Log
 from glru.live.roster import Key, Roster, as_keys
