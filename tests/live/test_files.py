@@ -52,7 +52,9 @@ def test_everything_survives(tmp_path, sparse, keys):
     assert loaded.predict(queries).tolist() == live.predict(queries).tolist()
 
 
-@pytest.mark.parametrize("labels", [[False, True], [0, 1], [-1.5, 2.5], ["a", "bb"], np.array(["a", "bb"], dtype=object)])
+@pytest.mark.parametrize(
+    "labels", [[False, True], [0, 1], [-1.5, 2.5], ["a", "bb"], np.array(["a", "bb"], dtype=object)]
+)
 def test_labels_survive(tmp_path, labels):
     X, y = data()
     live = glru.LiveModel(LogisticRegression()).fit(X, np.asarray(labels)[(y == "yes").astype(int)])
@@ -93,13 +95,13 @@ def test_a_damaged_file_is_refused_or_harmless(saved):
     random, refused = np.random.default_rng(0), 0
     for place in random.integers(0, len(whole), 300):
         saved.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << random.integers(8))]) + whole[place + 1 :])
+        loaded, error = None, ""
         try:
             loaded = glru.LiveModel.load(saved)
-        except ValueError as error:
-            assert "not a whole file of a live model" in str(error)
-            refused += 1
-        else:
-            assert state(loaded) == expected
+        except ValueError as found:
+            error = str(found)
+        refused += loaded is None
+        assert "not a whole file of a live model" in error if loaded is None else state(loaded) == expected
     assert refused > 200
 
 
@@ -154,7 +156,6 @@ def array(name, value, **options):
 
 EDITS = {
     "huge": huge,
-    "overflowing": lambda m: m.__setitem__("y.npy", npy(np.zeros(2)).replace(b"(2,)", b"(-2,)"[:4])),
     "pickle": array("y", np.array([{}], dtype=object), allow_pickle=True),
     "missing": lambda m: m.pop("coef.npy"),
     "no document": lambda m: m.pop("document.npy"),

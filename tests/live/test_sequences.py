@@ -8,7 +8,14 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 

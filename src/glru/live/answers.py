@@ -16,7 +16,7 @@ from glru.certificate import Certificate, absolute_product, ball_radius, certify
 from glru.live.ledger import Ledger
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
-from glru.solvers import State
+from glru.solvers import State, solve
 
 LIMIT = 1e-13
 """The relative gap at which a training for open queries gives up: float64 hardly goes further."""
@@ -131,6 +131,17 @@ class Outlook:
             warnings.simplefilter("ignore")
             solution = self.after.retrain(tol=LIMIT, until=enough)
         return solution, found
+
+    def refreshed(self, tol: float) -> Solution:
+        """Train the present problem to a tolerance.
+
+        Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
+        model must not be the old one when somebody asked for one without these rows.
+        """
+        solution = self.after.retrain(tol=tol)
+        if self.ledger.gone_rows.size and np.array_equal(solution.coef, self.solution.coef):
+            solution = solve(self.after.problem, tol=tol)
+        return solution
 
 
 def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certificate: Certificate) -> Answer:

@@ -21,7 +21,7 @@ from glru.live import history
 from glru.live.history import Entry
 from glru.live.ledger import Ledger, NewColumns, Positions, Rows
 from glru.live.roster import Roster, as_keys
-from glru.live.standing import Standing, count_weighty
+from glru.live.standing import Standing
 from glru.live.terms import Terms
 from glru.point import Point
 from glru.solution import solution_at
@@ -175,8 +175,7 @@ def _standing(arrays: Arrays, document: dict[str, Any]) -> Standing:
     names = terms.column_names
     if names is not None and len(names) != ledger.n_columns - terms.offset:
         raise ValueError(f"there must be one name a column; got {len(names)}.")
-    present = _present_counts(ledger)
-    return Standing(terms, solution, ledger, roster, int(document["revision"]), present, document["exhausted"] is True)
+    return Standing.stored(terms, solution, ledger, roster, int(document["revision"]), document["exhausted"] is True)
 
 
 def _ledger(arrays: Arrays, document: dict[str, Any], problem: Any, terms: Terms) -> Ledger:
@@ -202,15 +201,6 @@ def _ledger(arrays: Arrays, document: dict[str, Any], problem: Any, terms: Terms
     if ledger.n_rows < 1 or ledger.n_columns <= terms.offset:
         raise ValueError("at least one row and one column must be left.")
     return ledger
-
-
-def _present_counts(ledger: Ledger) -> tuple[int, int]:
-    kept = np.delete(np.arange(ledger.base.n_rows), ledger.gone_rows)
-    counts = count_weighty(ledger.base.y[kept], ledger.base.sample_weight[kept])
-    if ledger.arrived is None:
-        return counts
-    new = count_weighty(ledger.arrived.y, ledger.arrived.weight)
-    return counts[0] + new[0], counts[1] + new[1]
 
 
 def _check_roster(roster: Roster, ledger: Ledger) -> None:

@@ -32,7 +32,7 @@ class ChangeEntry:
     digests : tuple of str
         One digest a removed row.
     n_trained : int
-        How many of the removed rows the stored model had been trained on.
+        How many of the removed rows the stored model had been trained on, with a weight above 0.
     revision, model : int, str
         Number and digest of the stored model at that time.
     """

@@ -150,7 +150,7 @@ class LiveModel:
             positions.size,
             keys=before.roster.named(positions, before.ledger),
             digests=tuple(digests.of_rows(gone.X, gone.y, gone.weight)),
-            n_trained=int(np.count_nonzero(positions < before.ledger.n_kept_rows)),
+            n_trained=int(np.count_nonzero((positions < before.ledger.n_kept_rows) & (gone.weight > 0.0))),
         )
 
     def add_columns(self, X: Any) -> ChangeEntry:
@@ -248,7 +248,7 @@ class LiveModel:
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
         standing = self._standing
         if not standing.is_fresh or (standing.solution.relative_gap > self._tol and not standing.exhausted):
-            solution = standing.outlook.after.retrain(tol=self._tol)
+            solution = standing.outlook.refreshed(self._tol)
             self._train(solution, "refresh", exhausted=solution.status != "converged" or self._tol <= LIMIT)
         return self
 
@@ -268,7 +268,7 @@ class LiveModel:
             The receipt, ready for ``json.dumps``.
         """
         standing = self._standing
-        if not isinstance(change, ChangeEntry) or change not in self._log.entries:
+        if not isinstance(change, ChangeEntry) or change not in self._log.entries[change.number : change.number + 1]:
             raise ValueError(
                 f"change must be an entry of this model's history, as remove_rows returns it; got {change!r}."
             )

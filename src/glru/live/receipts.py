@@ -105,7 +105,7 @@ def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: st
     written = bool(WORTH * kept.gap < implied.gap)
     distance = distance_of(kept if written else implied, queries)
     rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
-    updated = standing.revision > entry.revision or entry.n_trained == 0
+    updated = standing.digest != entry.model or entry.n_trained == 0
     receipt = {
         "schema": SCHEMA,
         "issued": at,

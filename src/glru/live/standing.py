@@ -35,6 +35,8 @@ class Standing:
         How many trainings led to the stored model.
     weighty : tuple of int
         Present rows of weight above 0, with negative targets and with others.
+    digest : str
+        The digest of the stored model.
     exhausted : bool
         Whether the stored model was trained as far as float64 goes.
     """
@@ -45,24 +47,27 @@ class Standing:
     roster: Roster
     revision: int
     weighty: tuple[int, int]
-    exhausted: bool = False
+    digest: str
+    exhausted: bool
 
     @classmethod
     def trained(cls, terms: Terms, solution: Solution, roster: Roster, revision: int, exhausted: bool) -> "Standing":
         """The standing just after a training."""
-        problem = solution.problem
-        counts = count_weighty(problem.y, problem.sample_weight)
-        return cls(terms, solution, Ledger(problem), roster, revision, counts, exhausted)
+        ledger = Ledger(solution.problem)
+        return cls.stored(terms, solution, ledger, roster, revision, exhausted)
+
+    @classmethod
+    def stored(
+        cls, terms: Terms, solution: Solution, ledger: Ledger, roster: Roster, revision: int, exhausted: bool
+    ) -> "Standing":
+        """The standing with some changes since a training, counted and digested afresh."""
+        digest = digests.of_model(terms.to_json(), solution.coef, solution.intercept)
+        return cls(terms, solution, ledger, roster, revision, _present_weighty(ledger), digest, exhausted)
 
     @cached_property
     def outlook(self) -> Outlook:
         """What is proven of the retrained model."""
         return Outlook(self.solution, self.ledger)
-
-    @cached_property
-    def digest(self) -> str:
-        """The digest of the stored model."""
-        return digests.of_model(self.terms.to_json(), self.solution.coef, self.solution.intercept)
 
     @property
     def is_fresh(self) -> bool:
@@ -148,3 +153,12 @@ def count_weighty(y: Array, weight: Array) -> tuple[int, int]:
     used = weight > 0.0
     low = int(np.count_nonzero(used & (y < 0.0)))
     return low, int(np.count_nonzero(used)) - low
+
+
+def _present_weighty(ledger: Ledger) -> tuple[int, int]:
+    kept = np.delete(np.arange(ledger.base.n_rows), ledger.gone_rows)
+    low, high = count_weighty(ledger.base.y[kept], ledger.base.sample_weight[kept])
+    if ledger.arrived is None:
+        return low, high
+    more = count_weighty(ledger.arrived.y, ledger.arrived.weight)
+    return low + more[0], high + more[1]

@@ -67,10 +67,11 @@ class Terms:
                 f"a live model needs two classes or a regression; got {classes.size} classes. "
                 "Keep one live model a class, each with that class against the rest."
             )
-        if adapted.objective.quadratic == 0.0 and adapted.objective.absolute > 0.0:
+        objective = adapted.objective
+        if objective.quadratic == 0.0 and (objective.absolute > 0.0 or objective.loss.self_concordance is None):
             raise ValueError(
-                "a live model needs a penalty with squares in it: bounds after a change are infinite under the 1-norm alone. "
-                "Use an elastic net with l1_ratio below 1."
+                "a live model needs a penalty with squares in it, or none at all with a logistic or squared loss: otherwise "
+                "nothing is proven after a change. Use an L2 penalty, or an elastic net with l1_ratio below 1."
             )
         factors = (1.0, 1.0)
         if classes is not None:
@@ -78,7 +79,7 @@ class Terms:
             low, high = adapted.targets.weighted(0, classes, np.ones(2)).tolist()
             factors = (low, high)
         names = adapted.problems[0].column_names
-        return cls(adapted.objective, classes, factors, None if names is None else names[adapted.offset :])
+        return cls(objective, classes, factors, None if names is None else names[adapted.offset :])
 
     @property
     def offset(self) -> int:
