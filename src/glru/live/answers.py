@@ -4,14 +4,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
 from glru.after import After, Retraining, after, has_newton
-from glru.after.models import Verdict
 from glru.certificate import Certificate, absolute_product, ball_radius, certify
 from glru.live.ledger import Ledger
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
@@ -179,6 +178,6 @@ def retraining(answer: Answer, stored: Array, width: float | None) -> Retraining
     else:
         changes = (stored < lower - width) | (stored > upper + width)
         stays = np.maximum(upper - stored, stored - lower) <= width
-    verdict: Verdict = "yes" if changes.any() else "no" if stays.all() else "undetermined"
+    verdict: Literal["yes", "no", "undetermined"] = "yes" if changes.any() else "no" if stays.all() else "undetermined"
     flips = np.flatnonzero(~stays)
     return Retraining(verdict, flips, changes[flips])

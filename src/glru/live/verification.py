@@ -234,27 +234,20 @@ def _check_queries(found: dict[str, Any], digest: str) -> list[str]:
 def _check_numbers(found: dict[str, Any], problem: Problem, distance: Distance) -> list[str]:
     """Whether the receipt's numbers are those the data gives."""
     claims = found["certificate"]
-    scale = float(problem.weights @ problem.loss.value(problem.y, np.zeros(problem.n_rows)))
-    floor = FLOOR * scale
+    floor = FLOOR * float(problem.weights @ problem.loss.value(problem.y, np.zeros(problem.n_rows)))
     # A gap of g moves the model by a multiple of sqrt(g): allow for a gap of the floor's size there.
-    share = np.sqrt(1.0 + floor / max(distance.gap, np.finfo(float).tiny))
+    share = NOISE + np.sqrt(1.0 + floor / float(distance.gap or floor)) - 1.0
     checks = [
-        ("gap", claims["gap"], distance.gap, floor),
-        ("radius", claims["radius"], distance.radius, (share - 1.0) * distance.radius),
-        (
-            "intercept_change",
-            claims["intercept_change"],
-            distance.intercept_change,
-            (share - 1.0) * distance.intercept_change,
-        ),
+        ("gap", claims["gap"], distance.gap, NOISE, floor),
+        ("radius", claims["radius"], distance.radius, share, 0.0),
+        ("intercept_change", claims["intercept_change"], distance.intercept_change, share, 0.0),
     ]
     if distance.largest_change is not None and found["queries"] is not None:
-        largest = distance.largest_change
-        checks.append(("largest_change", found["queries"]["largest_change"], largest, (share - 1.0) * largest))
+        checks.append(("largest_change", found["queries"]["largest_change"], distance.largest_change, share, 0.0))
     reasons = []
-    for name, claimed, own, slack in checks:
+    for name, claimed, own, relative, absolute in checks:
         given = np.inf if claimed is None else claimed
-        if given != own and not (np.isfinite(own) and abs(given - own) <= NOISE * own + slack):
+        if given != own and not (np.isfinite(own) and abs(given - own) <= relative * own + absolute):
             reasons.append(f"the {name} is {own:.6g}, by the data; the receipt says {given:.6g}.")
     if found["statement"] != statement_of(found["statement"] != "model not yet updated", distance.radius):
         reasons.append("the receipt's statement is not what its numbers allow.")
