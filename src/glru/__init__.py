@@ -1,6 +1,9 @@
 """glru: what a linear model becomes when its training data changes, without retraining it, and with proof."""
 
-from glru.after import After, after
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from glru.after import After, ModelAfter, Retraining, after
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -12,6 +15,7 @@ from glru.changes import (
     Reweight,
 )
 from glru.display import LOOCVDisplay
+from glru.fitted import ModelCertificate, certify
 from glru.live import LiveModel, verify_receipt
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import (
@@ -30,6 +34,9 @@ from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import State, solve
 
+if TYPE_CHECKING:
+    from glru.estimators import GLRUClassifier, GLRUClassifierCV, GLRURegressor, GLRURegressorCV
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -43,6 +50,10 @@ __all__ = [
     "CrossValResult",
     "EditValues",
     "ElasticNet",
+    "GLRUClassifier",
+    "GLRUClassifierCV",
+    "GLRURegressor",
+    "GLRURegressorCV",
     "Hinge",
     "Huber",
     "LOOCVDisplay",
@@ -51,12 +62,15 @@ __all__ = [
     "LiveModel",
     "Logistic",
     "Loss",
+    "ModelAfter",
+    "ModelCertificate",
     "Penalty",
     "Point",
     "Problem",
     "Relabel",
     "RemoveColumns",
     "RemoveRows",
+    "Retraining",
     "Reweight",
     "SmoothedHinge",
     "Solution",
@@ -64,6 +78,7 @@ __all__ = [
     "SquaredHinge",
     "State",
     "after",
+    "certify",
     "cross_val_predict",
     "cross_val_score",
     "loocv",
@@ -71,3 +86,10 @@ __all__ = [
     "solve",
     "verify_receipt",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The estimators derive from scikit-learn's classes, which are imported only for those who use them.
+    if name.startswith("GLRU") and name in __all__:
+        return getattr(import_module("glru.estimators"), name)
+    raise AttributeError(f"module 'glru' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """An estimator and its data as problems: one, or one a class, and the way back to labels and coefficients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -67,6 +67,11 @@ class Adapted:
         if self.targets.balanced:
             return "class_weight='balanced' weights every row anew"
         return None
+
+    def named(self, names: tuple[str, ...]) -> "Adapted":
+        """The same with names for the columns of the data."""
+        known = (CONSTANT, *names) if self.offset else names
+        return replace(self, problems=tuple(problem.derive(column_names=known) for problem in self.problems))
 
     def rows(self, X: Any) -> Matrix:
         """Rows of the caller's data (queries, new rows) in the columns of the problems."""

@@ -1,5 +1,6 @@
 """scikit-learn's model selection for its own linear models: the same answers, proven, without the trainings."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from glru.model_selection.loocv import check_width, leave_one_out
 from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
 from glru.model_selection.scoring import fold_scores
+from glru.solution import Solution
 from glru.solvers import solve
 
 Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
@@ -25,8 +27,10 @@ def estimator_loocv(
     return adapted_loocv(adapt(estimator, X, y, sample_weight), tol=tol, **options)
 
 
-def adapted_loocv(adapted: Adapted, tol: float = 1e-6, **options: Any) -> LOOCVResult | ClassesLOOCVResult:
-    """Leave-one-out of an estimator's problems."""
+def adapted_loocv(
+    adapted: Adapted, solutions: Sequence[Solution] | None = None, tol: float = 1e-6, **options: Any
+) -> LOOCVResult | ClassesLOOCVResult:
+    """Leave-one-out of an estimator's problems, or of their solutions."""
     require_bounds(adapted)
     if adapted.shifts is not None:
         raise ValueError(
@@ -36,7 +40,9 @@ def adapted_loocv(adapted: Adapted, tol: float = 1e-6, **options: Any) -> LOOCVR
     if len(adapted.problems) > 1 and options.get("width") is None:
         # A label is the best of several scores: whether each is above zero does not decide it.
         options["width"] = default_width(adapted)
-    results = tuple(leave_one_out(solve(problem, tol=tol), tol=tol, **options) for problem in adapted.problems)
+    if solutions is None:
+        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    results = tuple(leave_one_out(solution, tol=tol, **options) for solution in solutions)
     if adapted.classes is None or (len(results) == 1 and not adapted.targets.numeric):
         return results[0]
     return ClassesLOOCVResult(adapted, results)

@@ -1,6 +1,7 @@
 """Certified held-out scores of an estimator, for any way of splitting the rows."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -62,14 +63,21 @@ class HeldOut:
 
 
 def held_out(
-    adapted: Adapted, cv: Any, groups: Any, width: float | None, tol: float, progress: bool | Report
+    adapted: Adapted,
+    cv: Any,
+    groups: Any,
+    width: float | None,
+    tol: float,
+    progress: bool | Report,
+    solutions: Sequence[Solution] | None = None,
 ) -> HeldOut:
     """Held-out scores to a width, or only as far as labels need them where ``width`` is None."""
     require_bounds(adapted)
     splits = _splits(adapted, cv, groups)
     rows = np.concatenate([test for _, test in splits])
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
-    solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    if solutions is None:
+        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.shifts is None and all(train is None for train, _ in splits):
         results = [leave_one_out(solution, width=width, progress=progress) for solution in solutions]
         bounds = [(result.score_lower[rows], result.score_upper[rows]) for result in results]
@@ -150,7 +158,7 @@ def _check_left_out(adapted: Adapted) -> None:
 
 
 def _fold_by_fold(
-    adapted: Adapted, solutions: list[Solution], splits: list[Split], width: float | None, progress: bool | Report
+    adapted: Adapted, solutions: Sequence[Solution], splits: list[Split], width: float | None, progress: bool | Report
 ) -> list[tuple[Array, Array]]:
     """Bounds of all test rows' scores for every problem."""
     found = []
