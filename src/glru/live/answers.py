@@ -1,7 +1,7 @@
 """What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, final
@@ -50,9 +50,37 @@ class Answer:
         """The queries that are not settled."""
         return np.flatnonzero(self.stage == "")
 
+    @property
+    def open_bounds(self) -> Bounds:
+        """What is known of these."""
+        return self.lower[self.open], self.upper[self.open]
+
     def settled_by(self, stage: str) -> int:
         """How many queries a stage settled."""
         return int(np.count_nonzero(self.stage == stage))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """A certificate and the regions that hold the retrained model, the most telling first."""
+
+    certificate: Certificate
+    regions: Sequence[Region]
+    fit_intercept: bool
+
+    def bounds(self, X: Matrix, settled: Settled | None, known: Bounds) -> Bounds:
+        """Known bounds of queries made tighter, region by region until all are settled, or by all regions."""
+        dead = self.certificate.columns.dead
+        for region in self.regions:
+            if settled is not None and settled(*known).all():
+                break
+            known = intersected(known, score_bounds([region], X, dead))
+        if self.fit_intercept:
+            return known
+        # A query without an entry that counts has a score of exactly 0 where there is no intercept.
+        used = absolute_product(X, (~dead).astype(np.float64)) > 0.0
+        return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
 
 
 @final
@@ -72,57 +100,44 @@ class Outlook:
         return after(self.solution, self.ledger.change)
 
     @cached_property
-    def _carried(self) -> list[Region]:
-        return regions_of(self.after.carried, self.fit_intercept, "auto")
+    def carried(self) -> Proof:
+        """What the stored model itself proves, at the cost of the change where the core has that."""
+        return Proof(self.after.carried, regions_of(self.after.carried, self.fit_intercept, "auto"), self.fit_intercept)
 
-    def carried(self, X: Matrix) -> Bounds:
-        """Bounds from the stored model itself, at the cost of the change where the core has that."""
-        dead = self.after.carried.columns.dead
-        return self._exact(X, dead, score_bounds(self._carried, X, dead))
-
-    def full(self, X: Matrix) -> Bounds:
-        """The tightest bounds there are without training."""
-        return self._exact(X, self.after.certificates[0].columns.dead, self.after.score_bounds(X))
-
-    def _exact(self, X: Matrix, dead: NDArray[np.bool_], bounds: Bounds) -> Bounds:
-        """The bounds, with an exact 0 where a query has no entry that counts and there is no intercept."""
-        if self.fit_intercept:
-            return bounds
-        used = absolute_product(X, (~dead).astype(np.float64)) > 0.0
-        return np.where(used, bounds[0], 0.0), np.where(used, bounds[1], 0.0)
+    @cached_property
+    def newton(self) -> Proof:
+        """All that is proven without training; the local ellipsoid settles most by itself, so it comes first."""
+        return Proof(self.after.certificates[0], _local_first(self.after.regions), self.fit_intercept)
 
     def ask(self, X: Matrix, settled: Settled) -> Answer:
         """The cheapest certificate that settles each query; what is open stays open."""
-        lower, upper = self.carried(X)
+        lower, upper = self.carried.bounds(X, settled, unknown(X))
         stage = np.where(settled(lower, upper), "carry", "").astype("<U8")
         answer = Answer(lower, upper, stage, self.after.carried.gap, radius_of(self.after.carried))
         if not answer.open.size or not has_newton(self.solution.problem):
             return answer
-        best = self.after.certificates[0]
-        return joined(answer, self.full(X[answer.open]), settled, "newton", best)
+        bounds = self.newton.bounds(X[answer.open], settled, answer.open_bounds)
+        return joined(answer, bounds, settled, "newton", self.newton.certificate)
 
     def tightest(self, X: Matrix, settled: Settled) -> Answer:
         """The tightest bounds there are without training, for all queries."""
-        lower, upper = self.full(X)
+        lower, upper = self.newton.bounds(X, None, unknown(X))
         name = "newton" if has_newton(self.solution.problem) else "carry"
         stage = np.where(settled(lower, upper), name, "")
-        best = self.after.certificates[0]
+        best = self.newton.certificate
         return Answer(lower, upper, stage, best.gap, radius_of(best))
 
-    def train(self, X: Matrix, settled: Settled) -> tuple[Solution, Bounds]:
+    def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
         """Train from the best candidate until every query is settled, or as far as float64 goes."""
-        problem = self.after.problem
-        found = self.full(X)
+        problem, found = self.after.problem, known
 
         def enough(state: State) -> bool:
             nonlocal found
             certificate = certify(problem, state.point)
-            dead = certificate.columns.dead
-            regions = regions_of(certificate, self.fit_intercept, "auto")
-            found = intersected(found, self._exact(X, dead, score_bounds(regions, X, dead)))
-            if not settled(*found).all() and has_local(problem):
-                local = [LocalEllipsoid(certificate, self.fit_intercept)]
-                found = intersected(found, self._exact(X, dead, score_bounds(local, X, dead)))
+            regions: list[Region] = regions_of(certificate, self.fit_intercept, "auto")
+            if has_local(problem):
+                regions.append(LocalEllipsoid(certificate, self.fit_intercept))
+            found = Proof(certificate, _local_first(regions), self.fit_intercept).bounds(X, settled, found)
             return bool(settled(*found).all())
 
         with warnings.catch_warnings():
@@ -138,9 +153,19 @@ class Outlook:
         model must not be the old one when somebody asked for one without these rows.
         """
         solution = self.after.retrain(tol=tol)
-        if self.ledger.gone_rows.size and np.array_equal(solution.coef, self.solution.coef):
+        same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
+        if same and self.ledger.gone_rows.size:
             solution = solve(self.after.problem, tol=tol)
         return solution
+
+
+def unknown(X: Matrix) -> Bounds:
+    """Bounds of queries that nothing is known of."""
+    return np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
+
+
+def _local_first(regions: Sequence[Region]) -> list[Region]:
+    return sorted(regions, key=lambda region: not isinstance(region, LocalEllipsoid))
 
 
 def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certificate: Certificate) -> Answer:

@@ -209,7 +209,7 @@ class LiveModel:
         standing, queries, settled = self._standing, self._queries(X), self._settled
         answer = standing.outlook.ask(queries, settled)
         if answer.open.size and not (standing.is_fresh and standing.exhausted):
-            solution, bounds = standing.outlook.train(queries[answer.open], settled)
+            solution, bounds = standing.outlook.train(queries[answer.open], settled, answer.open_bounds)
             self._train(solution, "predict", exhausted=solution.status != "stopped")
             answer = joined(answer, bounds, settled, "training", solution.certificate)
         self._log.certified("predict", self.revision, answer)
