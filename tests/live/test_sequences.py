@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sklearn.base import is_regressor
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 
@@ -32,6 +33,8 @@ ESTIMATORS = {
     "ridge": Ridge(alpha=0.5),
     "ridge-plain": Ridge(alpha=0.5, fit_intercept=False),
     "elastic-net": ElasticNet(alpha=0.1, l1_ratio=0.5),
+    "glru-classifier": glru.GLRUClassifier(loss="smoothed_hinge", lam=0.1, fit_intercept=False),
+    "glru-regressor": glru.GLRURegressor(loss="huber", lam=0.1, kappa=0.02),
 }
 
 seeds = st.integers(0, 10**6)
@@ -45,7 +48,7 @@ class Sequences(RuleBasedStateMachine):
     @initialize(seed=seeds, keyed=st.booleans(), sparse=st.booleans(), weighted=st.booleans())
     def start(self, seed, keyed, sparse, weighted):
         self.random = np.random.default_rng(seed)
-        self.regression = isinstance(self.estimator, Ridge | ElasticNet)
+        self.regression = is_regressor(self.estimator)
         self.sparse, self.weighted = sparse, weighted
         self.X, self.y, self.weight = self.new_rows(14, 3)
         self.y[:4] = self.y[:4] if self.regression else ["a", "b", "a", "b"]

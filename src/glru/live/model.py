@@ -32,7 +32,9 @@ class LiveModel:
 
     Changes are only noted, at the cost of the change. A query is answered from a certificate of what retraining on the
     present data would give: from the stored model as it is, then from Newton steps, and only where a queried label is
-    still open by training, warm-started and stopped as soon as it is proven.
+    still open by training, warm-started and stopped as soon as it is proven. For changed rows of a model without an
+    unpenalised intercept the first of these costs no more than the change; otherwise it passes over the data once, and what
+    was computed serves all queries until the next change.
 
     Parameters
     ----------
@@ -249,7 +251,7 @@ class LiveModel:
         standing = self._standing
         if not standing.is_fresh or (standing.solution.relative_gap > self._tol and not standing.exhausted):
             solution = standing.outlook.refreshed(self._tol)
-            self._train(solution, "refresh", exhausted=solution.status != "converged" or self._tol <= LIMIT)
+            self._train(solution, "refresh", exhausted=solution.status == "stalled" or self._tol <= LIMIT)
         return self
 
     def receipt(self, change: ChangeEntry, queries: Any = None) -> dict[str, Any]:
