@@ -96,7 +96,8 @@ class Adapted:
         if self.scaler is not None and self.scaler.with_std:
             from sklearn.base import clone
 
-            ratio = clone(self.scaler).fit(self.X[train]).scale_ / self.scaler.scale_
+            ratio = np.ones(problem.n_columns)
+            ratio[self.offset :] = clone(self.scaler).fit(self.X[train]).scale_ / self.scaler.scale_
             penalty = penalty_of(penalty.quadratic * ratio**2, penalty.absolute * ratio)
         return problem.derive(sample_weight=weight, penalty=penalty)
 
