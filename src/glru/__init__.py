@@ -1,6 +1,9 @@
 """glru: what a linear model becomes when its training data changes, without retraining it, and with proof."""
 
-from glru.after import After, after
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from glru.after import After, ModelAfter, Retraining, after
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -12,12 +15,16 @@ from glru.changes import (
     Reweight,
 )
 from glru.display import LOOCVDisplay
+from glru.fitted import ModelCertificate, certify
+from glru.live import LiveModel, verify_receipt
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import (
+    ClassesLOOCVResult,
     CrossValResult,
     LOOCVPath,
     LOOCVResult,
     cross_val_predict,
+    cross_val_score,
     loocv,
     loocv_path,
 )
@@ -28,6 +35,9 @@ from glru.selection import StepwiseResult, stepwise
 from glru.solution import Solution
 from glru.solvers import State, solve
 
+if TYPE_CHECKING:
+    from glru.estimators import GLRUClassifier, GLRUClassifierCV, GLRURegressor, GLRURegressorCV
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -37,22 +47,31 @@ __all__ = [
     "AddRows",
     "After",
     "Change",
+    "ClassesLOOCVResult",
     "CrossValResult",
     "EditValues",
     "ElasticNet",
+    "GLRUClassifier",
+    "GLRUClassifierCV",
+    "GLRURegressor",
+    "GLRURegressorCV",
     "Hinge",
     "Huber",
     "LOOCVDisplay",
     "LOOCVPath",
     "LOOCVResult",
+    "LiveModel",
     "Logistic",
     "Loss",
+    "ModelAfter",
+    "ModelCertificate",
     "Penalty",
     "Point",
     "Problem",
     "Relabel",
     "RemoveColumns",
     "RemoveRows",
+    "Retraining",
     "Reweight",
     "SmoothedHinge",
     "Solution",
@@ -61,9 +80,19 @@ __all__ = [
     "State",
     "StepwiseResult",
     "after",
+    "certify",
     "cross_val_predict",
+    "cross_val_score",
     "loocv",
     "loocv_path",
     "solve",
     "stepwise",
+    "verify_receipt",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The estimators derive from scikit-learn's classes, which are imported only for those who use them.
+    if name.startswith("GLRU") and name in __all__:
+        return getattr(import_module("glru.estimators"), name)
+    raise AttributeError(f"module 'glru' has no attribute {name!r}")

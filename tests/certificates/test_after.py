@@ -15,7 +15,7 @@ from tests.cases import COLUMN_PENALTIES, LOSSES, PENALTIES, dense, each, make, 
 from tests.certificates.truth import answers, assert_holds, assert_meets, retrained, trained
 
 ALL_PENALTIES = {**PENALTIES, **COLUMN_PENALTIES, "l2-strong": glru.L2(30.0), "l2-weak": glru.L2(1e-4)}
-KINDS = ("remove-rows", "add-rows", "remove-columns", "add-columns", "edit", "relabel", "reweight")
+KINDS = ("remove-rows", "add-rows", "exchange-rows", "remove-columns", "add-columns", "edit", "relabel", "reweight")
 
 
 def new_targets(loss, count, seed):
@@ -36,6 +36,8 @@ def make_change(kind, problem, count, seed):
             X = dense(count, d, seed) * (random.random((count, d)) < 0.8)
             weights = None if seed % 2 else random.uniform(0.0, 3.0, count)
             return glru.AddRows(sp.csr_array(X) if seed % 3 else X, new_targets(problem.loss, count, seed), weights)
+        case "exchange-rows":
+            return make_change("add-rows", problem, count, seed + 1) + glru.RemoveRows(rows)
         case "remove-columns":
             return glru.RemoveColumns(columns)
         case "add-columns":

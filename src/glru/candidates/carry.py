@@ -30,6 +30,7 @@ from glru.changes import (
     AddColumns,
     AddRows,
     Change,
+    Composite,
     EditValues,
     Relabel,
     RemoveColumns,
@@ -94,7 +95,22 @@ def _row_swap(problem: Problem, change: Change) -> _Swap | None:
     if isinstance(change, EditValues):
         rows, edited = change.edited_rows(problem)
         return _Swap(rows, edited, problem.y[rows], problem.sample_weight[rows], _putter(rows))
+    if isinstance(change, Composite):
+        return _exchange(problem, change.steps)
     return None
+
+
+def _exchange(problem: Problem, steps: tuple[Change, ...]) -> _Swap | None:
+    """Rows added and old rows removed, in this order, or neither; None for any other steps."""
+    if not steps:
+        return _row_swap(problem, RemoveRows([]))
+    if len(steps) != 2 or not (isinstance(steps[0], AddRows) and isinstance(steps[1], RemoveRows)):
+        return None
+    X, y, weight = steps[0].block(layout_of(problem))
+    rows = row_positions(steps[1].rows, problem.n_rows + y.size)
+    if np.any(rows >= problem.n_rows):
+        return None
+    return _Swap(rows, X, y, weight, lambda old, new: np.append(np.delete(old, rows), new))
 
 
 def _putter(rows: NDArray[np.intp]) -> Callable[[Array, Array], Array]:

@@ -1,6 +1,5 @@
 """Cross-validation over any scikit-learn splitter: certified predictions of every held-out block."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -13,11 +12,10 @@ from glru._threads import calm_blas
 from glru.model_selection.loocv import check_width, trained
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
+from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Solution
-
-Rows = NDArray[np.intp]
 
 
 @final
@@ -62,7 +60,7 @@ class CrossValResult:
         return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
 
 
-def cross_val_predict(
+def held_out_blocks(
     problem: Problem | Solution,
     cv: Any = 5,
     groups: Any = None,
@@ -70,40 +68,7 @@ def cross_val_predict(
     tol: float = 1e-6,
     progress: bool | Report = False,
 ) -> CrossValResult:
-    """Certified held-out scores for any way of splitting the rows.
-
-    Each fold starts from the model of all rows; Newton steps under a certificate follow until every held-out
-    label (or, with ``width``, every score) is proven, and a training only where they do not suffice.
-
-    Parameters
-    ----------
-    problem : Problem or Solution
-        What to validate; a problem is trained on all rows first.
-    cv : int, splitter or iterable of (train, test), default=5
-        As in scikit-learn: k-fold, grouped, repeated, ...
-    groups : array of shape (n_rows,), default=None
-        Groups for splitters that need them.
-    width : float, default=None
-        Largest interval to accept; if not given, labels are decided (a regression: 1e-6 times the spread of y).
-    tol : float, default=1e-6
-        Relative gap of the first training.
-    progress : bool or callable, default=False
-        As in :func:`glru.loocv`.
-
-    Returns
-    -------
-    CrossValResult
-
-    Examples
-    --------
-    >>> import glru
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> result = glru.cross_val_predict(glru.Problem(X, y, penalty=glru.L2(0.1)), cv=5)
-    >>> bool((result.labels != 0).all())
-    True
-    """
+    """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`."""
     solution = trained(problem, tol)
     data = solution.problem
     check_width(width)
@@ -113,7 +78,7 @@ def cross_val_predict(
     lower, upper, stages = [], [], []
     with reporter(progress) as report, calm_blas(data.work):
         for k, (train, test) in enumerate(splits):
-            low, high, stage = _fold(solution, train, test, width)
+            low, high, stage = fold_bounds(solution, _without(data, train), test, width)
             lower.append(low)
             upper.append(high)
             stages.append(stage)
@@ -131,14 +96,7 @@ def cross_val_predict(
 
 def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
     """The rows of every split, checked."""
-    from sklearn.model_selection import check_cv
-
-    if isinstance(cv, Iterable) and not hasattr(cv, "split"):
-        found = list(cv)
-    else:
-        splitter = check_cv(cv, problem.y, classifier=problem.loss.task == "classification")
-        found = list(splitter.split(np.zeros((problem.n_rows, 1)), problem.y, groups))
-    splits = [(_row_numbers(train, problem.n_rows), _row_numbers(test, problem.n_rows)) for train, test in found]
+    splits = list(split_rows(cv, problem.y, groups, problem.loss.task == "classification"))
     if not splits:
         raise ValueError("cv must give at least one split; got none.")
     for k, (train, test) in enumerate(splits):
@@ -153,26 +111,16 @@ def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]
     return splits
 
 
-def _row_numbers(rows: Any, n_rows: int) -> Rows:
-    """Rows of a split, given as a mask or as positions, as positions."""
-    places = np.asarray(rows)
-    if places.size == 0:
-        return np.empty(0, dtype=np.intp)
-    if places.dtype == np.bool_:
-        if places.shape != (n_rows,):
-            raise ValueError(f"a mask of rows must have shape ({n_rows},); got {places.shape}.")
-        return np.flatnonzero(places)
-    if places.dtype.kind not in "iu" or places.ndim != 1 or np.any((places < 0) | (places >= n_rows)):
-        raise ValueError(f"the rows of a split must be a mask or positions from 0 to {n_rows - 1}; got {rows!r}.")
-    return places.astype(np.intp)
-
-
-def _fold(solution: Solution, train: Rows, test: Rows, width: float | None) -> tuple[Array, Array, str]:
-    """Bounds of a fold's held-out scores and the stage that decided them."""
-    data = solution.problem
+def _without(data: Problem, train: Rows) -> Problem:
+    """The problem in which only some rows have weight."""
     weight = np.zeros(data.n_rows)
     np.add.at(weight, train, data.sample_weight[train])
-    problem = data.derive(sample_weight=weight)
+    return data.derive(sample_weight=weight)
+
+
+def fold_bounds(solution: Solution, problem: Problem, test: Rows, width: float | None) -> tuple[Array, Array, str]:
+    """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
+    data = solution.problem
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
 
     def settled(lower: Array, upper: Array) -> bool:

@@ -1,4 +1,4 @@
-"""Exact leave-one-out cross-validation."""
+"""Exact leave-one-out cross-validation of a problem."""
 
 import time
 import warnings
@@ -18,55 +18,19 @@ from glru.solution import Solution
 from glru.solvers import solve
 
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
+Bound = Literal["auto", "primal", "dual", "local"]
 
 
-def loocv(
+def leave_one_out(
     problem: Problem | Solution,
     method: Method = "certified",
-    bound: Literal["auto", "primal", "dual", "local"] = "auto",
+    bound: Bound = "auto",
     width: float | None = None,
     progress: bool | Report = False,
     max_memory: int = 2 << 30,
     tol: float = 1e-6,
 ) -> LOOCVResult:
-    """Every row's score under the model trained without it, proven, for about the price of one training.
-
-    Parameters
-    ----------
-    problem : Problem or Solution
-        What to validate. A problem is trained first; a solution is used as it is, converged or not.
-    method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
-        ``"certified"``: the cascade of the old optimum's bound, Newton candidates under a certificate, and training
-        only for what that leaves open. ``"glru"``: the paper's Algorithm 2, with early stopping. ``"naive"``: one
-        warm-started training a row. ``"approx"``: one Newton step a row, unproven. ``"approx-glru"``: the paper's
-        bound, then one Newton step for the rest.
-    bound : {"auto", "primal", "dual", "local"}, default="auto"
-        Which bounds may decide; "auto" uses all that apply.
-    width : float, default=None
-        Refine until every interval is at most this wide. If not given, a classification is refined until every label is
-        decided, a regression to a width of 1e-6 times the spread of the targets.
-    progress : bool or callable, default=False
-        Show progress on the terminal, or call ``progress(stage, n_decided, n_rows)``.
-    max_memory : int, default=2 GiB
-        Limit in bytes for the work arrays of a batch.
-    tol : float, default=1e-6
-        Relative gap of the trainings of "naive", and of the first training where a problem is given.
-
-    Returns
-    -------
-    LOOCVResult
-        Bounds of every held-out score, labels, error counts, who decided what.
-
-    Examples
-    --------
-    >>> import glru
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
-    >>> result.n_errors, result.n_trainings
-    (10, 0)
-    """
+    """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`."""
     solution = trained(problem, tol)
     _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":

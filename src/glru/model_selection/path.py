@@ -7,7 +7,7 @@ from typing import Literal, final
 import numpy as np
 
 from glru._numerics import Array
-from glru.model_selection.loocv import loocv
+from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
@@ -121,7 +121,7 @@ def loocv_path(
     results, start = [], None
     for lam in grid:
         solution = solve(problem.derive(penalty=L2(float(lam))), tol=tol, start=start)
-        results.append(loocv(solution, width=width, progress=progress))
+        results.append(leave_one_out(solution, width=width, progress=progress))
         start = solution
     pairs = np.array([_value(result, criterion) for result in results])
     return LOOCVPath(grid, tuple(results), criterion, pairs[:, 0], pairs[:, 1])

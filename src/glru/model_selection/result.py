@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru._numerics import Array, gamma
+from glru.losses.base import Task
 from glru.losses.logistic import softplus
 from glru.problem import Problem
 
@@ -97,12 +98,7 @@ class LOOCVResult:
         name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
             The metric. Every row counts once, whatever its weight.
         """
-        metrics = CLASSIFICATION if self.problem.loss.task == "classification" else REGRESSION
-        if name not in metrics:
-            raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
-        low, high = metrics[name](self.problem.y, self.score_lower, self.score_upper)
-        slack = gamma(16 * self.problem.n_rows) * max(1.0, abs(low), abs(high)) if np.isfinite(low + high) else 0.0
-        return float(low - slack), float(high + slack)
+        return metric_interval(name, self.problem.loss.task, self.problem.y, self.score_lower, self.score_upper)
 
     def to_frame(self) -> Any:
         """One row a held-out row: target, label, bounds, stage (a pandas DataFrame)."""
@@ -204,3 +200,13 @@ CLASSIFICATION: dict[str, Metric] = {
     "roc_auc": _roc_auc,
 }
 REGRESSION: dict[str, Metric] = {"mse": _mse, "mae": _mae, "r2": _r2}
+
+
+def metric_interval(name: str, task: Task, y: Array, lower: Array, upper: Array) -> Interval:
+    """A certified interval of a metric of scores that are known up to bounds."""
+    metrics = CLASSIFICATION if task == "classification" else REGRESSION
+    if name not in metrics:
+        raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
+    low, high = metrics[name](y, lower, upper)
+    slack = gamma(16 * y.size) * max(1.0, abs(low), abs(high)) if np.isfinite(low + high) else 0.0
+    return float(low - slack), float(high + slack)

@@ -23,7 +23,7 @@ from glru.families.columns import (
     has_local_columns,
     has_wide_columns,
 )
-from glru.model_selection.loocv import loocv
+from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.pursuit import REFINE_STEPS, certified_bounds, pursue
 from glru.point import Point
 from glru.problem import Problem
@@ -349,7 +349,7 @@ class LeaveOneOutJudge(Judge):
 
     def _worth(self, solution: Solution, method: Literal["naive", "certified"]) -> Worth:
         width = None if self.criterion.counts or method == "naive" else 1e-9
-        result = loocv(solution, method=method, width=width)
+        result = leave_one_out(solution, method=method, width=width)
         y = solution.problem.y
         low, high = self.criterion.terms(y, result.score_lower, result.score_upper)
         guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())

@@ -1,4 +1,4 @@
-"""``after``: what is known of the retrained model when the data changes, without retraining it."""
+"""What is known of a retrained problem when its data changes, without retraining it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,7 @@ BoundName = Literal["primal", "dual", "local", "auto"]
 class After:
     """What is proven of the model that retraining on the changed data would give.
 
-    Made by :func:`after`. Every bound holds for the exact optimum of the changed problem, whether or not
+    Made by :func:`glru.after`. Every bound holds for the exact optimum of the changed problem, whether or not
     the old training had converged, and includes the rounding of its own computation.
 
     Attributes
@@ -175,40 +175,10 @@ class After:
         )
 
 
-def after(solution: Solution, change: Change, candidate: CandidateName = "auto", bound: BoundName = "auto") -> After:
-    """Prove bounds on the model that retraining on changed data would give, without retraining.
-
-    Parameters
-    ----------
-    solution : Solution
-        The trained model. It need not have converged: the bounds widen, they do not fail.
-    change : Change
-        What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
-    candidate : {"auto", "carry", "newton"}, default="auto"
-        Where the bounds are centred. ``"carry"``: the old optimum, at a cost in proportion to the change.
-        ``"newton"``: up to three exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
-        Newton step applies and its system is small enough to solve directly.
-    bound : {"auto", "primal", "dual", "local"}, default="auto"
-        ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance
-        certificate (logistic or squared loss with an L2 penalty; covers an intercept and ``lam = 0``).
-        ``"auto"``: the intersection of all that apply.
-
-    Returns
-    -------
-    After
-        Bounds of scores, labels, coefficients and dual variables.
-
-    Examples
-    --------
-    >>> import numpy as np, glru
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> solution = glru.solve(glru.Problem(X[:500], y[:500], penalty=glru.L2(0.1)))
-    >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
-    >>> out.determination_rate(X[500:])
-    1.0
-    """
+def after_solution(
+    solution: Solution, change: Change, candidate: CandidateName = "auto", bound: BoundName = "auto"
+) -> After:
+    """What is proven of the problem after a change; the parameters are those of :func:`glru.after`."""
     if not isinstance(solution, Solution):
         raise TypeError(f"solution must come from glru.solve; got {type(solution).__name__}.")
     if not isinstance(change, Change):

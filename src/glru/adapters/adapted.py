@@ -1,0 +1,215 @@
+"""An estimator and its data as problems: one, or one a class, and the way back to labels and coefficients."""
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from glru import _inputs
+from glru._numerics import Array, Matrix, is_sparse
+from glru.adapters.objectives import Objective, penalty_of
+from glru.adapters.targets import Targets
+from glru.changes.base import matched_columns
+from glru.point import Point
+from glru.problem import Problem
+
+CONSTANT = "(intercept)"
+"""The name of the column whose coefficient is a penalised intercept."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Adapted:
+    """An estimator's objective on its data, as problems of this library.
+
+    Made by :func:`glru.adapters.adapt`. A penalised intercept is the coefficient of a constant first column, so column
+    ``j`` of the data is column ``j + offset`` of the problems. Behind a scaler the columns are the scaled ones.
+
+    Attributes
+    ----------
+    estimator : estimator
+        The linear model, out of its pipeline or wrapper.
+    objective : Objective
+        What it minimises.
+    problems : tuple of Problem
+        One problem; one a class where there are more than two.
+    targets : Targets
+        The classes, and what each problem sees of y and of the weights.
+    scaler : StandardScaler or None
+        The scaler in front of the model, fitted on the data.
+    """
+
+    estimator: Any
+    objective: Objective
+    problems: tuple[Problem, ...]
+    targets: Targets
+    scaler: Any = None
+    X: Any = None
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The classes in sorted order; None for a regression."""
+        return self.targets.classes
+
+    @property
+    def offset(self) -> int:
+        """Where the columns of the data start in the problems: 1 behind a constant column, else 0."""
+        return 0 if self.objective.constant is None else 1
+
+    @property
+    def shifts(self) -> str | None:
+        """Why leaving out a row changes more than that row; None where it does not."""
+        if self.scaler is not None:
+            return "the StandardScaler in the pipeline is fitted anew"
+        if self.targets.balanced:
+            return "class_weight='balanced' weights every row anew"
+        return None
+
+    def named(self, names: tuple[str, ...]) -> "Adapted":
+        """The same with names for the columns of the data."""
+        known = (CONSTANT, *names) if self.offset else names
+        return replace(self, problems=tuple(problem.derive(column_names=known) for problem in self.problems))
+
+    def rows(self, X: Any) -> Matrix:
+        """Rows of the caller's data (queries, new rows) in the columns of the problems."""
+        matrix, names = _inputs.as_matrix(X, "the rows")
+        first = self.problems[0]
+        expected = first.n_columns - self.offset
+        if matrix.shape[1] != expected:
+            raise ValueError(f"rows must have {expected} columns, as the training data has; got {matrix.shape[1]}.")
+        known = None if first.column_names is None else first.column_names[self.offset :]
+        return prepared(matched_columns(matrix, names, known), self.scaler, self.objective.constant)
+
+    def fold(self, k: int, train: NDArray[np.intp]) -> Problem:
+        """The ``k``-th problem of an estimator fitted to some rows only, in the rows and columns of this one.
+
+        Rows that are left out have weight zero. A scaler fitted to fewer rows scales by other factors ``f_j``: in the
+        present columns that is the penalty of ``w_j / f_j``, and a shift that an unpenalised intercept takes up.
+        """
+        problem = self.problems[k]
+        weight = np.zeros(problem.n_rows)
+        np.add.at(weight, train, self.targets.weights(k, train))
+        penalty = problem.penalty
+        if self.scaler is not None and self.scaler.with_std:
+            from sklearn.base import clone
+
+            ratio = np.ones(problem.n_columns)
+            ratio[self.offset :] = clone(self.scaler).fit(self.X[train]).scale_ / self.scaler.scale_
+            penalty = penalty_of(penalty.quadratic * ratio**2, penalty.absolute * ratio)
+        return problem.derive(sample_weight=weight, penalty=penalty)
+
+    def points(self, fitted: Any) -> tuple[Point, ...]:
+        """The fitted coefficients of the estimator as points of the problems."""
+        coef, intercept = self._fitted(fitted)
+        if coef.shape != (len(self.problems), self.problems[0].n_columns - self.offset):
+            raise ValueError(
+                f"the estimator must have been fitted to this data: {len(self.problems)} model(s) of "
+                f"{self.problems[0].n_columns - self.offset} coefficients; got coefficients of shape {coef.shape}."
+            )
+        if self.objective.constant is not None:
+            column = (intercept / self.objective.constant)[:, None]
+            return tuple(Point(row) for row in np.hstack([column, coef]))
+        return tuple(Point(row, float(b)) for row, b in zip(coef, intercept, strict=True))
+
+    def _fitted(self, fitted: Any) -> tuple[Array, Array]:
+        """Coefficients and intercepts of a fitted estimator in the columns of the problems, one row a problem."""
+        scaler = None
+        if is_a(fitted, "Pipeline"):
+            scaler, fitted = scaler_of(fitted), fitted.steps[-1][1]
+        models = fitted.estimators_ if is_a(fitted, "OneVsRestClassifier") else [fitted]
+        coef = np.vstack([np.atleast_2d(_dense(model.coef_)) for model in models]).astype(np.float64)
+        intercept = np.concatenate([np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64)) for model in models])
+        intercept = np.broadcast_to(intercept, (coef.shape[0],))
+        if scaler is None:
+            return coef, intercept
+        # Out of the coordinates of the scaler the model was fitted behind, into those of the present one.
+        raw = coef / _factors(scaler)
+        intercept = intercept - raw @ _shifts(scaler, coef.shape[1])
+        return raw * _factors(self.scaler), intercept + raw @ _shifts(self.scaler, coef.shape[1])
+
+    def coefficients(self, points: tuple[Point, ...]) -> tuple[Array, Array]:
+        """``coef_`` and ``intercept_`` as the estimator has them, one row a problem."""
+        coef = np.vstack([point.coef[self.offset :] for point in points])
+        if self.objective.constant is not None:
+            return coef, np.array([point.coef[0] * self.objective.constant for point in points])
+        return coef, np.array([point.intercept for point in points])
+
+    def stacked(self, columns: list[Array]) -> Array:
+        """One array a problem in the shape of ``decision_function`` (or of ``predict`` in a regression)."""
+        return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+    def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Where bounds of the scores, shaped as ``decision_function``, leave one class only."""
+        if lower.ndim == 1:
+            return (lower > 0.0) | (upper < 0.0)
+        best = lower.argmax(axis=1)
+        others = np.where(np.arange(lower.shape[1]) == best[:, None], -np.inf, upper)
+        return lower.max(axis=1) > others.max(axis=1)
+
+    def labels(self, scores: Array) -> NDArray[Any]:
+        """The classes that scores stand for, as ``predict`` gives them."""
+        assert self.classes is not None
+        return self.classes[(scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def probabilities(self, scores: Array) -> Array:
+        """The probabilities that scores stand for, as ``predict_proba`` gives them."""
+        self.require_probabilities()
+        likely = expit(scores)
+        if scores.ndim == 1:
+            return np.column_stack([1.0 - likely, likely])
+        return likely / likely.sum(axis=1, keepdims=True)
+
+    def require_probabilities(self) -> None:
+        """Refuse an estimator whose scores are not log-odds."""
+        if not self.objective.probabilities:
+            raise ValueError(
+                f"probabilities need the logistic loss; {type(self.estimator).__name__} has another one. "
+                "Use decision_function."
+            )
+
+    def __repr__(self) -> str:
+        return f"Adapted({type(self.estimator).__name__}, {len(self.problems)} x {self.problems[0]!r})"
+
+
+def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:
+    """Rows scaled and with a constant first column, as far as the model has these."""
+    if scaler is not None:
+        matrix = scaler.transform(matrix)
+    if constant is None:
+        return matrix
+    column = np.full((matrix.shape[0], 1), constant)
+    if isinstance(matrix, np.ndarray):
+        return np.hstack([column, matrix])
+    return sp.csr_array(sp.hstack([sp.csr_array(column), matrix], format="csr"))
+
+
+def is_a(estimator: Any, name: str) -> bool:
+    """Whether an estimator is scikit-learn's of that name; no subclass, which may do something else."""
+    return type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.")
+
+
+def scaler_of(pipeline: Any) -> Any:
+    """The scaler of a pipeline that has nothing else in front of its model; None where there is none."""
+    steps = [step for _, step in pipeline.steps[:-1] if step is not None and step != "passthrough"]
+    if len(steps) > 1 or not all(is_a(step, "StandardScaler") for step in steps):
+        shown = ", ".join(type(step).__name__ for step in steps)
+        raise ValueError(
+            f"a pipeline may have one StandardScaler in front of its model; got {shown}. Such steps are fitted anew in "
+            "every fold, and what that changes is not known here. Transform the data first and give the model alone."
+        )
+    return steps[0] if steps else None
+
+
+def _dense(coef: Any) -> Array:
+    return coef.toarray() if is_sparse(coef) else np.asarray(coef)
+
+
+def _factors(scaler: Any) -> Array | float:
+    return scaler.scale_ if scaler is not None and scaler.with_std else 1.0
+
+
+def _shifts(scaler: Any, n_columns: int) -> Array:
+    return scaler.mean_ if scaler is not None and scaler.with_mean else np.zeros(n_columns)

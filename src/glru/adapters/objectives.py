@@ -1,0 +1,281 @@
+r"""What each estimator minimises, in the terms of :class:`glru.Problem`.
+
+========================  ==========================================================================================
+LogisticRegression        :math:`C \sum_i s_i \log(1 + e^{-y_i z_i}) + r \|w\|_1 + \tfrac{1 - r}{2} \|w\|^2`
+LinearSVC                 :math:`C \sum_i s_i \ell(y_i, z_i) + \tfrac12 \|(w, b / c)\|^2`, or the 1-norm
+Ridge, RidgeClassifier    :math:`\sum_i s_i (y_i - z_i)^2 + \alpha \|w\|^2`
+ElasticNet, Lasso         :math:`\tfrac{1}{2 \sum s} \sum_i s_i (y_i - z_i)^2 + \alpha r \|w\|_1 + \alpha \tfrac{1 - r}{2} \|w\|^2`
+GLRUClassifier and -CV    the first one with any loss, or ``lam`` and ``kappa`` under the mean of the losses
+========================  ==========================================================================================
+
+``c`` is ``intercept_scaling``: LIBLINEAR penalises the intercept as the coefficient of a column that is ``c`` everywhere.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+
+from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
+from glru.problem import Scaling
+
+Targets = Literal["labels", "signs", "numbers"]
+
+
+@final
+@dataclass(frozen=True)
+class Objective:
+    """What an estimator minimises.
+
+    Attributes
+    ----------
+    loss : Loss
+        The loss of one row.
+    quadratic, absolute : float
+        Strengths of the squares and of the absolute values of the coefficients.
+    scaling : {"mean", "sum"}
+        As in :class:`glru.Problem`.
+    intercept : bool
+        Whether there is an unpenalised intercept.
+    constant : float or None
+        Value of the extra column whose coefficient is a penalised intercept; None without one.
+    targets : {"labels", "signs", "numbers"}
+        What the loss sees of y: two classes, the numbers -1 and +1 for two classes, or y itself.
+    class_weight : dict, "balanced" or None
+        Factors of the sample weights by class.
+    several : bool
+        Whether more than two classes are one problem a class.
+    probabilities : bool
+        Whether scores are log-odds.
+    """
+
+    loss: Loss
+    quadratic: float
+    absolute: float
+    scaling: Scaling
+    intercept: bool
+    targets: Targets
+    constant: float | None = None
+    class_weight: Any = None
+    several: bool = False
+    probabilities: bool = False
+
+    def penalty(self, n_columns: int) -> Penalty:
+        """The penalty for so many columns."""
+        if self.quadratic == 0.0 == self.absolute:
+            return L2(np.zeros(n_columns))
+        return penalty_of(self.quadratic, self.absolute)
+
+
+def penalty_of(quadratic: Strength, absolute: Strength) -> Penalty:
+    """The penalty with these strengths, one of them at least not zero."""
+    if not np.any(absolute):
+        return L2(quadratic)
+    return ElasticNet(quadratic, absolute) if np.any(quadratic) else L1(absolute)
+
+
+def objective_of(model: Any) -> Objective:
+    """The objective of an estimator; an error that names the remedy where it has none that is known here."""
+    kind = type(model)
+    package, name = kind.__module__.partition(".")[0], kind.__name__
+    known = OBJECTIVES.get(name) if package in ("sklearn", "glru") else None
+    if known is None:
+        raise TypeError(
+            f"the estimator must be one of {', '.join(OBJECTIVES)}, or one of them in a Pipeline behind a StandardScaler "
+            f"or in a OneVsRestClassifier; got {kind.__module__}.{name}, whose objective is not known. "
+            "Write the objective as a glru.Problem instead."
+        )
+    return known(model)
+
+
+def _logistic_regression(model: Any) -> Objective:
+    strategy = getattr(model, "multi_class", "auto")
+    if strategy == "multinomial":
+        raise ValueError(
+            "multi_class='multinomial' couples the classes in one objective, which is not a glru.Problem. "
+            "Wrap the estimator in a OneVsRestClassifier."
+        )
+    ratio = _l1_ratio(model)
+    strength = 0.0 if model.penalty in (None, "none") else 1.0 / _above("C", model.C)
+    liblinear = model.solver == "liblinear"
+    return Objective(
+        loss=Logistic(),
+        quadratic=(1.0 - ratio) * strength,
+        absolute=ratio * strength,
+        scaling="sum",
+        intercept=model.fit_intercept and not liblinear,
+        constant=float(model.intercept_scaling) if model.fit_intercept and liblinear else None,
+        targets="labels",
+        class_weight=model.class_weight,
+        several=strategy == "ovr",
+        probabilities=True,
+    )
+
+
+def _l1_ratio(model: Any) -> float:
+    """The share of the 1-norm in a LogisticRegression's penalty, by its old or its new parameters."""
+    if model.penalty in ("l1", "l2"):
+        return 1.0 if model.penalty == "l1" else 0.0
+    ratio = 0.0 if model.l1_ratio is None else float(model.l1_ratio)
+    if not 0.0 <= ratio <= 1.0:
+        raise ValueError(f"l1_ratio must be between 0 and 1; got {ratio!r}.")
+    return ratio
+
+
+def _linear_svc(model: Any) -> Objective:
+    if model.multi_class != "ovr":
+        raise ValueError(
+            f"multi_class={model.multi_class!r} couples the classes in one objective, which is not a glru.Problem. "
+            "Use multi_class='ovr'."
+        )
+    losses: dict[str, Loss] = {"squared_hinge": SquaredHinge(), "hinge": Hinge()}
+    strength = 1.0 / _above("C", model.C)
+    return Objective(
+        loss=losses[_choice("loss", model.loss, losses)],
+        quadratic=0.0 if model.penalty == "l1" else strength,
+        absolute=strength if model.penalty == "l1" else 0.0,
+        scaling="sum",
+        intercept=False,
+        constant=float(model.intercept_scaling) if model.fit_intercept else None,
+        targets="labels",
+        class_weight=model.class_weight,
+        several=True,
+    )
+
+
+def _ridge(model: Any) -> Objective:
+    if np.ndim(model.alpha):
+        raise ValueError(
+            "alpha must be one number: a strength for each target is not supported. Fit one target at a time."
+        )
+    return Objective(
+        loss=Squared(),
+        quadratic=_at_least("alpha", model.alpha),
+        absolute=0.0,
+        scaling="sum",
+        intercept=model.fit_intercept,
+        targets="numbers",
+    )
+
+
+def _ridge_classifier(model: Any) -> Objective:
+    return Objective(
+        loss=Squared(),
+        quadratic=_at_least("alpha", model.alpha),
+        absolute=0.0,
+        scaling="sum",
+        intercept=model.fit_intercept,
+        targets="signs",
+        class_weight=model.class_weight,
+        several=True,
+    )
+
+
+def _elastic_net(model: Any) -> Objective:
+    alpha, ratio = _at_least("alpha", model.alpha), float(model.l1_ratio)
+    return Objective(
+        loss=Squared(),
+        quadratic=alpha * (1.0 - ratio),
+        absolute=alpha * ratio,
+        scaling="mean",
+        intercept=model.fit_intercept,
+        targets="numbers",
+    )
+
+
+LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
+    "classification": {
+        "logistic": Logistic,
+        "squared_hinge": SquaredHinge,
+        "smoothed_hinge": SmoothedHinge,
+        "hinge": Hinge,
+    },
+    "regression": {"squared": Squared, "huber": Huber},
+}
+"""The names of the losses in :class:`glru.GLRUClassifier` and :class:`glru.GLRURegressor`."""
+
+
+def _glru_classifier(model: Any) -> Objective:
+    loss = _named_loss(model.loss, "classification")
+    return Objective(
+        loss=loss,
+        **_strengths(model),
+        intercept=model.fit_intercept,
+        targets="labels",
+        class_weight=model.class_weight,
+        several=True,
+        probabilities=isinstance(loss, Logistic),
+    )
+
+
+def _glru_regressor(model: Any) -> Objective:
+    return Objective(
+        loss=_named_loss(model.loss, "regression"),
+        **_strengths(model),
+        intercept=model.fit_intercept,
+        targets="numbers",
+    )
+
+
+def _named_loss(loss: Any, task: str) -> Loss:
+    if isinstance(loss, Loss):
+        if loss.task != task:
+            raise ValueError(f"loss must be one for a {task}: {', '.join(LOSSES[task])}; got {loss!r}.")
+        return loss
+    return LOSSES[task][_choice("loss", loss, LOSSES[task])]()
+
+
+def _strengths(model: Any) -> dict[str, Any]:
+    kappa = _at_least("kappa", model.kappa)
+    if model.lam is None:
+        C = _above("C", model.C)
+        return {"quadratic": 1.0 / C, "absolute": kappa / C, "scaling": "sum"}
+    if model.C != 1.0:
+        raise ValueError(f"give C or lam, not both; got C={model.C!r} and lam={model.lam!r}.")
+    return {"quadratic": _at_least("lam", model.lam), "absolute": kappa, "scaling": "mean"}
+
+
+def _above(name: str, value: Any) -> float:
+    number = float(value)
+    if not number > 0.0:
+        raise ValueError(f"{name} must be above 0; got {value!r}.")
+    return number
+
+
+def _at_least(name: str, value: Any) -> float:
+    number = float(value)
+    if not 0.0 <= number < np.inf:
+        raise ValueError(f"{name} must be a finite number >= 0; got {value!r}.")
+    return number
+
+
+def _choice(name: str, value: Any, known: Any) -> str:
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}.")
+    return str(value)
+
+
+def _unconstrained(known: Callable[[Any], Objective]) -> Callable[[Any], Objective]:
+    def objective(model: Any) -> Objective:
+        if model.positive:
+            raise ValueError(
+                "positive=True constrains the coefficients, which a glru.Problem does not. Use positive=False."
+            )
+        return known(model)
+
+    return objective
+
+
+OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
+    "LogisticRegression": _logistic_regression,
+    "LinearSVC": _linear_svc,
+    "Ridge": _unconstrained(_ridge),
+    "RidgeClassifier": _unconstrained(_ridge_classifier),
+    "ElasticNet": _unconstrained(_elastic_net),
+    "Lasso": _unconstrained(_elastic_net),
+    "GLRUClassifier": _glru_classifier,
+    "GLRURegressor": _glru_regressor,
+}
+"""Every estimator by its name; a subclass may minimise something else and is not taken for its parent."""

@@ -1,0 +1,133 @@
+"""What each problem sees of the targets and of the weights: classes, signs, numbers; factors by class."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru._numerics import Array
+from glru.adapters.objectives import Objective
+
+Seen = Literal["class", "side", "positive"]
+"""By what the class weights go: the row's class; the two sides a one-vs-rest wrapper shows (0 and 1); the class of the
+positive side only, as in LIBLINEAR with more than two classes."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The targets of an estimator and what its problems make of them.
+
+    Attributes
+    ----------
+    y : array of shape (n_rows,)
+        As the caller gave them.
+    sample_weight : array of shape (n_rows,)
+        Likewise; ones if not given.
+    classes : array or None
+        The classes in sorted order; None for a regression.
+    class_weight : dict, "balanced" or None
+        Factors of the weights.
+    seen : {"class", "side", "positive"}
+        By what they go.
+    numeric : bool
+        Whether the loss takes signs as numbers rather than two classes.
+    """
+
+    y: NDArray[Any]
+    sample_weight: Array
+    classes: NDArray[Any] | None
+    class_weight: Any
+    seen: Seen
+    numeric: bool = False
+
+    @property
+    def n_problems(self) -> int:
+        """One problem, or one a class where there are more than two."""
+        return 1 if self.classes is None or self.classes.size == 2 else int(self.classes.size)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the class weights follow from the number of rows of each class."""
+        return isinstance(self.class_weight, str)
+
+    def signs(self, k: int, y: NDArray[Any]) -> Array:
+        """+1 for the positive class of the ``k``-th problem, -1 for the others."""
+        return np.where(y == self.positive(k), 1.0, -1.0)
+
+    def values(self, k: int, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as the ``k``-th problem is given them."""
+        two = self.n_problems == 1 and not self.numeric
+        return y if self.classes is None or two else self.signs(k, y)
+
+    def positive(self, k: int) -> Any:
+        """The class that counts as +1 in the ``k``-th problem."""
+        assert self.classes is not None
+        return self.classes[1 if self.n_problems == 1 else k]
+
+    def weights(self, k: int, train: NDArray[np.intp]) -> Array:
+        """The weights of some rows in the ``k``-th problem of an estimator fitted to these rows."""
+        return self.weighted(k, self.y[train], self.sample_weight[train])
+
+    def weighted(self, k: int, y: NDArray[Any], sample_weight: Array) -> Array:
+        """Sample weights of rows with targets ``y``, times the factors of their classes in the ``k``-th problem."""
+        if self.class_weight is None:
+            return sample_weight
+        if self.seen == "side":
+            return sample_weight * _factors(self.class_weight, (self.signs(k, y) > 0.0).astype(np.intp))
+        factors = _factors(self.class_weight, y)
+        if self.seen == "positive" and self.n_problems > 1:
+            factors = np.where(self.signs(k, y) > 0.0, factors, 1.0)
+        return sample_weight * factors
+
+
+def _factors(class_weight: Any, y: NDArray[Any]) -> Array:
+    """One factor a row; ``"balanced"`` is ``n / (number of classes * rows of the class)``."""
+    if not isinstance(class_weight, str):
+        return np.array([float(class_weight.get(label, 1.0)) for label in y.tolist()])
+    _, place, counts = np.unique(y, return_inverse=True, return_counts=True)
+    return y.size / (counts.size * counts[place])
+
+
+def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, seen: Seen) -> Targets:
+    """Checked targets and weights."""
+    weight = _inputs.as_weights(sample_weight, n_rows)
+    class_weight = objective.class_weight
+    if objective.targets == "numbers":
+        return Targets(_inputs.as_vector(y, n_rows, "y"), weight, None, None, seen)
+    raw = np.asarray(y)
+    raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
+    if raw.shape != (n_rows,):
+        raise ValueError(f"y must have one label a row of X, shape ({n_rows},); got shape {raw.shape}.")
+    try:
+        classes = np.unique(raw)
+    except TypeError:
+        raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
+    if classes.size < 2:
+        raise ValueError(f"y must have at least two classes; got {classes.size}: {classes.tolist()}.")
+    missing = np.setdiff1d(classes, raw[weight > 0.0])
+    if missing.size:
+        raise ValueError(
+            f"every class needs a row of weight above 0; class {missing[0]!r} has none. Leave its rows out of the data."
+        )
+    _check_class_weight(class_weight, classes if seen != "side" else np.arange(2), sample_weight is not None)
+    return Targets(raw, weight, classes, class_weight, seen, objective.targets == "signs")
+
+
+def _check_class_weight(class_weight: Any, classes: NDArray[Any], weighted: bool) -> None:
+    if class_weight is None:
+        return
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight must be a dict, 'balanced' or None; got {class_weight!r}.")
+        if weighted:
+            raise ValueError(
+                "class_weight='balanced' with sample_weight means different things in different versions of scikit-learn. "
+                "Multiply the sample weights by the factors yourself."
+            )
+        return
+    unknown = [label for label in class_weight if label not in classes.tolist()]
+    if unknown:
+        raise ValueError(f"class_weight must name classes of y ({classes.tolist()}); got {unknown}.")

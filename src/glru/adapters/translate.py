@@ -1,0 +1,109 @@
+"""A change of the caller's data as a change of an adapted problem: shifted columns, signs for classes, weights by class."""
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from glru import _inputs
+from glru.adapters.adapted import Adapted, prepared
+from glru.changes import AddRows, Change, Composite, EditValues, Relabel, RemoveColumns, RemoveRows, Reweight
+from glru.changes.base import matched_columns, row_positions
+
+
+def translated(adapted: Adapted, k: int, change: Change) -> Change:
+    """The change of the ``k``-th problem that a change of the caller's data means.
+
+    Labels are those of the estimator, columns those of the caller's data, weights before any class weights.
+    """
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
+    if adapted.shifts is not None:
+        raise ValueError(
+            f"when the data changes, {adapted.shifts}, which is more than the change itself. "
+            "Scale or weight the data first and give the model alone."
+        )
+    steps = change.steps if isinstance(change, Composite) else (change,)
+    if len(steps) > 1 and adapted.targets.class_weight is not None:
+        rows = any(isinstance(step, RemoveRows | AddRows) for step in steps)
+        if rows and any(isinstance(step, Reweight | Relabel) for step in steps):
+            raise ValueError(
+                "with class weights a change may not both add or remove rows and reweight or relabel some: which classes "
+                "those rows have is only known after the first part. Make two changes."
+            )
+    moved = [_translate(step, adapted, k) for step in steps]
+    return moved[0] if len(moved) == 1 else Composite(tuple(moved))
+
+
+@singledispatch
+def _translate(change: Change, adapted: Adapted, k: int) -> Change:
+    return change
+
+
+@_translate.register
+def _(change: AddRows, adapted: Adapted, k: int) -> Change:
+    count = change.matrix.shape[0]
+    weight = (
+        np.ones(count) if change.sample_weight is None else _inputs.as_vector(change.sample_weight, count, "weights")
+    )
+    y = _known(change.y, count, adapted)
+    X, names = change.X, adapted.problems[0].column_names
+    if adapted.objective.constant is not None:
+        known = None if names is None else names[adapted.offset :]
+        named = known is not None and change.names is not None and len(known) == len(change.names)
+        matrix = matched_columns(change.matrix, change.names, known) if named else change.matrix
+        X = prepared(matrix, None, adapted.objective.constant)
+    return AddRows(X, adapted.targets.values(k, y), adapted.targets.weighted(k, y, weight))
+
+
+@_translate.register
+def _(change: Relabel, adapted: Adapted, k: int) -> Change:
+    y = _known(change.y, np.size(change.rows), adapted)
+    relabelled = Relabel(change.rows, adapted.targets.values(k, y))
+    if adapted.targets.class_weight is None:
+        return relabelled
+    rows = row_positions(change.rows, adapted.problems[0].n_rows)
+    return relabelled + Reweight(rows, adapted.targets.weighted(k, y, adapted.targets.sample_weight[rows]))
+
+
+@_translate.register
+def _(change: Reweight, adapted: Adapted, k: int) -> Change:
+    if adapted.targets.class_weight is None:
+        return change
+    rows = row_positions(change.rows, adapted.problems[0].n_rows)
+    weight = change.new_weights(rows.size)
+    return Reweight(rows, adapted.targets.weighted(k, adapted.targets.y[rows], weight))
+
+
+@_translate.register
+def _(change: EditValues, adapted: Adapted, k: int) -> Change:
+    return EditValues(change.rows, _columns(change.columns, adapted), change.values)
+
+
+@_translate.register
+def _(change: RemoveColumns, adapted: Adapted, k: int) -> Change:
+    return RemoveColumns(_columns(change.columns, adapted))
+
+
+def _columns(columns: Any, adapted: Adapted) -> Any:
+    """Columns of the data as columns of the problem; names stay."""
+    places = np.atleast_1d(np.asarray(columns))
+    if adapted.offset == 0 or places.dtype.kind not in "iu":
+        return columns
+    n_columns = adapted.problems[0].n_columns - adapted.offset
+    if np.any(places < 0):
+        raise ValueError(f"columns must be positions from 0 to {n_columns - 1}; got {places.min()}.")
+    return places + adapted.offset
+
+
+def _known(y: Any, count: int, adapted: Adapted) -> Any:
+    """Targets as the estimator has them, checked."""
+    if adapted.classes is None:
+        return _inputs.as_vector(y, count, "y")
+    labels = np.atleast_1d(np.asarray(y))
+    if labels.shape != (count,):
+        raise ValueError(f"y must have one label a row, shape ({count},); got shape {labels.shape}.")
+    unknown = sorted({str(label) for label in labels[~np.isin(labels, adapted.classes)]})
+    if unknown:
+        raise ValueError(f"labels must be among {adapted.classes.tolist()}; got {', '.join(unknown)}.")
+    return labels

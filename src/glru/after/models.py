@@ -1,0 +1,174 @@
+"""What is known of a retrained estimator when its data changes: its scores, its labels, whether it needs retraining."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru._numerics import Array, Matrix
+from glru.adapters import Adapted, translated
+from glru.adapters.adapted import prepared
+from glru.after.bounds import After, BoundName, CandidateName, after_solution
+from glru.changes import Change, layout_of
+from glru.changes.base import matched_columns
+from glru.solution import Solution
+
+Verdict = Literal["yes", "no", "undetermined"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Retraining:
+    """Whether retraining would change what a model says of some queries.
+
+    Attributes
+    ----------
+    verdict : {"yes", "no", "undetermined"}
+        ``"no"``: it proves to change nothing. ``"yes"``: it proves to change at least one. ``"undetermined"``: neither
+        is proven without training.
+    flips : array of int
+        The queries that would change or could.
+    proven : array of bool
+        Which of these are proven to change.
+    """
+
+    verdict: Verdict
+    flips: NDArray[np.intp]
+    proven: NDArray[np.bool_]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelAfter:
+    """What is proven of the estimator that refitting to the changed data would give.
+
+    Made by :func:`glru.after`. Scores are shaped as the estimator's ``decision_function`` (``predict`` in a regression).
+
+    Attributes
+    ----------
+    adapted : Adapted
+        The estimator's problems and classes.
+    parts : tuple of After
+        What is proven of each of its problems; coefficients, intercepts and dual variables are asked for there.
+    """
+
+    adapted: Adapted
+    parts: tuple[After, ...]
+
+    @property
+    def gap(self) -> float:
+        """Upper bound of the duality gap of the worst problem's best candidate."""
+        return max(part.gap for part in self.parts)
+
+    @property
+    def radius(self) -> float:
+        """No refitted coefficient vector is farther than this from its best candidate; inf where that is unknown."""
+        return max(part.radius for part in self.parts)
+
+    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+        """Lower and upper bounds of the refitted scores.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed data.
+        """
+        queries = self._queries(X)
+        bounds = [part.score_bounds(queries) for part in self.parts]
+        lower, upper = (self.adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
+        return lower, upper
+
+    def determined(self, X: Any) -> NDArray[np.bool_]:
+        """Which of the refitted labels are proven: those of a class that beats every other one."""
+        self._require_classes()
+        return self.adapted.decided(*self.score_bounds(X))
+
+    def labels(self, X: Any) -> NDArray[Any]:
+        """The refitted labels by the best candidate; see ``determined`` for which of them are proven."""
+        self._require_classes()
+        queries = self._queries(X)
+        matrix, _ = _inputs.as_matrix(queries, "the queries")
+        scores = [matrix @ part.point.coef + part.point.intercept for part in self.parts]
+        return self.adapted.labels(self.adapted.stacked(scores))
+
+    def needs_retraining(self, X: Any, within: float | None = None) -> Retraining:
+        """Whether refitting would change what the present model says of some queries; never trains.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the data, which a change must leave as they are.
+        within : float, default=None
+            How far a prediction may move and still count as the same; for a regression only, and needed there.
+
+        Returns
+        -------
+        Retraining
+        """
+        _check_within(within, self.adapted)
+        rows = self.adapted.rows(X)
+        present = self.adapted.stacked([rows @ p.solution.coef + p.solution.intercept for p in self.parts])
+        lower, upper = self.score_bounds(X)
+        if within is not None:
+            changes = (present < lower - within) | (present > upper + within)
+            stays = np.maximum(upper - present, present - lower) <= within
+        else:
+            settled = self.adapted.decided(lower, upper)
+            # A proven label is that of the lower ends: they are above zero, or the largest beats all other upper ends.
+            changes = settled & (self.adapted.labels(lower) != self.adapted.labels(present))
+            stays = settled & ~changes
+        flips = np.flatnonzero(~stays)
+        verdict: Verdict = "yes" if changes.any() else "no" if stays.all() else "undetermined"
+        return Retraining(verdict, flips, changes[flips])
+
+    def retrain(self, tol: float = 1e-6) -> tuple[Solution, ...]:
+        """Train the changed problems, each from its best candidate."""
+        return tuple(part.retrain(tol) for part in self.parts)
+
+    def _queries(self, X: Any) -> Matrix | Any:
+        constant = self.adapted.objective.constant
+        if constant is None:
+            return X
+        matrix, names = _inputs.as_matrix(X, "the queries")
+        part = self.parts[0]
+        known = part.change.check(layout_of(part.solution.problem)).column_names
+        return prepared(matched_columns(matrix, names, None if known is None else known[1:]), None, constant)
+
+    def _require_classes(self) -> None:
+        if self.adapted.classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+
+    def __repr__(self) -> str:
+        return (
+            f"ModelAfter({type(self.adapted.estimator).__name__}, {self.parts[0].change!r}, gap={self.gap:.3g}, "
+            f"radius={self.radius:.3g})"
+        )
+
+
+def after_models(
+    adapted: Adapted,
+    solutions: tuple[Solution, ...],
+    change: Change,
+    candidate: CandidateName = "auto",
+    bound: BoundName = "auto",
+) -> ModelAfter:
+    """What is proven of an estimator's problems after a change of the caller's data."""
+    return ModelAfter(
+        adapted,
+        tuple(
+            after_solution(solution, translated(adapted, k, change), candidate, bound)
+            for k, solution in enumerate(solutions)
+        ),
+    )
+
+
+def _check_within(within: float | None, adapted: Adapted) -> None:
+    if adapted.classes is None and (within is None or not within >= 0.0):
+        raise ValueError(
+            f"within must be a number >= 0 for a regression: how far a prediction may move and still count as the same; "
+            f"got {within!r}."
+        )
+    if adapted.classes is not None and within is not None:
+        raise ValueError(f"within is for regressions; labels are the same or not. Leave it out; got {within!r}.")

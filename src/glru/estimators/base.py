@@ -1,0 +1,141 @@
+"""What the estimators share: fitting, scores, and the questions that can be asked after the fit."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from glru._numerics import Array, Matrix
+from glru.adapters import Adapted, adapt
+from glru.after import ModelAfter, Retraining, after_models
+from glru.certificate import Certificate, certify
+from glru.changes import AddRows, Change, RemoveRows
+from glru.model_selection import ClassesLOOCVResult, LOOCVResult, adapted_loocv
+from glru.solution import Solution
+from glru.solvers import solve
+
+
+class LinearModel(BaseEstimator):  # type: ignore[misc]
+    """A linear model that keeps the proof of its fit, and the data it was fitted to.
+
+    Attributes
+    ----------
+    coef_, intercept_ : array
+        The model.
+    n_iter_ : int
+        Most iterations of a training.
+    dual_gap_ : float
+        The objective (summed over the classes) is above its optimum by at most this much.
+    solutions_ : tuple of Solution
+        One solution, or one a class.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    """
+
+    coef_: Array
+    intercept_: Any
+
+    @abstractmethod
+    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Matrix, Any]:
+        """Data and targets, checked by scikit-learn's rules and by further ``options`` of these."""
+
+    def _adapt(self, model: Any, X: Matrix, y: Any, sample_weight: Any) -> Adapted:
+        """The problems of an estimator (this one, or one of a grid), with the names of the columns."""
+        adapted = adapt(model, X, y, sample_weight)
+        names = getattr(self, "feature_names_in_", None)
+        return adapted if names is None else adapted.named(tuple(map(str, names)))
+
+    def _train(self, adapted: Adapted, start: tuple[Solution, ...] | None = None) -> tuple[Solution, ...]:
+        starts = start or (None,) * len(adapted.problems)
+        return tuple(
+            solve(problem, tol=self.tol, solver=self.solver, start=point, max_iter=self.max_iter)
+            for problem, point in zip(adapted.problems, starts, strict=True)
+        )
+
+    def _keep(self, adapted: Adapted, solutions: tuple[Solution, ...]) -> None:
+        self.adapted_, self.solutions_ = adapted, solutions
+        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        self.dual_gap_ = float(sum(solution.gap for solution in solutions))
+        self.coef_, self.intercept_ = adapted.coefficients(tuple(solution.point for solution in solutions))
+
+    @property
+    def certificate_(self) -> Certificate | tuple[Certificate, ...]:
+        """The gap with all rounding included, and what bounds are made from; one a class where there are more than two."""
+        check_is_fitted(self)
+        found = tuple(certify(solution.problem, solution.point) for solution in self.solutions_)
+        return found[0] if len(found) == 1 else found
+
+    def after(self, change: Change, **options: Any) -> ModelAfter:
+        """What is proven of this model when its data changes, without retraining.
+
+        Parameters
+        ----------
+        change : Change
+            What happens to the data, for example ``glru.RemoveRows([3])``.
+        **options
+            ``candidate`` and ``bound`` of :func:`glru.after`.
+
+        Returns
+        -------
+        ModelAfter
+        """
+        check_is_fitted(self)
+        return after_models(self.adapted_, self.solutions_, change, **options)
+
+    def loocv(self, **options: Any) -> LOOCVResult | ClassesLOOCVResult:
+        """Certified leave-one-out cross-validation of this model.
+
+        Parameters
+        ----------
+        **options
+            Those of :func:`glru.loocv`.
+
+        Returns
+        -------
+        LOOCVResult or ClassesLOOCVResult
+        """
+        check_is_fitted(self)
+        return adapted_loocv(self.adapted_, self.solutions_, **options)
+
+    def _needs_retraining(self, X: Any, add: Any, remove: Any, within: float | None) -> Retraining:
+        check_is_fitted(self)
+        steps: list[Change] = []
+        if remove is not None:
+            steps.append(RemoveRows(remove))
+        if add is not None:
+            steps.append(add if isinstance(add, AddRows) else AddRows(*add))
+        if not steps:
+            raise ValueError("needs_retraining asks about a change: give rows to add, to remove, or both.")
+        change = steps[0] if len(steps) == 1 else steps[0] + steps[1]
+        return self.after(change).needs_retraining(X, within)
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self)
+        matrix = validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        scores = np.asarray(matrix @ coef.T) + intercept
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "solutions_" in state:
+            # What a solution has cached since the fit is not part of it, and need not be something pickle can take.
+            state["solutions_"] = tuple(replace(solution) for solution in state["solutions_"])
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def validated(estimator: Any, X: Any, **options: Any) -> Any:
+    """scikit-learn's checks of data, under the name they have in the version at hand."""
+    try:
+        from sklearn.utils.validation import validate_data
+    except ImportError:
+        return estimator._validate_data(X, **options)
+    return validate_data(estimator, X, **options)

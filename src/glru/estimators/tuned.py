@@ -1,0 +1,248 @@
+"""``GLRUClassifierCV`` and ``GLRURegressorCV``: the strength of the penalty chosen by certified leave-one-out."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
+
+from glru._numerics import Array
+from glru.adapters import Adapted
+from glru.estimators.base import LinearModel
+from glru.estimators.classifier import Classifier, GLRUClassifier, checked_weight
+from glru.estimators.regressor import GLRURegressor, Regressor
+from glru.losses import Loss
+from glru.model_selection import HeldOut, default_width, held_out
+from glru.model_selection.result import metric_interval
+from glru.solution import Solution
+
+CRITERIA = {"classification": ("errors", "log_loss"), "regression": ("mse", "mae")}
+
+
+class Tuned(LinearModel):
+    """What the tuned estimators share: a grid of strengths, and leave-one-out at each of them."""
+
+    def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+        """Fit every strength from the strongest penalty to the weakest, and keep the best."""
+        name, grid = self._grid()
+        criterion = self._criterion()
+        bounds, found = [], []
+        start: tuple[Solution, ...] | None = None
+        for value in grid:
+            adapted = self._adapt(self._model(**{name: float(value)}), X, y, sample_weight)
+            start = self._train(adapted, start)
+            width = None if criterion == "errors" and len(adapted.problems) == 1 else default_width(adapted)
+            cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
+            bounds.append(value_bounds(held_out(adapted, cv, groups, width, self.tol, False, start), criterion))
+            found.append((adapted, start))
+        self.criterion_lower_, self.criterion_upper_ = np.array(bounds).T
+        # The grid starts at the strongest penalty, which wins a tie.
+        self.best_index_ = int(np.argmin(self.criterion_upper_))
+        others = np.delete(self.criterion_lower_, self.best_index_)
+        self.certified_ = bool(np.all(others >= self.criterion_upper_[self.best_index_]))
+        self.grid_ = grid
+        setattr(self, f"{name}_", float(grid[self.best_index_]))
+        self._keep(*found[self.best_index_])
+
+    @abstractmethod
+    def _model(self, **strength: Any) -> LinearModel:
+        """The estimator of one strength."""
+
+    def _grid(self) -> tuple[str, Array]:
+        """Which parameter is chosen, and its values from the strongest penalty to the weakest."""
+        name, values = ("C", self.Cs) if self.lams is None else ("lam", self.lams)
+        grid = np.unique(np.asarray(values, dtype=np.float64))
+        if grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 0.0)):
+            raise ValueError(f"{name}s must hold at least one finite number, all above 0; got {values!r}.")
+        return name, grid if name == "C" else grid[::-1]
+
+    def _criterion(self) -> str:
+        known = CRITERIA["classification" if isinstance(self, Classifier) else "regression"]
+        if self.criterion not in known:
+            raise ValueError(f"criterion must be one of {', '.join(map(repr, known))}; got {self.criterion!r}.")
+        return str(self.criterion)
+
+
+def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
+    """The certified interval of a criterion of held-out scores."""
+    adapted: Adapted = found.adapted
+    if criterion == "errors":
+        decided = adapted.decided(found.lower, found.upper)
+        wrong = adapted.labels(found.lower) != adapted.targets.y[found.rows]
+        return float(np.sum(wrong & decided)), float(np.sum(wrong | ~decided))
+    if found.lower.ndim > 1:
+        raise ValueError(f"criterion {criterion!r} is for two classes; got {found.lower.shape[1]}. Use 'errors'.")
+    if criterion == "log_loss":
+        adapted.require_probabilities()
+    problem = adapted.problems[0]
+    return metric_interval(criterion, problem.loss.task, problem.y[found.rows], found.lower, found.upper)
+
+
+class GLRUClassifierCV(Classifier, Tuned):
+    """A linear classifier whose ``C`` (or ``lam``) is chosen by certified leave-one-out.
+
+    The objective is that of :class:`glru.GLRUClassifier`. Every held-out error is proven, so the choice is that of
+    brute-force leave-one-out; where several strengths do equally well the strongest penalty is taken.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="logistic"
+        As in :class:`glru.GLRUClassifier`.
+    Cs : sequence of float, default=(1e-3, 1e-2, 1e-1, 1, 10, 100)
+        The grid of ``C``.
+    lams : sequence of float, default=None
+        The grid of ``lam``; instead of ``Cs``.
+    criterion : {"errors", "log_loss"}, default="errors"
+        What to minimise; the second for two classes and the logistic loss.
+    kappa, fit_intercept, class_weight, tol, solver, max_iter
+        As in :class:`glru.GLRUClassifier`.
+
+    Attributes
+    ----------
+    C_ or lam_ : float
+        The strength chosen.
+    grid_, criterion_lower_, criterion_upper_ : array
+        The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each.
+    best_index_, certified_ : int, bool
+        The place of the choice, and whether no other strength can be better.
+    classes_, coef_, intercept_, n_iter_, dual_gap_, certificate_, solutions_
+        As in :class:`glru.GLRUClassifier`.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = glru.GLRUClassifierCV().fit(X, y)
+    >>> model.C_, model.criterion_upper_[model.best_index_], model.certified_
+    (1.0, np.float64(12.0), True)
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "logistic",
+        *,
+        Cs: Any = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
+        lams: Any = None,
+        criterion: str = "errors",
+        kappa: float = 0.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        tol: float = 1e-6,
+        solver: str = "auto",
+        max_iter: int | None = None,
+    ) -> None:
+        self.loss = loss
+        self.Cs = Cs
+        self.lams = lams
+        self.criterion = criterion
+        self.kappa = kappa
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.tol = tol
+        self.solver = solver
+        self.max_iter = max_iter
+
+    def _model(self, **strength: Any) -> GLRUClassifier:
+        return GLRUClassifier(
+            self.loss,
+            kappa=self.kappa,
+            fit_intercept=self.fit_intercept,
+            class_weight=self.class_weight,
+            **strength,
+        )
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "GLRUClassifierCV":
+        """Choose the strength and train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_rows, n_columns)
+            Data.
+        y : array of shape (n_rows,)
+            Labels.
+        sample_weight : array of shape (n_rows,), default=None
+            Weights of the rows.
+        groups : array of shape (n_rows,), default=None
+            Groups that are left out together, instead of single rows.
+        """
+        X, y = self._validated(X, y, ensure_min_samples=2)
+        self._choose(X, y, checked_weight(sample_weight, X), groups)
+        return self
+
+
+class GLRURegressorCV(Regressor, Tuned):
+    """A linear regression whose ``C`` (or ``lam``) is chosen by certified leave-one-out.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="squared"
+        As in :class:`glru.GLRURegressor`.
+    Cs, lams
+        As in :class:`glru.GLRUClassifierCV`.
+    criterion : {"mse", "mae"}, default="mse"
+        What to minimise.
+    kappa, fit_intercept, tol, solver, max_iter
+        As in :class:`glru.GLRURegressor`.
+
+    Attributes
+    ----------
+    C_ or lam_, grid_, criterion_lower_, criterion_upper_, best_index_, certified_
+        As in :class:`glru.GLRUClassifierCV`.
+    coef_, intercept_, n_iter_, dual_gap_, certificate_, solutions_
+        As in :class:`glru.GLRURegressor`.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = glru.GLRURegressorCV(Cs=[1.0, 10.0, 100.0, 1000.0]).fit(X, y)
+    >>> model.C_, model.certified_
+    (100.0, True)
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss = "squared",
+        *,
+        Cs: Any = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
+        lams: Any = None,
+        criterion: str = "mse",
+        kappa: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        solver: str = "auto",
+        max_iter: int | None = None,
+    ) -> None:
+        self.loss = loss
+        self.Cs = Cs
+        self.lams = lams
+        self.criterion = criterion
+        self.kappa = kappa
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solver = solver
+        self.max_iter = max_iter
+
+    def _model(self, **strength: Any) -> GLRURegressor:
+        return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "GLRURegressorCV":
+        """Choose the strength and train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_rows, n_columns)
+            Data.
+        y : array of shape (n_rows,)
+            Targets.
+        sample_weight : array of shape (n_rows,), default=None
+            Weights of the rows.
+        groups : array of shape (n_rows,), default=None
+            Groups that are left out together, instead of single rows.
+        """
+        X, y = self._validated(X, y, ensure_min_samples=2)
+        self._choose(X, y, checked_weight(sample_weight, X), groups)
+        return self

@@ -1,0 +1,158 @@
+"""``certify``: how far a fitted estimator is from the optimum of its own objective."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array
+from glru.adapters import Adapted, adapt
+from glru.after import has_newton
+from glru.candidates import MAX_STEPS, newton_candidate
+from glru.certificate import Certificate, ball_radius
+from glru.certificate import certify as certify_point
+from glru.duality import primal_value
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.solution import dual_of, relative
+from glru.solvers import solve
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelCertificate:
+    """How far a fitted estimator is from the optimum of its objective.
+
+    Made by :func:`glru.certify`. All bounds hold for the exact optimum and include the rounding of their own computation.
+
+    Attributes
+    ----------
+    adapted : Adapted
+        The estimator's problems and classes.
+    fitted : tuple of Certificate
+        The fitted coefficients of each problem with the best dual point that was found.
+    better : tuple of Certificate
+        A point nearer to each optimum, from where scores are bounded more tightly.
+    """
+
+    adapted: Adapted
+    fitted: tuple[Certificate, ...]
+    better: tuple[Certificate, ...]
+
+    @property
+    def objective(self) -> float:
+        """The objective at the fitted coefficients, summed over the problems, in the scaling of :attr:`adapted`."""
+        return sum(primal_value(c.problem, c.coef, c.problem.scores(c.coef, c.intercept)) for c in self.fitted)
+
+    @property
+    def gap(self) -> float:
+        """The objective is above its optimum by at most this much."""
+        return sum(certificate.gap for certificate in self.fitted)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the objective."""
+        return relative(self.gap, self.objective)
+
+    @property
+    def radius(self) -> float:
+        """No optimal coefficient vector is farther than this from the fitted one; inf where that is unknown."""
+        strengths = [certificate.penalty.strong_convexity for certificate in self.fitted]
+        if min(strengths) == 0.0:
+            return np.inf
+        return max(float(ball_radius(c.gap / lam)) for c, lam in zip(self.fitted, strengths, strict=True))
+
+    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+        """Lower and upper bounds of the scores at the optimum, shaped as ``decision_function``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries.
+        """
+        rows = self.adapted.rows(X)
+        bounds = []
+        for pair in zip(self.fitted, self.better, strict=True):
+            regions = [region for certificate in pair for region in _regions(certificate)]
+            bounds.append(score_bounds(regions, rows, pair[0].columns.dead))
+        lower, upper = (self.adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
+        return lower, upper
+
+    def scores(self, X: Any) -> Array:
+        """The scores of the fitted estimator."""
+        rows = self.adapted.rows(X)
+        return self.adapted.stacked([rows @ c.coef + c.intercept for c in self.fitted])
+
+    def settled(self, X: Any) -> NDArray[np.bool_]:
+        """Which of the fitted estimator's labels are proven to be those of the optimum; a classifier's only."""
+        if self.adapted.classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+        lower, upper = self.score_bounds(X)
+        same = self.adapted.labels(lower) == self.adapted.labels(self.scores(X))
+        return self.adapted.decided(lower, upper) & same
+
+    def __repr__(self) -> str:
+        return (
+            f"ModelCertificate({type(self.adapted.estimator).__name__}, objective={self.objective:.10g}, "
+            f"gap={self.gap:.3g}, relative_gap={self.relative_gap:.3g}, radius={self.radius:.3g})"
+        )
+
+
+def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
+    """Tell how far a fitted linear model is from the true optimum of its objective, and which predictions are settled.
+
+    The objective at the fitted coefficients is compared with that of a dual point, from Newton steps that start at the
+    coefficients (a training only where the loss has no curvature or the data is large). The estimator is not changed.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted linear model, as in :func:`glru.cross_val_predict`; ``Lasso`` too.
+    X, y, sample_weight : array
+        What it was fitted to.
+
+    Returns
+    -------
+    ModelCertificate
+        Gap and radius, bounds of the optimum's scores, settled labels.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> proof = glru.certify(LogisticRegression().fit(X, y), X, y)
+    >>> proof.relative_gap < 1e-4, bool(proof.settled(X).all())
+    (True, True)
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(estimator)
+    adapted = adapt(estimator, X, y, sample_weight)
+    points = adapted.points(estimator)
+    pairs = [_certified(problem, point) for problem, point in zip(adapted.problems, points, strict=True)]
+    return ModelCertificate(adapted, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
+
+
+def _certified(problem: Problem, point: Point) -> tuple[Certificate, Certificate]:
+    """The certificate of a point with the best dual point there is, and that of a better point."""
+    own = Point(point.coef, point.intercept, dual_of(problem, problem.scores(point.coef, point.intercept)))
+    if has_newton(problem):
+        better = newton_candidate(problem, own, MAX_STEPS)
+    else:
+        better = certify_point(problem, solve(problem, tol=1e-9, start=own).point)
+    shared = Point(own.coef, own.intercept, better.point.dual)
+    fitted = min(certify_point(problem, own), certify_point(problem, shared), key=lambda c: c.gap)
+    return fitted, better
+
+
+def _regions(certificate: Certificate) -> list[Region]:
+    fit_intercept = certificate.problem.fit_intercept
+    found = regions_of(certificate, fit_intercept, "auto")
+    if has_local(certificate.problem):
+        found.append(LocalEllipsoid(certificate, fit_intercept))
+    return found

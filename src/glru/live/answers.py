@@ -1,0 +1,209 @@
+"""What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array, Matrix
+from glru._sizes import absolute_product
+from glru.after import After, Retraining, after, has_newton
+from glru.certificate import Certificate, ball_radius, certify
+from glru.live.ledger import Ledger
+from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.solution import Solution
+from glru.solvers import State, solve
+
+LIMIT = 1e-13
+"""The relative gap at which a training for open queries gives up: float64 hardly goes further."""
+
+Settled = Callable[[Array, Array], NDArray[np.bool_]]
+"""Whether bounds of scores are as tight as an answer needs."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Bounds of queried scores under the retrained model, and how they were found.
+
+    Attributes
+    ----------
+    lower, upper : array of shape (n_queries,)
+        The bounds.
+    stage : array of str of shape (n_queries,)
+        Which stage settled each query: "carry", "newton", "training", or "" where it is open.
+    gap, radius : float
+        Of the best candidate that was needed; inf where nothing is known.
+    """
+
+    lower: Array
+    upper: Array
+    stage: NDArray[np.str_]
+    gap: float
+    radius: float
+
+    @property
+    def open(self) -> NDArray[np.intp]:
+        """The queries that are not settled."""
+        return np.flatnonzero(self.stage == "")
+
+    @property
+    def open_bounds(self) -> Bounds:
+        """What is known of these."""
+        return self.lower[self.open], self.upper[self.open]
+
+    def settled_by(self, stage: str) -> int:
+        """How many queries a stage settled."""
+        return int(np.count_nonzero(self.stage == stage))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """A certificate and the regions that hold the retrained model, the most telling first."""
+
+    certificate: Certificate
+    regions: Sequence[Region]
+    fit_intercept: bool
+
+    def bounds(self, X: Matrix, settled: Settled | None, known: Bounds) -> Bounds:
+        """Known bounds of queries made tighter, region by region until all are settled, or by all regions."""
+        dead = self.certificate.columns.dead
+        for region in self.regions:
+            if settled is not None and settled(*known).all():
+                break
+            known = intersected(known, score_bounds([region], X, dead))
+        if self.fit_intercept:
+            return known
+        # A query without an entry that counts has a score of exactly 0 where there is no intercept.
+        used = absolute_product(X, (~dead).astype(np.float64)) > 0.0
+        return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
+
+
+@final
+class Outlook:
+    """What a stored model and the changes since prove about the model that retraining would give.
+
+    Everything is computed once and kept: a second query costs only its own bounds.
+    """
+
+    def __init__(self, solution: Solution, ledger: Ledger) -> None:
+        self.solution, self.ledger = solution, ledger
+        self.fit_intercept = solution.problem.fit_intercept
+
+    @cached_property
+    def after(self) -> After:
+        """The core's answer to the pending change."""
+        return after(self.solution, self.ledger.change)
+
+    @cached_property
+    def carried(self) -> Proof:
+        """What the stored model itself proves, at the cost of the change where the core has that."""
+        return Proof(self.after.carried, regions_of(self.after.carried, self.fit_intercept, "auto"), self.fit_intercept)
+
+    @cached_property
+    def newton(self) -> Proof:
+        """All that is proven without training; the local ellipsoid settles most by itself, so it comes first."""
+        return Proof(self.after.certificates[0], _local_first(self.after.regions), self.fit_intercept)
+
+    def ask(self, X: Matrix, settled: Settled) -> Answer:
+        """The cheapest certificate that settles each query; what is open stays open."""
+        lower, upper = self.carried.bounds(X, settled, unknown(X))
+        stage = np.where(settled(lower, upper), "carry", "").astype("<U8")
+        answer = Answer(lower, upper, stage, self.after.carried.gap, radius_of(self.after.carried))
+        if not answer.open.size or not has_newton(self.solution.problem):
+            return answer
+        bounds = self.newton.bounds(X[answer.open], settled, answer.open_bounds)
+        return joined(answer, bounds, settled, "newton", self.newton.certificate)
+
+    def tightest(self, X: Matrix, settled: Settled) -> Answer:
+        """The tightest bounds there are without training, for all queries."""
+        lower, upper = self.newton.bounds(X, None, unknown(X))
+        name = "newton" if has_newton(self.solution.problem) else "carry"
+        stage = np.where(settled(lower, upper), name, "")
+        best = self.newton.certificate
+        return Answer(lower, upper, stage, best.gap, radius_of(best))
+
+    def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
+        """Train from the best candidate until every query is settled, or as far as float64 goes."""
+        problem, found = self.after.problem, known
+
+        def enough(state: State) -> bool:
+            nonlocal found
+            certificate = certify(problem, state.point)
+            regions: list[Region] = regions_of(certificate, self.fit_intercept, "auto")
+            if has_local(problem):
+                regions.append(LocalEllipsoid(certificate, self.fit_intercept))
+            found = Proof(certificate, _local_first(regions), self.fit_intercept).bounds(X, settled, found)
+            return bool(settled(*found).all())
+
+        with warnings.catch_warnings():
+            # A query on the boundary cannot be settled; the solution's status says so.
+            warnings.simplefilter("ignore")
+            solution = self.after.retrain(tol=LIMIT, until=enough)
+        return solution, found
+
+    def refreshed(self, tol: float) -> Solution:
+        """Train the present problem to a tolerance.
+
+        Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
+        model must not be the old one when somebody asked for one without these rows.
+        """
+        solution = self.after.retrain(tol=tol)
+        same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
+        if same and self.ledger.gone_rows.size:
+            solution = solve(self.after.problem, tol=tol)
+        return solution
+
+
+def unknown(X: Matrix) -> Bounds:
+    """Bounds of queries that nothing is known of."""
+    return np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
+
+
+def _local_first(regions: Sequence[Region]) -> list[Region]:
+    return sorted(regions, key=lambda region: not isinstance(region, LocalEllipsoid))
+
+
+def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certificate: Certificate) -> Answer:
+    """An answer with what a further stage proves of the queries that were open."""
+    rows = answer.open
+    lower, upper, stages = answer.lower.copy(), answer.upper.copy(), answer.stage.copy()
+    lower[rows], upper[rows] = intersected((lower[rows], upper[rows]), bounds)
+    stages[rows[settled(lower[rows], upper[rows])]] = stage
+    return Answer(lower, upper, stages, certificate.gap, radius_of(certificate))
+
+
+def radius_of(certificate: Certificate) -> float:
+    """How far the optimal coefficients can be from the certificate's; inf where that is unknown."""
+    strength = certificate.penalty.strong_convexity
+    return float(ball_radius(certificate.gap / strength)) if strength > 0.0 else np.inf
+
+
+def signs_settled(lower: Array, upper: Array) -> NDArray[np.bool_]:
+    """Whether the class is proven: the second one where the score is above 0, else the first, as in scikit-learn."""
+    return (lower > 0.0) | (upper <= 0.0)
+
+
+def width_settled(width: float) -> Settled:
+    """Whether a score is known to within a width."""
+    return lambda lower, upper: upper - lower <= width
+
+
+def retraining(answer: Answer, stored: Array, width: float | None) -> Retraining:
+    """Whether scores of the stored model change: in sign, or, where a width is given, by more than that."""
+    lower, upper = answer.lower, answer.upper
+    if width is None:
+        settled = signs_settled(lower, upper)
+        changes = settled & ((lower > 0.0) != (stored > 0.0))
+        stays = settled & ~changes
+    else:
+        changes = (stored < lower - width) | (stored > upper + width)
+        stays = np.maximum(upper - stored, stored - lower) <= width
+    verdict: Literal["yes", "no", "undetermined"] = "yes" if changes.any() else "no" if stays.all() else "undetermined"
+    flips = np.flatnonzero(~stays)
+    return Retraining(verdict, flips, changes[flips])

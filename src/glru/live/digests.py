@@ -1,0 +1,53 @@
+"""SHA-256 over bytes that do not depend on how data is stored; docs/receipts.md says which."""
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from glru._numerics import Array, Matrix
+from glru._products import row_block
+
+
+def of_json(value: Any) -> str:
+    """The digest of a JSON value: keys in order, no spaces, UTF-8."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def of_rows(X: Matrix, y: Array, weight: Array) -> list[str]:
+    """One digest a row: number of columns, columns and values that are not zero, target, weight."""
+    found = []
+    width = np.array([X.shape[1]], dtype="<i8").tobytes()
+    ends = np.column_stack([y, weight]).astype("<f8") + 0.0
+    height = max(1, (1 << 17) // X.shape[1])
+    for start in range(0, X.shape[0], height):
+        block = row_block(X, start, min(start + height, X.shape[0]))
+        for k in range(block.shape[0]):
+            if isinstance(block, np.ndarray):
+                columns = np.flatnonzero(block[k])
+                values = block[k, columns]
+            else:
+                mine = slice(block.indptr[k], block.indptr[k + 1])
+                there = block.data[mine] != 0.0
+                columns, values = block.indices[mine][there], block.data[mine][there]
+                order = np.argsort(columns)
+                columns, values = columns[order], values[order]
+            row = hashlib.sha256(b"glru-row/1" + width)
+            row.update(columns.astype("<i8").tobytes())
+            row.update(values.astype("<f8").tobytes())
+            row.update(ends[start + k].tobytes())
+            found.append(row.hexdigest())
+    return found
+
+
+def of_data(rows: list[str]) -> str:
+    """The digest of a set of rows, in whatever order, from the digests of the rows."""
+    return hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()
+
+
+def of_model(terms: dict[str, Any], coef: Array, intercept: float) -> str:
+    """The digest of a model: its terms without the names of columns, its coefficients and its intercept."""
+    nameless = {key: value for key, value in terms.items() if key != "column_names"}
+    return of_json({"terms": nameless, "coef": coef.tolist(), "intercept": float(intercept)})

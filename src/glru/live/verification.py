@@ -1,0 +1,254 @@
+"""``verify_receipt``: what of a receipt holds, by computing it again from the remaining data."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from glru._numerics import Array
+from glru.live import digests
+from glru.live.receipts import (
+    SCHEMA,
+    Distance,
+    certificate_of,
+    distance_of,
+    n_identical,
+    queries_digest,
+    statement_of,
+)
+from glru.live.terms import Terms
+from glru.problem import Problem
+
+NOISE = 1e-6
+"""Relative difference allowed between two machines' results; sums are taken in another order there."""
+
+FLOOR = 1e-13
+"""The same for gaps that are nothing but rounding, relative to the objective."""
+
+SHAPE: dict[str, Any] = {
+    "schema": str,
+    "issued": str,
+    "statement": str,
+    "removal": {"number": int, "at": str, "rows": list, "n_trained": int, "n_identical": int},
+    "data": {"n_rows": int, "n_columns": int, "digest": str},
+    "terms": dict,
+    "model": {"before": str, "after": str, "coef": list, "intercept": float, "dual": (list, None)},
+    "certificate": {"gap": (float, None), "radius": (float, None), "intercept_change": (float, None)},
+    "queries": (dict, None),
+    "digest": str,
+}
+"""The fields of a receipt and their types."""
+
+QUERIES: dict[str, Any] = {"n_rows": int, "digest": str, "largest_change": (float, None)}
+
+
+@final
+@dataclass(frozen=True)
+class Verification:
+    """What of a receipt holds. True in a condition if and only if the receipt is valid.
+
+    Attributes
+    ----------
+    valid : bool
+        Whether everything the receipt says could be confirmed from the remaining data.
+    statement : str
+        What holds of the model in the receipt: ``"equals retraining to within r"``, ``"model not yet updated"``,
+        ``"model updated, distance to retraining unknown"``, or ``"nothing"`` where the receipt is not valid.
+    reasons : tuple of str
+        Why it is not valid.
+    gap, radius, largest_change : float or None
+        The verifier's own numbers; None where they could not be computed or, for queries, were not asked for.
+    """
+
+    valid: bool
+    statement: str
+    reasons: tuple[str, ...]
+    gap: float | None = None
+    radius: float | None = None
+    largest_change: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.valid
+
+
+def verify_receipt(receipt: Any, X: Any, y: Any, sample_weight: Any = None, queries: Any = None) -> Verification:
+    """Check a deletion receipt against the remaining data.
+
+    Gap, radius and the largest change of a queried score are computed again from the data and the model in the receipt,
+    and nothing is taken on trust that can be computed. What a stranger cannot know, such as whether the digests of the
+    removed rows are of the right rows, is only checked for having been left alone since the receipt was issued.
+
+    Parameters
+    ----------
+    receipt : dict or str
+        What :meth:`glru.LiveModel.receipt` gave, or its JSON text.
+    X, y, sample_weight : array
+        The remaining data, with the columns as the model has them. The rows may come in any order, unless the receipt
+        holds dual variables: then in the order of the live model.
+    queries : array, default=None
+        The queries the receipt was issued for, if it was for any.
+
+    Returns
+    -------
+    Verification
+        What holds, and why not more.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> live = glru.LiveModel(LogisticRegression()).fit(X, y)
+    >>> removal = live.remove_rows([4])
+    >>> X, y = np.delete(X, 4, axis=0), np.delete(y, 4)
+    >>> glru.verify_receipt(live.receipt(removal), X, y).statement
+    'model not yet updated'
+    >>> glru.verify_receipt(live.refresh().receipt(removal), X, y).statement
+    'equals retraining to within r'
+    """
+    try:
+        found = _parsed(receipt)
+    except ValueError as error:
+        return Verification(False, "nothing", (str(error),))
+    reasons = _consistency(found)
+    try:
+        terms = Terms.from_json(found["terms"])
+        problem = _problem(found, terms, X, y, sample_weight)
+        coef, dual = _model(found, problem)
+        rows = None
+        if queries is not None:
+            rows = terms.rows(queries, problem.n_columns, "queries")
+            reasons += _check_queries(found, queries_digest(rows))
+    except (ValueError, TypeError) as error:
+        return Verification(False, "nothing", (*reasons, str(error)))
+    reasons += _check_rows(found, problem)
+    distance = distance_of(certificate_of(problem, coef, found["model"]["intercept"], dual), rows)
+    reasons += _check_numbers(found, problem, distance)
+    updated = found["statement"] != "model not yet updated"
+    return Verification(
+        not reasons,
+        "nothing" if reasons else statement_of(updated, distance.radius),
+        tuple(reasons),
+        distance.gap,
+        distance.radius,
+        distance.largest_change,
+    )
+
+
+def _parsed(receipt: Any) -> dict[str, Any]:
+    """The receipt as a dict of the right shape."""
+    if isinstance(receipt, str | bytes):
+        try:
+            receipt = json.loads(receipt)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"the receipt is not JSON: {error}.") from None
+    if isinstance(receipt, dict) and receipt.get("schema") != SCHEMA:
+        raise ValueError(f"the receipt's schema must be {SCHEMA!r}; got {str(receipt.get('schema'))[:50]!r}.")
+    _require(receipt, SHAPE, "the receipt")
+    if receipt["queries"] is not None:
+        _require(receipt["queries"], QUERIES, "queries of the receipt")
+    lists = {"rows": (receipt["removal"]["rows"], str), "coef": (receipt["model"]["coef"], float)}
+    for name, (values, kind) in {**lists, "dual": (receipt["model"]["dual"] or [], float)}.items():
+        if not all(type(value) is kind for value in values):
+            raise ValueError(f"{name} of the receipt must hold nothing but values of type {kind.__name__}.")
+    return dict(receipt)
+
+
+def _require(value: Any, shape: dict[str, Any], what: str) -> None:
+    if not isinstance(value, dict) or set(value) != set(shape):
+        raise ValueError(f"{what} must have the fields {', '.join(shape)}.")
+    for name, kind in shape.items():
+        given = value[name]
+        if isinstance(kind, dict):
+            _require(given, kind, f"{name} of {what}")
+            continue
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        fits = (given is None and None in kinds) or (type(given) in kinds and given == given)
+        if not fits:
+            raise ValueError(f"{name} of {what} is not what it should be; got {str(given)[:50]!r}.")
+
+
+def _consistency(found: dict[str, Any]) -> list[str]:
+    """What the receipt alone shows."""
+    reasons = []
+    body = {key: value for key, value in found.items() if key != "digest"}
+    model, removal = found["model"], found["removal"]
+    try:
+        if digests.of_json(body) != found["digest"]:
+            reasons.append("the receipt was changed after it was issued: its digest does not fit.")
+        own = digests.of_model(found["terms"], np.array(model["coef"], dtype=np.float64), model["intercept"])
+    except (ValueError, TypeError, RecursionError):
+        return [*reasons, "the receipt holds values that JSON does not have."]
+    if own != model["after"]:
+        reasons.append("the model in the receipt is not the one its digest names.")
+    if not 0 <= removal["n_trained"] <= len(removal["rows"]) or not removal["rows"]:
+        reasons.append("the receipt names no removed rows, or fewer than the model was trained on.")
+    same = model["before"] == model["after"]
+    if same and removal["n_trained"] and found["statement"] != "model not yet updated":
+        reasons.append("the receipt says that the model was updated, but it is the one from before the removal.")
+    return reasons
+
+
+def _problem(found: dict[str, Any], terms: Terms, X: Any, y: Any, sample_weight: Any) -> Problem:
+    """The problem of the remaining data."""
+    n_columns = found["data"]["n_columns"] + terms.offset
+    matrix = terms.rows(X, n_columns, "X")
+    target = terms.targets(y, matrix.shape[0])
+    return terms.problem(matrix, target, terms.weights(target, sample_weight))
+
+
+def _model(found: dict[str, Any], problem: Problem) -> tuple[Array, Array | None]:
+    """Coefficients and dual variables of the receipt's model."""
+    model = found["model"]
+    coef = np.array(model["coef"], dtype=np.float64)
+    dual = None if model["dual"] is None else np.array(model["dual"], dtype=np.float64)
+    if coef.shape != (problem.n_columns,) or (dual is not None and dual.shape != (problem.n_rows,)):
+        raise ValueError(
+            f"the model must have {problem.n_columns} coefficients and, if any, {problem.n_rows} dual variables; got shapes "
+            f"{coef.shape} and {None if dual is None else dual.shape}."
+        )
+    if not all(np.all(np.isfinite(part)) for part in (coef, model["intercept"], 0.0 if dual is None else dual)):
+        raise ValueError("the model in the receipt must be finite; got NaN or infinity.")
+    return coef, dual
+
+
+def _check_rows(found: dict[str, Any], problem: Problem) -> list[str]:
+    """Whether this is the data the receipt speaks of, without the removed rows."""
+    rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
+    reasons = []
+    if found["data"]["n_rows"] != len(rows) or found["data"]["digest"] != digests.of_data(rows):
+        reasons.append("X, y and the weights are not the remaining data of this receipt.")
+    if found["removal"]["n_identical"] != n_identical(found["removal"]["rows"], rows):
+        reasons.append("the remaining data holds another number of rows equal to removed ones than the receipt says.")
+    return reasons
+
+
+def _check_queries(found: dict[str, Any], digest: str) -> list[str]:
+    if found["queries"] is None or found["queries"]["digest"] != digest:
+        return ["the receipt was not issued for these queries."]
+    return []
+
+
+def _check_numbers(found: dict[str, Any], problem: Problem, distance: Distance) -> list[str]:
+    """Whether the receipt's numbers are those the data gives."""
+    claims = found["certificate"]
+    floor = FLOOR * float(problem.weights @ problem.loss.value(problem.y, np.zeros(problem.n_rows)))
+    # A gap of g moves the model by a multiple of sqrt(g): allow for a gap of the floor's size there.
+    share = NOISE + np.sqrt(1.0 + floor / float(distance.gap or floor)) - 1.0
+    checks = [
+        ("gap", claims["gap"], distance.gap, NOISE, floor),
+        ("radius", claims["radius"], distance.radius, share, 0.0),
+        ("intercept_change", claims["intercept_change"], distance.intercept_change, share, 0.0),
+    ]
+    if distance.largest_change is not None and found["queries"] is not None:
+        checks.append(("largest_change", found["queries"]["largest_change"], distance.largest_change, share, 0.0))
+    reasons = []
+    for name, claimed, own, relative, absolute in checks:
+        given = np.inf if claimed is None else claimed
+        if given != own and not (np.isfinite(own) and abs(given - own) <= relative * own + absolute):
+            reasons.append(f"the {name} is {own:.6g}, by the data; the receipt says {given:.6g}.")
+    if found["statement"] != statement_of(found["statement"] != "model not yet updated", distance.radius):
+        reasons.append("the receipt's statement is not what its numbers allow.")
+    return reasons

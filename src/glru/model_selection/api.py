@@ -1,0 +1,180 @@
+"""``loocv`` and ``cross_val_predict``: of a problem, of a solution, or of an estimator with its data."""
+
+from typing import Any, overload
+
+from numpy.typing import NDArray
+
+from glru.adapters import is_estimator
+from glru.model_selection.classes import ClassesLOOCVResult
+from glru.model_selection.cross_validation import CrossValResult, held_out_blocks
+from glru.model_selection.drop_ins import Method, estimator_cross_val_predict, estimator_loocv
+from glru.model_selection.loocv import Bound, leave_one_out
+from glru.model_selection.loocv import Method as LOOCVMethod
+from glru.model_selection.progress import Report
+from glru.model_selection.result import LOOCVResult
+from glru.problem import Problem
+from glru.solution import Solution
+
+
+@overload
+def loocv(
+    model: Problem | Solution,
+    method: LOOCVMethod = ...,
+    bound: Bound = ...,
+    width: float | None = ...,
+    progress: bool | Report = ...,
+    max_memory: int = ...,
+    tol: float = ...,
+) -> LOOCVResult: ...
+
+
+@overload
+def loocv(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = ...,
+    *,
+    method: LOOCVMethod = ...,
+    bound: Bound = ...,
+    width: float | None = ...,
+    progress: bool | Report = ...,
+    max_memory: int = ...,
+    tol: float = ...,
+) -> LOOCVResult | ClassesLOOCVResult: ...
+
+
+def loocv(model: Any, *args: Any, **options: Any) -> Any:
+    """Every row's score under the model trained without it, proven, for about the price of one training.
+
+    Two forms: ``loocv(problem, method="certified", bound="auto", width=None, progress=False, max_memory=2 << 30,
+    tol=1e-6)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
+    scikit-learn's linear models (or one of this library's), fitted or not.
+
+    Parameters
+    ----------
+    model : Problem, Solution or estimator
+        What to validate. A problem is trained first; a solution is used as it is, converged or not.
+    X, y, sample_weight : array
+        The data of an estimator.
+    method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
+        ``"certified"``: the cascade of the old optimum's bound, Newton candidates under a certificate, and training
+        only for what that leaves open. ``"glru"``: the paper's Algorithm 2, with early stopping. ``"naive"``: one
+        warm-started training a row. ``"approx"``: one Newton step a row, unproven. ``"approx-glru"``: the paper's
+        bound, then one Newton step for the rest.
+    bound : {"auto", "primal", "dual", "local"}, default="auto"
+        Which bounds may decide; "auto" uses all that apply.
+    width : float, default=None
+        Refine until every interval is at most this wide. If not given, a classification is refined until every label is
+        decided, a regression to a width of 1e-6 times the spread of the targets.
+    progress : bool or callable, default=False
+        Show progress on the terminal, or call ``progress(stage, n_decided, n_rows)``.
+    max_memory : int, default=2 GiB
+        Limit in bytes for the work arrays of a batch.
+    tol : float, default=1e-6
+        Relative gap of the trainings of "naive", and of the first training where a problem is given.
+
+    Returns
+    -------
+    LOOCVResult
+        Bounds of every held-out score, labels, error counts, who decided what; a ``ClassesLOOCVResult`` for an estimator
+        with one model a class, and for a ``RidgeClassifier``.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
+    >>> result.n_errors, result.n_trainings
+    (10, 0)
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> glru.loocv(LogisticRegression(C=0.1), X, y).n_errors
+    13
+    """
+    return estimator_loocv(model, *args, **options) if is_estimator(model) else leave_one_out(model, *args, **options)
+
+
+@overload
+def cross_val_predict(
+    model: Problem | Solution,
+    cv: Any = ...,
+    groups: Any = ...,
+    width: float | None = ...,
+    tol: float = ...,
+    progress: bool | Report = ...,
+) -> CrossValResult: ...
+
+
+@overload
+def cross_val_predict(
+    model: Any,
+    X: Any,
+    y: Any,
+    cv: Any = ...,
+    groups: Any = ...,
+    method: Method = ...,
+    sample_weight: Any = ...,
+    width: float | None = ...,
+    tol: float = ...,
+    progress: bool | Report = ...,
+) -> NDArray[Any]: ...
+
+
+def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
+    """Certified held-out predictions for any way of splitting the rows.
+
+    Two forms: ``cross_val_predict(problem, cv=5, groups=None, width=None, tol=1e-6, progress=False)`` gives the bounds of
+    a problem or a solution; ``cross_val_predict(estimator, X, y, cv=5, groups=None, method="predict",
+    sample_weight=None, ...)`` gives the array that scikit-learn's function of that name would give for its linear models.
+
+    Leave-one-out splits go through the cascade of :func:`glru.loocv`. Any other fold starts from the model of all rows;
+    Newton steps under a certificate follow until every held-out label (or, with ``width``, every score) is proven, and a
+    training only where they do not suffice.
+
+    Parameters
+    ----------
+    model : Problem, Solution or estimator
+        What to validate; a problem is trained on all rows first. Estimators: ``LogisticRegression``, ``LinearSVC``,
+        ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
+        a ``OneVsRestClassifier``; one of them with an unpenalised intercept behind a ``StandardScaler`` in a ``Pipeline``.
+    X, y, sample_weight : array
+        The data of an estimator.
+    cv : int, splitter or iterable of (train, test), default=5
+        As in scikit-learn: k-fold, grouped, repeated, ...
+    groups : array of shape (n_rows,), default=None
+        Groups for splitters that need them.
+    method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}, default="predict"
+        What to ask an estimator for.
+    width : float, default=None
+        Largest interval of a score to accept; if not given, labels are decided, and scores that are asked for have a
+        width of 1e-6 (1e-4 for hinges and elastic nets), in a regression times the spread of y.
+    tol : float, default=1e-6
+        Relative gap of the first training.
+    progress : bool or callable, default=False
+        As in :func:`glru.loocv`.
+
+    Returns
+    -------
+    CrossValResult or array
+        Bounds for a problem or a solution; predictions for an estimator, in the order of the rows. A score is the middle of
+        its proven interval.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import LeaveOneOut
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.cross_val_predict(glru.Problem(X, y, penalty=glru.L2(0.1)), cv=5)
+    >>> bool((result.labels != 0).all())
+    True
+    >>> glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="predict_proba")[0].round(4)
+    array([1., 0.])
+    """
+    if is_estimator(model):
+        return estimator_cross_val_predict(model, *args, **options)
+    return held_out_blocks(model, *args, **options)

@@ -1,0 +1,103 @@
+"""Leave-one-out results of a classifier made of several models, or of a regression on -1 and +1."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array
+from glru.adapters import Adapted
+from glru.model_selection.result import LOOCVResult
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassesLOOCVResult:
+    """Every row's scores, one a class, under the models trained without it.
+
+    A label is proven only where its class beats every other one.
+
+    Attributes
+    ----------
+    adapted : Adapted
+        The estimator's problems and classes.
+    results : tuple of LOOCVResult
+        One result a problem.
+    """
+
+    adapted: Adapted
+    results: tuple[LOOCVResult, ...]
+
+    @property
+    def classes(self) -> NDArray[np.generic]:
+        """The classes, in the order of the scores' columns."""
+        assert self.adapted.classes is not None
+        return self.adapted.classes
+
+    @property
+    def score_lower(self) -> Array:
+        """Lower bounds of the held-out scores, shaped as ``decision_function``."""
+        return self.adapted.stacked([result.score_lower for result in self.results])
+
+    @property
+    def score_upper(self) -> Array:
+        """Upper bounds of the held-out scores."""
+        return self.adapted.stacked([result.score_upper for result in self.results])
+
+    @property
+    def scores(self) -> Array:
+        """The best guess of every held-out score."""
+        return self.adapted.stacked([result.scores for result in self.results])
+
+    @property
+    def labels(self) -> NDArray[np.generic]:
+        """The held-out labels by the best guess of the scores; see ``determined``."""
+        return self.adapted.labels(self.scores)
+
+    @property
+    def determined(self) -> NDArray[np.bool_]:
+        """Where the label is proven."""
+        return self.adapted.decided(self.score_lower, self.score_upper)
+
+    @property
+    def errors_lower(self) -> int:
+        """The least number of held-out errors."""
+        return int(np.sum(self._wrong & self.determined))
+
+    @property
+    def errors_upper(self) -> int:
+        """The largest number of held-out errors."""
+        return int(np.sum(self._wrong | ~self.determined))
+
+    @property
+    def n_errors(self) -> int:
+        """The number of held-out errors; an error where some labels are undetermined."""
+        if not self.determined.all():
+            raise ValueError(
+                f"{int(np.sum(~self.determined))} held-out labels are undetermined: the number of errors is between "
+                f"{self.errors_lower} and {self.errors_upper}. Use errors_lower and errors_upper, or a smaller width."
+            )
+        return self.errors_lower
+
+    @property
+    def n_trainings(self) -> int:
+        """Trainings beyond the first ones."""
+        return sum(result.n_trainings for result in self.results)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the bounds are proven."""
+        return all(result.certified for result in self.results)
+
+    @property
+    def _wrong(self) -> NDArray[np.bool_]:
+        return self.labels != self.adapted.targets.y
+
+    def __repr__(self) -> str:
+        low, high = self.errors_lower, self.errors_upper
+        errors = f"{low}" if low == high else f"{low} to {high}"
+        return (
+            f"ClassesLOOCVResult({self.results[0].problem.n_rows} rows, {self.classes.size} classes, {errors} errors, "
+            f"{self.n_trainings} trainings)"
+        )

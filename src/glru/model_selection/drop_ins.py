@@ -1,0 +1,152 @@
+"""scikit-learn's model selection for its own linear models: the same answers, proven, without the trainings."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array
+from glru.adapters import Adapted, adapt
+from glru.model_selection.classes import ClassesLOOCVResult
+from glru.model_selection.held_out import HeldOut, default_width, held_out, require_bounds
+from glru.model_selection.loocv import check_width, leave_one_out
+from glru.model_selection.progress import Report
+from glru.model_selection.result import LOOCVResult
+from glru.model_selection.scoring import fold_scores
+from glru.solution import Solution
+from glru.solvers import solve
+
+Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
+
+
+def estimator_loocv(
+    estimator: Any, X: Any, y: Any, sample_weight: Any = None, tol: float = 1e-6, **options: Any
+) -> LOOCVResult | ClassesLOOCVResult:
+    """Leave-one-out of an estimator's objective; see :func:`glru.loocv`."""
+    return adapted_loocv(adapt(estimator, X, y, sample_weight), tol=tol, **options)
+
+
+def adapted_loocv(
+    adapted: Adapted, solutions: Sequence[Solution] | None = None, tol: float = 1e-6, **options: Any
+) -> LOOCVResult | ClassesLOOCVResult:
+    """Leave-one-out of an estimator's problems, or of their solutions."""
+    require_bounds(adapted)
+    if adapted.shifts is not None:
+        raise ValueError(
+            f"when a row is left out, {adapted.shifts}: loocv does not follow that. "
+            "Use glru.cross_val_predict with cv=LeaveOneOut(), which does, or give the model alone."
+        )
+    if len(adapted.problems) > 1 and options.get("width") is None:
+        # A label is the best of several scores: whether each is above zero does not decide it.
+        options["width"] = default_width(adapted)
+    if solutions is None:
+        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    results = tuple(leave_one_out(solution, tol=tol, **options) for solution in solutions)
+    if adapted.classes is None or (len(results) == 1 and not adapted.targets.numeric):
+        return results[0]
+    return ClassesLOOCVResult(adapted, results)
+
+
+def estimator_cross_val_predict(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    cv: Any = None,
+    groups: Any = None,
+    method: Method = "predict",
+    sample_weight: Any = None,
+    width: float | None = None,
+    tol: float = 1e-6,
+    progress: bool | Report = False,
+) -> NDArray[Any]:
+    """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
+    adapted = adapt(estimator, X, y, sample_weight)
+    _check_method(adapted, method)
+    found = held_out(adapted, cv, groups, _width(adapted, method, width), tol, progress)
+    n_rows = adapted.targets.y.size
+    if not np.array_equal(np.sort(found.rows), np.arange(n_rows)):
+        raise ValueError(
+            "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters."
+        )
+    return predictions(found, method)[np.argsort(found.rows)]
+
+
+def cross_val_score(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    cv: Any = None,
+    groups: Any = None,
+    scoring: Any = None,
+    sample_weight: Any = None,
+    width: float | None = None,
+    tol: float = 1e-6,
+    progress: bool | Report = False,
+) -> Array:
+    """The score of every split, as scikit-learn's function of that name gives it, from certified predictions.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As in :func:`glru.cross_val_predict`.
+    X, y : array
+        Its data.
+    cv : int, splitter or iterable of (train, test), default=None
+        As in scikit-learn; 5 stratified folds (plain ones for a regression) if not given.
+    groups : array of shape (n_rows,), default=None
+        Groups for splitters that need them.
+    scoring : str or callable, default=None
+        As in scikit-learn; accuracy or R2 if not given.
+    sample_weight : array of shape (n_rows,), default=None
+        Weights of the rows in training; the scores themselves are not weighted.
+    width, tol, progress
+        As in :func:`glru.cross_val_predict`.
+
+    Returns
+    -------
+    array of shape (n_splits,)
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> glru.cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(4)
+    array([0.4586, 0.4952, 0.5121])
+    """
+    adapted = adapt(estimator, X, y, sample_weight)
+    check_width(width)
+    labels_only = adapted.classes is not None and scoring in (None, "accuracy")
+    method: Method = "predict" if labels_only else "decision_function"
+    found = held_out(adapted, cv, groups, _width(adapted, method, width), tol, progress)
+    return fold_scores(found, X, y, scoring)
+
+
+def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
+    """What a method of the estimator gives for held-out scores, in the order of the splits."""
+    adapted = found.adapted
+    if adapted.classes is None or method == "decision_function":
+        return found.scores
+    if method == "predict":
+        return found.labels
+    likely = adapted.probabilities(found.scores)
+    return likely if method == "predict_proba" else np.log(likely)
+
+
+def _width(adapted: Adapted, method: Method, width: float | None) -> float | None:
+    """How tight the scores must be: for the labels of two classes, not at all beyond their sign."""
+    check_width(width)
+    if width is None and method == "predict" and adapted.classes is not None and len(adapted.problems) == 1:
+        return None if not adapted.targets.numeric else default_width(adapted)
+    return default_width(adapted) if width is None else width
+
+
+def _check_method(adapted: Adapted, method: str) -> None:
+    methods = ("predict", "decision_function", "predict_proba", "predict_log_proba")
+    known = methods if adapted.classes is not None else methods[:1]
+    if method not in known:
+        raise ValueError(f"method must be one of {', '.join(map(repr, known))} for this estimator; got {method!r}.")
+    if method.endswith("proba"):
+        adapted.require_probabilities()

@@ -1,0 +1,186 @@
+"""Certified held-out scores of an estimator, for any way of splitting the rows."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array
+from glru.adapters import Adapted
+from glru.model_selection.cross_validation import fold_bounds
+from glru.model_selection.loocv import leave_one_out
+from glru.model_selection.progress import Report, reporter
+from glru.model_selection.splits import Rows, split_rows
+from glru.regions import has_local
+from glru.solution import Solution
+from glru.solvers import solve
+
+Split = tuple[Rows | None, Rows]
+
+WIDTH, BALL_WIDTH = 1e-6, 1e-4
+"""Intervals of held-out scores are at most this wide (for a regression, in units of the targets' spread): where the local
+certificate applies, and where only the primal ball does, whose radius is the root of a gap."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Scores of every test row under the model of its split's train rows.
+
+    Attributes
+    ----------
+    rows, folds : array of int
+        Which row was held out, and in which split.
+    lower, upper : array
+        Proven bounds of its scores, shaped as ``decision_function``.
+    """
+
+    adapted: Adapted
+    rows: Rows
+    folds: Rows
+    lower: Array
+    upper: Array
+
+    @property
+    def scores(self) -> Array:
+        """The middle of every interval."""
+        return 0.5 * (self.lower + self.upper)
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The held-out labels; a warning where float64 cannot tell which of two it is."""
+        ties = int(np.sum(~self.adapted.decided(self.lower, self.upper)))
+        if ties:
+            warnings.warn(
+                f"{ties} held-out label(s) are ties that float64 cannot decide; the middle of the scores' intervals was "
+                "taken.",
+                stacklevel=4,
+            )
+        return self.adapted.labels(self.scores)
+
+
+def held_out(
+    adapted: Adapted,
+    cv: Any,
+    groups: Any,
+    width: float | None,
+    tol: float,
+    progress: bool | Report,
+    solutions: Sequence[Solution] | None = None,
+) -> HeldOut:
+    """Held-out scores to a width, or only as far as labels need them where ``width`` is None."""
+    require_bounds(adapted)
+    splits = _splits(adapted, cv, groups)
+    rows = np.concatenate([test for _, test in splits])
+    folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
+    if solutions is None:
+        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    if adapted.shifts is None and all(train is None for train, _ in splits):
+        results = [leave_one_out(solution, width=width, progress=progress) for solution in solutions]
+        bounds = [(result.score_lower[rows], result.score_upper[rows]) for result in results]
+    else:
+        bounds = _fold_by_fold(adapted, solutions, splits, width, progress)
+    lower, upper = (adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
+    if width is not None:
+        _warn_of_width(upper - lower, width)
+    return HeldOut(adapted, rows, folds, lower, upper)
+
+
+def default_width(adapted: Adapted) -> float:
+    """The width that is asked for where the caller names none."""
+    spread = float(np.ptp(adapted.problems[0].y)) if adapted.classes is None else 1.0
+    return (WIDTH if has_local(adapted.problems[0]) else BALL_WIDTH) * (spread or 1.0)
+
+
+def require_bounds(adapted: Adapted) -> None:
+    """Refuse an objective whose held-out scores no theorem bounds."""
+    problem = adapted.problems[0]
+    if problem.penalty.strong_convexity == 0.0 and not has_local(problem):
+        raise ValueError(
+            f"held-out scores of {adapted.estimator!r} cannot be proven: its penalty has no squares, so that a small gap "
+            "does not bound the coefficients. Use an elastic net with an l1_ratio below 1."
+        )
+
+
+def _splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
+    """All splits; the train rows are None where they are all rows but the one in the test."""
+    from sklearn.model_selection import LeaveOneOut
+
+    targets = adapted.targets
+    n_rows = targets.y.size
+    splits: list[Split] = []
+    if isinstance(cv, LeaveOneOut):
+        splits = [(None, np.array([row])) for row in range(n_rows)]
+    else:
+        for train, test in split_rows(cv, targets.y, groups, targets.classes is not None):
+            others = test.size == 1 and train.size == n_rows - 1 and _distinct(np.append(train, test), n_rows)
+            splits.append((None if others else train, test))
+            if not others:
+                _check_split(adapted, train, test, len(splits) - 1)
+    if not splits:
+        raise ValueError("cv must give at least one split; got none.")
+    if any(train is None for train, _ in splits):
+        _check_left_out(adapted)
+    return splits
+
+
+def _distinct(rows: Rows, n_rows: int) -> bool:
+    return bool(np.bincount(rows, minlength=n_rows).max(initial=0) <= 1)
+
+
+def _check_split(adapted: Adapted, train: Rows, test: Rows, k: int) -> None:
+    targets = adapted.targets
+    used = train[targets.sample_weight[train] > 0.0]
+    if test.size == 0 or used.size == 0:
+        raise ValueError(f"every split needs test rows and train rows of weight above 0; split {k} has none.")
+    if targets.classes is not None:
+        missing = np.setdiff1d(targets.classes, targets.y[used])
+        if missing.size:
+            raise ValueError(
+                f"every split needs rows of all classes to train on; split {k} has none of {missing.tolist()}. "
+                "Use a stratified splitter, or fewer splits."
+            )
+
+
+def _check_left_out(adapted: Adapted) -> None:
+    targets = adapted.targets
+    used = targets.sample_weight > 0.0
+    if np.count_nonzero(used) < 2:
+        raise ValueError("leave-one-out needs at least two rows of weight above 0.")
+    for label in [] if targets.classes is None else targets.classes:
+        if np.count_nonzero(used & (targets.y == label)) < 2:
+            raise ValueError(
+                f"leave-one-out needs at least two rows of every class; class {label!r} is gone without its only row."
+            )
+
+
+def _fold_by_fold(
+    adapted: Adapted, solutions: Sequence[Solution], splits: list[Split], width: float | None, progress: bool | Report
+) -> list[tuple[Array, Array]]:
+    """Bounds of all test rows' scores for every problem."""
+    found = []
+    everything = np.arange(adapted.targets.y.size)
+    with reporter(progress) as report:
+        for k, solution in enumerate(solutions):
+            lower, upper = [], []
+            for done, (train, test) in enumerate(splits):
+                kept = np.delete(everything, test) if train is None else train
+                low, high, stage = fold_bounds(solution, adapted.fold(k, kept), test, width)
+                lower.append(low)
+                upper.append(high)
+                report(stage, k * len(splits) + done + 1, len(solutions) * len(splits))
+            found.append((np.concatenate(lower), np.concatenate(upper)))
+    return found
+
+
+def _warn_of_width(widths: Array, width: float) -> None:
+    wide = int(np.sum(~(widths <= width)))
+    if wide:
+        warnings.warn(
+            f"{wide} held-out score(s) are proven only to within {float(widths.max()):.2g}, not {width:.2g}: float64 allows "
+            "no more. The middle of each interval was taken.",
+            stacklevel=4,
+        )

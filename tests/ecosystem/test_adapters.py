@@ -1,0 +1,193 @@
+"""Adapters: the optimum of the adapted problem is what scikit-learn's estimator converges to."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.linear_model import (
+    ElasticNet,
+    LinearRegression,
+    LogisticRegression,
+    LogisticRegressionCV,
+    Ridge,
+    RidgeClassifier,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+import glru
+from glru.adapters import adapt, translated
+from tests.cases import each
+from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, cancer, diabetes, iris, quietly, raw_cancer, wine
+
+WEIGHTED = ["logistic", "logistic-liblinear", "svc", "ridge-classifier", "ridge", "elastic-net"]
+
+
+def trained(adapted):
+    return tuple(glru.solve(problem, tol=1e-12 if problem.penalty.smooth else 1e-11) for problem in adapted.problems)
+
+
+def assert_same(adapted, fitted, atol=3e-5):
+    solutions = trained(adapted)
+    for point, solution in zip(adapted.points(fitted), solutions, strict=True):
+        size = 1.0 + np.abs(solution.coef).max()
+        assert np.allclose(point.coef, solution.coef, atol=atol * size)
+        assert np.isclose(point.intercept, solution.intercept, atol=atol * (size + abs(solution.intercept)))
+    return solutions
+
+
+@each(MODELS | SHIFTING | SPARSE, "model")
+def test_optimum(model):
+    estimator, data = model
+    X, y = data()
+    adapted = adapt(estimator, X, y)
+    fitted = quietly(lambda: clone(estimator).fit(X, y))
+    solutions = assert_same(adapted, fitted)
+    if adapted.scaler is None and not isinstance(fitted, OneVsRestClassifier):
+        coef, intercept = adapted.coefficients([solution.point for solution in solutions])
+        assert np.allclose(coef, np.atleast_2d(fitted.coef_), atol=1e-4 * (1.0 + np.abs(coef).max()))
+        assert np.allclose(intercept, fitted.intercept_, atol=1e-4 * (1.0 + np.abs(intercept).max()))
+
+
+@each(MODELS | SHIFTING, "model")
+def test_scores_and_labels(model):
+    estimator, data = model
+    X, y = data()
+    adapted = adapt(estimator, X, y)
+    fitted = quietly(lambda: clone(estimator).fit(X, y))
+    rows = adapted.rows(X)
+    scores = adapted.stacked([rows @ point.coef + point.intercept for point in adapted.points(fitted)])
+    expected = fitted.predict(X) if adapted.classes is None else fitted.decision_function(X)
+    assert scores.shape == expected.shape
+    assert np.allclose(scores, expected, atol=1e-9 * (1.0 + np.abs(expected).max()))
+    if adapted.classes is not None:
+        assert np.array_equal(adapted.labels(expected), fitted.predict(X))
+    if adapted.objective.probabilities:
+        assert np.allclose(adapted.probabilities(expected), fitted.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_sample_weights(name):
+    estimator, data = MODELS[name]
+    X, y = data()
+    weight = np.arange(len(y)) % 3 + 0.5
+    fitted = quietly(lambda: clone(estimator).fit(X, y, sample_weight=weight))
+    assert_same(adapt(estimator, X, y, weight), fitted)
+
+
+def test_old_parameters_of_logistic_regression():
+    """``penalty`` as it was before version 1.8 means what ``l1_ratio`` and ``C`` mean now."""
+    X, y = cancer()
+    for old, new in (
+        ({"penalty": "l1"}, {"l1_ratio": 1.0}),
+        ({"penalty": "l2"}, {"l1_ratio": 0.0}),
+        ({"penalty": "elasticnet", "l1_ratio": 0.3}, {"l1_ratio": 0.3}),
+        ({"penalty": None}, {"C": np.inf}),
+    ):
+        first, second = (adapt(LogisticRegression(**options), X, y).problems[0].penalty for options in (old, new))
+        assert type(first) is type(second)
+        assert np.array_equal(first.quadratic, second.quadratic)
+        assert np.array_equal(first.absolute, second.absolute)
+
+
+def test_frames_and_sparse_matrices():
+    X, y = cancer()
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    for estimator in (LogisticRegression(), LinearSVC()):
+        dense = adapt(estimator, X, y)
+        named, sparse = adapt(estimator, frame, y), adapt(estimator, sp.csr_matrix(X), y)
+        assert named.problems[0].column_names[named.offset :] == tuple(frame.columns)
+        assert sparse.problems[0].is_sparse
+        assert np.array_equal(sparse.problems[0].X.toarray(), dense.problems[0].X)
+        shuffled = frame[frame.columns[::-1]]
+        assert np.array_equal(named.rows(shuffled), dense.rows(X))
+
+
+@pytest.mark.parametrize(
+    "name", ["svc", "svc-class-weights", "ridge-classifier-classes", "one-vs-rest-weights", "ridge"]
+)
+def test_changes_are_translated(name):
+    """The changed problem is the problem of the changed data."""
+    estimator, data = MODELS[name]
+    X, y = data()
+    adapted = adapt(estimator, X[:100], y[:100])
+    relabelled, edited = y[:100].copy(), X[:100].copy()
+    relabelled[[3, 4]] = y[[50, 60]]
+    edited[2, 1] = 9.0
+    cases = [
+        (glru.RemoveRows([0, 5]), np.delete(X[:100], [0, 5], axis=0), np.delete(y[:100], [0, 5]), None),
+        (glru.AddRows(X[100:110], y[100:110]), X[:110], y[:110], None),
+        (glru.Relabel([3, 4], y[[50, 60]]), X[:100], relabelled, None),
+        (glru.Reweight([7], 2.0), X[:100], y[:100], np.where(np.arange(100) == 7, 2.0, 1.0)),
+        (glru.RemoveColumns([1]), np.delete(X[:100], 1, axis=1), y[:100], None),
+        (glru.EditValues([2], [1], 9.0), edited, y[:100], None),
+        (
+            glru.RemoveRows([0]) + glru.AddRows(X[100:110], y[100:110]) + glru.RemoveColumns([0]),
+            X[1:110, 1:],
+            y[1:110],
+            None,
+        ),
+    ]
+    for change, new_X, new_y, weight in cases:
+        expected = adapt(estimator, new_X, new_y, weight)
+        for k, problem in enumerate(adapted.problems):
+            changed = translated(adapted, k, change).apply(problem)
+            assert np.array_equal(changed.X, expected.problems[k].X)
+            assert np.array_equal(changed.y, expected.problems[k].y)
+            assert np.allclose(changed.weights, expected.problems[k].weights)
+
+
+def test_refusals():
+    X, y = cancer()
+    Xi, yi = iris()
+    Xd, yd = diabetes()
+    refused = [
+        (LogisticRegression(), Xi, yi, "multinomial.*Wrap the estimator in a OneVsRestClassifier"),
+        (LinearSVC(multi_class="crammer_singer"), Xi, yi, "couples the classes.*multi_class='ovr'"),
+        (Ridge(positive=True), Xd, yd, "positive=True constrains"),
+        (RidgeClassifier(positive=True), X, y, "positive=True constrains"),
+        (ElasticNet(positive=True), Xd, yd, "positive=True constrains"),
+        (Ridge(alpha=[1.0, 2.0]), Xd, yd, "alpha must be one number"),
+        (Ridge(alpha=-1.0), Xd, yd, "alpha must be a finite number >= 0; got -1.0"),
+        (LogisticRegression(C=0.0), X, y, "C must be above 0; got 0.0"),
+        (LogisticRegression(l1_ratio=2.0), X, y, "l1_ratio must be between 0 and 1"),
+        (LogisticRegression(class_weight={7: 1.0}), X, y, "class_weight must name classes of y"),
+        (LogisticRegression(class_weight="even"), X, y, "must be a dict, 'balanced' or None; got 'even'"),
+        (make_pipeline(PCA(), LogisticRegression()), X, y, "may have one StandardScaler.*got PCA.*Transform the data"),
+        (make_pipeline(StandardScaler(), LinearSVC()), X, y, "needs an unpenalised intercept.*with_mean=False"),
+        (LogisticRegression(), X, np.zeros(len(y)), "at least two classes; got 1"),
+    ]
+    for estimator, data, target, message in refused:
+        with pytest.raises(ValueError, match=f"(?s){message}"):
+            adapt(estimator, data, target)
+    for estimator in (LinearRegression(), LogisticRegressionCV(), PCA()):
+        with pytest.raises(TypeError, match=r"whose objective is not known.*glru\.Problem"):
+            adapt(estimator, X, y)
+    with pytest.raises(ValueError, match="Multiply the sample weights"):
+        adapt(LogisticRegression(class_weight="balanced"), X, y, np.ones(len(y)))
+
+
+def test_a_subclass_is_not_taken_for_its_parent():
+    class Other(LogisticRegression):
+        pass
+
+    with pytest.raises(TypeError, match="objective is not known"):
+        adapt(Other(), *cancer())
+
+
+def test_changes_that_shift_other_rows_are_refused():
+    for estimator, data in (SHIFTING["balanced"], SHIFTING["scaled"]):
+        with pytest.raises(ValueError, match=r"more than the change itself.*give the model alone"):
+            translated(adapt(estimator, *data()), 0, glru.RemoveRows([0]))
+
+
+def test_a_model_of_other_data_is_refused():
+    X, y = raw_cancer()
+    with pytest.raises(ValueError, match="must have been fitted to this data"):
+        adapt(Ridge(), X, y).points(Ridge().fit(X[:, :3], y))
+    with pytest.raises(ValueError, match="rows must have 13 columns"):
+        adapt(LinearSVC(), *wine()).rows(X)

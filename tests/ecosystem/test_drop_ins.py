@@ -1,0 +1,291 @@
+"""Drop-ins: the arrays of scikit-learn's brute force on the same object."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn import model_selection
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, ShuffleSplit, StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import scale
+from sklearn.svm import LinearSVC
+
+import glru
+from tests.cases import each
+from tests.decisions.retraining import real
+from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, TIGHT, cancer, diabetes, iris, quietly, wine
+
+SPLITTERS = {"leave-one-out": LeaveOneOut(), "folds": 4, "shuffled": KFold(3, shuffle=True, random_state=0)}
+
+
+def methods_of(estimator):
+    return [m for m in ("predict", "decision_function", "predict_proba", "predict_log_proba") if hasattr(estimator, m)]
+
+
+def assert_same(ours, theirs, atol):
+    assert ours.shape == theirs.shape
+    if theirs.dtype.kind != "f":
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+    else:
+        assert np.allclose(ours, theirs, rtol=0.0, atol=atol * (1.0 + np.abs(theirs).max()))
+
+
+def compared(estimator, X, y, cv, methods, atol=2e-5):
+    for method in methods:
+        ours = glru.cross_val_predict(estimator, X, y, cv=cv, method=method)
+        theirs = quietly(lambda: model_selection.cross_val_predict(estimator, X, y, cv=cv, method=method))  # noqa: B023
+        assert_same(ours, theirs, atol)
+
+
+@each(SPLITTERS, "cv")
+@each(MODELS, "model")
+def test_cross_val_predict(model, cv):
+    estimator, data = model
+    X, y = data()
+    # scikit-learn numbers the classes where it is asked for scores, and does not find class weights by name then.
+    named_weights = isinstance(getattr(estimator, "class_weight", None), dict) and y.dtype.kind == "U"
+    methods = ["predict"] if named_weights else methods_of(estimator)
+    compared(estimator, X, y, cv, methods if cv == 4 else methods[:2])
+
+
+@each(SHIFTING, "model")
+def test_rows_that_shift_others(model):
+    """A scaler or balanced weights follow the fold, exactly."""
+    estimator, data = model
+    X, y = data()
+    compared(estimator, X, y, 4, methods_of(estimator))
+    rows = np.r_[np.flatnonzero(y == y[0])[:8], np.flatnonzero(y != y[0])[:22]]
+    compared(estimator, X[rows], y[rows], KFold(10), methods_of(estimator)[:2])
+
+
+def test_leave_one_out_behind_a_scaler():
+    estimator, data = SHIFTING["scaled"]
+    X, y = data()
+    compared(estimator, X[:60], y[:60], LeaveOneOut(), ["predict", "predict_proba"])
+
+
+def test_a_fitted_estimator_is_as_good_and_stays_as_it_is():
+    X, y = cancer()
+    fitted = LogisticRegression(C=0.5).fit(X, y)
+    before = fitted.coef_.copy()
+    ours = glru.cross_val_predict(fitted, X, y, cv=LeaveOneOut(), method="decision_function")
+    fresh = glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="decision_function")
+    assert np.array_equal(ours, fresh)
+    assert np.array_equal(fitted.coef_, before)
+
+
+def test_sample_weights():
+    X, y = cancer()
+    weight = np.arange(len(y)) % 3 + 0.5
+    for estimator in (LogisticRegression(C=0.5, **TIGHT), Ridge()):
+        ours = glru.cross_val_predict(estimator, X, y, cv=KFold(3), sample_weight=weight)
+        params = {"sample_weight": weight}
+        theirs = model_selection.cross_val_predict(estimator, X, y, cv=KFold(3), params=params)
+        assert_same(ours, theirs, 1e-6)
+
+
+def test_frames_and_sparse_matrices():
+    X, y = cancer()
+    estimator = LogisticRegression(C=0.5)
+    expected = glru.cross_val_predict(estimator, X, y, cv=3, method="predict_proba")
+    for data in (pd.DataFrame(X), sp.csr_matrix(X)):
+        ours = glru.cross_val_predict(estimator, data, y, cv=3, method="predict_proba")
+        assert np.allclose(ours, expected, atol=1e-6)
+
+
+def test_splits_of_single_rows_take_the_cascade():
+    """Any splitter that leaves out one row at a time gives what LeaveOneOut gives."""
+    X, y = cancer(40)
+    estimator = LogisticRegression(C=0.5)
+    expected = glru.cross_val_predict(estimator, X, y, cv=LeaveOneOut(), method="decision_function")
+    calls = []
+    for cv in (KFold(40), KFold(40, shuffle=True, random_state=1), [(np.arange(40) != i, [i]) for i in range(40)]):
+        ours = glru.cross_val_predict(
+            estimator, X, y, cv=cv, method="decision_function", progress=lambda *call: calls.append(call)
+        )
+        assert np.array_equal(ours, expected)
+    assert {stage for stage, _, _ in calls} <= {"carry", "local", "newton", "refine", "training"}
+    assert len(calls) < 3 * 40
+
+
+SCORINGS = {
+    "logistic": (None, "accuracy", "roc_auc", "neg_log_loss", "f1", "neg_brier_score"),
+    "svc-classes": (None, "balanced_accuracy"),
+    "one-vs-rest": (None, "neg_log_loss", "roc_auc_ovr"),
+    "ridge-classifier": (None, "roc_auc"),
+    "ridge": (None, "neg_mean_squared_error", "neg_median_absolute_error"),
+    "elastic-net": (None, "r2"),
+}
+
+
+@pytest.mark.parametrize("name", SCORINGS)
+def test_cross_val_score(name):
+    estimator, data = MODELS[name]
+    X, y = data()
+    for scoring in SCORINGS[name]:
+        for cv in (4, RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)):
+            ours = glru.cross_val_score(estimator, X, y, cv=cv, scoring=scoring)
+            theirs = quietly(lambda: model_selection.cross_val_score(estimator, X, y, cv=cv, scoring=scoring))  # noqa: B023
+            assert np.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_scores_of_other_splitters():
+    X, y = cancer()
+    estimator, blocks = LogisticRegression(C=0.5, **TIGHT), np.arange(len(y)) // 10
+    for cv in (GroupKFold(3), ShuffleSplit(4, random_state=0), LeaveOneOut(), StratifiedKFold(3)):
+        groups = blocks if isinstance(cv, GroupKFold) else None
+        ours = glru.cross_val_score(estimator, X, y, cv=cv, groups=groups)
+        assert np.array_equal(ours, model_selection.cross_val_score(estimator, X, y, cv=cv, groups=groups))
+    own = glru.cross_val_score(estimator, X, y, cv=3, scoring=lambda model, X, y: float(model.predict(X).sum()))
+    assert own.sum() == glru.cross_val_predict(estimator, X, y, cv=3).sum()
+
+
+@pytest.mark.parametrize("name", ["logistic", "svc", "svc-classes", "ridge-classifier", "one-vs-rest"])
+def test_loocv_counts_the_errors(name):
+    estimator, data = MODELS[name]
+    X, y = data()
+    held = quietly(lambda: model_selection.cross_val_predict(estimator, X, y, cv=LeaveOneOut()))
+    result = glru.loocv(estimator, X, y)
+    assert result.n_errors == np.sum(held != y)
+    if isinstance(result, glru.ClassesLOOCVResult):
+        assert np.array_equal(result.labels, held)
+        assert result.determined.all()
+        assert np.all(result.score_lower <= result.scores)
+        assert np.all(result.scores <= result.score_upper)
+        assert f"{result.n_errors} errors" in repr(result)
+
+
+def test_loocv_of_a_regression():
+    X, y = diabetes()
+    held = model_selection.cross_val_predict(Ridge(0.5), X, y, cv=LeaveOneOut())
+    low, high = glru.loocv(Ridge(0.5), X, y).metric_bounds("mse")
+    assert low <= np.mean((held - y) ** 2) <= high
+
+
+@each(MODELS, "model")
+def test_after_holds_the_refitted_scores(model):
+    estimator, data = model
+    X, y = data()
+    kept = np.delete(np.arange(len(y)), [2, 30])
+    out = glru.after(estimator, glru.RemoveRows([2, 30]), X=X, y=y, tol=1e-9)
+    lower, upper = out.score_bounds(X[:30])
+    fitted = quietly(lambda: clone(estimator).fit(X[kept], y[kept]))
+    regression = out.adapted.classes is None
+    scores = fitted.predict(X[:30]) if regression else fitted.decision_function(X[:30])
+    slack = 2e-5 * (1.0 + np.abs(scores))
+    assert np.all(lower - slack <= scores)
+    assert np.all(scores <= upper + slack)
+    if not regression:
+        proven = out.determined(X[:30])
+        assert np.array_equal(out.labels(X[:30])[proven], fitted.predict(X[:30])[proven])
+        assert proven.mean() > 0.5
+
+
+def test_after_with_new_rows_of_a_frame():
+    X, y = wine()
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    new = frame[frame.columns[::-1]].iloc[100:]
+    out = glru.after(LinearSVC(C=0.1), glru.AddRows(new, y[100:]), X=frame[:100], y=y[:100])
+    again = glru.after(LinearSVC(C=0.1), glru.AddRows(X[100:], y[100:]), X=X[:100], y=y[:100])
+    assert np.allclose(out.score_bounds(frame), again.score_bounds(X))
+
+
+def test_after_needs_the_data():
+    with pytest.raises(ValueError, match=r"does not keep its data.*X=X, y=y"):
+        glru.after(LogisticRegression(), glru.RemoveRows([0]))
+
+
+@each(MODELS | SHIFTING | SPARSE, "model")
+def test_certify(model):
+    """The certified gap is at least the distance to the optimum's value, and not much more for a loose fit."""
+    estimator, data = model
+    X, y = data()
+    fitted = quietly(lambda: clone(estimator).fit(X, y))
+    proof = glru.certify(fitted, X, y)
+    best = [glru.solve(problem, tol=1e-11) for problem in proof.adapted.problems]
+    excess = proof.objective - sum(solution.primal_value for solution in best)
+    assert proof.gap >= excess - 1e-12 * proof.objective
+    assert proof.relative_gap <= 1e-6
+    lower, upper = proof.score_bounds(X)
+    rows = proof.adapted.rows(X)
+    scores = proof.adapted.stacked([rows @ solution.coef + solution.intercept for solution in best])
+    slack = 1e-5 * (1.0 + np.abs(scores))
+    assert np.all((lower - slack <= scores) & (scores <= upper + slack))
+    assert "relative_gap" in repr(proof)
+
+
+def test_certify_of_a_loose_fit():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = scale(X)
+    fitted = quietly(lambda: LogisticRegression(max_iter=4).fit(X, y))
+    proof = glru.certify(fitted, X, y)
+    best = glru.solve(proof.adapted.problems[0], tol=1e-12)
+    excess = proof.objective - best.primal_value
+    assert excess <= proof.gap <= 1.5 * excess
+    assert np.linalg.norm(fitted.coef_[0] - best.coef) <= proof.radius
+    settled = proof.settled(X)
+    assert np.array_equal(fitted.predict(X)[settled], (best.scores > 0.0).astype(int)[settled])
+    differ = fitted.predict(X) != (best.scores > 0.0)
+    assert not settled[differ].any()
+    assert settled.mean() > 0.9
+
+
+def test_certify_needs_a_fit():
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        glru.certify(LogisticRegression(), *cancer())
+    with pytest.raises(ValueError, match="no labels"):
+        glru.certify(Ridge().fit(*diabetes()), *diabetes()).settled(diabetes()[0])
+
+
+def test_refusals():
+    X, y = cancer()
+    for estimator, data in SPARSE.values():
+        for work in (glru.loocv, glru.cross_val_predict, glru.cross_val_score):
+            with pytest.raises(ValueError, match=r"no squares.*l1_ratio below 1"):
+                work(estimator, *data())
+    for estimator, data in (SHIFTING["scaled"], SHIFTING["balanced"]):
+        with pytest.raises(ValueError, match=r"loocv does not follow.*cv=LeaveOneOut\(\)"):
+            glru.loocv(estimator, *data())
+    with pytest.raises(ValueError, match="a partition"):
+        glru.cross_val_predict(LogisticRegression(), X, y, cv=ShuffleSplit(3, random_state=0))
+    with pytest.raises(ValueError, match="probabilities need the logistic loss"):
+        glru.cross_val_predict(LinearSVC(), X, y, method="predict_proba")
+    with pytest.raises(ValueError, match="method must be one of 'predict' for this estimator"):
+        glru.cross_val_predict(Ridge(), X, y, method="decision_function")
+    with pytest.raises(ValueError, match="split 0 has none of"):
+        glru.cross_val_predict(LogisticRegression(), X, y, cv=[(np.flatnonzero(y == 0), np.flatnonzero(y == 1))])
+    Xi, yi = iris()
+    rows = np.append(np.flatnonzero(yi != 0), np.flatnonzero(yi == 0)[0])
+    with pytest.raises(ValueError, match="at least two rows of every class"):
+        glru.cross_val_predict(OneVsRestClassifier(LogisticRegression()), Xi[rows], yi[rows], cv=LeaveOneOut())
+    with pytest.raises(ValueError, match="width must be above 0"):
+        glru.cross_val_predict(LogisticRegression(), X, y, width=0.0)
+    with pytest.raises(ValueError, match="at least one split"):
+        glru.cross_val_predict(LogisticRegression(), X, y, cv=[])
+
+
+def test_ties_are_told():
+    """Two rows of each class that mirror one another: the score at the origin is zero, and no proof can say which sign."""
+    X = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0], [2.0, 0.0], [-2.0, 0.0], [0.0, 0.0]])
+    y = np.array([1, 0, 1, 1, 0, 0])
+    with pytest.warns(UserWarning, match="ties that float64 cannot decide"):
+        glru.cross_val_predict(LogisticRegression(fit_intercept=False), X, y, cv=LeaveOneOut())
+
+
+@pytest.mark.parametrize(("name", "count"), [("spambase", 4601), ("a9a", 6000)])
+def test_real_data(name, count):
+    """Held-out labels of all rows; scikit-learn's own on a sample of them."""
+    X, y = real(name)
+    X, y = X[:count], y[:count]
+    ours = glru.cross_val_predict(LogisticRegression(C=0.01), X, y, cv=LeaveOneOut(), method="decision_function")
+    estimator = LogisticRegression(C=0.01, **TIGHT)
+    for row in np.random.default_rng(0).choice(count, 8, replace=False):
+        kept = np.arange(count) != row
+        theirs = estimator.fit(X[kept], y[kept]).decision_function(X[[row]])[0]
+        assert abs(ours[row] - theirs) <= 1e-5 * (1.0 + abs(theirs))
