@@ -36,7 +36,7 @@ from glru.solution import Solution
 from glru.solvers import State, solve
 
 if TYPE_CHECKING:
-    from glru.estimators import GLRUClassifier, GLRUClassifierCV, GLRURegressor, GLRURegressorCV
+    from glru.estimators import GLRUClassifier, GLRUClassifierCV, GLRURegressor, GLRURegressorCV, StepwiseSelector
 
 __version__ = "0.1.0"
 
@@ -79,6 +79,7 @@ __all__ = [
     "SquaredHinge",
     "State",
     "StepwiseResult",
+    "StepwiseSelector",
     "after",
     "certify",
     "cross_val_predict",
@@ -93,6 +94,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The estimators derive from scikit-learn's classes, which are imported only for those who use them.
-    if name.startswith("GLRU") and name in __all__:
+    if name in __all__ and (name.startswith("GLRU") or name == "StepwiseSelector"):
         return getattr(import_module("glru.estimators"), name)
     raise AttributeError(f"module 'glru' has no attribute {name!r}")

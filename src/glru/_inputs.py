@@ -84,7 +84,9 @@ def as_weights(values: Any, length: int) -> Array:
         bad = int(np.argmin(weights))
         raise ValueError(f"sample_weight must be at least 0; entry {bad} is {weights[bad]}.")
     if not np.any(weights > 0.0):
-        raise ValueError("sample_weight must have an entry above 0; all are 0, so there is nothing to train on.")
+        raise ValueError(
+            "sample_weight must have an entry above 0; every weight is zero, so there is nothing to train on."
+        )
     return weights
 
 

@@ -232,7 +232,7 @@ BAD = {
     "target-text": ({"y": list("abcdef"), "loss": glru.Squared()}, "y must be numeric; got dtype <U1"),
     "short-weight": ({"sample_weight": [1.0]}, r"sample_weight must have one entry a row of X, shape \(6,\)"),
     "negative-weight": ({"sample_weight": [1, 1, -2, 1, 1, 1]}, "sample_weight must be at least 0; entry 2 is -2.0"),
-    "zero-weights": ({"sample_weight": np.zeros(6)}, "sample_weight must have an entry above 0; all are 0"),
+    "zero-weights": ({"sample_weight": np.zeros(6)}, "sample_weight must have an entry above 0; every weight is zero"),
     "nan-weight": ({"sample_weight": [1, np.nan, 1, 1, 1, 1]}, "sample_weight must be finite; entry 1 is nan"),
     "scaling": ({"scaling": "average"}, "scaling must be 'mean' or 'sum'; got 'average'"),
     "penalty-length": ({"penalty": glru.L2([1.0, 2.0])}, "one entry a column of X; got 2 for 3 columns"),

@@ -2,6 +2,7 @@
 
 from glru.estimators.classifier import GLRUClassifier
 from glru.estimators.regressor import GLRURegressor
+from glru.estimators.selector import StepwiseSelector
 from glru.estimators.tuned import GLRUClassifierCV, GLRURegressorCV
 
-__all__ = ["GLRUClassifier", "GLRUClassifierCV", "GLRURegressor", "GLRURegressorCV"]
+__all__ = ["GLRUClassifier", "GLRUClassifierCV", "GLRURegressor", "GLRURegressorCV", "StepwiseSelector"]

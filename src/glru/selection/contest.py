@@ -21,13 +21,23 @@ class Contest:
 
     @property
     def winner(self) -> int | None:
-        """The place of the winner, or None while that is open."""
-        least, ceiling = self.lower.min(), self.upper.min()
-        sure = np.flatnonzero(self.upper <= least + self.resolution)
-        if not sure.size:
-            return None
-        first = int(sure[0])
-        return first if np.all(self.lower[:first] > ceiling + self.resolution) else None
+        """The place of the winner, or None while that is open.
+
+        Certain is a candidate that no later one undercuts by more than the resolution and that every earlier one misses
+        by more than that.
+        """
+        before = np.minimum.accumulate(np.concatenate([[np.inf], self.lower[:-1]]))
+        behind = np.minimum.accumulate(np.concatenate([self.lower[1:], [np.inf]])[::-1])[::-1]
+        sure = (before > self.upper + self.resolution) & (behind >= self.upper - self.resolution)
+        return int(np.argmax(sure)) if sure.any() else None
+
+    def is_settled_by(self, place: int, lower: float, upper: float) -> bool:
+        """Whether such bounds of one candidate would make it the winner, or rule it out."""
+        if self.is_out(place, lower):
+            return True
+        trial = Contest(self.lower, self.upper, self.resolution)
+        trial.settle(place, lower, upper)
+        return trial.winner == place
 
     def next_open(self) -> int | None:
         """The candidate to look at next: of those that may still win, the one that may be best."""

@@ -18,20 +18,23 @@ def column_groups(problem: Problem, groups: Sequence[Any] | None) -> list[Column
     n_columns = problem.n_columns
     if groups is None:
         return [np.array([j]) for j in range(n_columns)]
-    if len(groups) and all(isinstance(group, (list, tuple, np.ndarray)) for group in groups):
+    if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
         found = [np.sort(column_positions(group, layout_of(problem))) for group in groups]
         named = np.concatenate(found)
         if np.unique(named).size != named.size:
             raise ValueError("a column can be in one group only; some are in several.")
         found += [np.array([j]) for j in np.setdiff1d(np.arange(n_columns), named)]
     else:
-        labels = np.asarray(groups)
-        if labels.shape != (n_columns,):
+        labels = list(groups)
+        if len(labels) != n_columns:
             raise ValueError(
                 f"groups must have one label a column, {n_columns} of them, or be a list of lists of columns; "
-                f"got shape {labels.shape}."
+                f"got {len(labels)} labels."
             )
-        found = [np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())]
+        places: dict[Any, list[int]] = {}
+        for column, label in enumerate(labels):
+            places.setdefault(label, []).append(column)
+        found = [np.array(columns) for columns in places.values()]
     return sorted(found, key=lambda group: int(group[0]))
 
 

@@ -119,14 +119,18 @@ class Model:
         self.problem = sub_problem(whole, chosen)
         self.solution: Solution = solve(self.problem, tol=tol, start=start)
 
-    def trial(self, move: Move) -> tuple[Problem, Point, Columns]:
-        """The problem after a move, the present model as a point of it, and its columns."""
+    def trial(self, move: Move, carried: bool = False) -> tuple[Problem, Point, Columns]:
+        """The problem after a move, the present model as a point of it, and its columns.
+
+        New coefficients are zero, or what the optimality condition makes of the old dual point (``carried``: the paper's
+        candidate, which is far off where the penalty is weak).
+        """
         changed = np.array(move.columns, dtype=np.intp)
         chosen = np.union1d(self.chosen, changed) if move.add else np.setdiff1d(self.chosen, changed)
         problem = sub_problem(self.whole, chosen)
         coef = np.zeros(self.whole.n_columns)
         coef[self.chosen] = self.solution.coef
-        if move.add:
+        if move.add and carried:
             pulls = self.whole.weights * self.solution.dual
             correlations = dense_block(self.whole.X_by_column, changed).T @ pulls
             coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
@@ -202,7 +206,7 @@ class ValidationJudge(Judge):
                 lower[:, places], upper[:, places] = bounds
                 alone[places] = False
         for k in np.flatnonzero(alone).tolist():
-            problem, point, chosen = self.model.trial(moves[k])
+            problem, point, chosen = self.model.trial(moves[k], carried=True)
             lower[:, k], upper[:, k] = certified_bounds(certify(problem, point), self._queries(chosen))
         zero = self._zero_after(moves)
         lower[zero] = upper[zero] = 0.0

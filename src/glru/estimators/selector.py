@@ -1,0 +1,172 @@
+"""A scikit-learn selector that chooses features with proof."""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.feature_selection import SelectorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from glru.estimators.base import validated
+from glru.selection import stepwise
+
+
+class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Stepwise selection of features by certified validation, for pipelines.
+
+    Takes the features that training every candidate of every step would take (:func:`glru.stepwise`).
+
+    Parameters
+    ----------
+    estimator : estimator
+        A linear model for two classes or a regression, of scikit-learn or of this library.
+    direction : {"backward", "forward", "both"}, default="backward"
+        Whether to remove features, to add them, or to do either.
+    validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
+        The rows that judge: a share of the data drawn at random (stratified for a classifier), rows of their own,
+        leave-one-out, or folds as in scikit-learn.
+    criterion : {"auto", "error", "log_loss", "mse"}, default="auto"
+        What to make small; "auto" is "error" for a classifier and "mse" for a regressor.
+    method : {"certified", "glru", "naive"}, default="certified"
+        As in :func:`glru.stepwise`.
+    max_steps, min_features, max_features, forced, groups, keep, tol
+        As in :func:`glru.stepwise`.
+    random_state : int, default=None
+        Seed of the random share of rows.
+
+    Attributes
+    ----------
+    support_ : array of bool of shape (n_features,)
+        The features chosen.
+    result_ : StepwiseResult
+        The path, with what each step proved.
+    estimator_ : estimator
+        The model fitted to all rows with these features.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> selector = glru.StepwiseSelector(LogisticRegression(), validation=0.2, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), selector, LogisticRegression()).fit(X, y)
+    >>> selector.result_.n_trainings, selector.result_.certified
+    (0, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        direction: Literal["backward", "forward", "both"] = "backward",
+        validation: Any = 0.1,
+        criterion: Literal["auto", "error", "log_loss", "mse"] = "auto",
+        method: Literal["certified", "glru", "naive"] = "certified",
+        max_steps: int | None = None,
+        min_features: int = 1,
+        max_features: int | None = None,
+        forced: bool = False,
+        groups: Any = None,
+        keep: Any = (),
+        tol: float = 1e-6,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.direction = direction
+        self.validation = validation
+        self.criterion = criterion
+        self.method = method
+        self.max_steps = max_steps
+        self.min_features = min_features
+        self.max_features = max_features
+        self.forced = forced
+        self.groups = groups
+        self.keep = keep
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "StepwiseSelector":
+        """Choose features.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_rows, n_features)
+            Data.
+        y : array of shape (n_rows,)
+            Labels of two classes, or targets.
+        sample_weight : array of shape (n_rows,), default=None
+            Weights of the rows in the trainings; every validation row counts once.
+        """
+        data = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        matrix, targets = data
+        classifier = is_classifier(self.estimator)
+        criterion = ("error" if classifier else "mse") if self.criterion == "auto" else self.criterion
+        train, options = self._rows(matrix, targets, classifier)
+        weight = None if sample_weight is None else np.asarray(sample_weight)[train]
+        self.result_ = stepwise(
+            self.estimator,
+            matrix[train],
+            targets[train],
+            sample_weight=weight,
+            direction=self.direction,
+            method=self.method,
+            criterion=criterion,
+            max_steps=self.max_steps,
+            min_features=self.min_features,
+            max_features=self.max_features,
+            forced=self.forced,
+            groups=self._places(self.groups),
+            keep=self._places(self.keep),
+            tol=self.tol,
+            **options,
+        )
+        self.support_ = np.zeros(matrix.shape[1], dtype=bool)
+        self.support_[self.result_.selected] = True
+        fit_options = {} if sample_weight is None else {"sample_weight": sample_weight}
+        self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets, **fit_options)
+        return self
+
+    def _rows(self, X: Any, y: Any, classifier: bool) -> tuple[NDArray[np.intp], dict[str, Any]]:
+        """The rows to train on, and what judges."""
+        every = np.arange(X.shape[0])
+        judge = self.validation
+        if isinstance(judge, tuple) and len(judge) == 2:
+            return every, {"X_val": validated(self, judge[0], reset=False, accept_sparse="csr"), "y_val": judge[1]}
+        if judge is None or (isinstance(judge, str) and judge == "loo"):
+            return every, {}
+        if isinstance(judge, float):
+            train, val = train_test_split(
+                every, test_size=judge, random_state=self.random_state, stratify=y if classifier else None
+            )
+            return np.sort(train), {"X_val": X[np.sort(val)], "y_val": y[np.sort(val)]}
+        return every, {"cv": judge}
+
+    def _places(self, columns: Any) -> Any:
+        """Columns given by name, by their places; anything else as it is."""
+        names = getattr(self, "feature_names_in_", None)
+        if columns is None or names is None:
+            return columns
+        place = {name: j for j, name in enumerate(names.tolist())}
+
+        def located(value: Any) -> Any:
+            if isinstance(value, list | np.ndarray):
+                return [located(one) for one in value]
+            return place.get(value, value) if isinstance(value, str) else value
+
+        return [located(value) for value in columns]
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self.support_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,258 @@
+"""The search of a stepwise selection: step after step until none is better."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru._numerics import Array, Matrix
+from glru._threads import calm_blas
+from glru.changes.base import matched_columns
+from glru.model_selection.cross_validation import splits_of
+from glru.model_selection.progress import Report, reporter
+from glru.problem import Problem
+from glru.selection.contest import Contest, decide
+from glru.selection.criteria import Criterion, checked_criterion
+from glru.selection.groups import column_groups, kept_columns
+from glru.selection.judge import Judge, LeaveOneOutJudge, Model, Move, Panel, ValidationJudge, Worth
+from glru.selection.result import Step, StepwiseResult
+
+Columns = NDArray[np.intp]
+
+
+def search(
+    problem: Problem,
+    X_val: Any = None,
+    y_val: Any = None,
+    direction: Literal["backward", "forward", "both"] = "backward",
+    method: Literal["certified", "glru", "naive"] = "certified",
+    criterion: Literal["error", "log_loss", "mse"] = "error",
+    max_steps: int | None = None,
+    min_features: int = 1,
+    max_features: int | None = None,
+    forced: bool = False,
+    groups: Sequence[Any] | None = None,
+    keep: Sequence[Any] = (),
+    cv: Any = None,
+    tol: float = 1e-6,
+    progress: bool | Report = False,
+) -> StepwiseResult:
+    """The search itself; see :func:`glru.stepwise`."""
+    _check(problem, direction, method, forced, min_features, max_features, max_steps)
+    signs = problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
+    rule = checked_criterion(criterion, "classification" if signs else problem.loss.task)
+    sets = column_groups(problem, groups)
+    kept = kept_columns(problem, keep)
+    stays = np.isin(np.arange(problem.n_columns), kept)
+    moving = [group for group in sets if not stays[group].any()]
+    start = np.arange(problem.n_columns)
+    if direction == "forward":
+        start = np.setdiff1d(start, np.concatenate([np.empty(0, dtype=np.intp), *moving]))
+    most = problem.n_columns if max_features is None else max_features
+    removals = [Move(tuple(group.tolist()), add=False) for group in moving]
+    additions = [Move(move.columns, add=True) for move in removals]
+    steps: list[Step] = []
+    interrupted = False
+    with reporter(progress) as report, calm_blas(problem.work):
+        judge = _judge(problem, start, X_val, y_val, cv, rule, tol)
+        value = judge.value()
+        first_value, chosen = value, start
+        try:
+            while max_steps is None or len(steps) < max_steps:
+                moves = _moves(removals, additions, chosen, direction, min_features, most)
+                if not moves:
+                    break
+                step, move = _step(judge, moves, value, method, rule, forced, tol)
+                if move is None:
+                    steps.append(step(problem, value, judge.n_rows, rule))
+                    break
+                changed = np.array(move.columns, dtype=np.intp)
+                chosen = np.union1d(chosen, changed) if move.add else np.setdiff1d(chosen, changed)
+                judge = judge.after(move)
+                value = judge.value()
+                steps.append(step(problem, value, judge.n_rows, rule))
+                report(f"{rule.name} {_scaled(value, judge.n_rows, rule)[1]:.4g}", len(steps), chosen.size)
+        except KeyboardInterrupt:
+            interrupted = True
+            chosen = _replayed(start, steps)
+    names = problem.column_names
+    return StepwiseResult(
+        selected=chosen,
+        selected_names=None if names is None else tuple(names[j] for j in chosen),
+        path=tuple(steps),
+        start_value=_scaled(first_value, judge.n_rows, rule),
+        direction=direction,
+        method=method,
+        criterion=criterion,
+        interrupted=interrupted,
+        n_rows=judge.n_rows,
+    )
+
+
+def _step(
+    judge: Judge,
+    moves: list[Move],
+    value: Worth,
+    method: str,
+    rule: Criterion,
+    forced: bool,
+    tol: float,
+) -> tuple[Callable[..., Step], Move | None]:
+    """Decide a step: how to record it once its value is known, and the move (None: no move is best)."""
+    begin = time.perf_counter()
+    screened = judge.screen(moves, method)
+    stages = [screened.stage] * len(moves)
+    offset = 0 if forced else 1
+    resolution = rule.resolution * value.guess
+    open_ = value.upper - value.lower > resolution
+    stay = np.full(offset, value.guess if open_ else value.upper)
+    lower, upper = np.concatenate([stay, screened.lower]), np.concatenate([stay, screened.upper])
+    if method == "naive":
+        lower[offset:], upper[offset:] = 0.0, np.inf
+    contest = Contest(lower, upper, resolution)
+
+    def look(place: int) -> tuple[float, float, float]:
+        def enough(low: float, high: float) -> bool:
+            return method != "naive" and contest.is_settled_by(place, low, high)
+
+        worth = judge.look(moves[place - offset], enough, method, tol)
+        stages[place - offset] = worth.stage
+        return worth.lower, worth.upper, worth.guess
+
+    if method == "naive":
+        for place in range(offset, lower.size):
+            contest.fix(place, look(place)[2])
+    winner, vague = decide(contest, look)
+    vague += offset * int(open_ and method != "naive")
+    move = moves[winner - offset] if winner >= offset else None
+    seconds = time.perf_counter() - begin
+
+    def record(problem: Problem, after: Worth, n_rows: int, rule: Criterion) -> Step:
+        columns = () if move is None else move.columns
+        share = 1.0 if rule.counts else 1.0 / n_rows
+        low, high = _scaled(after, n_rows, rule)
+        return Step(
+            action="stop" if move is None else _action(move),
+            columns=columns,
+            feature=_feature(problem, columns),
+            value_lower=low,
+            value_upper=high,
+            n_candidates=len(moves),
+            n_trainings=stages.count("training"),
+            n_vague=vague,
+            decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
+            seconds=seconds,
+            candidates=tuple((_action(m), m.columns) for m in moves),
+            lower=contest.lower[offset:] * share,
+            upper=contest.upper[offset:] * share,
+            first_lower=screened.lower * share,
+            first_upper=screened.upper * share,
+            first_certain=screened.certain,
+        )
+
+    return record, move
+
+
+def _action(move: Move) -> str:
+    return "add" if move.add else "remove"
+
+
+def _feature(problem: Problem, columns: tuple[int, ...]) -> Any:
+    names = columns if problem.column_names is None else tuple(problem.column_names[j] for j in columns)
+    return names[0] if len(names) == 1 else names
+
+
+def _scaled(value: Worth, n_rows: int, rule: Criterion) -> tuple[float, float]:
+    share = 1.0 if rule.counts else 1.0 / n_rows
+    return value.lower * share, value.upper * share
+
+
+def _moves(
+    removals: list[Move], additions: list[Move], chosen: Columns, direction: str, min_features: int, max_features: int
+) -> list[Move]:
+    """All moves in the order in which ties are broken: by their lowest column."""
+    found, members = [], set(chosen.tolist())
+    for out, into in zip(removals, additions, strict=True):
+        size = len(out.columns)
+        if out.columns[0] in members:
+            if direction != "forward" and chosen.size - size >= min_features:
+                found.append(out)
+        elif direction != "backward" and chosen.size + size <= max_features:
+            found.append(into)
+    return found
+
+
+def _replayed(start: Columns, steps: list[Step]) -> Columns:
+    chosen = start
+    for step in steps:
+        if step.action == "add":
+            chosen = np.union1d(chosen, step.columns).astype(np.intp)
+        elif step.action == "remove":
+            chosen = np.setdiff1d(chosen, step.columns).astype(np.intp)
+    return chosen
+
+
+def _judge(problem: Problem, chosen: Columns, X_val: Any, y_val: Any, cv: Any, rule: Criterion, tol: float) -> Judge:
+    if (X_val is None) != (y_val is None):
+        raise ValueError("X_val and y_val go together; got only one of them.")
+    if X_val is not None and cv is not None:
+        raise ValueError("give validation rows or cv, not both.")
+    if X_val is not None:
+        X, y = _validation(problem, X_val, y_val)
+        return ValidationJudge(Model(problem, chosen, tol), X, y, rule)
+    if cv is None:
+        return LeaveOneOutJudge(Model(problem, chosen, tol), rule)
+    judges: list[Judge] = []
+    for train, test in splits_of(problem, cv, None):
+        weight = np.zeros(problem.n_rows)
+        np.add.at(weight, train, problem.sample_weight[train])
+        fold = problem.derive(sample_weight=weight)
+        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.X[test], problem.y[test], rule))
+    return Panel(judges)
+
+
+def _validation(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
+    X, names = _inputs.as_matrix(X_val, "X_val")
+    if X.shape[1] != problem.n_columns:
+        raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
+    X = matched_columns(X, names, problem.column_names)
+    if problem.loss.task == "regression":
+        return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
+    labels = np.asarray(y_val)
+    if labels.shape != (X.shape[0],):
+        raise ValueError(f"y_val must have shape ({X.shape[0]},), one label a row of X_val; got {labels.shape}.")
+    assert problem.classes is not None
+    unknown = ~np.isin(labels, problem.classes)
+    if unknown.any():
+        raise ValueError(
+            f"y_val must hold the classes of the problem, {problem.classes.tolist()}; got {labels[unknown][0]!r}."
+        )
+    return X, np.where(labels == problem.classes[1], 1.0, -1.0)
+
+
+def _check(
+    problem: Problem,
+    direction: str,
+    method: str,
+    forced: bool,
+    min_features: int,
+    max_features: int | None,
+    max_steps: int | None,
+) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
+    if direction not in ("backward", "forward", "both"):
+        raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {direction!r}.")
+    if method not in ("certified", "glru", "naive"):
+        raise ValueError(f"method must be 'certified', 'glru' or 'naive'; got {method!r}.")
+    if forced and direction == "both":
+        raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
+    if min_features < 1:
+        raise ValueError(f"min_features must be at least 1; got {min_features!r}.")
+    if max_features is not None and max_features < 1:
+        raise ValueError(f"max_features must be at least 1; got {max_features!r}.")
+    if max_steps is not None and max_steps < 0:
+        raise ValueError(f"max_steps must be at least 0; got {max_steps!r}.")

@@ -1,0 +1,133 @@
+"""The stepwise selector: scikit-learn's checks and tools, and the choices of its own selector."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import glru
+from tests.ecosystem.models import TIGHT, cancer, diabetes, wine
+
+RANDOM = "which rows judge is drawn among rows, and a row of weight two is one row"
+
+
+def expected_failures(_):
+    return {f"check_sample_weight_equivalence_on_{kind}_data": RANDOM for kind in ("dense", "sparse")}
+
+
+@parametrize_with_checks(
+    [glru.StepwiseSelector(Ridge(), validation=0.2, random_state=0, max_steps=2)],
+    expected_failed_checks=expected_failures,
+)
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+@pytest.mark.parametrize(
+    ("model", "data", "scoring"),
+    [
+        (LogisticRegression(C=0.5, **TIGHT), cancer, "accuracy"),
+        (LogisticRegression(C=0.5, **TIGHT), cancer, "neg_log_loss"),
+        (LinearSVC(C=0.1, tol=1e-10, max_iter=100_000), cancer, "accuracy"),
+        (RidgeClassifier(alpha=2.0), cancer, "accuracy"),
+        (Ridge(alpha=3.0), diabetes, "neg_mean_squared_error"),
+    ],
+    ids=["logistic", "logistic-log-loss", "linear-svc", "ridge-classifier", "ridge"],
+)
+def test_same_features_as_scikit_learn(model, data, scoring, direction):
+    X, y = data()
+    X = X[:, :7]
+    train, val = train_test_split(np.arange(len(y)), test_size=0.3, random_state=1)
+    theirs = SequentialFeatureSelector(
+        model, n_features_to_select=4, direction=direction, scoring=scoring, cv=[(train, val)]
+    ).fit(X, y)
+    criterion = {"accuracy": "error", "neg_log_loss": "log_loss"}.get(scoring, "mse")
+    ours = glru.StepwiseSelector(
+        model,
+        direction=direction,
+        validation=(X[val], y[val]),
+        criterion=criterion,
+        forced=True,
+        min_features=4,
+        max_features=4,
+        tol=1e-10,
+    ).fit(X[train], y[train])
+    np.testing.assert_array_equal(ours.get_support(), theirs.get_support())
+    assert ours.result_.certified
+    assert ours.transform(X).shape == (len(y), 4)
+
+
+def test_every_kind_of_validation():
+    X, y = cancer()
+    X, y = X[:, :6], y
+    half = len(y) // 2
+    splits = [(np.arange(half), np.arange(half, len(y)))]
+    for validation in (0.25, (X[half:], y[half:]), "loo", 3, KFold(3), splits):
+        selector = glru.StepwiseSelector(LogisticRegression(), validation=validation, random_state=0, max_steps=2)
+        selector.fit(X, y)
+        assert selector.support_.sum() == selector.result_.selected.size >= 4
+        assert selector.estimator_.coef_.shape == (1, selector.support_.sum())
+
+
+def test_frames_names_groups_and_output():
+    X, y = cancer()
+    names = [f"feature {j}" for j in range(6)]
+    frame = pd.DataFrame(X[:, :6], columns=names)
+    selector = glru.StepwiseSelector(
+        LogisticRegression(),
+        validation=0.2,
+        random_state=0,
+        forced=True,
+        keep=["feature 2"],
+        groups=[["feature 0", "feature 1"], ["feature 3", "feature 5"]],
+    )
+    selector.set_output(transform="pandas").fit(frame, y)
+    assert list(selector.get_feature_names_out()) == ["feature 2"]
+    assert list(selector.transform(frame).columns) == ["feature 2"]
+    assert {step.columns for step in selector.result_.path} == {(0, 1), (3, 5), (4,)}
+    polars = clone(selector).set_output(transform="polars").fit(pl.DataFrame(X[:, :6], schema=names), y)
+    assert polars.transform(pl.DataFrame(X[:, :6], schema=names)).columns == ["feature 2"]
+
+
+def test_penalised_intercepts_stay():
+    X, y = cancer()
+    selector = glru.StepwiseSelector(LinearSVC(C=0.1), validation=0.2, random_state=0, forced=True, groups=[0, 0, 1])
+    selector.fit(X[:, :3], y)
+    assert selector.result_.selected.size in (1, 2)
+    for step in selector.result_.path:
+        assert step.columns in ((0, 1), (2,)) and step.feature in ((0, 1), 2)
+
+
+def test_pipelines_searches_and_sparse_data():
+    X, y = cancer()
+    model = make_pipeline(
+        StandardScaler(), glru.StepwiseSelector(LogisticRegression(), random_state=0), LogisticRegression()
+    )
+    search = GridSearchCV(model, {"stepwiseselector__max_steps": [0, 2]}, cv=2).fit(X[:200, :8], y[:200])
+    assert search.best_score_ > 0.8
+    sparse = sp.csr_array(np.where(np.abs(X) > 0.5, X, 0.0)[:, :8])
+    selectors = [
+        glru.StepwiseSelector(LogisticRegression(), random_state=0).fit(data, y) for data in (sparse, sparse.toarray())
+    ]
+    np.testing.assert_array_equal(selectors[0].support_, selectors[1].support_)
+
+
+def test_what_is_refused():
+    X, y = wine()
+    with pytest.raises(ValueError, match=r"one model each|multinomial"):
+        glru.StepwiseSelector(LogisticRegression()).fit(X, y)
+    with pytest.raises(ValueError, match="one model each"):
+        glru.StepwiseSelector(LinearSVC()).fit(X, y)
+    X, y = cancer()
+    with pytest.raises(ValueError, match="model alone"):
+        glru.stepwise(make_pipeline(StandardScaler(), LogisticRegression()), X, y)
