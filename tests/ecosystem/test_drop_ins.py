@@ -283,9 +283,9 @@ def test_real_data(name, count):
     """Held-out labels of all rows; scikit-learn's own on a sample of them."""
     X, y = real(name)
     X, y = X[:count], y[:count]
-    ours = glru.cross_val_predict(LogisticRegression(C=0.01), X, y, cv=LeaveOneOut(), method="decision_function")
     estimator = LogisticRegression(C=0.01, **TIGHT)
+    ours = glru.cross_val_predict(estimator, X, y, cv=LeaveOneOut(), method="decision_function")
     for row in np.random.default_rng(0).choice(count, 8, replace=False):
         kept = np.arange(count) != row
         theirs = estimator.fit(X[kept], y[kept]).decision_function(X[[row]])[0]
-        assert abs(ours[row] - theirs) <= 1e-5 * (1.0 + abs(theirs))
+        assert abs(ours[row] - theirs) <= 0.5e-4 + 1e-6 * abs(theirs)  # half the default width, and the solver's error

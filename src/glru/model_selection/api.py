@@ -148,8 +148,8 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
     method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}, default="predict"
         What to ask an estimator for.
     width : float, default=None
-        Largest interval of a score to accept; if not given, labels are decided, and scores that are asked for have a
-        width of 1e-6 (1e-4 for hinges and elastic nets), in a regression times the spread of y.
+        Largest interval of a score to accept. If not given, labels are decided. Scores that are asked for have a width of
+        1e-4 by default (in a regression, times the spread of y; for a problem's, 1e-6 times that).
     tol : float, default=1e-6
         Relative gap of the first training.
     progress : bool or callable, default=False

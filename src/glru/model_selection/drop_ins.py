@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 from glru._numerics import Array
 from glru.adapters import Adapted, adapt
 from glru.model_selection.classes import ClassesLOOCVResult
-from glru.model_selection.held_out import HeldOut, default_width, held_out, require_bounds
+from glru.model_selection.held_out import (
+    FINE,
+    HeldOut,
+    decides_by_sign,
+    default_width,
+    held_out,
+    held_out_labels,
+    require_bounds,
+)
 from glru.model_selection.loocv import check_width, leave_one_out
 from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
@@ -37,15 +45,19 @@ def adapted_loocv(
             f"when a row is left out, {adapted.shifts}: loocv does not follow that. "
             "Use glru.cross_val_predict with cv=LeaveOneOut(), which does, or give the model alone."
         )
-    if len(adapted.problems) > 1 and options.get("width") is None:
-        # A label is the best of several scores: whether each is above zero does not decide it.
-        options["width"] = default_width(adapted)
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
-    results = tuple(leave_one_out(solution, tol=tol, **options) for solution in solutions)
-    if adapted.classes is None or (len(results) == 1 and not adapted.targets.numeric):
-        return results[0]
-    return ClassesLOOCVResult(adapted, results)
+    if adapted.classes is None or decides_by_sign(adapted):
+        return leave_one_out(solutions[0], tol=tol, **options)
+    widths = [options.pop("width", None)]
+    if widths == [None]:
+        widths = [default_width(adapted), FINE * default_width(adapted)]
+    for width in widths:
+        results = tuple(leave_one_out(solution, tol=tol, width=width, **options) for solution in solutions)
+        found = ClassesLOOCVResult(adapted, results)
+        if found.determined.all():
+            break
+    return found
 
 
 def estimator_cross_val_predict(
@@ -63,7 +75,7 @@ def estimator_cross_val_predict(
     """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
     adapted = adapt(estimator, X, y, sample_weight)
     _check_method(adapted, method)
-    found = held_out(adapted, cv, groups, _width(adapted, method, width), tol, progress)
+    found = _found(adapted, method, cv, groups, width, tol, progress)
     n_rows = adapted.targets.y.size
     if not np.array_equal(np.sort(found.rows), np.arange(n_rows)):
         raise ValueError(
@@ -120,7 +132,7 @@ def cross_val_score(
     check_width(width)
     labels_only = adapted.classes is not None and scoring in (None, "accuracy")
     method: Method = "predict" if labels_only else "decision_function"
-    found = held_out(adapted, cv, groups, _width(adapted, method, width), tol, progress)
+    found = _found(adapted, method, cv, groups, width, tol, progress)
     return fold_scores(found, X, y, scoring)
 
 
@@ -135,12 +147,20 @@ def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
     return likely if method == "predict_proba" else np.log(likely)
 
 
-def _width(adapted: Adapted, method: Method, width: float | None) -> float | None:
-    """How tight the scores must be: for the labels of two classes, not at all beyond their sign."""
+def _found(
+    adapted: Adapted,
+    method: Method,
+    cv: Any,
+    groups: Any,
+    width: float | None,
+    tol: float,
+    progress: bool | Report,
+) -> HeldOut:
+    """Held-out scores as tight as a method needs them."""
     check_width(width)
-    if width is None and method == "predict" and adapted.classes is not None and len(adapted.problems) == 1:
-        return None if not adapted.targets.numeric else default_width(adapted)
-    return default_width(adapted) if width is None else width
+    if method == "predict" and adapted.classes is not None:
+        return held_out_labels(adapted, cv, groups, width, tol, progress)
+    return held_out(adapted, cv, groups, width or default_width(adapted), tol, progress)
 
 
 def _check_method(adapted: Adapted, method: str) -> None:

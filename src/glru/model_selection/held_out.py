@@ -1,7 +1,7 @@
 """Certified held-out scores of an estimator, for any way of splitting the rows."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,9 +20,11 @@ from glru.solvers import solve
 
 Split = tuple[Rows | None, Rows]
 
-WIDTH, BALL_WIDTH = 1e-6, 1e-4
-"""Intervals of held-out scores are at most this wide (for a regression, in units of the targets' spread): where the local
-certificate applies, and where only the primal ball does, whose radius is the root of a gap."""
+WIDTH = 1e-4
+"""Intervals of held-out scores are at most this wide where the caller names no width: what scikit-learn's solvers reach."""
+
+FINE = 1e-4
+"""By this factor narrower where scores of several classes are too close for their label."""
 
 
 @final
@@ -89,10 +91,33 @@ def held_out(
     return HeldOut(adapted, rows, folds, lower, upper)
 
 
+def held_out_labels(
+    adapted: Adapted, cv: Any, groups: Any, width: float | None, tol: float, progress: bool | Report
+) -> HeldOut:
+    """Held-out scores that are tight enough to tell the labels, or ties in float64."""
+    if isinstance(cv, Iterator):
+        cv = list(cv)
+    solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    if width is None and not decides_by_sign(adapted):
+        width = default_width(adapted)
+        found = held_out(adapted, cv, groups, width, tol, progress, solutions)
+        if adapted.decided(found.lower, found.upper).all():
+            return found
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return held_out(adapted, cv, groups, FINE * width, tol, progress, solutions)
+    return held_out(adapted, cv, groups, width, tol, progress, solutions)
+
+
+def decides_by_sign(adapted: Adapted) -> bool:
+    """Whether a label is the sign of one score of a classification, which is decided without a width."""
+    return len(adapted.problems) == 1 and not adapted.targets.numeric
+
+
 def default_width(adapted: Adapted) -> float:
-    """The width that is asked for where the caller names none."""
+    """The width that is asked for where the caller names none: for a regression, in units of the targets' spread."""
     spread = float(np.ptp(adapted.problems[0].y)) if adapted.classes is None else 1.0
-    return (WIDTH if has_local(adapted.problems[0]) else BALL_WIDTH) * (spread or 1.0)
+    return WIDTH * (spread or 1.0)
 
 
 def require_bounds(adapted: Adapted) -> None:
