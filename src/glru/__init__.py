@@ -1,5 +1,6 @@
 """glru: what a linear model becomes when its training data changes, without retraining it, and with proof."""
 
+from glru import datasets
 from glru.after import After, after
 from glru.changes import (
     AddColumns,
@@ -60,6 +61,7 @@ __all__ = [
     "State",
     "after",
     "cross_val_predict",
+    "datasets",
     "loocv",
     "loocv_path",
     "solve",
