@@ -8,11 +8,12 @@ from typing import final
 
 import numpy as np
 
+from glru._files import write_atomically
 from glru._numerics import Array, Matrix
 from glru.datasets.bundled import BUNDLED, load_bundled
 from glru.datasets.contents import ReadOptions
 from glru.datasets.dataset import Dataset
-from glru.datasets.download import download, user_cache, write_atomically
+from glru.datasets.download import download, user_cache
 from glru.datasets.files import read
 from glru.datasets.paper import PAPER, SITES, PaperDataset
 

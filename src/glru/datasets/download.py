@@ -5,9 +5,10 @@ import shutil
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from glru._files import write_atomically
 
 TIMEOUT = 30.0
 """Seconds without an answer before a download is given up."""
@@ -40,15 +41,3 @@ def _copied(answer: Any, part: Path, expected: str | None) -> None:
         shutil.copyfileobj(answer, file)
     if expected is not None and part.stat().st_size != int(expected):
         raise ConnectionError(f"got {part.stat().st_size} of {expected} bytes")
-
-
-def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
-    """Let a function write a file beside the target, and put it in the target's place once it is whole."""
-    part = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
-    try:
-        write(part)
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)

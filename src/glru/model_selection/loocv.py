@@ -2,16 +2,20 @@
 
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from glru.families.carried import has_carried
 from glru.losses import Hinge
-from glru.model_selection.cascade import Cascade, Report
+from glru.model_selection.cascade import Cascade, Report, Rows
+from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.progress import reporter
 from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
+from glru.regions import Bounds
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
@@ -27,6 +31,7 @@ def loocv(
     progress: bool | Report = False,
     max_memory: int = 2 << 30,
     tol: float = 1e-6,
+    checkpoint: str | Path | Checkpoint | None = None,
 ) -> LOOCVResult:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
@@ -50,6 +55,8 @@ def loocv(
         Limit in bytes for the work arrays of a batch.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training where a problem is given.
+    checkpoint : str or Path, default=None
+        A file that keeps finished work. A run that was killed goes on from it and gives the same result.
 
     Returns
     -------
@@ -66,12 +73,16 @@ def loocv(
     >>> result.n_errors, result.n_trainings
     (10, 0)
     """
-    solution = trained(problem, tol)
+    if isinstance(checkpoint, str | Path):
+        checkpoint = Checkpoint(checkpoint)
+    solution = trained(problem, tol, checkpoint)
     _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
     with reporter(progress) as report:
         cascade = Cascade(solution, bound, width, max_memory, report)
+        if checkpoint is not None:
+            cascade.recall = checkpoint.recall(solution, method, bound, width, max_memory, tol)
         if method == "certified":
             cascade.certified()
         elif method in ("glru", "approx-glru"):
@@ -83,16 +94,22 @@ def loocv(
             _naive(cascade, tol)
         elif method in ("approx", "approx-glru"):
             _approximate(cascade)
+    if checkpoint is not None:
+        checkpoint.save()
     return _result(cascade, method)
 
 
-def trained(problem: Problem | Solution, tol: float) -> Solution:
-    """A solution, trained if a problem was given."""
+def trained(
+    problem: Problem | Solution, tol: float, checkpoint: Checkpoint | None = None, start: Solution | None = None
+) -> Solution:
+    """A solution, trained if a problem was given (or read from a checkpoint)."""
     if isinstance(problem, Solution):
         return problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
-    return solve(problem, tol=tol)
+    if checkpoint is not None:
+        return checkpoint.solution(problem, tol, lambda: solve(problem, tol=tol, start=start))
+    return solve(problem, tol=tol, start=start)
 
 
 def check_width(width: float | None) -> None:
@@ -123,32 +140,40 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
 
 def _naive(cascade: Cascade, tol: float) -> None:
     """Algorithm 1 with warm starts; the scores are those of the trained models, without proof."""
-    begin = time.perf_counter()
-    for row in range(cascade.problem.n_rows):
-        problem, point = cascade.without(row)
+
+    def train(rows: Rows) -> Bounds:
+        problem, point = cascade.without(int(rows[0]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             solution = solve(problem, tol=tol, start=point)
-        cascade.lower[row] = cascade.upper[row] = solution.scores[row]
-        cascade.stages[row] = "training"
-        cascade.n_trainings += 1
-        cascade.report("training", row + 1, cascade.problem.n_rows)
-    cascade.seconds["training"] = time.perf_counter() - begin
+        return solution.scores[rows], solution.scores[rows]
+
+    cascade.n_trainings = _each(cascade, "training", train)
 
 
 def _approximate(cascade: Cascade) -> None:
     """One Newton step for every open row (Appendix E.2), without proof."""
-    begin = time.perf_counter()
-    for row in cascade.open_rows():
-        problem, point = cascade.without(int(row))
+
+    def step(rows: Rows) -> Bounds:
+        problem, point = cascade.without(int(rows[0]))
         space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
         unknowns = space.place(point)
         _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
-        step = space.step(unknowns, gradient, curvature)
-        score = float((space.scores(unknowns) + step.scores)[row])
-        cascade.lower[row] = cascade.upper[row] = score
-        cascade.stages[row] = "approx"
-    cascade.seconds["approx"] = time.perf_counter() - begin
+        scores = (space.scores(unknowns) + space.step(unknowns, gradient, curvature).scores)[rows]
+        return scores, scores
+
+    _each(cascade, "approx", step)
+
+
+def _each(cascade: Cascade, stage: str, work: Callable[[Rows], Bounds]) -> int:
+    """Take a score as it is for every open row, and say how many there were."""
+    begin, rows = time.perf_counter(), cascade.open_rows()
+    for row in rows:
+        cascade.lower[row], cascade.upper[row] = (ends[0] for ends in cascade.recall(np.array([row]), work))
+        cascade.stages[row] = stage
+        cascade.report(stage, int(np.sum(cascade.stages != "undetermined")), cascade.problem.n_rows)
+    cascade.seconds[stage] = time.perf_counter() - begin
+    return int(rows.size)
 
 
 def _result(cascade: Cascade, method: str) -> LOOCVResult:
