@@ -1,5 +1,7 @@
 """A run that is stopped anywhere and started again gives the result of a run that was not."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -58,7 +60,7 @@ def test_stopped_and_resumed(name, tmp_path):
     problem, options = CASES[name]
     expected = glru.loocv(problem, **options)
     same(glru.loocv(problem, checkpoint=tmp_path / "whole", **options), expected)
-    for after in range(60):
+    for after in (0, 1, 2, 5, 9, 14, 100):
         path = tmp_path / f"{after}"
         try:
             same(glru.loocv(problem, progress=stopping(after), checkpoint=path, **options), expected)
@@ -80,7 +82,7 @@ def test_finished_work_is_not_done_again(tmp_path, monkeypatch):
     first = glru.loocv(problem, method="naive", checkpoint=path)
     assert asked == list(range(8, 12))
     asked.clear()
-    monkeypatch.setattr("glru.model_selection.loocv.solve", None)
+    monkeypatch.setattr(sys.modules["glru.model_selection.loocv"], "solve", None)
     same(glru.loocv(problem, method="naive", checkpoint=path), first)
     assert asked == []
 
