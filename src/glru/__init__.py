@@ -12,7 +12,13 @@ from glru.changes import (
     RemoveRows,
     Reweight,
 )
-from glru.display import LOOCVDisplay
+from glru.display import (
+    AfterDisplay,
+    DeterminationRateDisplay,
+    InfluenceDisplay,
+    LOOCVDisplay,
+    RegularizationPathDisplay,
+)
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import (
     CrossValResult,
@@ -36,12 +42,15 @@ __all__ = [
     "AddColumns",
     "AddRows",
     "After",
+    "AfterDisplay",
     "Change",
     "CrossValResult",
+    "DeterminationRateDisplay",
     "EditValues",
     "ElasticNet",
     "Hinge",
     "Huber",
+    "InfluenceDisplay",
     "LOOCVDisplay",
     "LOOCVPath",
     "LOOCVResult",
@@ -50,6 +59,7 @@ __all__ = [
     "Penalty",
     "Point",
     "Problem",
+    "RegularizationPathDisplay",
     "Relabel",
     "RemoveColumns",
     "RemoveRows",

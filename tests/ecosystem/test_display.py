@@ -10,7 +10,9 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_hex
 
 import glru
-from glru.display import CORRECT, OPEN, WRONG
+from glru.display.intervals import BLUE as CORRECT
+from glru.display.intervals import GREY as OPEN
+from glru.display.intervals import ORANGE as WRONG
 from tests.cases import make
 
 

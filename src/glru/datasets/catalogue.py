@@ -67,14 +67,14 @@ def list() -> builtins.list[Entry]:
     ]
     for entry in PAPER.values():
         stored = _stored(entry)
-        source = f"the paper, from {entry.site}"
+        source = f"paper, {entry.site}"
         found.append(
             Entry(entry.name, (entry.n_rows, entry.n_columns), source, None if stored is None else str(stored))
         )
     folder = data_folder()
     known = {name for entry in PAPER.values() for name in entry.stored_names} | set(BUNDLED)
     others = sorted(path for path in folder.glob("*.npz") if path.stem not in known) if folder else []
-    return found + [Entry(path.stem, None, "the folder GLRU_DATA", str(path)) for path in others]
+    return found + [Entry(path.stem, None, "GLRU_DATA", str(path)) for path in others]
 
 
 def load(name: str) -> Dataset:
