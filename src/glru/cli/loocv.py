@@ -19,8 +19,8 @@ ALL_ROWS, SOME_ROWS = 2000, 200
 
 METRICS = {"classification": ("accuracy", "log_loss", "brier", "roc_auc"), "regression": ("mse", "mae", "r2")}
 NOTES = {
-    "certified": "every label and interval is proven for the exactly retrained models",
-    "glru": "every label and interval is proven for the exactly retrained models",
+    "certified": "all of it holds for the exactly retrained models, which were not trained",
+    "glru": "all of it holds for the exactly retrained models",
     "naive": "nothing is proven: the scores are those of the trained models",
     "approx": "nothing is proven: one Newton step for each row",
     "approx-glru": "labels decided by carry are proven, the others are approximate",

@@ -56,10 +56,11 @@ def whatif(
         after = glru.after(solution, change, candidate=candidate, bound=bound)
         X, names = _queries(job, data, query, removed)
         old = X @ solution.coef + solution.intercept
-        lower, upper = after.score_bounds(X[:, kept_columns])
+        queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
+        lower, upper = after.score_bounds(queries)
         done = time.perf_counter()
         model = after.retrain(tol=loss.tol) if retrain else None
-        new = None if model is None else X[:, kept_columns] @ model.coef + model.intercept
+        new = None if model is None else queries @ model.coef + model.intercept
     seconds = {"read": job.seconds, "train": fit - begin - job.seconds, "bounds": done - fit}
     if model is not None:
         seconds["retrain"] = time.perf_counter() - done

@@ -59,7 +59,8 @@ class Encoder:
 
     def apply(self, table: Any) -> Array:
         """The encoded columns of a table."""
-        absent = [name for name in self.columns if name not in table.columns]
+        present = set(table.columns)
+        absent = [name for name in self.columns if name not in present]
         if absent:
             raise ValueError(f"a table must have the columns of the training data; missing: {_listed(absent)}.")
         numbers = [name for name in self.columns if name not in self.categories]
@@ -98,7 +99,7 @@ def _text_columns(table: Any, columns: Sequence[str]) -> list[str]:
     """The columns of text; an error for those that are neither text nor numbers."""
     import polars as pl
 
-    schema, text = table.schema, []
+    schema, text = dict(table.schema), []
     for name in columns:
         kind = schema[name]
         if kind in (pl.String, pl.Categorical, pl.Enum):
@@ -130,8 +131,10 @@ def _numbers(table: Any, columns: Sequence[str]) -> Array:
 
     if not columns:
         return np.empty((table.height, 0))
-    block = table.select(columns).cast(pl.Float64).to_numpy()
-    return np.array(block, dtype=np.float64, order="C")
+    chosen = table.select(columns)
+    if not all(kind.is_numeric() for kind in chosen.dtypes):
+        chosen = chosen.cast(pl.Float64)
+    return np.array(chosen.to_numpy(), dtype=np.float64, order="C")
 
 
 def _fills(table: Any, columns: Sequence[str], impute: Imputation | None) -> dict[str, float | str]:
@@ -140,13 +143,12 @@ def _fills(table: Any, columns: Sequence[str], impute: Imputation | None) -> dic
 
     if impute is not None and impute not in IMPUTATIONS:
         raise ValueError(f"impute must be 'mean', 'median' or 'most-frequent'; got {impute!r}.")
-    gaps = {}
-    for name in columns:
-        column = table[name]
-        if column.dtype.is_float():
-            column = column.fill_nan(None)
-        if column.null_count():
-            gaps[name] = column
+    used, gaps = set(columns), {}
+    for column in table.get_columns():
+        if column.name in used:
+            known = column.fill_nan(None) if column.dtype.is_float() else column
+            if known.null_count():
+                gaps[column.name] = known
     if gaps and impute is None:
         raise ValueError(
             _missing_message({n: np.flatnonzero(c.is_null().to_numpy()).tolist() for n, c in gaps.items()})

@@ -113,7 +113,7 @@ class DeterminationRateDisplay:
                 _, style, marker = STYLES[bound]
                 ax.plot(counts, 100.0 * line, linestyle=style, marker=marker, markersize=4, color=color)
         handles = [
-            Line2D([], [], color=color, label=f"lam = {lam:g}") for lam, color in zip(self.lams, colors, strict=True)
+            Line2D([], [], color=color, label=f"lam = {lam:.3g}") for lam, color in zip(self.lams, colors, strict=True)
         ]
         for bound in self.bounds:
             name, style, marker = STYLES[bound]

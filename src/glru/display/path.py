@@ -107,6 +107,7 @@ class RegularizationPathDisplay:
             panel.axvline(self.lams[self.best], color=ORANGE, linestyle="--", linewidth=1.5, label=label)
             panel.set_ylabel(NAMES[name])
             panel.set_xscale("log")
+            panel.locator_params(axis="y", integer=name == "errors", nbins=6)
         panels[0].legend(frameon=False)
         panels[0].set_title(self.title)
         panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")

@@ -61,7 +61,7 @@ def loocv_page(
     else:
         summary, numbers, sections = _regression(result, data_name, name)
     if influence is not None:
-        sections.append(_influence(influence, name))
+        sections.insert(1, _influence(influence, classes or ("-1", "+1"), name))
     return page(title, summary, cards(numbers), sections, origin)
 
 
@@ -103,7 +103,7 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     unit = "log-odds" if isinstance(result.problem.loss, Logistic) else "margin"
     marks = [
         Mark(ranks[row], result.score_lower[row], result.score_upper[row], KINDS[int(verdicts[row])][0], tip(row))
-        for row in drawn
+        for row in drawn[np.argsort(-verdicts[drawn], kind="stable")]
     ]
     x, y_axis = Axis(-1.0, n_rows, "rows, sorted by held-out score"), Axis(-edge, edge, f"held-out score ({unit})")
     note = "" if drawn.size == n_rows else f" {count(drawn.size, 'row')} of {n_rows:,} are drawn, all errors first."
@@ -229,7 +229,7 @@ def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, 
     return f"row {name(row)}\ntarget {y[row]:.5g}\nheld-out prediction {lower[row]:.6g} to {upper[row]:.6g}"
 
 
-def _influence(influence: InfluenceDisplay, name: Callable[[int], str]) -> Section:
+def _influence(influence: InfluenceDisplay, classes: tuple[str, str], name: Callable[[int], str]) -> Section:
     lower, upper = influence.lower, influence.upper
     kinds = {1.0: "good", -1.0: "bad", 0.0: "good"}
     names = [name(int(row)) for row in influence.rows]
@@ -244,7 +244,7 @@ def _influence(influence: InfluenceDisplay, name: Callable[[int], str]) -> Secti
         for k in range(len(names))
     ]
     x = around([0.0, *upper.tolist()], "how far the coefficients move (Euclidean distance)", zero=True)
-    legend = {"good": "class +1", "bad": "class -1"} if np.any(influence.signs) else {}
+    legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if np.any(influence.signs) else {}
     proof = "it is proven that no other row moves it more" if influence.certified else "other rows may move it more"
     text = f"How far the coefficients move when a row is removed, for the {len(names)} that move them most; {proof}."
     rows: list[list[Cell]] = [[names[k], float(lower[k]), float(upper[k])] for k in range(len(names))]

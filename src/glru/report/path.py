@@ -54,7 +54,8 @@ def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = 
         legend = {"good": "certified interval", "best-key": f"best {axis}"}
         text = "The true value at each strength lies inside its interval. Point at one to see it."
         sections.append(Section(NAMES[name][0].upper() + NAMES[name][1:], text, band(x, y, marks, best, legend)))
-    header = [axis, *(f"{NAMES[name]} {end}" for name in shown.bands for end in ("from", "to")), "trainings"]
+    short = [name.replace("_", "-") for name in shown.bands]
+    header = [axis, *(f"{name} {end}" for name in short for end in ("from", "to")), "trainings"]
     rows = [
         [float(lam), *(float(ends[k]) for pair in shown.bands.values() for ends in pair), path.results[k].n_trainings]
         for k, lam in enumerate(shown.lams)
