@@ -2,6 +2,8 @@
 
 import contextlib
 import re
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from functools import partial
@@ -271,3 +273,23 @@ def test_new_rows_are_normalised_as_the_old_ones():
 
 def test_the_library_has_them():
     assert glru.datasets is datasets
+
+
+def test_libsvm_in_bounded_memory(tmp_path):
+    """Besides the matrix itself, reading a long file takes next to no memory."""
+    lines = [f"{k % 2} {1 + k % 7}:{k % 9 + 0.5} {10 + k % 90}:1 {100 + k % 50}:2.25\n" for k in range(1000)]
+    (tmp_path / "long.libsvm").write_text("".join(lines) * 400)
+    script = """
+import resource, sys
+import sklearn.datasets
+from glru import datasets
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = datasets.read(sys.argv[1])
+peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+size = sum(array.nbytes for array in (found.X.data, found.X.indices, found.X.indptr, found.y))
+print(found.X.shape[0], found.X.nnz, peak / size)
+"""
+    line = [sys.executable, "-c", script, str(tmp_path / "long.libsvm")]
+    rows, entries, ratio = subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+    assert (int(rows), int(entries)) == (400_000, 1_200_000)
+    assert float(ratio) < 2.5

@@ -39,7 +39,7 @@ class Targets:
         """What some targets stand for."""
         what = f"the target {column!r}" if column else "the target y"
         _require_known(values, what)
-        names = sorted({_name(value) for value in values}, key=_order)
+        names = sorted({_name(value) for value in set(values)}, key=_order)
         if task == "regression":
             if positive is not None:
                 raise ValueError(f"a positive class is for classification losses; got {positive!r} for a regression.")
@@ -66,18 +66,19 @@ class Targets:
         _require_known(values, what)
         if self.classes is None:
             return _numbers(values, what)
-        names = [_name(value) for value in values]
-        strange = sorted(set(names) - set(self.classes))
+        known = {value: _name(value) for value in set(values)}
+        strange = sorted(set(known.values()) - set(self.classes))
         if strange and self.classes[0] != OTHERS:
             raise ValueError(
                 f"{what} must be one of {_shown(self.classes)}, as in the training data; got {_shown(strange)}."
             )
-        return np.where(np.array(names, dtype=object) == self.classes[1], 1.0, -1.0)
+        positive = {value for value, name in known.items() if name == self.classes[1]}
+        return np.array([1.0 if value in positive else -1.0 for value in values])
 
 
 def _require_known(values: Sequence[Any], what: str) -> None:
-    bad = [k for k, value in enumerate(values) if value is None or (isinstance(value, float) and value != value)]
-    if bad:
+    if any(value is None or value != value for value in set(values)):
+        bad = [k for k, value in enumerate(values) if value is None or value != value]
         raise ValueError(f"{what} must be known in every row; it is missing in {len(bad)}, first in row {bad[0]}.")
 
 
