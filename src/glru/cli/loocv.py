@@ -14,8 +14,8 @@ from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import trained
 from glru.report import loocv_page
 
-ALL_ROWS, SOME_ROWS = 2000, 200
-"""Up to how many rows all are looked at for their influence, and how many of more: those whose own score moves most."""
+TOP, WORK = 20, 2e10
+"""Rows in the report's list of influence, and the operations that may be spent on it."""
 
 METRICS = {"classification": ("accuracy", "log_loss", "brier", "roc_auc"), "regression": ("mse", "mae", "r2")}
 NOTES = {
@@ -139,12 +139,15 @@ def outcome(
 
 
 def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) -> str:
+    n_rows, n_columns = job.problem.X.shape
+    affordable = int(WORK / (n_rows * n_columns * min(n_rows, n_columns)))
     influence = None
-    if job.problem.penalty.strong_convexity > 0.0:
+    if job.problem.penalty.strong_convexity > 0.0 and affordable >= min(n_rows, TOP):
         rows = None
-        if job.problem.n_rows > ALL_ROWS:
-            rows = np.argsort(-np.abs(result.scores - solution.scores), kind="stable")[:SOME_ROWS].tolist()
-        influence = glru.InfluenceDisplay.from_solution(solution, rows=rows)
+        if affordable < n_rows:
+            # Rows whose own score moves most are likely to be the ones that move the model most.
+            rows = np.argsort(-np.abs(result.scores - solution.scores), kind="stable")[:affordable].tolist()
+        influence = glru.InfluenceDisplay.from_solution(solution, TOP, rows)
     return loocv_page(
         result,
         job.prepared.name,
