@@ -15,14 +15,15 @@ endif
 .NOTPARALLEL:
 
 help:
-	@echo "make demo    train a few models, change their data and show what is proven"
+	@echo "make demo    exact leave-one-out of a bundled dataset beside brute force; a picture and a report"
 	@echo "make test    run the tests"
 	@echo "make lint    check format, style, types and layers"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
 	@echo "make clean   remove the virtual environment and all caches"
 
-demo: $(VENV)/core.stamp
-	$(BIN)/python examples/demo.py
+demo: $(VENV)/plot.stamp
+	@mkdir -p demo-output
+	$(BIN)/glru loocv breast_cancer --verify 569 --plot demo-output/loocv.png --html demo-output/report.html
 
 test: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
@@ -37,7 +38,7 @@ bench: $(VENV)/core.stamp
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo-output .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

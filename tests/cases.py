@@ -8,6 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import glru
+from glru.datasets import Dataset
+from glru.datasets.catalogue import data_folder
 from glru.losses import Loss, ProximalHinge
 from glru.penalties import Penalty
 from glru.problem import Problem
@@ -119,3 +121,11 @@ def assert_same_model(first: Solution, second: Solution) -> None:
     if lam > 0.0:
         radius = np.sqrt(2.0 * first.gap / lam) + np.sqrt(2.0 * second.gap / lam)
         assert np.linalg.norm(first.coef - second.coef) <= radius + 1e-9 * np.linalg.norm(first.coef)
+
+
+def stored(name: str) -> Dataset:
+    """A dataset of the folder ``GLRU_DATA``; the test is skipped where it is absent."""
+    folder = data_folder()
+    if folder is None or not (folder / f"{name}.npz").exists():
+        pytest.skip(f"{name}.npz is not in the folder GLRU_DATA")
+    return glru.datasets.load(name)

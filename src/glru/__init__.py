@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from glru import datasets
 from glru.after import After, ModelAfter, Retraining, after
 from glru.changes import (
     AddColumns,
@@ -14,7 +15,13 @@ from glru.changes import (
     RemoveRows,
     Reweight,
 )
-from glru.display import LOOCVDisplay
+from glru.display import (
+    AfterDisplay,
+    DeterminationRateDisplay,
+    InfluenceDisplay,
+    LOOCVDisplay,
+    RegularizationPathDisplay,
+)
 from glru.fitted import ModelCertificate, certify
 from glru.live import LiveModel, verify_receipt
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
@@ -46,9 +53,11 @@ __all__ = [
     "AddColumns",
     "AddRows",
     "After",
+    "AfterDisplay",
     "Change",
     "ClassesLOOCVResult",
     "CrossValResult",
+    "DeterminationRateDisplay",
     "EditValues",
     "ElasticNet",
     "GLRUClassifier",
@@ -57,6 +66,7 @@ __all__ = [
     "GLRURegressorCV",
     "Hinge",
     "Huber",
+    "InfluenceDisplay",
     "LOOCVDisplay",
     "LOOCVPath",
     "LOOCVResult",
@@ -68,6 +78,7 @@ __all__ = [
     "Penalty",
     "Point",
     "Problem",
+    "RegularizationPathDisplay",
     "Relabel",
     "RemoveColumns",
     "RemoveRows",
@@ -84,6 +95,7 @@ __all__ = [
     "certify",
     "cross_val_predict",
     "cross_val_score",
+    "datasets",
     "loocv",
     "loocv_path",
     "solve",

@@ -1,24 +1,18 @@
 """Labels that are proven on real data are the labels of the retrained model."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import glru
+from glru.datasets import normalize
+from tests.cases import stored
 from tests.certificates.truth import trained
 
 
 def load(name):
     """Standardised data with every fifth row set aside."""
-    folder = os.environ.get("GLRU_DATA")
-    if not folder:
-        pytest.skip("GLRU_DATA is not set")
-    with np.load(Path(folder) / f"{name}.npz") as stored:
-        X, y = stored["X"].astype(np.float64), np.sign(stored["y"].astype(np.float64) - stored["y"].mean())
-    X = X[:, X.std(axis=0) > 0.0]
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    data = stored(name)
+    X, y = normalize(data.X, "dense"), np.sign(data.y - data.y.mean())
     aside = np.arange(len(y)) % 5 == 0
     return X[~aside], y[~aside], X[aside], y[aside]
 

@@ -1,14 +1,12 @@
 """Leave-one-out the obvious way: every row's problem trained by itself, as far as float64 goes."""
 
-import os
 import warnings
-from pathlib import Path
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 
 import glru
+from tests.cases import stored
 
 
 def derived(problem, weight):
@@ -84,13 +82,5 @@ def standardised(X):
 
 def real(name):
     """``X, y`` of a dataset in the folder ``GLRU_DATA``, standardised; the test is skipped where it is absent."""
-    folder = os.environ.get("GLRU_DATA")
-    path = Path(folder or ".") / f"{name}.npz"
-    if not folder or not path.exists():
-        pytest.skip(f"{name}.npz is not in the folder GLRU_DATA")
-    with np.load(path, allow_pickle=False) as file:
-        y = file["y"].astype(float)
-        if "X" in file:
-            return standardised(file["X"]), y
-        parts = (file["data"].astype(float), file["indices"], file["indptr"])
-        return standardised(sp.csr_array(parts, shape=tuple(file["shape"]))), y
+    data = stored(name)
+    return standardised(data.X), data.y

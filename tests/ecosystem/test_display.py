@@ -10,7 +10,9 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_hex
 
 import glru
-from glru.display import CORRECT, OPEN, WRONG
+from glru.display.intervals import BLUE as CORRECT
+from glru.display.intervals import GREY as OPEN
+from glru.display.intervals import ORANGE as WRONG
 from tests.cases import make
 
 
@@ -91,3 +93,115 @@ def test_nothing_undetermined_and_nothing_known():
 def test_a_regression_is_refused():
     with pytest.raises(ValueError, match="shows classifications; got a regression"):
         glru.LOOCVDisplay.from_result(glru.loocv(make(glru.Squared(), glru.L2(0.1), 8, 2)))
+
+
+@pytest.fixture
+def closing():
+    """Close all figures of a test."""
+    yield
+    plt.close("all")
+
+
+def test_path_display(closing):
+    problem = make(glru.Logistic(), glru.L2(1.0), 40, 4, seed=3)
+    path = glru.loocv_path(problem, [1.0, 0.1, 0.01])
+    display = glru.RegularizationPathDisplay.from_path(path)
+    assert list(display.bands) == ["errors", "log_loss"]
+    assert np.array_equal(display.bands["errors"][0], path.lower)
+    lower, upper = display.bands["log_loss"]
+    assert [(low, high) for low, high in zip(lower, upper, strict=True)] == [
+        result.metric_bounds("log_loss") for result in path.results
+    ]
+    assert f"best lam: {path.best_lam:.4g}" in display.title
+    assert ("not certified" in display.title) == (not path.certified)
+    display.plot()
+    assert len(display.ax_) == 2 and display.ax_[1].get_xscale() == "log"
+    assert display.ax_[0].get_ylabel() == "held-out errors (rows)"
+    assert display.ax_[1].get_ylabel() == "held-out log-loss (nats)"
+    dashed = next(line for line in display.ax_[0].lines if line.get_linestyle() == "--")
+    assert set(dashed.get_xdata()) == {path.best_lam}
+    display.figure_.canvas.draw()
+
+
+def test_path_display_of_a_regression_and_of_infinite_ends(closing):
+    path = glru.loocv_path(make(glru.Squared(), glru.L2(1.0), 20, 3), [1.0, 0.1])
+    display = glru.RegularizationPathDisplay.from_path(path, as_C=True)
+    assert list(display.bands) == ["mse"] and np.array_equal(display.lams, 1.0 / path.lams)
+    assert display.plot().ax_[0].get_ylabel() == "held-out squared error"
+    bands = {"errors": (np.array([1.0, 2.0]), np.array([np.inf, 3.0]))}
+    open_ = glru.RegularizationPathDisplay(np.array([1.0, 0.1]), bands, 1, "errors", False).plot()
+    assert open_.title == "best lam: 0.1, not certified (2 to 3 errors)"
+    open_.figure_.canvas.draw()
+    assert np.all(np.isfinite(open_.ax_[0].get_ylim()))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("penalty", [glru.L2(0.05), glru.ElasticNet(0.05, 0.02)], ids=["l2", "elastic-net"])
+def test_influence_is_that_of_retraining(penalty, intercept):
+    """The distances of brute-force retraining are in the intervals, and the first rows are the first."""
+    problem = make(glru.Logistic(), penalty, 30, 4, seed=1, fit_intercept=intercept)
+    solution = glru.solve(problem, tol=1e-10)
+    display = glru.InfluenceDisplay.from_solution(solution, top=6)
+    models = [glru.solve(glru.RemoveRows([row]).apply(problem), tol=1e-12).coef for row in range(30)]
+    distances = np.array([np.linalg.norm(coef - solution.coef) for coef in models])
+    slack = 1e-5
+    assert np.all(display.lower <= distances[display.rows] + slack)
+    assert np.all(distances[display.rows] <= display.upper + slack)
+    assert np.max(display.upper - display.lower) < 1e-4
+    if display.certified:
+        assert display.rows.tolist() == np.argsort(-distances, kind="stable")[:6].tolist()
+    assert display.certified
+
+
+def test_influence_among_some_rows(closing):
+    solution = glru.solve(make(glru.Squared(), glru.L2(0.05), 30, 4))
+    display = glru.InfluenceDisplay.from_solution(solution, top=3, rows=[4, 8, 15, 16, 23])
+    assert set(display.rows) <= {4, 8, 15, 16, 23} and not display.certified
+    assert "not proven to be the first" in display.title
+    display.plot()
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == [str(row) for row in display.rows]
+    assert display.ax_.get_legend() is None
+    named = glru.InfluenceDisplay.from_solution(solution, top=2, names=[f"r{k}" for k in range(30)]).plot()
+    assert named.ax_.get_yticklabels()[0].get_text() == f"r{named.rows[0]}"
+
+
+def test_influence_refuses():
+    with pytest.raises(ValueError, match="strongly convex penalty"):
+        glru.InfluenceDisplay.from_solution(glru.solve(make(glru.Logistic(), glru.L1(0.05))))
+    with pytest.raises(ValueError, match="top must be at least 1"):
+        glru.InfluenceDisplay.from_solution(glru.solve(make(glru.Logistic(), glru.L2(0.05))), top=0)
+
+
+def test_determination_rates(closing):
+    problem = make(glru.Logistic(), glru.L2(1.0), 60, 4)
+    train, queries = problem.derive(X=problem.X[:50], y=problem.y[:50], sample_weight=np.ones(50)), problem.X[50:]
+    changes = [(glru.RemoveRows(range(k)), queries) for k in (1, 2)]
+    display = glru.DeterminationRateDisplay.from_changes(train, changes, [1.0, 0.01], "rows removed")
+    assert display.rates.shape == (2, 3, 2)
+    solution = glru.solve(train.derive(penalty=glru.L2(0.01)), tol=1e-9)
+    carried = glru.after(solution, glru.RemoveRows([0, 1]), candidate="carry", bound="dual")
+    assert display.rates[1, 1, 1] == carried.determination_rate(queries)
+    newton = glru.after(solution, glru.RemoveRows([0, 1]), candidate="newton")
+    assert display.rates[1, 2, 1] == newton.determination_rate(queries)
+    display.plot()
+    assert len(display.ax_.lines) == 6
+    assert display.ax_.get_xlabel() == "number of rows removed"
+    assert display.ax_.get_ylabel() == "labels proven (% of test rows)"
+    with pytest.raises(ValueError, match="labels; got a regression"):
+        glru.DeterminationRateDisplay.from_changes(make(glru.Squared(), glru.L2(1.0)), changes, [1.0], "rows")
+
+
+def test_after_display(closing):
+    problem = make(glru.Logistic(), glru.L2(0.05), 40, 4)
+    solution = glru.solve(problem)
+    out = glru.after(solution, glru.RemoveRows(range(10)), candidate="carry")
+    display = glru.AfterDisplay.from_after(out, problem.X, solution.scores)
+    labels = out.labels(problem.X)
+    old = np.where(solution.scores > 0, 1, -1)
+    counts = [int(np.sum(labels == old)), int(np.sum(labels == -old)), int(np.sum(labels == 0))]
+    assert [int(np.sum(display.verdicts == verdict)) for verdict in (1, -1, 0)] == counts
+    assert f"{counts[0]} labels unchanged, {counts[1]} changed, {counts[2]} undetermined" in display.title
+    display.plot().figure_.canvas.draw()
+    regression = glru.solve(make(glru.Squared(), glru.L2(0.05)))
+    with pytest.raises(ValueError, match="shows classifications"):
+        glru.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)

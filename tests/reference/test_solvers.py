@@ -1,8 +1,6 @@
 """Every solver reaches a certified optimum, the optimum is scikit-learn's, and nothing fails in silence."""
 
 import itertools
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from glru import duality
+from glru.datasets import normalize
 from tests.cases import (
     COLUMN_PENALTIES,
     LOSSES,
@@ -21,6 +20,7 @@ from tests.cases import (
     dense,
     each,
     make,
+    stored,
     supports,
     targets,
 )
@@ -428,13 +428,8 @@ def test_repr_shows_the_certificate():
 @pytest.mark.parametrize("lam", [2.0**0, 2.0**-5, 2.0**-10])
 def test_arcene(lam):
     """The paper's data with its dense normalisation, where plain Newton diverges."""
-    folder = os.environ.get("GLRU_DATA")
-    if not folder:
-        pytest.skip("GLRU_DATA is not set")
-    with np.load(Path(folder) / "arcene.npz") as stored:
-        X, y = stored["X"].astype(np.float64), stored["y"]
-    X = X[:, X.std(axis=0) > 0.0]
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    data = stored("arcene")
+    X, y = normalize(data.X, "dense"), data.y
     assert X.shape == (200, 9961)
     solution = glru.solve(glru.Problem(X, y, glru.Logistic(), glru.L2(lam)), tol=1e-10)
     assert solution.status == "converged" and solution.relative_gap <= 1e-10

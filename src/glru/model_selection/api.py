@@ -1,10 +1,12 @@
 """``loocv`` and ``cross_val_predict``: of a problem, of a solution, or of an estimator with its data."""
 
+from pathlib import Path
 from typing import Any, overload
 
 from numpy.typing import NDArray
 
 from glru.adapters import is_estimator
+from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.classes import ClassesLOOCVResult
 from glru.model_selection.cross_validation import CrossValResult, held_out_blocks
 from glru.model_selection.drop_ins import Method, estimator_cross_val_predict, estimator_loocv
@@ -25,6 +27,7 @@ def loocv(
     progress: bool | Report = ...,
     max_memory: int = ...,
     tol: float = ...,
+    checkpoint: str | Path | Checkpoint | None = ...,
 ) -> LOOCVResult: ...
 
 
@@ -41,6 +44,7 @@ def loocv(
     progress: bool | Report = ...,
     max_memory: int = ...,
     tol: float = ...,
+    checkpoint: str | Path | Checkpoint | None = ...,
 ) -> LOOCVResult | ClassesLOOCVResult: ...
 
 
@@ -48,7 +52,7 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
     Two forms: ``loocv(problem, method="certified", bound="auto", width=None, progress=False, max_memory=2 << 30,
-    tol=1e-6)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
+    tol=1e-6, checkpoint=None)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
     scikit-learn's linear models (or one of this library's), fitted or not.
 
     Parameters
@@ -73,6 +77,8 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
         Limit in bytes for the work arrays of a batch.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training where a problem is given.
+    checkpoint : str or Path, default=None
+        A file that keeps finished work. A run that was killed goes on from it and gives the same result.
 
     Returns
     -------

@@ -37,6 +37,8 @@ MOST_FACTORS = 16
 
 Rows = NDArray[np.intp]
 Report = Callable[[str, int, int], None]
+Recall = Callable[[Rows, Callable[[Rows], Bounds]], Bounds]
+"""Does the work on some rows, or has it from a checkpoint."""
 
 
 @final
@@ -46,6 +48,7 @@ class Cascade:
     def __init__(self, solution: Solution, bound: str, width: float | None, max_memory: int, report: Report) -> None:
         self.solution, self.problem = solution, solution.problem
         self.bound, self.width, self.max_memory, self.report = bound, width, max_memory, report
+        self.recall: Recall = lambda rows, work: work(rows)
         n_rows = self.problem.n_rows
         self.lower, self.upper = np.full(n_rows, -np.inf), np.full(n_rows, np.inf)
         self.stage_codes = np.full(n_rows, STAGES.index("undetermined"), dtype=np.int8)
@@ -69,7 +72,7 @@ class Cascade:
         """Run a stage on some rows and take in what it proves."""
         begin = time.perf_counter()
         if rows.size:
-            lower, upper = work(rows)
+            lower, upper = self.recall(rows, work)
             self.lower[rows] = np.maximum(self.lower[rows], lower)
             self.upper[rows] = np.minimum(self.upper[rows], upper)
             done = rows[self.decided(self.lower[rows], self.upper[rows])]
@@ -99,6 +102,7 @@ class Cascade:
         """Train every open row, stopped as soon as it is decided."""
         for row in self.open_rows():
             self.run("training", np.array([row]), self.training)
+            self.n_trainings += 1
 
     @property
     def uniform(self) -> bool:
@@ -217,7 +221,6 @@ class Cascade:
             found = np.maximum(found[0], low), np.minimum(found[1], high)
             return bool(self.decided(*found)[0])
 
-        self.n_trainings += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             solution = solve(problem, tol=1e-13, start=point, until=settled)

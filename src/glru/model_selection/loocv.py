@@ -2,18 +2,21 @@
 
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glru._threads import calm_blas
 from glru.families.carried import has_carried
 from glru.losses import Hinge
-from glru.model_selection.cascade import Cascade, Report
+from glru.model_selection.cascade import Cascade, Report, Rows
+from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.progress import reporter
 from glru.model_selection.result import STAGES, LOOCVResult
 from glru.problem import Problem
+from glru.regions import Bounds
 from glru.solution import Solution
 from glru.solvers import solve
 
@@ -29,14 +32,19 @@ def leave_one_out(
     progress: bool | Report = False,
     max_memory: int = 2 << 30,
     tol: float = 1e-6,
+    checkpoint: str | Path | Checkpoint | None = None,
 ) -> LOOCVResult:
     """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`."""
-    solution = trained(problem, tol)
+    if isinstance(checkpoint, str | Path):
+        checkpoint = Checkpoint(checkpoint)
+    solution = trained(problem, tol, checkpoint)
     _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
     with reporter(progress) as report, calm_blas(solution.problem.work):
         cascade = Cascade(solution, bound, width, max_memory, report)
+        if checkpoint is not None:
+            cascade.recall = checkpoint.recall(solution, method, bound, width, max_memory, tol)
         if method == "certified":
             cascade.certified()
         elif method in ("glru", "approx-glru"):
@@ -48,16 +56,22 @@ def leave_one_out(
             _naive(cascade, tol)
         elif method in ("approx", "approx-glru"):
             _approximate(cascade)
+    if checkpoint is not None:
+        checkpoint.save()
     return _result(cascade, method)
 
 
-def trained(problem: Problem | Solution, tol: float) -> Solution:
-    """A solution, trained if a problem was given."""
+def trained(
+    problem: Problem | Solution, tol: float, checkpoint: Checkpoint | None = None, start: Solution | None = None
+) -> Solution:
+    """A solution, trained if a problem was given (or read from a checkpoint)."""
     if isinstance(problem, Solution):
         return problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
-    return solve(problem, tol=tol)
+    if checkpoint is not None:
+        return checkpoint.solution(problem, tol, lambda: solve(problem, tol=tol, start=start))
+    return solve(problem, tol=tol, start=start)
 
 
 def check_width(width: float | None) -> None:
@@ -88,35 +102,40 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
 
 def _naive(cascade: Cascade, tol: float) -> None:
     """Algorithm 1 with warm starts; the scores are those of the trained models, without proof."""
-    begin = time.perf_counter()
-    for row in range(cascade.problem.n_rows):
-        problem, point = cascade.without(row)
+
+    def train(rows: Rows) -> Bounds:
+        problem, point = cascade.without(int(rows[0]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             solution = solve(problem, tol=tol, start=point)
-        cascade.lower[row] = cascade.upper[row] = solution.scores[row]
-        cascade.stage_codes[row] = STAGES.index("training")
-        cascade.n_trainings += 1
-        cascade.report("training", row + 1, cascade.problem.n_rows)
-    cascade.seconds["training"] = time.perf_counter() - begin
+        return solution.scores[rows], solution.scores[rows]
+
+    cascade.n_trainings = cascade.open_rows().size
+    _each(cascade, "training", [np.array([row]) for row in cascade.open_rows()], train)
 
 
 def _approximate(cascade: Cascade) -> None:
     """One Newton step for every open row (Appendix E.2), without proof."""
-    begin = time.perf_counter()
 
-    def take(rows: NDArray[np.intp]) -> None:
+    def guess(rows: Rows) -> Bounds:
         scores = cascade.guesses(rows)
-        known = np.isfinite(scores)
-        cascade.lower[rows[known]] = cascade.upper[rows[known]] = scores[known]
-        cascade.stage_codes[rows[known]] = STAGES.index("approx")
+        return scores, scores
 
     if cascade.has_families:
-        for batch in cascade.batches():
-            take(batch)
-    for row in cascade.open_rows():
-        take(np.array([row]))
-    cascade.seconds["approx"] = time.perf_counter() - begin
+        _each(cascade, "approx", cascade.batches(), guess)
+    _each(cascade, "approx", [np.array([row]) for row in cascade.open_rows()], guess)
+
+
+def _each(cascade: Cascade, stage: str, batches: list[Rows], work: Callable[[Rows], Bounds]) -> None:
+    """Take scores as they are for batches of rows; those that are not numbers stay open."""
+    begin = time.perf_counter()
+    for rows in batches:
+        scores, _ = cascade.recall(rows, work)
+        known = np.isfinite(scores)
+        cascade.lower[rows[known]] = cascade.upper[rows[known]] = scores[known]
+        cascade.stage_codes[rows[known]] = STAGES.index(stage)
+        cascade.report(stage, cascade.problem.n_rows - cascade.open_rows().size, cascade.problem.n_rows)
+    cascade.seconds[stage] = cascade.seconds.get(stage, 0.0) + time.perf_counter() - begin
 
 
 def _result(cascade: Cascade, method: str) -> LOOCVResult:

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, final
 
 import numpy as np
 
 from glru._numerics import Array
-from glru.model_selection.loocv import leave_one_out
+from glru.model_selection.checkpoint import Checkpoint
+from glru.model_selection.loocv import leave_one_out, trained
 from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
 from glru.problem import Problem
-from glru.solvers import solve
+from glru.solution import Solution
 
 Criterion = Literal["errors", "log_loss", "mse"]
 
@@ -73,6 +75,7 @@ def loocv_path(
     width: float | None = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
+    checkpoint: str | Path | None = None,
 ) -> LOOCVPath:
     """Certified leave-one-out cross-validation for every strength of an L2 penalty, and the best of them.
 
@@ -89,7 +92,7 @@ def loocv_path(
         What to minimise; errors for a classification and mse for a regression if not given.
     width : float, default=None
         Largest interval of a held-out score; with ``criterion="log_loss"`` 1e-6 if not given.
-    tol, progress
+    tol, progress, checkpoint
         As in :func:`glru.loocv`.
 
     Returns
@@ -118,11 +121,12 @@ def loocv_path(
     grid = np.sort(np.asarray(lams, dtype=np.float64))[::-1]
     if grid.size == 0:
         raise ValueError("lams must hold at least one strength; got none.")
-    results, start = [], None
+    stored = Checkpoint(checkpoint) if checkpoint is not None else None
+    results: list[LOOCVResult] = []
+    solution: Solution | None = None
     for lam in grid:
-        solution = solve(problem.derive(penalty=L2(float(lam))), tol=tol, start=start)
-        results.append(leave_one_out(solution, width=width, progress=progress))
-        start = solution
+        solution = trained(problem.derive(penalty=L2(float(lam))), tol, stored, start=solution)
+        results.append(leave_one_out(solution, width=width, progress=progress, checkpoint=stored))
     pairs = np.array([_value(result, criterion) for result in results])
     return LOOCVPath(grid, tuple(results), criterion, pairs[:, 0], pairs[:, 1])
 

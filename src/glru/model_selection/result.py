@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -64,7 +65,7 @@ class LOOCVResult:
         counts = np.bincount(self.stage_codes, minlength=len(STAGES))
         return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
 
-    @property
+    @cached_property
     def stages(self) -> NDArray[np.str_]:
         """The name of the stage that decided each row."""
         return np.array(STAGES)[self.stage_codes]

@@ -1,4 +1,4 @@
-"""Pictures of results: the constructor stores, ``from_result`` computes, ``plot`` draws."""
+"""The picture of leave-one-out cross-validation."""
 
 from typing import Any, final
 
@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array
+from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals
 from glru.model_selection import LOOCVResult
 
-CORRECT, WRONG, OPEN = "#0072B2", "#D55E00", "#999999"
-"""Colours of the Okabe-Ito palette, which colour-blind readers can tell apart."""
+GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("undetermined", GREY, 6.0)}
 
 
 @final
@@ -61,31 +61,10 @@ class LOOCVDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if not given.
         """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(figsize=(8.0, 3.6), layout="constrained")
-        places = np.arange(self.lower.size)
-        # The few scores far from the threshold are drawn at the edge: the decision is made in the middle.
-        edge = 1.1 * max(1e-12, float(np.quantile(np.abs(self._middle()), 0.95)))
-        low, high = np.clip(self.lower, -edge, edge), np.clip(self.upper, -edge, edge)
-        names = {1: ("correct", CORRECT, 3.0), -1: ("wrong", WRONG, 6.0), 0: ("undetermined", OPEN, 6.0)}
-        for order, (verdict, (name, color, size)) in enumerate(names.items()):
-            mine = self.verdicts == verdict
-            if mine.any():
-                style = {"color": color, "zorder": 2 + order}
-                ax.vlines(places[mine], low[mine], high[mine], linewidth=1.5, **style)
-                label = f"{name} ({int(mine.sum())})"
-                ax.plot(places[mine], 0.5 * (low + high)[mine], "o", markersize=size, label=label, **style)
-        ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
-        ax.set_ylim(-1.1 * edge, 1.1 * edge)
+        ax = axes(ax)
+        draw_intervals(ax, self.lower, self.upper, self.verdicts, GROUPS, "upper left")
         ax.set_xlabel("rows, sorted by held-out score")
         ax.set_ylabel("held-out score (log-odds for logistic)")
         ax.set_title(self.title)
-        ax.legend(loc="upper left", frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-    def _middle(self) -> Array:
-        finite = np.isfinite(self.lower) & np.isfinite(self.upper)
-        return np.where(finite, 0.5 * (np.where(finite, self.lower, 0.0) + np.where(finite, self.upper, 0.0)), 0.0)

@@ -1,0 +1,24 @@
+"""The command line: ``glru loocv``, ``whatif``, ``tune``, ``data``, ``bench``, ``version``."""
+
+import typer
+
+from glru.cli.about import bench, version
+from glru.cli.commands import command
+from glru.cli.data import data
+from glru.cli.loocv import loocv
+from glru.cli.tune import tune
+from glru.cli.whatif import whatif
+
+app = typer.Typer(
+    help="What a linear model becomes when its training data changes, without retraining it, and with proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for function in (loocv, whatif, tune, data, bench, version):
+    command(app)(function)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,72 @@
+"""``glru data``: the datasets that are known by name."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+import glru
+from glru import datasets
+from glru.cli import output
+from glru.datasets.download import user_cache
+
+
+def data(
+    name: Annotated[str | None, typer.Argument(help="A dataset to describe; by default all are listed.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """List the datasets that are known by name, or describe one."""
+    if name is None:
+        _list(as_json)
+    else:
+        _describe(name, as_json)
+
+
+def _list(as_json: bool) -> None:
+    entries = datasets.list()
+    if as_json:
+        lines = [
+            {"name": e.name, "shape": list(e.shape) if e.shape else None, "source": e.source, "where": e.where}
+            for e in entries
+        ]
+        _print_json({"datasets": lines})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="Datasets", title_justify="left", box=None, pad_edge=False)
+    for column in ("name", "rows", "columns", "source", "here"):
+        table.add_column(column, justify="right" if column in ("rows", "columns") else "left")
+    for e in entries:
+        shape = [f"{n:,}" for n in e.shape] if e.shape else ["", ""]
+        table.add_row(e.name, *shape, e.source, "yes" if e.where else "to download")
+    Console().print(table)
+    Console().print(
+        f"Downloads are kept in {user_cache()}; the folder in GLRU_DATA is looked at first.", soft_wrap=True
+    )
+
+
+def _describe(name: str, as_json: bool) -> None:
+    found = datasets.load(name)
+    facts = {
+        "name": found.name,
+        "rows": int(found.X.shape[0]),
+        "columns": int(found.X.shape[1]),
+        "varying_columns": int(datasets.Normalization.fit(found.X, "sparse").kept.size),
+        "task": found.task,
+        "positive": int((found.y > 0).sum()) if found.task == "classification" else None,
+        "classes": None if found.classes is None else {"-1": found.classes[0], "+1": found.classes[1]},
+        "normalize": found.normalization,
+        "source": found.source,
+    }
+    if as_json:
+        _print_json({"dataset": facts})
+        return
+    lines = [(key.replace("_", " "), str(value)) for key, value in facts.items() if value is not None]
+    output.show(f"Dataset {name}", lines)
+
+
+def _print_json(values: dict[str, object]) -> None:
+    header = {"schema": output.SCHEMA, "command": "data", "version": glru.__version__}
+    sys.stdout.write(json.dumps(header | values, indent=2) + "\n")

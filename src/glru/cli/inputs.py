@@ -1,0 +1,140 @@
+"""From options to a training problem."""
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import glru
+from glru import datasets
+from glru.cli.about import versions
+from glru.cli.options import DataOptions, LossOptions, StrengthOptions
+from glru.datasets import Contents, Prepared, PrepareOptions, ReadOptions
+from glru.report import Provenance
+
+LOSSES: dict[str, Any] = {
+    "logistic": glru.Logistic,
+    "squared-hinge": glru.SquaredHinge,
+    "smoothed-hinge": glru.SmoothedHinge,
+    "hinge": glru.Hinge,
+    "squared": glru.Squared,
+    "huber": glru.Huber,
+}
+LAM = 0.01
+
+
+@dataclass(frozen=True)
+class Job:
+    """A prepared problem and what is told about it."""
+
+    prepared: Prepared
+    problem: glru.Problem
+    facts: dict[str, Any]
+    seconds: float
+
+    def row_name(self, row: int) -> str:
+        """A row's id where the data has one, else its position."""
+        return self.prepared.ids[row] if self.prepared.ids else str(row)
+
+
+def job(data: DataOptions, loss: LossOptions, strength: StrengthOptions) -> Job:
+    """Read, prepare and pose a problem."""
+    begin = time.perf_counter()
+    penalty, scaling = _penalty(strength)
+    chosen = LOSSES[loss.loss]() if loss.loss else None
+    prepared = prepared_data(data, chosen.task if chosen else None)
+    task = prepared.targets.task
+    chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
+    intercept = task == "regression" if loss.intercept is None else loss.intercept
+    problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=intercept, scaling=scaling)
+    facts = {"data": _data_facts(prepared), "model": _model_facts(problem, strength, loss.tol)}
+    return Job(prepared, problem, facts, time.perf_counter() - begin)
+
+
+def _penalty(strength: StrengthOptions) -> tuple[glru.Penalty, Any]:
+    if strength.lam is not None and strength.C is not None:
+        raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
+    if strength.C is not None and not strength.C > 0.0:
+        raise typer.BadParameter(f"--C must be above 0; got {strength.C}.")
+    lam = 1.0 / strength.C if strength.C is not None else LAM if strength.lam is None else strength.lam
+    scaling = "mean" if strength.C is None else "sum"
+    return (glru.ElasticNet(lam, strength.kappa) if strength.kappa else glru.L2(lam)), scaling
+
+
+def prepared_data(data: DataOptions, task: Any) -> Prepared:
+    """The data in the form of the training problem."""
+    options = PrepareOptions(
+        target=data.target,
+        positive=data.positive,
+        drop=listed(data.drop),
+        ids=data.id,
+        one_hot=data.one_hot,
+        impute=data.impute,
+        normalize=data.normalize,
+        task=task,
+    )
+    return datasets.prepare(_source(data), options)
+
+
+def _source(data: DataOptions) -> datasets.Dataset | Contents:
+    """A file where there is one of that name or the argument looks like a path, otherwise a dataset."""
+    path = Path(data.data)
+    if path.is_file() or path.suffix or len(path.parts) > 1:
+        return datasets.read(path, read_options(data))
+    return datasets.load(data.data)
+
+
+def read_options(data: DataOptions, n_columns: int | None = None) -> ReadOptions:
+    """How files of the run are read."""
+    return ReadOptions(data.format, data.delimiter, data.header, data.zero_based, n_columns)
+
+
+def more_rows(path: Path, data: DataOptions, prepared: Prepared) -> Contents:
+    """The contents of a further file of a run: new rows or queries."""
+    is_matrix = prepared.encoder is None
+    return datasets.read(path, read_options(data, int(prepared.columns[-1]) + 1 if is_matrix else None))
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a text separated by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
+    """What a report says about how to repeat the run."""
+    return Provenance(command_line(), [("source", job.prepared.source), *lines], versions())
+
+
+def command_line() -> str:
+    """The command as it was given."""
+    return shlex.join(["glru", *sys.argv[1:]])
+
+
+def _data_facts(prepared: Prepared) -> dict[str, Any]:
+    classes = prepared.targets.classes
+    return {
+        "name": prepared.name,
+        "source": prepared.source,
+        "rows": int(prepared.X.shape[0]),
+        "columns": int(prepared.X.shape[1]),
+        "task": prepared.targets.task,
+        "target": prepared.targets.column,
+        "classes": None if classes is None else {"-1": classes[0], "+1": classes[1]},
+        "normalize": prepared.normalization.strategy,
+    }
+
+
+def _model_facts(problem: glru.Problem, strength: StrengthOptions, tol: float) -> dict[str, Any]:
+    return {
+        "loss": next(name for name, kind in LOSSES.items() if isinstance(problem.loss, kind)),
+        "lam": None if strength.C is not None else float(problem.penalty.quadratic),
+        "C": strength.C,
+        "kappa": strength.kappa,
+        "intercept": problem.fit_intercept,
+        "tol": tol,
+    }

@@ -1,0 +1,200 @@
+"""``glru loocv``: exact leave-one-out cross-validation of a dataset or a file."""
+
+import time
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+import glru
+from glru.cli import inputs, output
+from glru.cli.options import Checkpoint, DataOptions, LossOptions, OutputOptions, StrengthOptions
+from glru.cli.progress import bar
+from glru.model_selection.checkpoint import Checkpoint as Store
+from glru.model_selection.loocv import trained
+from glru.report import loocv_page
+
+TOP, WORK = 20, 2e10
+"""Rows in the report's list of influence, and the operations that may be spent on it."""
+
+METRICS = {"classification": ("accuracy", "log_loss", "brier", "roc_auc"), "regression": ("mse", "mae", "r2")}
+NOTES = {
+    "certified": "all of it holds for the exactly retrained models, which were not trained",
+    "glru": "all of it holds for the exactly retrained models",
+    "naive": "nothing is proven: the scores are those of the trained models",
+    "approx": "nothing is proven: one Newton step for each row",
+    "approx-glru": "labels decided by carry are proven, the others are approximate",
+}
+
+
+def loocv(
+    data: DataOptions,
+    loss: LossOptions,
+    strength: StrengthOptions,
+    out: OutputOptions,
+    method: Annotated[
+        Literal["certified", "glru", "naive", "approx", "approx-glru"],
+        typer.Option(help="certified: the cascade of bounds; glru: the paper's; naive: brute force; approx: unproven."),
+    ] = "certified",
+    bound: Annotated[
+        Literal["auto", "primal", "dual", "local"], typer.Option(help="Which bounds may decide.")
+    ] = "auto",
+    width: Annotated[
+        float | None, typer.Option(help="Refine until every held-out score is known to this width.")
+    ] = None,
+    verify: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Retrain N rows by brute force (all where N is larger) and compare.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Chooses the rows of --verify.")] = 0,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
+    output.check(out)
+    begin = time.perf_counter()
+    with bar(out.quiet) as report:
+        job = inputs.job(data, loss, strength)
+        options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
+        if out.plot is not None and job.problem.loss.task == "regression":
+            raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
+        stored = None if checkpoint is None else Store(checkpoint)
+        solution = trained(job.problem, loss.tol, stored)
+        fit = time.perf_counter() - begin - job.seconds
+        result = glru.loocv(solution, progress=report, checkpoint=stored, **options)
+        seconds = {"read": job.seconds, "train": fit} | result.seconds
+        check = brute_force(job, result, verify, seed, report) if verify else None
+    if check:
+        seconds["verify"] = check["seconds"]
+    seconds["total"] = time.perf_counter() - begin
+    output.deliver(outcome(job, solution, result, options, check, seconds), out)
+
+
+def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int, report: Any) -> dict[str, Any]:
+    """Retrain the problem without some rows, one at a time and from nothing, and compare."""
+    problem = job.problem
+    count = min(count, problem.n_rows)
+    rows = np.sort(np.random.default_rng(seed).choice(problem.n_rows, count, replace=False))
+    begin, scores = time.perf_counter(), np.empty(count)
+    for k, row in enumerate(rows):
+        model = glru.solve(glru.RemoveRows([row]).apply(problem), tol=1e-9)
+        scores[k] = float((problem.X[row : row + 1] @ model.coef)[0]) + model.intercept
+        report("brute force", k + 1, count)
+    seconds = time.perf_counter() - begin
+    lower, upper = result.score_lower[rows], result.score_upper[rows]
+    outside = np.maximum(np.maximum(lower - scores, scores - upper), 0.0)
+    found: dict[str, Any] = {"rows": count, "largest_distance_outside": float(outside.max()), "seconds": seconds}
+    if result.labels is not None:
+        labels = result.labels[rows]
+        proven = labels != 0
+        found["labels_compared"] = int(proven.sum())
+        found["labels_that_agree"] = int(np.sum(np.sign(scores[proven]) == labels[proven]))
+    return found
+
+
+def outcome(
+    job: inputs.Job,
+    solution: glru.Solution,
+    result: glru.LOOCVResult,
+    options: dict[str, Any],
+    check: dict[str, Any] | None,
+    seconds: dict[str, float],
+) -> output.Outcome:
+    """What leave-one-out found, in all forms."""
+    problem, facts = job.problem, job.facts | {"settings": options}
+    metrics = {name: result.metric_bounds(name) for name in METRICS[problem.loss.task] if _has(result, name)}
+    undetermined = int(np.sum(result.stages == "undetermined"))
+    values: dict[str, Any] = {
+        "certified": result.certified,
+        "errors": None,
+        "undetermined": undetermined,
+        "n_trainings": result.n_trainings,
+        "decided_by": result.decided_by,
+        "metrics": {name: {"lower": low, "upper": high} for name, (low, high) in metrics.items()},
+        "verify": check,
+    }
+    lines = describe(job)
+    if problem.loss.task == "classification":
+        values["errors"] = {"lower": result.errors_lower, "upper": result.errors_upper}
+        share = output.interval(*(100.0 * n / problem.n_rows for n in (result.errors_lower, result.errors_upper)))
+        count = output.interval(result.errors_lower, result.errors_upper)
+        lines.append(("held-out errors", f"{count} of {problem.n_rows} rows ({share} %)"))
+    lines += [(name.replace("_", " "), output.interval(*ends)) for name, ends in metrics.items()]
+    lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in result.decided_by.items())))
+    lines.append(("trainings", f"{result.n_trainings} beyond the first, of {problem.n_rows} that brute force needs"))
+    lines.append(("proof", NOTES[result.method] + (f"; {undetermined} rows are undetermined" if undetermined else "")))
+    if check:
+        lines.append(("brute force", _compared(check)))
+    lines.append(("time", f"{output.duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))
+    title = f"Leave-one-out cross-validation of {job.prepared.name}"
+    return output.Outcome(
+        "loocv",
+        title,
+        lines,
+        facts,
+        values,
+        seconds,
+        table=lambda: table(job, result),
+        display=lambda: glru.LOOCVDisplay.from_result(result),
+        page=lambda: _page(job, solution, result),
+    )
+
+
+def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) -> str:
+    n_rows, n_columns = job.problem.X.shape
+    affordable = int(WORK / (n_rows * n_columns * min(n_rows, n_columns)))
+    influence = None
+    if job.problem.penalty.strong_convexity > 0.0 and affordable >= min(n_rows, TOP):
+        rows = None
+        if affordable < n_rows:
+            # Rows whose own score moves most are likely to be the ones that move the model most.
+            rows = np.argsort(-np.abs(result.scores - solution.scores), kind="stable")[:affordable].tolist()
+        influence = glru.InfluenceDisplay.from_solution(solution, TOP, rows)
+    return loocv_page(
+        result,
+        job.prepared.name,
+        inputs.provenance(job, describe(job)),
+        job.prepared.targets.classes,
+        job.prepared.ids,
+        influence,
+    )
+
+
+def _has(result: glru.LOOCVResult, name: str) -> bool:
+    return name != "log_loss" or isinstance(result.problem.loss, glru.Logistic)
+
+
+def _compared(check: dict[str, Any]) -> str:
+    text = f"{check['rows']} rows retrained in {output.duration(check['seconds'])}"
+    if "labels_compared" in check:
+        text += f", {check['labels_that_agree']} of {check['labels_compared']} labels agree"
+    return f"{text}; no score outside its interval by more than {check['largest_distance_outside']:.1g}"
+
+
+def describe(job: inputs.Job) -> list[tuple[str, str]]:
+    """Data and model for people."""
+    data, model = job.facts["data"], job.facts["model"]
+    classes = "" if data["classes"] is None else f", {data['classes']['+1']} against {data['classes']['-1']}"
+    normalised = {"none": "as they are", "dense": "standardised", "sparse": "scaled"}[data["normalize"]]
+    strength = f"C = {model['C']:g}" if model["C"] is not None else f"lam = {model['lam']:g}"
+    kappa = f", kappa = {model['kappa']:g}" if model["kappa"] else ""
+    intercept = "with" if model["intercept"] else "without"
+    return [
+        ("data", f"{data['rows']} rows x {data['columns']} columns, {normalised}{classes}"),
+        ("model", f"{model['loss']} loss, {strength}{kappa}, {intercept} intercept"),
+    ]
+
+
+def table(job: inputs.Job, result: glru.LOOCVResult) -> dict[str, Any]:
+    """One line a row."""
+    n_rows = job.problem.n_rows
+    columns: dict[str, Any] = {"row": np.arange(n_rows)}
+    if job.prepared.ids:
+        columns["id"] = list(job.prepared.ids)
+    columns["y"] = job.problem.y
+    if result.labels is not None:
+        columns["label"] = result.labels
+        columns["verdict"] = np.where(
+            result.labels == 0, "undetermined", np.where(result.labels == job.problem.y, "correct", "wrong")
+        ).tolist()
+    columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
+    columns["decided_by"] = result.stages.tolist()
+    return columns

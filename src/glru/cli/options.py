@@ -1,0 +1,156 @@
+"""The options that commands share, as dataclasses; a command takes as many of them as it needs."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+DATA, MODEL, OUTPUT = "Data", "Model", "Output"
+
+
+def number(text: str) -> float:
+    """A number, also as a power such as 2^-5."""
+    base, mark, power = text.partition("^")
+    try:
+        value = float(base) ** float(power) if mark else float(base)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{text!r} is not a number. Write 0.01, 1e-2 or 2^-7.")
+    return value
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """What to read and what to make of its columns."""
+
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A dataset by name (see: glru data) or a file: CSV, TSV, Parquet, NPZ or LIBSVM, also .gz, .bz2, .xz.",
+        ),
+    ]
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Column to predict. By default the one called target, label, class or y.", rich_help_panel=DATA
+        ),
+    ] = None
+    positive: Annotated[
+        str | None, typer.Option(help="Class that counts as +1; all others are -1.", rich_help_panel=DATA)
+    ] = None
+    drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.", rich_help_panel=DATA)] = ""
+    id: Annotated[
+        str | None, typer.Option(help="Column that names the rows; not used by the model.", rich_help_panel=DATA)
+    ] = None
+    one_hot: Annotated[
+        bool, typer.Option("--one-hot", help="Turn text columns into columns of zeros and ones.", rich_help_panel=DATA)
+    ] = False
+    impute: Annotated[
+        Literal["mean", "median", "most-frequent"] | None,
+        typer.Option(help="What stands in for missing values.", rich_help_panel=DATA),
+    ] = None
+    normalize: Annotated[
+        Literal["auto", "dense", "sparse", "none"],
+        typer.Option(
+            help="Constant columns are removed; dense: mean 0 and variance 1; sparse: scaled to the norm sqrt(n); none: "
+            "nothing is done; auto: the dataset's own, dense for tables, sparse for sparse matrices.",
+            rich_help_panel=DATA,
+        ),
+    ] = "auto"
+    format: Annotated[
+        Literal["csv", "tsv", "parquet", "npz", "libsvm"] | None,
+        typer.Option(help="Format of the file; by default told by its suffix.", rich_help_panel=DATA),
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(help="What separates the columns of a CSV file.", rich_help_panel=DATA)
+    ] = None
+    header: Annotated[
+        bool, typer.Option(help="Whether the first line holds the names of the columns.", rich_help_panel=DATA)
+    ] = True
+    zero_based: Annotated[
+        bool, typer.Option("--zero-based", help="Columns of a LIBSVM file count from 0.", rich_help_panel=DATA)
+    ] = False
+
+
+@dataclass(frozen=True)
+class LossOptions:
+    """What is trained, but for its strength."""
+
+    loss: Annotated[
+        Literal["logistic", "squared-hinge", "smoothed-hinge", "hinge", "squared", "huber"] | None,
+        typer.Option(help="By default logistic for two classes, squared for a regression.", rich_help_panel=MODEL),
+    ] = None
+    intercept: Annotated[
+        bool | None,
+        typer.Option(
+            "--intercept/--no-intercept",
+            help="Unpenalised intercept; by default none for classes, as in the paper, and one for a regression.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    tol: Annotated[
+        float, typer.Option(help="Relative duality gap to which models are trained.", rich_help_panel=MODEL)
+    ] = 1e-6
+
+
+@dataclass(frozen=True)
+class StrengthOptions:
+    """How strongly the model is regularised."""
+
+    lam: Annotated[
+        float | None,
+        typer.Option(
+            parser=number,
+            metavar="NUMBER",
+            help="Strength of the L2 penalty beside the mean loss, by default 0.01; 2^-5 is understood.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    C: Annotated[
+        float | None,
+        typer.Option(
+            "--C",
+            parser=number,
+            metavar="NUMBER",
+            help="As in scikit-learn: C times the sum of the losses beside half the squared norm. Instead of --lam.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    kappa: Annotated[
+        float, typer.Option(help="Strength of an L1 penalty in addition (elastic net).", rich_help_panel=MODEL)
+    ] = 0.0
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where the result goes."""
+
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the result as JSON (docs/cli.md has the schema).", rich_help_panel=OUTPUT),
+    ] = False
+    out: Annotated[
+        Path | None, typer.Option(help="Write a line for each row: .csv or .parquet.", rich_help_panel=OUTPUT)
+    ] = None
+    plot: Annotated[Path | None, typer.Option(help="Write a picture: .png, .svg or .pdf.", rich_help_panel=OUTPUT)] = (
+        None
+    )
+    html: Annotated[
+        Path | None, typer.Option(help="Write a report to look at in a browser, one file.", rich_help_panel=OUTPUT)
+    ] = None
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).", rich_help_panel=OUTPUT)
+    ] = False
+
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep finished work in this file; a run that was killed goes on from it with the same command.",
+        rich_help_panel=OUTPUT,
+    ),
+]

@@ -1,0 +1,127 @@
+"""``glru tune``: the strength of the penalty by certified leave-one-out cross-validation."""
+
+import time
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+import glru
+from glru.cli import inputs, output
+from glru.cli.loocv import describe
+from glru.cli.options import Checkpoint, DataOptions, LossOptions, OutputOptions, StrengthOptions, number
+from glru.cli.progress import bar
+from glru.report import path_page
+
+LAMS, CS = "1e-4:1:9", "1e-2:1e2:9"
+
+
+def tune(
+    data: DataOptions,
+    loss: LossOptions,
+    out: OutputOptions,
+    lam: Annotated[
+        str | None,
+        typer.Option(help=f"Strengths to try: 1,0.1,0.01 or LOW:HIGH:COUNT (geometric), by default {LAMS}."),
+    ] = None,
+    C: Annotated[
+        str | None, typer.Option("--C", help=f"Values of scikit-learn's C to try instead, for example {CS}.")
+    ] = None,
+    criterion: Annotated[
+        Literal["errors", "log_loss", "mse"] | None,
+        typer.Option(help="What is to be smallest; by default errors for classes, mse for a regression."),
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(help="Refine until every held-out score is known to this width.")
+    ] = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """The best strength of the penalty, proven by exact leave-one-out cross-validation at every strength."""
+    output.check(out)
+    if lam is not None and C is not None:
+        raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
+    begin = time.perf_counter()
+    values = grid(C if C is not None else lam or LAMS)
+    strength = StrengthOptions(C=1.0) if C is not None else StrengthOptions(lam=1.0)
+    with bar(out.quiet) as report:
+        job = inputs.job(data, loss, strength)
+        path = glru.loocv_path(
+            job.problem,
+            [1.0 / value for value in values] if C is not None else values,
+            criterion=criterion,
+            width=width,
+            tol=loss.tol,
+            progress=_counted(report, len(values)),
+            checkpoint=checkpoint,
+        )
+    seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
+    output.deliver(outcome(job, path, C is not None, width, seconds), out)
+
+
+def grid(text: str) -> list[float]:
+    """Numbers separated by commas, or a geometric grid LOW:HIGH:COUNT."""
+    parts = text.split(":")
+    if len(parts) == 3 and parts[2].isdigit() and int(parts[2]) > 0:
+        low, high = number(parts[0]), number(parts[1])
+        if min(low, high) > 0.0:
+            return np.geomspace(low, high, int(parts[2])).tolist()
+    elif len(parts) == 1:
+        values = [number(part) for part in inputs.listed(text)]
+        if values and min(values) > 0.0:
+            return values
+    raise typer.BadParameter(f"strengths must be above 0, as 1,0.1,0.01 or LOW:HIGH:COUNT; got {text!r}.")
+
+
+def _counted(report: Any, count: int) -> Any:
+    """A report that also says which of the strengths is being worked on."""
+    turn, last = 1, 0
+
+    def told(stage: str, done: int, total: int) -> None:
+        nonlocal turn, last
+        turn, last = (turn + 1 if done < last else turn), done
+        report(f"strength {min(turn, count)} of {count}: {stage}", done, total)
+
+    return told
+
+
+def outcome(
+    job: inputs.Job, path: glru.LOOCVPath, as_C: bool, width: float | None, seconds: dict[str, float]
+) -> output.Outcome:
+    """What the path found, in all forms."""
+    name = "C" if as_C else "lam"
+    strengths = 1.0 / path.lams if as_C else path.lams
+    best = float(strengths[path.best_index])
+    facts = job.facts | {"settings": {"criterion": path.criterion, "width": width}}
+    facts["model"] = job.facts["model"] | {"lam": None, "C": None}
+    values: dict[str, Any] = {
+        "strength": name,
+        "criterion": path.criterion,
+        "best": best,
+        "certified": path.certified,
+        "n_trainings": sum(result.n_trainings for result in path.results),
+        "path": [
+            {name: float(value), "lower": low, "upper": high, "n_trainings": result.n_trainings}
+            for value, low, high, result in zip(strengths, path.lower, path.upper, path.results, strict=True)
+        ],
+    }
+    lines = [describe(job)[0], ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")]
+    for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
+        mark = "  <- best" if value == best else ""
+        lines.append(
+            (f"{name} = {value:.4g}", f"{path.criterion.replace('_', ' ')} {output.interval(low, high)}{mark}")
+        )
+    proof = "no other of these values can be better" if path.certified else "the intervals leave open which is best"
+    lines.append(("best", f"{name} = {best:.6g}: {proof}"))
+    lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
+    lines.append(("time", f"{output.duration(seconds['total'])} in all"))
+    return output.Outcome(
+        "tune",
+        f"Certified leave-one-out path of {job.prepared.name}",
+        lines,
+        facts,
+        values,
+        seconds,
+        table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
+        display=lambda: glru.RegularizationPathDisplay.from_path(path, as_C),
+        page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, lines[:2]), as_C),
+    )

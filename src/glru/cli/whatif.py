@@ -1,0 +1,171 @@
+"""``glru whatif``: what a model becomes when rows or columns come or go, without retraining it."""
+
+import time
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+import glru
+from glru._numerics import Array, Matrix
+from glru.cli import inputs, output
+from glru.cli.loocv import describe
+from glru.cli.options import DataOptions, LossOptions, OutputOptions, StrengthOptions
+from glru.cli.progress import bar
+from glru.display.after import verdicts_of
+from glru.report import after_page
+
+
+def whatif(
+    data: DataOptions,
+    loss: LossOptions,
+    strength: StrengthOptions,
+    out: OutputOptions,
+    remove_rows: Annotated[
+        str, typer.Option(help="Rows to remove by position, counted from 0: 3,17,20:30 (20 to 29).")
+    ] = "",
+    add_rows: Annotated[
+        Path | None, typer.Option(help="A file with rows to add, in the columns of DATA and with its target.")
+    ] = None,
+    remove_columns: Annotated[str, typer.Option(help="Columns to remove by name, separated by commas.")] = "",
+    query: Annotated[
+        Path | None, typer.Option(help="A file with rows to predict; by default the training rows that remain.")
+    ] = None,
+    bound: Annotated[Literal["auto", "primal", "dual", "local"], typer.Option(help="Which bounds are used.")] = "auto",
+    candidate: Annotated[
+        Literal["auto", "carry", "newton"], typer.Option(help="carry: the old model, quickest; newton: tighter.")
+    ] = "auto",
+    retrain: Annotated[bool, typer.Option("--retrain", help="Retrain as well, and compare.")] = False,
+) -> None:
+    """What is proven about the model that retraining on the changed data would give."""
+    output.check(out)
+    if not (remove_rows or add_rows or remove_columns):
+        raise typer.BadParameter("say what changes: --remove-rows, --add-rows or --remove-columns.")
+    begin = time.perf_counter()
+    with bar(out.quiet):
+        job = inputs.job(data, loss, strength)
+        if out.plot is not None and job.problem.loss.task == "regression":
+            raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
+        removed = positions(remove_rows, job.problem.n_rows)
+        change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
+        solution = glru.solve(job.problem, tol=loss.tol)
+        fit = time.perf_counter()
+        after = glru.after(solution, change, candidate=candidate, bound=bound)
+        X, names = _queries(job, data, query, removed)
+        old = X @ solution.coef + solution.intercept
+        queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
+        lower, upper = after.score_bounds(queries)
+        done = time.perf_counter()
+        model = after.retrain(tol=loss.tol) if retrain else None
+        new = None if model is None else queries @ model.coef + model.intercept
+    seconds = {"read": job.seconds, "train": fit - begin - job.seconds, "bounds": done - fit}
+    if model is not None:
+        seconds["retrain"] = time.perf_counter() - done
+    seconds["total"] = time.perf_counter() - begin
+    settings: dict[str, Any] = {"remove_rows": removed, "add_rows": str(add_rows) if add_rows else None}
+    settings |= {"remove_columns": inputs.listed(remove_columns), "query": str(query) if query else None}
+    settings |= {"bound": bound, "candidate": candidate}
+    output.deliver(outcome(job, after, names, (old, lower, upper, new), settings, seconds), out)
+
+
+def positions(text: str, n_rows: int) -> list[int]:
+    """Row positions from 3,17,20:30."""
+    found: list[int] = []
+    for part in inputs.listed(text):
+        first, mark, last = part.partition(":")
+        try:
+            found += range(int(first), int(last)) if mark else [int(first)]
+        except ValueError:
+            raise typer.BadParameter(f"--remove-rows must be positions such as 3,17,20:30; got {part!r}.") from None
+    wrong = [row for row in found if not 0 <= row < n_rows]
+    if wrong:
+        raise ValueError(f"rows must be positions from 0 to {n_rows - 1}; got {wrong[0]}.")
+    return sorted(set(found))
+
+
+def _change(
+    job: inputs.Job, data: DataOptions, removed: list[int], add_rows: Path | None, remove_columns: str
+) -> tuple[glru.Change, list[int]]:
+    """The change, and the columns that it leaves."""
+    steps: list[glru.Change] = []
+    if removed:
+        steps.append(glru.RemoveRows(removed))
+    if add_rows is not None:
+        steps.append(glru.AddRows(*job.prepared.labelled(inputs.more_rows(add_rows, data, job.prepared))))
+    gone = job.prepared.columns_of(inputs.listed(remove_columns))
+    if gone:
+        steps.append(glru.RemoveColumns(gone))
+    return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
+
+
+def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[Matrix, list[str]]:
+    if query is not None:
+        X = job.prepared.features(inputs.more_rows(query, data, job.prepared))
+        return X, [str(k) for k in range(X.shape[0])]
+    kept = np.setdiff1d(np.arange(job.problem.n_rows), removed)
+    return job.problem.X[kept], [job.row_name(int(row)) for row in kept]
+
+
+def outcome(
+    job: inputs.Job,
+    after: glru.After,
+    names: list[str],
+    scores: tuple[Array, Array, Array, Array | None],
+    settings: dict[str, Any],
+    seconds: dict[str, float],
+) -> output.Outcome:
+    """What is proven after the change, in all forms."""
+    old, lower, upper, new = scores
+    widths = upper - lower
+    values: dict[str, Any] = {
+        "queries": int(old.size),
+        "gap": after.gap,
+        "radius": after.radius,
+        "widths": {"median": float(np.median(widths)), "largest": float(widths.max())},
+        "labels": None,
+        "retrained_outside": None,
+    }
+    changed = f"{after.problem.n_rows} rows x {after.problem.n_columns} columns"
+    lines = [*describe(job), ("changed data", changed)]
+    lines.append(
+        (
+            "certificate",
+            f"duality gap at most {after.gap:.3g}; coefficients move at most {after.radius:.3g} from the candidate",
+        )
+    )
+    columns: dict[str, Any] = {"query": names, "old_score": old, "score_lower": lower, "score_upper": upper}
+    if job.problem.loss.task == "classification":
+        verdicts = verdicts_of(lower, upper, old)
+        counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
+        values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
+        lines.append(
+            ("labels", f"{counts[0]} unchanged, {counts[1]} changed, {counts[2]} undetermined, of {old.size} queries")
+        )
+        columns["label"] = np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0))
+        columns["verdict"] = np.select(
+            [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
+        ).tolist()
+    lines.append(("score intervals", f"median width {np.median(widths):.3g}, largest {widths.max():.3g}"))
+    if new is not None:
+        columns["retrained_score"] = new
+        outside = float(np.maximum(np.maximum(lower - new, new - upper), 0.0).max())
+        values["retrained_outside"] = outside
+        lines.append(("retrained", f"no score outside its interval by more than {outside:.1g}"))
+    lines.append(("proof", "all of it holds for the exactly retrained model, which was not trained"))
+    lines.append(("time", f"{output.duration(seconds['bounds'])} beyond the first training"))
+    return output.Outcome(
+        "whatif",
+        f"What becomes of the model of {job.prepared.name}",
+        lines,
+        job.facts | {"settings": settings},
+        values,
+        seconds,
+        table=lambda: columns,
+        display=lambda: glru.AfterDisplay.from_bounds(lower, upper, old),
+        page=lambda: after_page(
+            after, (lower, upper), old, names, job.prepared.name, inputs.provenance(job, lines[:3])
+        ),
+    )

@@ -1,0 +1,120 @@
+"""Readers of tables with named columns: CSV, TSV and Parquet."""
+
+import csv
+import io
+import re
+from collections import Counter
+from typing import Any
+
+from glru.datasets.contents import Contents, Place
+
+MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"]
+"""What stands for a missing value in a text file."""
+
+GUESSES = {";": "a semicolon", "\t": "a tab", "|": "a bar", ",": "a comma"}
+
+
+def read_parquet(place: Place) -> Contents:
+    """A Parquet file."""
+    import polars as pl
+
+    with place.open() as file:
+        data = file.read()
+    try:
+        table = pl.read_parquet(io.BytesIO(data))
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"{place.path} is not a Parquet file, or is cut short: {_first_line(error)}.") from None
+    return _contents(place, table)
+
+
+def read_text(place: Place) -> Contents:
+    """A CSV or TSV file with or without a header."""
+    import polars as pl
+
+    with place.open() as file:
+        data = file.read()
+    delimiter = place.options.delimiter or ("\t" if place.format == "tsv" else ",")
+    n_fields = _check_lines(place, data, delimiter)
+    try:
+        table = pl.read_csv(
+            data,
+            separator=delimiter,
+            has_header=place.options.header,
+            infer_schema_length=None,
+            null_values=MISSING,
+        )
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
+    if not place.options.header:
+        table.columns = [f"x{k}" for k in range(n_fields)]
+    if re.search(rb"\n[ \t]*\r?\n", data):
+        table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
+    return _contents(place, _numbers_in_text(table))
+
+
+def _check_lines(place: Place, data: bytes, delimiter: str) -> int:
+    """The number of fields of the first line; an error where the file is not a table with distinct names."""
+    lines = data.strip().split(b"\n", 1)
+    try:
+        first = lines[0].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{place.path} must be text in UTF-8; its first line is not.") from None
+    if "\0" in first:
+        raise ValueError(f"{place.path} must be text; its first line holds binary data.")
+    names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    if len(names) < 2:
+        other = next((mark for mark in GUESSES if mark != delimiter and mark in first), None)
+        hint = f" It seems to be separated by {GUESSES[other]}: give the delimiter {other!r}." if other else ""
+        raise ValueError(f"{place.path} must have at least two columns; its first line has {len(names)}.{hint}")
+    if place.options.header:
+        _check_names(place, names)
+    last = lines[-1].rsplit(b"\n", 1)[-1].decode("utf-8", "replace")
+    found = last.count(delimiter) + 1
+    if '"' not in last and found < len(names):
+        raise ValueError(
+            f"{place.path} seems to be cut short: its last line has {found} of {len(names)} columns. Copy it again."
+        )
+    return len(names)
+
+
+def _check_names(place: Place, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        shown = ", ".join(map(repr, twice[:5])) + (", ..." if len(twice) > 5 else "")
+        raise ValueError(f"{place.path} must have distinct column names; more than once: {shown}. Rename them.")
+    if all(_is_number(name) for name in names):
+        raise ValueError(
+            f"the first line of {place.path} must hold the names of the columns; it holds numbers ({', '.join(names[:3])}, "
+            "...). Say that there is no header."
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers_in_text(table: Any) -> Any:
+    """Columns of numbers with blanks around them as numbers."""
+    import polars as pl
+
+    found = []
+    for column in table.get_columns():
+        if column.dtype == pl.String:
+            stripped = column.str.strip_chars()
+            number = stripped.cast(pl.Float64, strict=False)
+            found.append(number if number.null_count() == column.null_count() else stripped)
+    return table.with_columns(found) if found else table
+
+
+def _contents(place: Place, table: Any) -> Contents:
+    if table.height == 0 or table.width == 0:
+        raise ValueError(f"{place.path} must hold at least one row and one column; it has {table.height} rows.")
+    return Contents(place.path, tuple(table.columns), table=table)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")

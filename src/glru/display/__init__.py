@@ -1,0 +1,15 @@
+"""Pictures of results: the constructor stores, ``from_...`` computes, ``plot`` draws."""
+
+from glru.display.after import AfterDisplay
+from glru.display.determination import DeterminationRateDisplay
+from glru.display.influence import InfluenceDisplay
+from glru.display.loocv import LOOCVDisplay
+from glru.display.path import RegularizationPathDisplay
+
+__all__ = [
+    "AfterDisplay",
+    "DeterminationRateDisplay",
+    "InfluenceDisplay",
+    "LOOCVDisplay",
+    "RegularizationPathDisplay",
+]

@@ -1,0 +1,49 @@
+"""What displays share: colours, axes, and intervals of scores around the threshold."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array
+
+BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#999999", "#009E73"
+"""Colours of the Okabe-Ito palette, which colour-blind readers can tell apart."""
+
+Group = tuple[str, str, float]
+"""Name, colour and size of the marks of rows that share a verdict."""
+
+
+def axes(ax: Any, height: float = 3.6) -> Any:
+    """The axes to draw on; those of a new figure where none are given."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(8.0, height), layout="constrained")[1]
+
+
+def middle(lower: Array, upper: Array) -> Array:
+    """The middle of every interval; 0 where it is not finite."""
+    finite = np.isfinite(lower) & np.isfinite(upper)
+    return np.where(finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), 0.0)
+
+
+def draw_intervals(
+    ax: Any, lower: Array, upper: Array, verdicts: NDArray[np.int8], groups: dict[int, Group], legend: str
+) -> None:
+    """Intervals side by side around the threshold 0, coloured by their verdicts."""
+    places = np.arange(lower.size)
+    # The few scores far from the threshold are drawn at the edge: the decision is made in the middle.
+    edge = 1.1 * max(1e-12, float(np.quantile(np.abs(middle(lower, upper)), 0.95)))
+    low, high = np.clip(lower, -edge, edge), np.clip(upper, -edge, edge)
+    for order, (verdict, (name, color, size)) in enumerate(groups.items()):
+        mine = verdicts == verdict
+        if mine.any():
+            style = {"color": color, "zorder": 2 + order}
+            ax.vlines(places[mine], low[mine], high[mine], linewidth=1.5, **style)
+            label = f"{name} ({int(mine.sum())})"
+            ax.plot(places[mine], 0.5 * (low + high)[mine], "o", markersize=size, label=label, **style)
+    ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
+    ax.set_ylim(-1.1 * edge, 1.1 * edge)
+    ax.legend(loc=legend, frameon=False)

@@ -1,0 +1,149 @@
+"""Finished work of a long run, kept in a file so that a killed run goes on where it was.
+
+A run is a fixed sequence of calls, each of which proves bounds for some rows; what it does next depends only on what
+the calls before gave. So the file keeps the answers in order, and a run that finds them there takes them from the file
+until it comes to the first that is missing. Answers are filed under a hash of the data and of all that decides them:
+a file can serve several runs, and never gives one the answers of another.
+"""
+
+import hashlib
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._files import write_atomically
+from glru._numerics import Array
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import Bounds
+from glru.solution import Solution, solution_at
+
+EVERY, WRITES = 1.0, 10.0
+"""Seconds between two writes, or so many times what a write takes if that is longer."""
+
+Rows = NDArray[np.intp]
+Work = Callable[[Rows], Bounds]
+
+
+@final
+class Checkpoint:
+    """A file with the finished work of runs.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; made where it is not there.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._arrays: dict[str, Array] = {}
+        self._journals: dict[str, list[tuple[Rows, Array, Array]]] = {}
+        self._written, self._pause = time.perf_counter(), EVERY
+        if not self.path.parent.is_dir():
+            raise ValueError(f"a checkpoint must lie in a folder that exists; {self.path.parent} does not.")
+        if self.path.exists():
+            self._read()
+
+    def solution(self, problem: Problem, tol: float, train: Callable[[], Solution]) -> Solution:
+        """The trained model of a problem, from the file if it is there."""
+        key = digest(problem, tol)
+        if f"{key}/coef" not in self._arrays:
+            found = train()
+            self._arrays[f"{key}/coef"], self._arrays[f"{key}/dual"] = found.coef, found.dual
+            self._arrays[f"{key}/numbers"] = np.array([found.intercept, found.n_iter])
+            self._arrays[f"{key}/words"] = np.array([found.status, found.solver])
+            self.save()
+            return found
+        intercept, n_iter = self._arrays[f"{key}/numbers"]
+        status, solver = self._arrays[f"{key}/words"]
+        point = Point(self._arrays[f"{key}/coef"], float(intercept), self._arrays[f"{key}/dual"])
+        return solution_at(problem, point, int(n_iter), str(status), str(solver))  # type: ignore[arg-type]
+
+    def recall(self, *settings: Any) -> Callable[[Rows, Work], Bounds]:
+        """A function that does work on rows once, and has it from the file in a later run of the same settings."""
+        journal = self._journals.setdefault(digest(*settings), [])
+        place = 0
+
+        def done(rows: Rows, work: Work) -> Bounds:
+            nonlocal place
+            if place < len(journal):
+                known, lower, upper = journal[place]
+                if not np.array_equal(known, rows):
+                    raise ValueError(f"the checkpoint {self.path} does not fit this run. Remove it and start again.")
+            else:
+                lower, upper = work(rows)
+                journal.append((rows.copy(), lower.copy(), upper.copy()))
+                if time.perf_counter() - self._written > self._pause:
+                    self.save()
+            place += 1
+            return lower, upper
+
+        return done
+
+    def save(self) -> None:
+        """Write all finished work."""
+        begin = time.perf_counter()
+        arrays: dict[str, Any] = dict(self._arrays)
+        for key, journal in self._journals.items():
+            if journal:
+                arrays[f"{key}/sizes"] = np.array([rows.size for rows, _, _ in journal])
+                for name, parts in zip(("rows", "lower", "upper"), zip(*journal, strict=True), strict=True):
+                    arrays[f"{key}/{name}"] = np.concatenate(parts)
+
+        def write(part: Path) -> None:
+            with part.open("wb") as file:
+                np.savez(file, **arrays)
+
+        write_atomically(self.path, write)
+        self._written = time.perf_counter()
+        self._pause = max(EVERY, WRITES * (self._written - begin))
+
+    def _read(self) -> None:
+        try:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            for name in [name for name in arrays if name.endswith("/sizes")]:
+                key = name.removesuffix("/sizes")
+                edges = np.cumsum(arrays.pop(name))[:-1]
+                parts = [np.split(arrays.pop(f"{key}/{part}"), edges) for part in ("rows", "lower", "upper")]
+                self._journals[key] = list(zip(*parts, strict=True))
+            self._arrays = arrays
+        except (ValueError, KeyError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"{self.path} is not a checkpoint of glru ({error}). Remove it or name another file."
+            ) from None
+
+
+def digest(*values: Any) -> str:
+    """A hash of problems, solutions and plain values."""
+    found = hashlib.blake2b(digest_size=12)
+    for value in values:
+        if isinstance(value, Problem):
+            settings = (value.loss, type(value.penalty).__name__, value.fit_intercept, value.scaling)
+            found.update(repr(settings).encode())
+            for array in (value.y, value.sample_weight, value.penalty.quadratic, value.penalty.absolute):
+                found.update(np.ascontiguousarray(array).tobytes())
+            found.update(_data_digest(value))
+        elif isinstance(value, Solution):
+            found.update(digest(value.problem, value.intercept).encode())
+            found.update(value.coef.tobytes() + value.dual.tobytes())
+        else:
+            found.update(repr(value).encode())
+    return found.hexdigest()
+
+
+def _data_digest(problem: Problem) -> bytes:
+    """A hash of X, made once for all problems that share it."""
+    if "digest" not in problem.shared:
+        found, X = hashlib.blake2b(digest_size=12), problem.X
+        found.update(repr(X.shape).encode())
+        for array in (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, X.indptr):
+            found.update(np.ascontiguousarray(array).data)
+        problem.shared["digest"] = found.digest()
+    return problem.shared["digest"]

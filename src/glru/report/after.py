@@ -1,0 +1,106 @@
+"""The report of a change of the training data."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glru._numerics import Array
+from glru.after import After
+from glru.display.after import verdicts_of
+from glru.display.intervals import middle
+from glru.losses import Logistic
+from glru.report.loocv import DRAWN, LISTED
+from glru.report.page import Provenance, Section, cards, page, table
+from glru.report.svg import Axis, Mark, around, intervals
+from glru.report.words import count
+
+KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "undetermined")}
+
+
+def after_page(
+    out: After, bounds: tuple[Array, Array], old_scores: Array, names: Sequence[str], data_name: str, origin: Provenance
+) -> str:
+    """A report of what is proven about some queries after a change.
+
+    Parameters
+    ----------
+    out : After
+        From :func:`glru.after`.
+    bounds : tuple of array
+        Lower and upper bounds of the retrained scores of the queries.
+    old_scores : array of shape (n_queries,)
+        Their scores before the change.
+    names : sequence of str
+        What the queries are called.
+    data_name : str
+        What the data is called.
+    origin : Provenance
+        What is needed to repeat the run.
+
+    Returns
+    -------
+    str
+        The HTML page.
+    """
+    lower, upper = bounds
+    classification = out.solution.problem.loss.task == "classification"
+    verdicts = verdicts_of(lower, upper, old_scores) if classification else np.ones(lower.size, dtype=np.int8)
+    tally = [int(np.sum(verdicts == verdict)) for verdict in KINDS]
+    widths = upper - lower
+    summary = [
+        f"The model of {data_name} was asked what it would become on {count(out.problem.n_rows, 'row')} and {count(out.problem.n_columns, 'column')}, without being retrained."
+    ]
+    numbers = [("queries", f"{lower.size:,}")]
+    if classification:
+        summary.append(
+            f"Of {lower.size:,} queries {tally[0]:,} are proven to keep their label and {tally[1]:,} to change it; "
+            f"{tally[2]:,} are undetermined."
+        )
+        numbers += [(name, f"{number:,}") for (_, name), number in zip(KINDS.values(), tally, strict=True)]
+    numbers += [("largest interval", f"{widths.max():.3g}"), ("duality gap at most", f"{out.gap:.3g}")]
+    tips = [
+        f"query {names[k]}\nbefore {old_scores[k]:.5g}\nafter {lower[k]:.6g} to {upper[k]:.6g}"
+        + (f"\n{KINDS[int(verdicts[k])][1]}" if classification else "")
+        for k in range(lower.size)
+    ]
+    order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0))
+    drawn = order[:DRAWN]
+    scores = middle(lower, upper)
+    ranks = np.empty(drawn.size)
+    ranks[np.argsort(scores[drawn], kind="stable")] = np.arange(drawn.size)
+    marks = [
+        Mark(ranks[place], lower[k], upper[k], KINDS[int(verdicts[k])][0], tips[k]) for place, k in enumerate(drawn)
+    ]
+    unit = "log-odds" if isinstance(out.solution.problem.loss, Logistic) else "score"
+    if classification:
+        edge = 1.1 * max(1e-12, float(np.quantile(np.abs(scores), 0.95)))
+        y = Axis(-edge, edge, f"retrained score ({unit})")
+    else:
+        y = around(np.concatenate([lower, upper]).tolist(), "retrained prediction", zero=True)
+    legend = {
+        kind: f"{name} ({n:,})" for (kind, name), n in zip(KINDS.values(), tally, strict=True) if n and classification
+    }
+    plot = intervals(Axis(-1.0, drawn.size, "queries, sorted by score"), y, marks, legend)
+    rows = [
+        [
+            names[k],
+            float(old_scores[k]),
+            float(lower[k]),
+            float(upper[k]),
+            KINDS[int(verdicts[k])][1] if classification else "",
+        ]
+        for k in order[:LISTED]
+    ]
+    header = ["query", "score before", "after from", "after to", "verdict"]
+    kinds = [KINDS[int(verdicts[k])][0] for k in order[:LISTED]]
+    sections = [
+        Section(
+            "Retrained scores", "Each interval holds the score of the retrained model. Point at one to see it.", plot
+        ),
+        Section(
+            "Queries to look at",
+            "Undetermined ones first, then changed ones. Sort by a column's name.",
+            table(header, rows, kinds),
+        ),
+    ]
+    return page(f"What becomes of the model of {data_name}", summary, cards(numbers), sections, origin)

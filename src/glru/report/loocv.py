@@ -1,0 +1,252 @@
+"""The report of leave-one-out cross-validation."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._numerics import Array
+from glru.display import InfluenceDisplay
+from glru.display.intervals import middle
+from glru.losses import Logistic
+from glru.model_selection import LOOCVResult
+from glru.report.page import Cell, Provenance, Section, cards, page, table
+from glru.report.svg import Axis, Mark, around, bars, intervals
+from glru.report.words import between, count
+
+DRAWN, LISTED = 1500, 200
+"""Rows in a plot, rows in a table."""
+
+KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "undetermined")}
+LEGEND = dict(KINDS.values())
+
+
+def loocv_page(
+    result: LOOCVResult,
+    data_name: str,
+    origin: Provenance,
+    classes: tuple[str, str] | None = None,
+    row_names: Sequence[str] | None = None,
+    influence: InfluenceDisplay | None = None,
+) -> str:
+    """A report of leave-one-out cross-validation.
+
+    Parameters
+    ----------
+    result : LOOCVResult
+        From :func:`glru.loocv`.
+    data_name : str
+        What the data is called.
+    origin : Provenance
+        What is needed to repeat the run.
+    classes : tuple of str, default=None
+        What -1 and +1 stand for.
+    row_names : sequence of str, default=None
+        What the rows are called; their positions if not given.
+    influence : InfluenceDisplay, default=None
+        The most influential rows, for a section of their own.
+
+    Returns
+    -------
+    str
+        The HTML page.
+    """
+
+    def name(row: int) -> str:
+        return str(row) if row_names is None else str(row_names[row])
+
+    title = f"Leave-one-out cross-validation of {data_name}"
+    if result.problem.loss.task == "classification":
+        summary, numbers, sections = _classification(result, data_name, classes or ("-1", "+1"), name)
+    else:
+        summary, numbers, sections = _regression(result, data_name, name)
+    if influence is not None:
+        sections.insert(1, _influence(influence, classes or ("-1", "+1"), name))
+    return page(title, summary, cards(numbers), sections, origin)
+
+
+Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
+
+
+def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
+    labels, y, n_rows = result.labels, result.problem.y, result.problem.n_rows
+    assert labels is not None
+    verdicts = np.where(labels == 0, 0, np.where(labels == y, 1, -1))
+    errors = between(result.errors_lower, result.errors_upper)
+    summary = [
+        f"Each of the {count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
+        "model that is trained on all other rows.",
+        _proof(result, n_rows),
+    ]
+    low, high = result.metric_bounds("accuracy")
+    accuracy = between(100.0 * low, 100.0 * high)
+    numbers = [("held-out errors", errors), ("held-out accuracy", f"{accuracy} %")]
+    if isinstance(result.problem.loss, Logistic):
+        numbers.append(("held-out log-loss", between(*result.metric_bounds("log_loss"), digits=3)))
+    numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
+
+    def class_name(sign: float) -> str:
+        return {1: classes[1], -1: classes[0], 0: "undetermined"}[int(sign)]
+
+    def tip(row: int) -> str:
+        low, high = result.score_lower[row], result.score_upper[row]
+        return (
+            f"row {name(row)}\nclass {class_name(y[row])}, held-out {class_name(labels[row])}\n"
+            f"score {low:.5g} to {high:.5g}\n{KINDS[int(verdicts[row])][1]}, decided by {result.stages[row]}"
+        )
+
+    order = np.argsort(result.scores, kind="stable")
+    drawn = _drawn(order, verdicts)
+    ranks = np.empty(n_rows)
+    ranks[order] = np.arange(n_rows)
+    edge = 1.1 * max(1e-12, float(np.quantile(np.abs(middle(result.score_lower, result.score_upper)), 0.95)))
+    unit = "log-odds" if isinstance(result.problem.loss, Logistic) else "margin"
+    marks = [
+        Mark(ranks[row], result.score_lower[row], result.score_upper[row], KINDS[int(verdicts[row])][0], tip(row))
+        for row in drawn[np.argsort(-verdicts[drawn], kind="stable")]
+    ]
+    x, y_axis = Axis(-1.0, n_rows, "rows, sorted by held-out score"), Axis(-edge, edge, f"held-out score ({unit})")
+    note = "" if drawn.size == n_rows else f" {count(drawn.size, 'row')} of {n_rows:,} are drawn, all errors first."
+    text = "Where an interval does not touch the line at zero, the class is proven. Point at a row to see it." + note
+    sections = [Section("Held-out scores", text, intervals(x, y_axis, marks, _present(marks)))]
+    sections.append(_looked_at(result, verdicts, class_name, name))
+    sections.append(_stages(result))
+    return summary, numbers, sections
+
+
+def _proof(result: LOOCVResult, n_rows: int) -> str:
+    if not result.certified:
+        return f"The method “{result.method}” proves nothing: these are the scores that it computed."
+    left = int(np.sum(result.stages == "undetermined"))
+    said = (
+        f"This is proven for the exactly retrained models, with {count(result.n_trainings, 'training')} beyond the first "
+        f"instead of the {n_rows:,} of brute force."
+    )
+    return said if not left else f"{said} {count(left, 'row')} could not be decided and count as undetermined."
+
+
+def _drawn(order: NDArray[np.intp], verdicts: NDArray[np.int_]) -> NDArray[np.intp]:
+    """The rows to draw: errors and undetermined ones first, the others evenly."""
+    if order.size <= DRAWN:
+        return order
+    special = order[verdicts[order] != 1]
+    special = special[np.linspace(0, special.size - 1, min(special.size, DRAWN // 2)).astype(np.intp)]
+    rest = order[verdicts[order] == 1]
+    rest = rest[np.linspace(0, rest.size - 1, min(rest.size, DRAWN - special.size)).astype(np.intp)]
+    return np.concatenate([rest, special])
+
+
+def _present(marks: Sequence[Mark]) -> dict[str, str]:
+    counts = {kind: sum(mark.kind == kind for mark in marks) for kind in LEGEND}
+    return {kind: f"{name} ({counts[kind]:,})" for kind, name in LEGEND.items() if counts[kind]}
+
+
+def _looked_at(
+    result: LOOCVResult, verdicts: NDArray[np.int_], class_name: Callable[[float], str], name: Callable[[int], str]
+) -> Section:
+    """The table of undetermined and wrong rows, then of those nearest to the threshold."""
+    lower, upper, labels = result.score_lower, result.score_upper, result.labels
+    assert labels is not None
+    distance = np.minimum(np.abs(lower), np.abs(upper))
+    order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:LISTED]
+    rows: list[list[Cell]] = [
+        [
+            name(row),
+            class_name(result.problem.y[row]),
+            class_name(labels[row]),
+            float(lower[row]),
+            float(upper[row]),
+            str(result.stages[row]),
+            KINDS[int(verdicts[row])][1],
+        ]
+        for row in order
+    ]
+    header = ["row", "class", "held-out class", "score from", "score to", "decided by", "verdict"]
+    kinds = [KINDS[int(verdicts[row])][0] for row in order]
+    text = "Undetermined rows, then wrong ones, then those nearest to the threshold. Sort by a column's name."
+    return Section("Rows to look at", text, table(header, rows, kinds))
+
+
+def _stages(result: LOOCVResult) -> Section:
+    meaning = {
+        "carry": "the old model's own bound",
+        "local": "a Newton candidate under a local certificate",
+        "newton": "more Newton steps, in batches",
+        "refine": "more Newton steps, row by row",
+        "training": "a training, stopped when the row was decided",
+        "approx": "one Newton step, without proof",
+        "undetermined": "not decided",
+    }
+    rows: list[list[Cell]] = [[stage, meaning[stage], number] for stage, number in result.decided_by.items()]
+    return Section(
+        "What decided", "The cheapest proof is tried first.", table(["stage", "what it is", "rows decided"], rows)
+    )
+
+
+def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
+    y, lower, upper = result.problem.y, result.score_lower, result.score_upper
+    n_rows = y.size
+    mse, r2 = result.metric_bounds("mse"), result.metric_bounds("r2")
+    summary = [
+        f"Each of the {count(n_rows, 'row')} of {data_name} was held out once and predicted by the model that is trained on "
+        f"all other rows: the held-out R² is {between(*r2)}.",
+        _proof(result, n_rows),
+    ]
+    numbers = [
+        ("held-out R²", between(*r2)),
+        ("mean squared error", between(*mse)),
+        ("mean absolute error", between(*result.metric_bounds("mae"))),
+        ("trainings beyond the first", f"{result.n_trainings:,}"),
+    ]
+    residual = _distance(y, lower, upper)
+    order = np.argsort(-residual, kind="stable")
+    drawn = order[:DRAWN]
+    marks = [
+        Mark(float(y[row]), lower[row], upper[row], "good", _residual_tip(row, name, y, lower, upper)) for row in drawn
+    ]
+    x = around(y.tolist(), "target")
+    vertical = around(np.concatenate([lower, upper]).tolist(), "held-out prediction")
+    note = "" if drawn.size == n_rows else f" The {drawn.size:,} rows with the largest residuals are drawn."
+    plot = intervals(x, vertical, marks, {"good": "held-out prediction"}, line="diagonal")
+    rows: list[list[Cell]] = [
+        [name(row), float(y[row]), float(lower[row]), float(upper[row]), float(residual[row])] for row in order[:LISTED]
+    ]
+    header = ["row", "target", "prediction from", "prediction to", "residual at least"]
+    sections = [
+        Section("Held-out predictions", "On the line a prediction is right. Point at a row to see it." + note, plot),
+        Section("Rows to look at", "The largest residuals. Sort by a column's name.", table(header, rows)),
+        _stages(result),
+    ]
+    return summary, numbers, sections
+
+
+def _distance(y: Array, lower: Array, upper: Array) -> Array:
+    """At least how far each target is from its prediction."""
+    return np.maximum(np.maximum(lower - y, y - upper), 0.0)
+
+
+def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, upper: Array) -> str:
+    return f"row {name(row)}\ntarget {y[row]:.5g}\nheld-out prediction {lower[row]:.6g} to {upper[row]:.6g}"
+
+
+def _influence(influence: InfluenceDisplay, classes: tuple[str, str], name: Callable[[int], str]) -> Section:
+    lower, upper = influence.lower, influence.upper
+    kinds = {1.0: "good", -1.0: "bad", 0.0: "good"}
+    names = [name(int(row)) for row in influence.rows]
+    marks = [
+        Mark(
+            k,
+            lower[k],
+            upper[k],
+            kinds[float(influence.signs[k])],
+            f"row {names[k]}\nmoves the model by {lower[k]:.6g} to {upper[k]:.6g}",
+        )
+        for k in range(len(names))
+    ]
+    x = around([0.0, *upper.tolist()], "how far the coefficients move (Euclidean distance)", zero=True)
+    legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if np.any(influence.signs) else {}
+    proof = "it is proven that no other row moves it more" if influence.certified else "other rows may move it more"
+    text = f"How far the coefficients move when a row is removed, for the {len(names)} that move them most; {proof}."
+    rows: list[list[Cell]] = [[names[k], float(lower[k]), float(upper[k])] for k in range(len(names))]
+    body = bars(names, x, marks, legend) + table(["row", "moved at least", "moved at most"], rows)
+    return Section("Most influential rows", text, body)

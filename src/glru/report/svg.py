@@ -1,0 +1,193 @@
+"""Plots as inline SVG: static without JavaScript, with every mark carrying the text that hovering shows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import final
+
+WIDTH, HEIGHT = 720.0, 340.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 14.0, 12.0, 48.0
+
+
+@final
+@dataclass(frozen=True)
+class Axis:
+    """A range of values and what it means.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends.
+    label : str
+        What is measured, with its unit.
+    log : bool, default=False
+        Whether the scale is logarithmic.
+    ticks : bool, default=True
+        Whether values are written beside it.
+    """
+
+    low: float
+    high: float
+    label: str
+    log: bool = False
+    ticks: bool = True
+
+    def share(self, value: float) -> float:
+        """Where a value lies, from 0 to 1; values beyond the ends lie at the ends."""
+        value = min(max(value, self.low), self.high)
+        if self.log:
+            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return (value - self.low) / (self.high - self.low)
+
+    def marks(self) -> list[float]:
+        """Round values to write beside the axis."""
+        if not self.ticks:
+            return []
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            powers = [10.0**power for power in range(first, last + 1)]
+            return powers if len(powers) > 1 else [self.low, self.high]
+        rough = (self.high - self.low) / 6.0
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [step * k for k in range(first, last + 1)]
+
+
+def around(values: Sequence[float], label: str, zero: bool = False, log: bool = False) -> Axis:
+    """An axis that holds all finite values, with some room."""
+    finite = [value for value in values if math.isfinite(value) and (value > 0.0 or not log)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if log:
+        return Axis(low / 1.2, high * 1.2, label, log=True)
+    room = 0.06 * (high - low) or 0.5 * max(abs(high), 1e-12)
+    return Axis(low if zero and low == 0.0 else low - room, high + room, label)
+
+
+@final
+@dataclass(frozen=True)
+class Mark:
+    """An interval at a place, drawn as a line with a dot in its middle.
+
+    Parameters
+    ----------
+    at : float
+        Its place on the horizontal axis.
+    low, high : float
+        Its ends on the vertical axis.
+    kind : str
+        Its colour, a class of the style sheet.
+    tip : str
+        What hovering shows, lines separated by line breaks.
+    """
+
+    at: float
+    low: float
+    high: float
+    kind: str
+    tip: str
+
+
+def intervals(x: Axis, y: Axis, marks: Sequence[Mark], legend: dict[str, str], line: str = "zero") -> str:
+    """Vertical intervals; ``line``: "zero" draws the threshold, "diagonal" where prediction and target agree."""
+    if line == "diagonal":
+        low, high = max(x.low, y.low), min(x.high, y.high)
+        ends = (_x(x, low), _y(y, low), _x(x, high), _y(y, high))
+    else:
+        ends = (LEFT, _y(y, 0.0), WIDTH - RIGHT, _y(y, 0.0))
+    parts = [_line(*ends, "zero"), *(_mark(x, y, mark) for mark in marks)]
+    return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
+
+
+def band(x: Axis, y: Axis, marks: Sequence[Mark], best: float, legend: dict[str, str]) -> str:
+    """The region between lower and upper ends, with a mark at every place and a line at the best one."""
+    ordered = sorted(marks, key=lambda mark: mark.at)
+    upper = [(_x(x, mark.at), _y(y, mark.high)) for mark in ordered]
+    lower = [(_x(x, mark.at), _y(y, mark.low)) for mark in reversed(ordered)]
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower)
+    parts = [
+        f'<polygon class="band" points="{points}"/>',
+        _line(_x(x, best), TOP, _x(x, best), HEIGHT - BOTTOM, "best"),
+    ]
+    parts += [_mark(x, y, mark) for mark in ordered]
+    return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
+
+
+def bars(names: Sequence[str], x: Axis, marks: Sequence[Mark], legend: dict[str, str]) -> str:
+    """Horizontal intervals, one line for each name; ``at`` of a mark is its line."""
+    step = 20.0
+    height = TOP + step * len(names) + BOTTOM
+    left = 120.0
+    scale = (WIDTH - RIGHT - left) / 1.0
+    parts = []
+    for value in x.marks():
+        place = left + scale * x.share(value)
+        parts.append(_line(place, TOP, place, height - BOTTOM, "grid"))
+        parts.append(_text(place, height - BOTTOM + 18.0, f"{value:g}", "middle"))
+    for mark in marks:
+        middle = TOP + step * (mark.at + 0.5)
+        low, high = left + scale * x.share(mark.low), left + scale * x.share(mark.high)
+        name = names[int(mark.at)]
+        shown = name if len(name) <= 14 else name[:13] + "…"
+        parts.append(_text(left - 8.0, middle + 4.5, shown, "end"))
+        parts.append(
+            f'<g class="mark {mark.kind}" data-x="{0.5 * (low + high):.1f}" data-y="{middle:.1f}"><title>{escape(mark.tip)}</title>'
+            f'<path class="bar" d="M{left:.1f} {middle:.1f}H{0.5 * (low + high):.1f}"/>'
+            f'<path d="M{low:.1f} {middle:.1f}H{max(high, low + 0.5):.1f}"/>'
+            f'<circle cx="{0.5 * (low + high):.1f}" cy="{middle:.1f}" r="4"/></g>'
+        )
+    parts.append(_text(0.5 * (left + WIDTH - RIGHT), height - 8.0, x.label, "middle"))
+    return _figure("".join(parts), legend, x.label, height)
+
+
+def _x(axis: Axis, value: float) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * axis.share(value)
+
+
+def _y(axis: Axis, value: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * axis.share(value)
+
+
+def _mark(x: Axis, y: Axis, mark: Mark) -> str:
+    place, low, high = _x(x, mark.at), _y(y, mark.low), _y(y, mark.high)
+    middle = 0.5 * (low + high)
+    return (
+        f'<g class="mark {mark.kind}" data-x="{place:.1f}" data-y="{middle:.1f}"><title>{escape(mark.tip)}</title>'
+        f'<path d="M{place:.1f} {low:.1f}V{high:.1f}"/><circle cx="{place:.1f}" cy="{middle:.1f}" r="2.5"/></g>'
+    )
+
+
+def _axes(x: Axis, y: Axis) -> str:
+    parts = []
+    for value in y.marks():
+        place = _y(y, value)
+        parts += [_line(LEFT, place, WIDTH - RIGHT, place, "grid"), _text(LEFT - 8.0, place + 4.5, f"{value:g}", "end")]
+    for value in x.marks():
+        place = _x(x, value)
+        parts += [_line(place, TOP, place, HEIGHT - BOTTOM, "grid")]
+        parts += [_text(place, HEIGHT - BOTTOM + 18.0, f"{value:g}", "middle")]
+    middle = 0.5 * (TOP + HEIGHT - BOTTOM)
+    parts.append(_text(0.5 * (LEFT + WIDTH - RIGHT), HEIGHT - 8.0, x.label, "middle"))
+    parts.append(
+        f'<text transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
+    )
+    return "".join(parts)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _figure(body: str, legend: dict[str, str], label: str, height: float = HEIGHT) -> str:
+    keys = "".join(f'<span class="key {kind}">{escape(name)}</span>' for kind, name in legend.items())
+    return (
+        f'<figure class="plot"><div class="legend">{keys}</div><div class="scroll"><svg viewBox="0 0 {WIDTH:g} {height:g}" '
+        f'role="img" aria-label="{escape(label)}">{body}</svg></div></figure>'
+    )

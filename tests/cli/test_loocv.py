@@ -1,0 +1,212 @@
+"""``glru loocv`` on datasets and on files of every format gives what the library gives."""
+
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+import glru
+from glru.datasets import load, normalize
+from tests.cli.running import answer, complaint, glru_command, sample, write
+
+FORMATS = ["csv", "tsv", "parquet", "npz", "libsvm", "svm"]
+PACKED = ["csv.gz", "tsv.bz2", "parquet.xz", "npz.gz", "libsvm.bz2", "csv.xz", "svm.gz", "libsvm.xz"]
+
+
+def assert_result(said, result):
+    """The JSON of a run says what a result says."""
+    found = said["result"]
+    if result.labels is not None:
+        assert found["errors"] == {"lower": result.errors_lower, "upper": result.errors_upper}
+    assert found["n_trainings"] == result.n_trainings
+    assert found["decided_by"] == result.decided_by
+    assert found["certified"] == result.certified
+    for name, ends in found["metrics"].items():
+        assert (ends["lower"], ends["upper"]) == result.metric_bounds(name)
+
+
+@pytest.mark.parametrize("suffix", FORMATS + PACKED)
+def test_every_format(tmp_path, suffix):
+    X, y = sample()
+    path, out = write(tmp_path / f"data.{suffix}", X, y), tmp_path / "rows.parquet"
+    sparse = suffix.startswith(("libsvm", "svm"))
+    Z = normalize(sp.csr_array(X), "sparse") if sparse else normalize(X, "dense")
+    result = glru.loocv(glru.Problem(Z, y, penalty=glru.L2(0.05)))
+    said = answer("loocv", path, "--lam", "0.05", "--out", out)
+    assert_result(said, result)
+    assert said["schema"] == "glru/1" and said["command"] == "loocv" and said["version"] == glru.__version__
+    assert said["data"] == {
+        "name": path.name,
+        "source": str(path),
+        "rows": 40,
+        "columns": 4,
+        "task": "classification",
+        "target": "y" if suffix[:3] in ("csv", "tsv", "par") else None,
+        "classes": {"-1": "0", "+1": "1"},
+        "normalize": "sparse" if sparse else "dense",
+    }
+    rows = pl.read_parquet(out)
+    assert np.array_equal(rows["score_lower"], result.score_lower)
+    assert np.array_equal(rows["score_upper"], result.score_upper)
+    assert np.array_equal(rows["label"], result.labels)
+    assert rows["decided_by"].to_list() == result.stages.tolist()
+
+
+def test_named_datasets():
+    data = load("breast_cancer")
+    result = glru.loocv(glru.Problem(normalize(data.X, "dense"), data.y, penalty=glru.L2(0.01)))
+    assert_result(answer("loocv", "breast_cancer"), result)
+    assert result.n_errors == 10
+    data = load("wine:0vrest")
+    problem = glru.Problem(
+        normalize(data.X, "sparse"), data.y, glru.SquaredHinge(), glru.ElasticNet(0.1, 0.01), fit_intercept=True
+    )
+    options = ("--loss", "squared-hinge", "--lam", 0.1, "--kappa", 0.01, "--intercept", "--normalize", "sparse")
+    said = answer("loocv", "wine:0vrest", *options)
+    assert_result(said, glru.loocv(problem))
+    assert said["model"] == {
+        "loss": "squared-hinge",
+        "lam": 0.1,
+        "C": None,
+        "kappa": 0.01,
+        "intercept": True,
+        "tol": 1e-6,
+    }
+    data = load("diabetes")
+    problem = glru.Problem(
+        normalize(data.X, "dense"), data.y, glru.Squared(), glru.L2(1.0 / 0.5), fit_intercept=True, scaling="sum"
+    )
+    said = answer("loocv", "diabetes", "--C", "0.5")
+    assert_result(said, glru.loocv(problem))
+    assert said["model"]["C"] == 0.5 and said["model"]["lam"] is None and said["result"]["errors"] is None
+
+
+@pytest.mark.parametrize("method", ["certified", "glru", "naive", "approx", "approx-glru"])
+def test_methods(tmp_path, method):
+    X, y = sample(n=25)
+    path = write(tmp_path / "data.csv", X, y)
+    result = glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(2.0**-5)), method=method)
+    assert_result(answer("loocv", path, "--method", method, "--lam", "2^-5"), result)
+
+
+def test_width_and_verify(tmp_path):
+    X, y = sample(n=30)
+    path = write(tmp_path / "data.csv", X, y)
+    said = answer("loocv", path, "--width", "1e-8", "--verify", 100)
+    check = said["result"]["verify"]
+    assert check["rows"] == check["labels_compared"] == check["labels_that_agree"] == 30
+    assert check["largest_distance_outside"] < 1e-3
+    log_loss = said["result"]["metrics"]["log_loss"]
+    assert 0.0 < log_loss["upper"] - log_loss["lower"] < 1e-7
+    some = [answer("loocv", path, "--verify", 5, "--seed", seed)["result"]["verify"] for seed in (1, 1)]
+    assert some[0]["rows"] == 5 and some[0]["labels_that_agree"] == some[1]["labels_that_agree"] == 5
+
+
+def table_file(tmp_path, text, name="data.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+CITIES = """name,size,city,income,ill
+ann,1.5,rome,10,yes
+bob,2.5,oslo,,no
+cat,0.5,rome,12,yes
+dan,3.5,,14,no
+eve,1.0,oslo,11,no
+fay,2.0,rome,9,yes
+"""
+
+
+def test_columns_of_every_kind(tmp_path):
+    """One-hot encoding, imputation, ids, dropped columns and a target of words."""
+    path, out = table_file(tmp_path, CITIES), tmp_path / "rows.csv"
+    options = ("--target", "ill", "--id", "name", "--one-hot", "--impute", "median", "--lam", 0.1, "--out", out)
+    said = answer("loocv", path, *options)
+    assert said["data"]["classes"] == {"-1": "no", "+1": "yes"} and said["data"]["columns"] == 4
+    oslo = np.array([0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
+    X = np.column_stack([[1.5, 2.5, 0.5, 3.5, 1.0, 2.0], oslo, 1.0 - oslo, [10, 11, 12, 14, 11, 9]])
+    y = np.array([1, -1, 1, -1, -1, 1])
+    assert_result(said, glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(0.1))))
+    rows = pl.read_csv(out)
+    assert rows["id"].to_list() == ["ann", "bob", "cat", "dan", "eve", "fay"]
+    assert rows["verdict"].to_list() == ["correct" if c else "wrong" for c in rows["label"] == rows["y"]]
+    said = answer("loocv", path, "--target", "ill", "--positive", "no", "--drop", "name,city, income")
+    assert said["data"]["classes"] == {"-1": "yes", "+1": "no"} and said["data"]["columns"] == 1
+
+
+def test_three_classes(tmp_path):
+    path = table_file(tmp_path, "a,b,class\n" + "".join(f"{k},{k * k % 7},c{k % 3}\n" for k in range(30)))
+    message = complaint("loocv", path)
+    assert "the target 'class' must have two classes; it has 3 values (c0, c1, c2)" in message
+    assert "--positive" in message and "--loss squared" in message
+    said = answer("loocv", path, "--positive", "c1")
+    assert said["data"]["classes"] == {"-1": "others", "+1": "c1"}
+    assert "must be a value of the target 'class' (c0, c1, c2); got 'c9'" in complaint(
+        "loocv", path, "--positive", "c9"
+    )
+
+
+def test_numbers_with_blanks_no_header_and_other_delimiters(tmp_path):
+    X, y = sample(n=20, d=2)
+    lines = [f"{a}; {b} ;{label}" for (a, b), label in zip(X.tolist(), y.tolist(), strict=True)]
+    path = table_file(tmp_path, "\n".join(lines) + "\n\n\n")
+    said = answer("loocv", path, "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1)
+    assert_result(said, glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(0.1))))
+    same = table_file(tmp_path, "\n".join(lines), "data.dat")
+    assert (
+        answer("loocv", same, "--format", "csv", "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1)[
+            "result"
+        ]
+        == said["result"]
+    )
+
+
+def test_table_for_people(tmp_path):
+    X, y = sample()
+    path = write(tmp_path / "data.csv", X, y)
+    text = glru_command("loocv", path, "--verify", 3).stdout
+    result = glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(0.01)))
+    assert re.search(rf"held-out errors +{result.n_errors} of 40 rows", text)
+    assert re.search(r"brute force +3 rows retrained in .*, 3 of 3 labels agree", text)
+    for word in ("data.csv", "40 rows x 4 columns, standardised", "lam = 0.01", "trainings", "proof", "time"):
+        assert word in text
+    quiet = glru_command("loocv", path, "--quiet", "--out", tmp_path / "rows.csv")
+    assert quiet.stdout == quiet.stderr == "" and (tmp_path / "rows.csv").exists()
+
+
+def test_a_column_of_markup(tmp_path):
+    """Names are shown as they are, not as markup of the terminal."""
+    path = table_file(tmp_path, "[red]a[/red],y\n" + "".join(f"{k},{k % 2}\n" for k in range(9)), "[bold].csv")
+    assert "[bold].csv" in glru_command("loocv", path).stdout
+
+
+def test_regression_of_a_file(tmp_path):
+    X, _ = sample()
+    y = X @ np.arange(1.0, 5.0) + 3.0
+    path = write(tmp_path / "data.csv", X, y)
+    said = answer("loocv", path, "--loss", "huber", "--lam", 0.1)
+    problem = glru.Problem(normalize(X, "dense"), y, glru.Huber(), glru.L2(0.1), fit_intercept=True)
+    assert_result(said, glru.loocv(problem))
+    assert "--plot shows classifications" in complaint("loocv", path, "--loss", "squared", "--plot", tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_pictures(tmp_path, suffix):
+    picture = tmp_path / f"picture.{suffix}"
+    glru_command("loocv", "iris:1v2", "--plot", picture, "-q")
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
+    assert picture.read_bytes().startswith(start)
+    assert [path.name for path in tmp_path.iterdir()] == [picture.name]
+
+
+def test_checkpoint(tmp_path):
+    X, y = sample(n=25)
+    path, stored = write(tmp_path / "data.csv", X, y), tmp_path / "run.npz"
+    first = answer("loocv", path, "--method", "naive", "--checkpoint", stored)
+    again = answer("loocv", path, "--method", "naive", "--checkpoint", stored)
+    assert first["result"] == again["result"] == answer("loocv", path, "--method", "naive")["result"]
+    path.write_text("nothing")
+    assert "is not a checkpoint" in complaint("loocv", "iris:0v1", "--checkpoint", path)

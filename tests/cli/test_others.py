@@ -1,0 +1,215 @@
+"""``glru whatif``, ``tune``, ``data``, ``version`` and ``bench``."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+import glru
+from glru.cli import about, progress
+from glru.datasets import load, normalize
+from tests.cli.running import answer, complaint, glru_command, sample, write
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    data = load("breast_cancer")
+    X = normalize(data.X, "dense")
+    return data, X, glru.solve(glru.Problem(X, data.y, penalty=glru.L2(0.1)))
+
+
+def test_whatif_removes(cancer, tmp_path):
+    _, X, solution = cancer
+    out = tmp_path / "queries.csv"
+    said = answer(
+        "whatif",
+        "breast_cancer",
+        "--lam",
+        0.1,
+        "--remove-rows",
+        "3,17,20:25",
+        "--remove-columns",
+        "mean radius,mean area",
+        "--retrain",
+        "--out",
+        out,
+    )
+    gone = [3, 17, 20, 21, 22, 23, 24]
+    after = glru.after(solution, glru.RemoveRows(gone) + glru.RemoveColumns([0, 3]))
+    kept = np.delete(X, gone, axis=0)
+    lower, upper = after.score_bounds(np.delete(kept, [0, 3], axis=1))
+    assert said["result"]["gap"] == after.gap and said["result"]["radius"] == after.radius
+    rows = pl.read_csv(out)
+    assert np.array_equal(rows["score_lower"], lower) and np.array_equal(rows["score_upper"], upper)
+    assert rows["query"].to_list() == np.delete(np.arange(569), gone).tolist()
+    old = kept @ solution.coef
+    labels = np.where(lower > 0, 1, np.where(upper < 0, -1, 0))
+    assert said["result"]["labels"] == {
+        "unchanged": int(np.sum(labels == np.sign(old))),
+        "changed": int(np.sum(labels == -np.sign(old))),
+        "undetermined": int(np.sum(labels == 0)),
+    }
+    assert said["result"]["retrained_outside"] < 1e-3
+    assert said["settings"]["remove_rows"] == gone
+
+
+def test_whatif_adds_and_queries(tmp_path):
+    """New rows and queries go the way of the training data: categories, means and scales are those of the old rows."""
+    random = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "id": [f"p{k}" for k in range(60)],
+            "age": random.normal(50.0, 10.0, 60).round(1),
+            "city": random.choice(["oslo", "rome", "york"], 60),
+            "y": random.choice(["no", "yes"], 60),
+        }
+    )
+    frame[:40].write_csv(tmp_path / "old.csv")
+    frame[40:45].write_csv(tmp_path / "new.csv")
+    frame[45:].drop("y").write_parquet(tmp_path / "queries.parquet")
+    out = tmp_path / "answers.parquet"
+    said = answer(
+        "whatif",
+        tmp_path / "old.csv",
+        "--id",
+        "id",
+        "--one-hot",
+        "--lam",
+        0.1,
+        "--out",
+        out,
+        "--add-rows",
+        tmp_path / "new.csv",
+        "--query",
+        tmp_path / "queries.parquet",
+    )
+
+    def numbers(part):
+        cities = np.array(part["city"])[:, None] == np.array(["oslo", "rome", "york"])
+        return np.column_stack([part["age"], cities.astype(float)])
+
+    fitted = glru.datasets.Normalization.fit(numbers(frame[:40]), "dense")
+    y = np.where(np.array(frame["y"]) == "yes", 1.0, -1.0)
+    problem = glru.Problem(fitted.apply(numbers(frame[:40])), y[:40], penalty=glru.L2(0.1))
+    after = glru.after(glru.solve(problem), glru.AddRows(fitted.apply(numbers(frame[40:45])), y[40:45]))
+    lower, upper = after.score_bounds(fitted.apply(numbers(frame[45:])))
+    rows = pl.read_parquet(out)
+    assert np.array_equal(rows["score_lower"], lower) and np.array_equal(rows["score_upper"], upper)
+    assert said["result"]["queries"] == 15
+    gone = answer("whatif", tmp_path / "old.csv", "--id", "id", "--one-hot", "--remove-columns", "city")
+    assert gone["result"]["queries"] == 40
+    strange = frame[40:45].with_columns(city=pl.lit("paris"))
+    strange.write_csv(tmp_path / "strange.csv")
+    options = ("whatif", tmp_path / "old.csv", "--id", "id", "--one-hot", "--add-rows")
+    assert "'city' must have values of the training data; got 'paris'" in complaint(*options, tmp_path / "strange.csv")
+    frame[40:45].drop("age").write_csv(tmp_path / "strange.csv")
+    assert "columns of the training data; missing: 'age'" in complaint(*options, tmp_path / "strange.csv")
+    frame[40:45].with_columns(y=pl.lit("perhaps")).write_csv(tmp_path / "strange.csv")
+    assert "must be one of no, yes" in complaint(*options, tmp_path / "strange.csv")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "libsvm"])
+def test_whatif_of_matrices(tmp_path, suffix):
+    X, y = sample(n=60)
+    write(tmp_path / f"old.{suffix}", X[:50], y[:50])
+    write(tmp_path / f"new.{suffix}", X[50:], y[50:])
+    said = answer(
+        "whatif",
+        tmp_path / f"old.{suffix}",
+        "--add-rows",
+        tmp_path / f"new.{suffix}",
+        "--normalize",
+        "none",
+        "--lam",
+        0.1,
+    )
+    solution = glru.solve(glru.Problem(X[:50], y[:50], penalty=glru.L2(0.1)))
+    assert said["result"]["gap"] == pytest.approx(glru.after(solution, glru.AddRows(X[50:], y[50:])).gap, rel=0.1)
+
+
+def test_whatif_refuses(tmp_path):
+    assert "from 0 to 99; got 100" in complaint("whatif", "iris:0v1", "--remove-rows", "100")
+    message = complaint("whatif", "iris:0v1", "--remove-columns", "size")
+    assert "columns must be among those of the model (sepal length (cm)" in message
+    assert "at least one row" in complaint("whatif", "iris:0v1", "--remove-rows", "0:100")
+    X, y = sample()
+    path = write(tmp_path / "q.csv", X, y)
+    assert "must be a matrix" in complaint("whatif", "iris:0v1", "--remove-rows", "1", "--query", path)
+
+
+def test_whatif_for_people():
+    text = glru_command("whatif", "breast_cancer", "--remove-rows", "3", "--lam", 0.1).stdout
+    assert "568 rows x 30 columns" in text and "568 unchanged, 0 changed, 0 undetermined" in text
+    text = glru_command("whatif", "diabetes", "--remove-rows", "3", "--lam", 0.1).stdout
+    assert "median width" in text and "labels" not in text
+
+
+def test_tune(cancer, tmp_path):
+    data, X, _ = cancer
+    out = tmp_path / "path.csv"
+    said = answer("tune", "breast_cancer", "--lam", "1,0.1,0.01,0.001", "--out", out)
+    path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0)), [1.0, 0.1, 0.01, 0.001])
+    assert said["result"]["best"] == path.best_lam == 0.01 and said["result"]["certified"] is path.certified is True
+    assert [step["lower"] for step in said["result"]["path"]] == path.lower.tolist()
+    assert [step["lam"] for step in said["result"]["path"]] == pl.read_csv(out)["lam"].to_list() == path.lams.tolist()
+
+
+def test_tune_by_C_and_log_loss():
+    data = load("wine:0v1")
+    said = answer("tune", "wine:0v1", "--C", "0.01:1:3", "--criterion", "log_loss")
+    problem = glru.Problem(normalize(data.X, "dense"), data.y, penalty=glru.L2(1.0), scaling="sum")
+    path = glru.loocv_path(problem, [100.0, 10.0, 1.0], criterion="log_loss")
+    assert [step["C"] for step in said["result"]["path"]] == pytest.approx([0.01, 0.1, 1.0])
+    assert [step["upper"] for step in said["result"]["path"]] == pytest.approx(path.upper.tolist(), rel=1e-9)
+    assert said["result"]["strength"] == "C"
+    assert "criterion 'mse' does not fit" in complaint("tune", "wine:0v1", "--criterion", "mse")
+
+
+def test_tune_for_people_and_in_pictures(tmp_path):
+    text = glru_command("tune", "diabetes", "--lam", "0.1,1", "--plot", tmp_path / "p.png").stdout
+    assert "<- best" in text and "p.png" in text and (tmp_path / "p.png").stat().st_size > 5000
+
+
+def test_data(tmp_path, monkeypatch):
+    monkeypatch.delenv("GLRU_DATA", raising=False)
+    text = glru_command("data").stdout
+    assert "breast_cancer" in text and "2,396,130" in text
+    listed = json.loads(glru_command("data", "--json").stdout)
+    assert [entry["name"] for entry in listed["datasets"]] == [entry.name for entry in glru.datasets.list()]
+    told = json.loads(glru_command("data", "digits:3v8", "--json").stdout)["dataset"]
+    assert (told["rows"], told["columns"], told["positive"]) == (357, 64, 183)
+    assert told["varying_columns"] == normalize(load("digits:3v8").X, "dense").shape[1]
+    assert "bundled with scikit-learn" in glru_command("data", "diabetes").stdout
+    assert "known by name" in complaint("data", "nothing")
+
+
+def test_version():
+    assert glru_command("version").stdout.startswith(f"glru          {glru.__version__}")
+    told = json.loads(glru_command("version", "--json").stdout)
+    assert told["versions"]["glru"] == glru.__version__ and told["versions"]["numpy"] == np.__version__
+
+
+def test_bench(monkeypatch, tmp_path):
+    assert glru_command("bench", "no-such-benchmark", code=1)
+    monkeypatch.setattr(about.glru, "__file__", str(tmp_path / "a" / "b" / "glru" / "__init__.py"))
+    assert "come with a source checkout" in complaint("bench")
+
+
+def test_progress_bar(tmp_path, monkeypatch):
+    """A bar with counts, rate and time left appears on a terminal after a while, and not before."""
+    monkeypatch.setattr(progress, "DELAY", 0.05)
+    with (tmp_path / "screen").open("w+") as file:
+        with progress.bar(False, Console(file=file, force_terminal=True, width=100)) as report:
+            for done in range(1, 60):
+                report("training", done, 100)
+                progress.threading.Event().wait(0.01)
+        file.seek(0)
+        text = file.read()
+    assert "training" in text and "/100" in text and "/s" in text and "0:00" in text
+    monkeypatch.setattr(progress, "DELAY", 30.0)
+    with (tmp_path / "screen").open("w+") as file:
+        with progress.bar(False, Console(file=file, force_terminal=True)) as report:
+            report("training", 1, 2)
+        assert file.tell() == 0

@@ -1,0 +1,127 @@
+"""A run that is stopped anywhere and started again gives the result of a run that was not."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import glru
+from glru.model_selection import checkpoint as module
+from glru.model_selection.cascade import Cascade
+from tests.cases import make
+
+CASES = {
+    "certified": (make(glru.Logistic(), glru.L2(0.02), 30, 4, seed=3), {}),
+    "open": (make(glru.Logistic(), glru.L1(0.02), 12, 3), {}),
+    "hinge": (make(glru.Hinge(), glru.L2(0.05), 15, 3), {}),
+    "weighted": (make(glru.SquaredHinge(), glru.ElasticNet(0.05, 0.02), 15, 3, sample_weight=np.arange(1.0, 16.0)), {}),
+    "width": (make(glru.Logistic(), glru.L2(0.02), 20, 4), {"width": 1e-9}),
+    "regression": (make(glru.Squared(), glru.L2(0.1), 15, 3), {}),
+    "glru": (make(glru.Logistic(), glru.L2(0.001), 20, 4), {"method": "glru"}),
+    "naive": (make(glru.Logistic(), glru.L2(0.02), 12, 4, density=0.5), {"method": "naive"}),
+    "approx": (make(glru.Logistic(), glru.L2(0.02), 12, 4), {"method": "approx"}),
+    "approx-glru": (make(glru.Logistic(), glru.L2(0.002), 12, 4), {"method": "approx-glru"}),
+}
+
+
+@pytest.fixture(autouse=True)
+def written_at_once(monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    monkeypatch.setattr(module, "WRITES", 0.0)
+
+
+def same(first, second):
+    assert np.array_equal(first.score_lower, second.score_lower)
+    assert np.array_equal(first.score_upper, second.score_upper)
+    assert np.array_equal(first.scores, second.scores)
+    assert np.array_equal(first.stages, second.stages)
+    assert first.n_trainings == second.n_trainings
+
+
+class Stop(Exception):
+    pass
+
+
+def stopping(after):
+    """A progress that stops the run at a report."""
+    seen = 0
+
+    def report(stage, done, total):
+        nonlocal seen
+        seen += 1
+        if seen > after:
+            raise Stop
+
+    return report
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_stopped_and_resumed(name, tmp_path):
+    problem, options = CASES[name]
+    expected = glru.loocv(problem, **options)
+    same(glru.loocv(problem, checkpoint=tmp_path / "whole", **options), expected)
+    for after in (0, 1, 2, 5, 9, 14, 100):
+        path = tmp_path / f"{after}"
+        try:
+            same(glru.loocv(problem, progress=stopping(after), checkpoint=path, **options), expected)
+            break
+        except Stop:
+            assert path.exists()
+            same(glru.loocv(problem, checkpoint=path, **options), expected)
+    assert after > 0
+
+
+def test_finished_work_is_not_done_again(tmp_path, monkeypatch):
+    problem, _ = CASES["naive"]
+    path = tmp_path / "run"
+    with pytest.raises(Stop):
+        glru.loocv(problem, method="naive", progress=stopping(7), checkpoint=path)
+    asked = []
+    without = Cascade.without
+    monkeypatch.setattr(Cascade, "without", lambda self, row: (asked.append(row), without(self, row))[1])
+    first = glru.loocv(problem, method="naive", checkpoint=path)
+    assert asked == list(range(8, 12))
+    asked.clear()
+    monkeypatch.setattr(sys.modules["glru.model_selection.loocv"], "solve", None)
+    same(glru.loocv(problem, method="naive", checkpoint=path), first)
+    assert asked == []
+
+
+def test_one_file_serves_several_runs(tmp_path):
+    """Other data, another penalty or method never takes over answers."""
+    path = tmp_path / "runs"
+    for _ in range(2):
+        for name in ("certified", "naive", "glru", "regression"):
+            problem, options = CASES[name]
+            same(glru.loocv(problem, checkpoint=path, **options), glru.loocv(problem, **options))
+        problem = CASES["certified"][0]
+        other = problem.derive(y=-problem.y)
+        same(glru.loocv(other, checkpoint=path), glru.loocv(other))
+        stronger = problem.derive(penalty=glru.L2(0.5))
+        same(glru.loocv(stronger, checkpoint=path), glru.loocv(stronger))
+
+
+def test_paths(tmp_path):
+    problem, lams = CASES["certified"][0], [1.0, 0.1, 0.01]
+    expected = glru.loocv_path(problem, lams)
+    for after in range(0, 12, 2):
+        path = tmp_path / f"{after}"
+        try:
+            glru.loocv_path(problem, lams, progress=stopping(after), checkpoint=path)
+        except Stop:
+            resumed = glru.loocv_path(problem, lams, checkpoint=path)
+            assert np.array_equal(resumed.lower, expected.lower) and np.array_equal(resumed.upper, expected.upper)
+            for first, second in zip(resumed.results, expected.results, strict=True):
+                same(first, second)
+
+
+def test_what_is_not_a_checkpoint(tmp_path):
+    problem = CASES["certified"][0]
+    for k, content in enumerate((b"text", b"PK\x03\x04broken", b"")):
+        path = tmp_path / f"{k}"
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is not a checkpoint of glru"):
+            glru.loocv(problem, checkpoint=path)
+        assert path.read_bytes() == content
+    with pytest.raises(ValueError, match="folder that exists"):
+        glru.loocv(problem, checkpoint=tmp_path / "none" / "file")

@@ -1,0 +1,254 @@
+"""Reports: what they say, that they are whole and safe, and that they work in a real browser."""
+
+import html
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import glru
+from glru.report import Provenance, after_page, loocv_page, path_page
+from glru.report.svg import Axis, around
+from tests.cases import make
+from tests.cli.running import glru_command
+from tests.ecosystem.browser import chromium
+
+NASTY = '<script>alert("1")</script>&\'"<img src=x onerror=alert(2)>'
+ORIGIN = Provenance(f"glru loocv {NASTY}", [("data", NASTY)], {"glru": glru.__version__})
+
+
+class Reader(HTMLParser):
+    """Collects elements and text, and checks that every element is closed."""
+
+    VOID = frozenset({"meta", "img", "br", "line", "circle", "path", "polygon", "input", "link"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+def parsed(page):
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A classification with correct, wrong and undetermined rows."""
+    problem = make(glru.Logistic(), glru.L2(0.02), 40, 4, seed=3)
+    X = problem.X.copy()
+    X[[5, 9]] = 0.0
+    return glru.loocv(glru.Problem(X, problem.y, penalty=glru.L2(0.02)))
+
+
+@pytest.fixture(scope="module")
+def pages(result):
+    """A page of every kind, with names that would do harm if they were not escaped."""
+    names = [f"{NASTY}{k}" for k in range(40)]
+    problem = result.problem
+    solution = glru.solve(problem)
+    influence = glru.InfluenceDisplay.from_solution(solution, top=5)
+    regression = make(glru.Squared(), glru.L2(0.1), 30, 3)
+    path = glru.loocv_path(problem, [1.0, 0.1, 0.01])
+    out = glru.after(solution, glru.RemoveRows([1, 2]))
+    bounds = out.score_bounds(problem.X)
+    trained = glru.solve(regression)
+    gone = glru.after(trained, glru.RemoveRows([1]))
+    return {
+        "loocv": loocv_page(result, NASTY, ORIGIN, ("no" + NASTY, "yes" + NASTY), names, influence),
+        "regression": loocv_page(
+            glru.loocv(regression), NASTY, ORIGIN, influence=glru.InfluenceDisplay.from_solution(trained, top=3)
+        ),
+        "path": path_page(path, NASTY, ORIGIN),
+        "path-C": path_page(glru.loocv_path(regression, [1.0, 0.1]), NASTY, ORIGIN, as_C=True),
+        "after": after_page(out, bounds, solution.scores, names, NASTY, ORIGIN),
+        "after-regression": after_page(
+            gone, gone.score_bounds(regression.X), trained.scores, [str(k) for k in range(30)], NASTY, ORIGIN
+        ),
+    }
+
+
+KINDS = ["loocv", "regression", "path", "path-C", "after", "after-regression"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_are_whole_safe_and_self_contained(pages, kind):
+    reader = parsed(pages[kind])
+    tags = [tag for tag, _ in reader.tags]
+    assert tags.count("script") == 1 and "img" not in tags and "link" not in tags
+    for _, attributes in reader.tags:
+        assert not {"src", "href", "onerror", "onclick", "style"} & set(attributes)
+        for value in attributes.values():
+            assert "http" not in (value or "") or value == "Content-Security-Policy"
+    text = "".join(reader.text)
+    assert NASTY in text and "Certified means" in text and f"glru {glru.__version__}" in text
+    assert "glru loocv " + NASTY in text
+    assert tags.count("svg") >= 1 and tags.count("table") >= 1
+    assert re.search(r"default-src 'none'", pages[kind])
+
+
+def test_loocv_page_tells_every_row(result, pages):
+    page = pages["loocv"]
+    marks = re.findall(r'<g class="mark (good|bad|open)"[^>]*><title>(row[^<]*)</title><path d="M[\d.]+ [\d.]+V', page)
+    assert len(marks) == 40
+    kinds = [kind for kind, _ in marks]
+    assert kinds.count("bad") == result.errors_lower and kinds.count("open") == 2
+    low, high = result.score_lower[7], result.score_upper[7]
+    tip = next(html.unescape(tip) for _, tip in marks if html.unescape(tip).startswith(f"row {NASTY}7\n"))
+    assert f"score {low:.5g} to {high:.5g}" in tip and result.stages[7] in tip
+    text = "".join(parsed(page).text)
+    assert f"{result.errors_lower} to {result.errors_upper} of them get the wrong class" in text
+    assert "2 rows could not be decided and count as undetermined" in text
+
+
+def test_unproven_methods_are_called_so(result):
+    page = loocv_page(glru.loocv(result.problem, method="naive"), "data", ORIGIN)
+    assert "“naive” proves nothing" in page and "This is proven" not in page
+
+
+def test_large_data_stays_small():
+    """Errors and undetermined rows are drawn first; the page stays at a few megabytes."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60_000, 3))
+    y = np.where(X @ [1.0, -1.0, 0.5] + random.normal(size=60_000) > 0, 1, 0)
+    result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
+    page = loocv_page(result, "data", ORIGIN)
+    assert len(page) < 2_000_000
+    kinds = re.findall(r'<g class="mark (good|bad|open)"', page)
+    assert len(kinds) == 1500 and 700 <= kinds.count("bad") <= 750 and "1,500 rows of 60,000 are drawn" in page
+
+
+def test_axes():
+    assert Axis(0.0, 1.0, "").marks() == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    assert Axis(1e-4, 1.0, "", log=True).marks() == pytest.approx([1e-4, 1e-3, 1e-2, 1e-1, 1.0])
+    assert Axis(2.0, 3.0, "", log=True).marks() == [2.0, 3.0]
+    assert Axis(0.0, 10.0, "").share(25.0) == 1.0 and Axis(0.0, 10.0, "").share(2.5) == 0.25
+    assert Axis(1.0, 100.0, "", log=True).share(10.0) == pytest.approx(0.5)
+    for values in ([1.0, 1.0], [np.inf, 2.0], [np.inf], [0.0]):
+        axis = around(values, "")
+        assert axis.low < axis.high and axis.marks()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = chromium(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+def opened(browser, tmp_path, page, width=1000, mobile=False, dark=False, scripts=True):
+    """Open a page in a window of some kind."""
+    path = tmp_path / "page.html"
+    path.write_text(page, encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    return browser
+
+
+def hover(browser, mark):
+    """Move the pointer to the middle of a mark."""
+    script = """const m = arguments[0]; m.scrollIntoView({block: 'center'});
+        const s = m.ownerSVGElement, p = new DOMPoint(Number(m.dataset.x), Number(m.dataset.y));
+        const q = p.matrixTransform(s.getScreenCTM()); return [q.x, q.y];"""
+    x, y = browser.execute_script(script, mark)
+    browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_console_errors_and_no_sideways_scrolling(browser, pages, tmp_path, kind):
+    for width, mobile in ((1000, False), (390, True)):
+        opened(browser, tmp_path, pages[kind], width, mobile)
+        assert browser.get_log("browser") == []
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert browser.execute_script("return document.querySelectorAll('script').length") == 1
+
+
+def test_hover(browser, pages, result, tmp_path):
+    opened(browser, tmp_path, pages["loocv"])
+    tip = browser.find_element("id", "tip")
+    assert not tip.is_displayed()
+    mark = browser.find_element("css selector", "svg .mark.bad")
+    hover(browser, mark)
+    assert tip.is_displayed()
+    shown = tip.text
+    row = int(re.search(r"(\d+)\n", shown.split(NASTY)[1]).group(1))
+    assert result.labels[row] == -result.problem.y[row] and "wrong, decided by" in shown
+    assert f"score {result.score_lower[row]:.5g} to {result.score_upper[row]:.5g}" in shown
+    browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 1, "y": 1})
+    assert not tip.is_displayed()
+
+
+def column(browser, place):
+    script = """return Array.from(document.querySelectorAll('table.sortable')[arguments[1]].tBodies[0].rows,
+        row => row.cells[arguments[0]].dataset.value ?? row.cells[arguments[0]].textContent)"""
+    return browser.execute_script(script, place, 1)
+
+
+def test_tables_sort(browser, pages, tmp_path):
+    opened(browser, tmp_path, pages["loocv"])
+    table = browser.find_elements("css selector", "table.sortable")[1]
+    button = table.find_elements("css selector", "th button")[3]
+    assert button.text == "score from"
+    before = [float(value) for value in column(browser, 3)]
+    for sign in (1, -1):
+        browser.execute_script("arguments[0].click()", button)
+        after = [float(value) for value in column(browser, 3)]
+        assert after == sorted(before, reverse=sign < 0) and after != before
+    head = table.find_elements("css selector", "th")[3]
+    assert head.get_attribute("aria-sort") == "descending"
+
+
+def test_dark_mode(browser, pages, tmp_path):
+    colours = []
+    for dark in (False, True):
+        opened(browser, tmp_path, pages["loocv"], dark=dark)
+        script = "const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]"
+        colours.append([sum(map(int, re.findall(r"\d+", c)[:3])) for c in browser.execute_script(script)])
+    (light_paper, light_ink), (dark_paper, dark_ink) = colours
+    assert light_paper > 600 > 200 > light_ink and dark_paper < 200 < 600 < dark_ink
+
+
+def test_without_javascript(browser, pages, tmp_path):
+    """The summary, the tables and the pictures are there; hovering shows the marks' own titles."""
+    opened(browser, tmp_path, pages["loocv"], scripts=False)
+    try:
+        source = browser.page_source
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert "<button" not in source and source.count("<title>row") == 45
+    assert "of them get the wrong class" in source
+
+
+def test_a_column_called_script(browser, tmp_path):
+    """From a file with hostile names to a page in the browser."""
+    rows = "".join(f"{k}<b>,{k % 5},{k * k % 7},c{(k % 5 > 2) ^ (k % 7 == 0)}\n" for k in range(40))
+    data, page = tmp_path / "a&b.csv", tmp_path / "report.html"
+    data.write_text("id,<script>alert(1)</script>,x,class\n" + rows.replace("True", "<i>").replace("False", "<u>"))
+    glru_command("loocv", data, "--id", "id", "--html", page, "-q", "--lam", 0.1)
+    opened(browser, tmp_path, page.read_text(encoding="utf-8"))
+    assert browser.get_log("browser") == []
+    assert browser.find_elements("css selector", "main i, main u, td b") == []
+    assert "c<i>" in browser.find_elements("css selector", "table.sortable")[1].text
+    assert browser.title == "Leave-one-out cross-validation of a&b.csv"
