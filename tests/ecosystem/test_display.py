@@ -205,3 +205,34 @@ def test_after_display(closing):
     regression = glru.solve(make(glru.Squared(), glru.L2(0.05)))
     with pytest.raises(ValueError, match="shows classifications"):
         glru.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)
+
+
+@pytest.fixture(scope="module")
+def selection():
+    """A backward selection to its end."""
+    problem = make(glru.Logistic(), glru.L2(0.02), 60, 6, seed=3)
+    problem, X_val, y_val = glru.Problem(problem.X[:40], problem.y[:40]), problem.X[40:], problem.y[40:]
+    return glru.stepwise(problem, X_val, y_val, forced=True)
+
+
+def test_stepwise_path(selection):
+    display = glru.StepwiseDisplay.from_result(selection).plot()
+    assert len(display.labels) == 6 and display.labels[0] == "start"
+    np.testing.assert_array_equal(display.lower[1:], [step.value_lower for step in selection.path])
+    assert display.ax_.get_ylabel() == "validation errors (rows)"
+    assert [t.get_text() for t in display.ax_.get_xticklabels()] == display.labels
+    assert "0 trainings, every choice proven" in display.ax_.get_title()
+    plt.close("all")
+
+
+def test_stepwise_step(selection):
+    _, ax = plt.subplots()
+    display = glru.StepwiseDisplay.from_result(selection).plot(ax, step=1)
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    bound = lines["lower bound after the first stage"].get_ydata()
+    assert np.all(np.diff(bound) >= 0.0)
+    assert lines["to beat"].get_ydata()[0] == selection.path[0].value
+    assert np.all(bound <= lines["proven value (upper end)"].get_ydata())
+    with pytest.raises(ValueError, match="step must be from 0 to 4"):
+        display.plot(ax, step=7)
+    plt.close("all")
