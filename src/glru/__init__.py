@@ -21,6 +21,7 @@ from glru.display import (
     InfluenceDisplay,
     LOOCVDisplay,
     RegularizationPathDisplay,
+    StepwiseDisplay,
 )
 from glru.fitted import ModelCertificate, certify
 from glru.live import LiveModel, verify_receipt
@@ -89,6 +90,7 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "State",
+    "StepwiseDisplay",
     "StepwiseResult",
     "StepwiseSelector",
     "after",

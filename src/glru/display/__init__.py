@@ -5,6 +5,7 @@ from glru.display.determination import DeterminationRateDisplay
 from glru.display.influence import InfluenceDisplay
 from glru.display.loocv import LOOCVDisplay
 from glru.display.path import RegularizationPathDisplay
+from glru.display.stepwise import StepwiseDisplay
 
 __all__ = [
     "AfterDisplay",
@@ -12,4 +13,5 @@ __all__ = [
     "InfluenceDisplay",
     "LOOCVDisplay",
     "RegularizationPathDisplay",
+    "StepwiseDisplay",
 ]

@@ -1,0 +1,124 @@
+"""The picture of a stepwise selection: the criterion after every step."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from glru._numerics import Array
+from glru.display.intervals import BLUE, GREEN, axes
+from glru.selection import StepwiseResult
+
+NAMED = 30
+"""Most steps whose features are written below them."""
+
+NAMES = {
+    "error": "wrong labels (validation rows)",
+    "log_loss": "log-loss on validation rows (nats)",
+    "mse": "squared error on validation rows",
+}
+
+
+@final
+class StepwiseDisplay:
+    """Certified intervals of the criterion along the path, with the feature that left or came at each step.
+
+    Parameters
+    ----------
+    lower, upper : array of shape (n_steps + 1,)
+        Ends of the criterion before the first step and after each.
+    n_features : array of shape (n_steps + 1,)
+        How many columns the model has there.
+    moves : sequence of str
+        What each step did, such as ``- age``.
+    criterion : str
+        What was minimised.
+    certified : bool
+        Whether every choice is proven.
+    n_trainings : int
+        Candidates that needed a training.
+
+    Examples
+    --------
+    >>> import glru
+    >>> data = glru.datasets.load("breast_cancer")
+    >>> X = glru.datasets.normalize(data.X, "dense")
+    >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
+    >>> result = glru.stepwise(problem, X[400:], data.y[400:], max_steps=2)
+    >>> glru.StepwiseDisplay.from_result(result, data.feature_names).n_features
+    array([30, 29, 28])
+    """
+
+    def __init__(
+        self,
+        lower: Array,
+        upper: Array,
+        n_features: Array,
+        moves: Sequence[str],
+        criterion: str,
+        certified: bool,
+        n_trainings: int,
+    ) -> None:
+        self.lower, self.upper, self.n_features, self.moves = lower, upper, n_features, moves
+        self.criterion, self.certified, self.n_trainings = criterion, certified, n_trainings
+
+    @classmethod
+    def from_result(cls, result: StepwiseResult, names: Sequence[str] | None = None) -> "StepwiseDisplay":
+        """The display of a stepwise selection.
+
+        Parameters
+        ----------
+        result : StepwiseResult
+            From :func:`glru.stepwise`.
+        names : sequence of str, default=None
+            What the columns are called; the problem's own names or their positions if not given.
+        """
+        steps = [step for step in result.path if step.action != "stop"]
+        ends = np.array([result.start_value, *((step.value_lower, step.value_upper) for step in steps)])
+        signs = np.array([1 if step.action == "add" else -1 for step in steps], dtype=np.intp)
+        moved = np.cumsum([0, *(signs * [len(step.columns) for step in steps])]).astype(np.intp)
+        moves = [("+ " if step.action == "add" else "- ") + step_name(step, names) for step in steps]
+        sizes = result.selected.size - moved[-1] + moved
+        return cls(ends[:, 0], ends[:, 1], sizes, moves, result.criterion, result.certified, result.n_trainings)
+
+    @property
+    def title(self) -> str:
+        """What the selection did and whether it is proven."""
+        proof = "every choice proven" if self.certified else "not every choice proven"
+        trainings = f"{self.n_trainings} training" + ("" if self.n_trainings == 1 else "s")
+        return (
+            f"{self.n_features[0]} to {self.n_features[-1]} features in {len(self.moves)} steps, {proof}, {trainings}"
+        )
+
+    def plot(self, ax: Any = None) -> "StepwiseDisplay":
+        """Draw the criterion along the path.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        named = len(self.moves) <= NAMED
+        ax = axes(ax, height=4.4 if named else 3.6)
+        places = np.arange(self.lower.size)
+        ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)
+        ax.plot(places, self.lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
+        ax.plot(places, self.upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
+        if named:
+            ax.set_xticks(places, ["start", *self.moves], rotation=60, ha="right", fontsize=8)
+        ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
+        ax.set_ylabel(NAMES[self.criterion])
+        ax.set_ylim(bottom=0.0)
+        ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
+        ax.legend(frameon=False)
+        ax.set_title(self.title)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def step_name(step: Any, names: Sequence[str] | None) -> str:
+    """What the columns of a step are called."""
+    if names is not None:
+        return ", ".join(names[column] for column in step.columns)
+    feature = step.feature
+    return ", ".join(map(str, feature)) if isinstance(feature, tuple) else str(feature)
