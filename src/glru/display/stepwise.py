@@ -108,7 +108,7 @@ class StepwiseDisplay:
             ax.set_xticks(places, ["start", *self.moves], rotation=60, ha="right", fontsize=8)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
         ax.set_ylabel(NAMES[self.criterion])
-        ax.set_ylim(bottom=0.0)
+        ax.set_ylim(bottom=0.0 if self.criterion == "error" else None)
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.legend(frameon=False)
         ax.set_title(self.title)

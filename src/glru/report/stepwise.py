@@ -62,7 +62,7 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
         for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
     ]
     x = Axis(-0.5, len(labels) - 0.5, "step")
-    y = around([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=True)
+    y = around([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
     rows: list[list[Cell]] = [
         [
             k + 1,
