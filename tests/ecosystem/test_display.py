@@ -205,3 +205,24 @@ def test_after_display(closing):
     regression = glru.solve(make(glru.Squared(), glru.L2(0.05)))
     with pytest.raises(ValueError, match="shows classifications"):
         glru.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)
+
+
+def test_stepwise_display(closing):
+    problem = make(glru.Logistic(), glru.L2(0.05), 60, 5)
+    train = problem.derive(X=problem.X[:40], y=problem.y[:40], sample_weight=np.ones(40))
+    result = glru.stepwise(train, problem.X[40:], problem.y[40:], criterion="log_loss", forced=True, min_features=2)
+    names = ["a", "b", "c", "d", "e"]
+    display = glru.StepwiseDisplay.from_result(result, names)
+    assert display.n_features.tolist() == [5, 4, 3, 2]
+    assert (display.lower[0], display.upper[0]) == result.start_value
+    moves = [step for step in result.path if step.action != "stop"]
+    assert display.moves == [f"- {names[step.columns[0]]}" for step in moves]
+    assert display.upper[1:].tolist() == [step.value_upper for step in moves]
+    assert display.title.startswith("5 to 2 features in 3 steps, every choice proven")
+    display.plot()
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["start", *display.moves]
+    assert display.ax_.get_ylabel() == "log-loss on validation rows (nats)"
+    display.figure_.canvas.draw()
+    forward = glru.stepwise(train, problem.X[40:], problem.y[40:], direction="forward", forced=True, max_features=2)
+    shown = glru.StepwiseDisplay.from_result(forward)
+    assert shown.n_features.tolist() == [0, 1, 2] and all(move.startswith("+ ") for move in shown.moves)

@@ -69,7 +69,13 @@ def select(
             progress=lambda what, done, left: report(what, done, done + left),
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
-    settings: dict[str, Any] = {"direction": direction, "method": method, "criterion": rule, "seed": seed, "min_features": min_features}
+    settings: dict[str, Any] = {
+        "direction": direction,
+        "method": method,
+        "criterion": rule,
+        "seed": seed,
+        "min_features": min_features,
+    }
     settings |= {"max_steps": max_steps, "validation": str(validation) if validation else None}
     settings |= {"validation_rows": None if X_val is None else int(X_val.shape[0])}
     output.deliver(outcome(job, result, settings, seconds), out)
