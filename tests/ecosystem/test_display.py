@@ -207,22 +207,33 @@ def test_after_display(closing):
         glru.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)
 
 
+def test_stepwise_display(closing):
+    problem = make(glru.Logistic(), glru.L2(0.05), 60, 5)
+    train = problem.derive(X=problem.X[:40], y=problem.y[:40], sample_weight=np.ones(40))
+    result = glru.stepwise(train, problem.X[40:], problem.y[40:], criterion="log_loss", forced=True, min_features=2)
+    names = ["a", "b", "c", "d", "e"]
+    display = glru.StepwiseDisplay.from_result(result, names)
+    assert display.n_features.tolist() == [5, 4, 3, 2]
+    assert (display.lower[0], display.upper[0]) == result.start_value
+    moves = [step for step in result.path if step.action != "stop"]
+    assert display.moves == [f"- {names[step.columns[0]]}" for step in moves]
+    assert display.upper[1:].tolist() == [step.value_upper for step in moves]
+    assert display.title.startswith("5 to 2 features in 3 steps, every choice proven")
+    display.plot()
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["start", *display.moves]
+    assert display.ax_.get_ylabel() == "log-loss on validation rows (nats)"
+    display.figure_.canvas.draw()
+    forward = glru.stepwise(train, problem.X[40:], problem.y[40:], direction="forward", forced=True, max_features=2)
+    shown = glru.StepwiseDisplay.from_result(forward)
+    assert shown.n_features.tolist() == [0, 1, 2] and all(move.startswith("+ ") for move in shown.moves)
+
+
 @pytest.fixture(scope="module")
 def selection():
     """A backward selection to its end."""
     problem = make(glru.Logistic(), glru.L2(0.02), 60, 6, seed=3)
     problem, X_val, y_val = glru.Problem(problem.X[:40], problem.y[:40]), problem.X[40:], problem.y[40:]
     return glru.stepwise(problem, X_val, y_val, forced=True)
-
-
-def test_stepwise_path(selection):
-    display = glru.StepwiseDisplay.from_result(selection).plot()
-    assert len(display.labels) == 6 and display.labels[0] == "start"
-    np.testing.assert_array_equal(display.lower[1:], [step.value_lower for step in selection.path])
-    assert display.ax_.get_ylabel() == "validation errors (rows)"
-    assert [t.get_text() for t in display.ax_.get_xticklabels()] == display.labels
-    assert "0 trainings, every choice proven" in display.ax_.get_title()
-    plt.close("all")
 
 
 def test_stepwise_step(selection):
@@ -232,7 +243,7 @@ def test_stepwise_step(selection):
     bound = lines["lower bound after the first stage"].get_ydata()
     assert np.all(np.diff(bound) >= 0.0)
     assert lines["to beat"].get_ydata()[0] == selection.path[0].value
-    assert np.all(bound <= lines["proven value (upper end)"].get_ydata())
+    assert np.all(bound <= lines["certified upper end"].get_ydata())
     with pytest.raises(ValueError, match="step must be from 0 to 4"):
         display.plot(ax, step=7)
     plt.close("all")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import glru
-from glru.report import Provenance, after_page, loocv_page, path_page
+from glru.report import Provenance, after_page, loocv_page, path_page, stepwise_page
 from glru.report.svg import Axis, around
 from tests.cases import make
 from tests.cli.running import glru_command
@@ -71,6 +71,7 @@ def pages(result):
     bounds = out.score_bounds(problem.X)
     trained = glru.solve(regression)
     gone = glru.after(trained, glru.RemoveRows([1]))
+    selection = glru.stepwise(problem, problem.X, problem.y, criterion="log_loss", forced=True, min_features=2)
     return {
         "loocv": loocv_page(result, NASTY, ORIGIN, ("no" + NASTY, "yes" + NASTY), names, influence),
         "regression": loocv_page(
@@ -78,6 +79,7 @@ def pages(result):
         ),
         "path": path_page(path, NASTY, ORIGIN),
         "path-C": path_page(glru.loocv_path(regression, [1.0, 0.1]), NASTY, ORIGIN, as_C=True),
+        "stepwise": stepwise_page(selection, [f"{NASTY}{j}" for j in range(4)], NASTY, ORIGIN),
         "after": after_page(out, bounds, solution.scores, names, NASTY, ORIGIN),
         "after-regression": after_page(
             gone, gone.score_bounds(regression.X), trained.scores, [str(k) for k in range(30)], NASTY, ORIGIN
@@ -85,7 +87,7 @@ def pages(result):
     }
 
 
-KINDS = ["loocv", "regression", "path", "path-C", "after", "after-regression"]
+KINDS = ["loocv", "regression", "path", "path-C", "stepwise", "after", "after-regression"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,11 +1,13 @@
-"""The command line: ``glru loocv``, ``whatif``, ``tune``, ``data``, ``bench``, ``version``."""
+"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``bench``, ``version``."""
 
 import typer
 
 from glru.cli.about import bench, version
+from glru.cli.certify import certify
 from glru.cli.commands import command
 from glru.cli.data import data
 from glru.cli.loocv import loocv
+from glru.cli.select import select
 from glru.cli.tune import tune
 from glru.cli.whatif import whatif
 
@@ -15,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for function in (loocv, whatif, tune, data, bench, version):
+for function in (loocv, select, whatif, tune, certify, data, bench, version):
     command(app)(function)
 
 

@@ -52,7 +52,7 @@ def job(data: DataOptions, loss: LossOptions, strength: StrengthOptions) -> Job:
     chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
     intercept = task == "regression" if loss.intercept is None else loss.intercept
     problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=intercept, scaling=scaling)
-    facts = {"data": _data_facts(prepared), "model": _model_facts(problem, strength, loss.tol)}
+    facts = {"data": data_facts(prepared), "model": _model_facts(problem, strength, loss.tol)}
     return Job(prepared, problem, facts, time.perf_counter() - begin)
 
 
@@ -115,7 +115,8 @@ def command_line() -> str:
     return shlex.join(["glru", *sys.argv[1:]])
 
 
-def _data_facts(prepared: Prepared) -> dict[str, Any]:
+def data_facts(prepared: Prepared) -> dict[str, Any]:
+    """The data, for programs."""
     classes = prepared.targets.classes
     return {
         "name": prepared.name,

@@ -126,8 +126,8 @@ class StrengthOptions:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
-    """Where the result goes."""
+class FileOptions:
+    """Where numbers go."""
 
     json: Annotated[
         bool,
@@ -136,15 +136,21 @@ class OutputOptions:
     out: Annotated[
         Path | None, typer.Option(help="Write a line for each row: .csv or .parquet.", rich_help_panel=OUTPUT)
     ] = None
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).", rich_help_panel=OUTPUT)
+    ] = False
+
+
+@dataclass(frozen=True)
+class OutputOptions(FileOptions):
+    """Where numbers, pictures and reports go."""
+
     plot: Annotated[Path | None, typer.Option(help="Write a picture: .png, .svg or .pdf.", rich_help_panel=OUTPUT)] = (
         None
     )
     html: Annotated[
         Path | None, typer.Option(help="Write a report to look at in a browser, one file.", rich_help_panel=OUTPUT)
     ] = None
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).", rich_help_panel=OUTPUT)
-    ] = False
 
 
 Checkpoint = Annotated[

@@ -39,7 +39,7 @@ class Targets:
         """What some targets stand for."""
         what = f"the target {column!r}" if column else "the target y"
         _require_known(values, what)
-        names = sorted({_name(value) for value in set(values)}, key=_order)
+        names = sorted({class_name(value) for value in set(values)}, key=_order)
         if task == "regression":
             if positive is not None:
                 raise ValueError(f"a positive class is for classification losses; got {positive!r} for a regression.")
@@ -66,7 +66,7 @@ class Targets:
         _require_known(values, what)
         if self.classes is None:
             return _numbers(values, what)
-        known = {value: _name(value) for value in set(values)}
+        known = {value: class_name(value) for value in set(values)}
         strange = sorted(set(known.values()) - set(self.classes))
         if strange and self.classes[0] != OTHERS:
             raise ValueError(
@@ -93,7 +93,7 @@ def _numbers(values: Sequence[Any], what: str) -> Array:
     return numbers
 
 
-def _name(value: Any) -> str:
+def class_name(value: Any) -> str:
     """A class by name: 1, 1.0 and "1" are one."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 

@@ -1,39 +1,47 @@
-"""The pictures of a stepwise selection: its path, and one step from the inside."""
+"""The pictures of a stepwise selection: the criterion after every step, and one step from the inside."""
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 
 from glru._numerics import Array
-from glru.display.intervals import BLUE, GREY, ORANGE, axes
+from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, axes
 from glru.selection import StepwiseResult
 
-NAMES = {
-    "error": "validation errors (rows)",
-    "log_loss": "validation log-loss (nats)",
-    "mse": "validation squared error",
-}
+Inside = tuple[Array, Array, Array, float]
 
-MOST_LABELS = 30
-"""Longer paths are numbered instead of named."""
+NAMED = 30
+"""Most steps whose features are written below them."""
+
+NAMES = {
+    "error": "wrong labels (validation rows)",
+    "log_loss": "log-loss on validation rows (nats)",
+    "mse": "squared error on validation rows",
+}
 
 
 @final
 class StepwiseDisplay:
-    """The criterion along the path of a stepwise selection, or the bounds of all candidates of one step.
+    """Certified intervals of the criterion along the path, with the feature that left or came at each step.
 
     Parameters
     ----------
-    labels : list of str
-        What was done at each step, the start first.
     lower, upper : array of shape (n_steps + 1,)
-        Bounds of the criterion, the start first.
-    steps : list of (first_lower, lower, upper)
-        For each step, what every candidate's value was known to be at least after the first stage, and in the end.
-    values : array of shape (n_steps,)
-        What each step's candidates had to beat.
-    criterion, title : str
-        What was made small, and what is shown.
+        Ends of the criterion before the first step and after each.
+    n_features : array of shape (n_steps + 1,)
+        How many columns the model has there.
+    moves : sequence of str
+        What each step did, such as ``- age``.
+    criterion : str
+        What was minimised.
+    certified : bool
+        Whether every choice is proven.
+    n_trainings : int
+        Candidates that needed a training.
+    steps : sequence of (first_lower, lower, upper, value)
+        Of every step's candidates: what their values were known to be at least after the first stage, what they were
+        known to be in the end, and the value to beat.
 
     Examples
     --------
@@ -41,94 +49,113 @@ class StepwiseDisplay:
     >>> data = glru.datasets.load("breast_cancer")
     >>> X = glru.datasets.normalize(data.X, "dense")
     >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
-    >>> result = glru.stepwise(problem, X[400:], data.y[400:])
-    >>> glru.StepwiseDisplay.from_result(result).labels[0]
-    'start'
+    >>> result = glru.stepwise(problem, X[400:], data.y[400:], max_steps=2)
+    >>> glru.StepwiseDisplay.from_result(result, data.feature_names).n_features
+    array([30, 29, 28])
     """
 
     def __init__(
         self,
-        labels: list[str],
         lower: Array,
         upper: Array,
-        steps: list[tuple[Array, Array, Array]],
-        values: Array,
+        n_features: Array,
+        moves: Sequence[str],
         criterion: str,
-        title: str,
+        certified: bool,
+        n_trainings: int,
+        steps: Sequence[Inside],
     ) -> None:
-        self.labels, self.lower, self.upper = labels, lower, upper
-        self.steps, self.values, self.criterion, self.title = steps, values, criterion, title
+        self.lower, self.upper, self.n_features, self.moves = lower, upper, n_features, moves
+        self.criterion, self.certified, self.n_trainings, self.steps = criterion, certified, n_trainings, steps
 
     @classmethod
-    def from_result(cls, result: StepwiseResult) -> "StepwiseDisplay":
-        """The display of a stepwise selection."""
-        moves = [step for step in result.path if step.action != "stop"]
-        signs = {"remove": "\N{MINUS SIGN}", "add": "+"}
-        labels = ["start", *(f"{signs[step.action]} {_name(step.feature)}" for step in moves)]
-        lower = np.array([result.start_value[0], *(step.value_lower for step in moves)])
-        upper = np.array([result.start_value[1], *(step.value_upper for step in moves)])
-        before = np.array([result.start_value[1], *(step.value_upper for step in result.path)])[: len(result.path)]
-        inner = [(step.first_lower, step.lower, step.upper) for step in result.path]
-        proof = "every choice proven" if result.certified else "choices not proven"
-        title = f"{result.selected.size} columns left, {result.n_trainings} trainings, {proof}"
-        return cls(labels, lower, upper, inner, before, result.criterion, title)
+    def from_result(cls, result: StepwiseResult, names: Sequence[str] | None = None) -> "StepwiseDisplay":
+        """The display of a stepwise selection.
+
+        Parameters
+        ----------
+        result : StepwiseResult
+            From :func:`glru.stepwise`.
+        names : sequence of str, default=None
+            What the columns are called; the problem's own names or their positions if not given.
+        """
+        steps = [step for step in result.path if step.action != "stop"]
+        ends = np.array([result.start_value, *((step.value_lower, step.value_upper) for step in steps)])
+        signs = np.array([1 if step.action == "add" else -1 for step in steps], dtype=np.intp)
+        moved = np.cumsum([0, *(signs * [len(step.columns) for step in steps])]).astype(np.intp)
+        moves = [("+ " if step.action == "add" else "- ") + step_name(step, names) for step in steps]
+        sizes = result.selected.size - moved[-1] + moved
+        beaten = [result.start_value[1], *(step.value_upper for step in result.path)]
+        inside = [
+            (step.first_lower, step.lower, step.upper, value) for step, value in zip(result.path, beaten, strict=False)
+        ]
+        return cls(ends[:, 0], ends[:, 1], sizes, moves, result.criterion, result.certified, result.n_trainings, inside)
+
+    @property
+    def title(self) -> str:
+        """What the selection did and whether it is proven."""
+        proof = "every choice proven" if self.certified else "not every choice proven"
+        trainings = f"{self.n_trainings} training" + ("" if self.n_trainings == 1 else "s")
+        return (
+            f"{self.n_features[0]} to {self.n_features[-1]} features in {len(self.moves)} steps, {proof}, {trainings}"
+        )
 
     def plot(self, ax: Any = None, step: int | None = None) -> "StepwiseDisplay":
-        """Draw the path, or one step.
+        """Draw the criterion along the path, or the candidates of one step.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if not given.
         step : int, default=None
-            A step to look into: its candidates in ascending order of their first lower bounds, as they are processed by
-            the paper's Algorithm 4, with the bounds they ended with and the value to beat.
+            A step to look into: its candidates in ascending order of their first lower bounds, in which the paper's
+            Algorithm 4 goes through them, with the bounds they ended with and the value to beat.
         """
-        ax = axes(ax, 3.6 if step is not None or len(self.labels) > MOST_LABELS else 5.0)
         if step is None:
-            self._plot_path(ax)
-        else:
-            self._plot_step(ax, step)
+            return self._plot_path(ax)
+        if not 0 <= step < len(self.steps):
+            raise ValueError(f"step must be from 0 to {len(self.steps) - 1}; got {step!r}.")
+        return self._plot_step(axes(ax), step)
+
+    def _plot_path(self, ax: Any) -> "StepwiseDisplay":
+        named = len(self.moves) <= NAMED
+        ax = axes(ax, height=4.4 if named else 3.6)
+        places = np.arange(self.lower.size)
+        ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)
+        ax.plot(places, self.lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
+        ax.plot(places, self.upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
+        if named:
+            ax.set_xticks(places, ["start", *self.moves], rotation=60, ha="right", fontsize=8)
+        ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
+        ax.set_ylabel(NAMES[self.criterion])
+        ax.set_ylim(bottom=0.0 if self.criterion == "error" else None)
+        ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
+        ax.legend(frameon=False)
+        ax.set_title(self.title)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _plot_path(self, ax: Any) -> None:
-        places = np.arange(len(self.labels))
-        ax.fill_between(places, self.lower, self.upper, step="mid", color=BLUE, alpha=0.25, linewidth=0.0)
-        ax.plot(places, 0.5 * (self.lower + self.upper), "o-", color=BLUE, markersize=4.0, linewidth=1.2)
-        if len(self.labels) <= MOST_LABELS:
-            ax.set_xticks(places, self.labels, rotation=60, ha="right")
-            ax.set_xlabel("step")
-        else:
-            ax.set_xlabel("step (number of moves)")
-        _count_axis(ax, self.criterion)
-        ax.set_ylabel(NAMES[self.criterion])
-        ax.set_title(self.title)
-
-    def _plot_step(self, ax: Any, step: int) -> None:
-        if not 0 <= step < len(self.steps):
-            raise ValueError(f"step must be from 0 to {len(self.steps) - 1}; got {step!r}.")
-        first, lower, upper = self.steps[step]
+    def _plot_step(self, ax: Any, step: int) -> "StepwiseDisplay":
+        first, lower, upper, value = self.steps[step]
         order = np.argsort(first, kind="stable")
         places = np.arange(order.size)
-        shown = np.minimum(upper[order], 1.2 * np.max(upper[np.isfinite(upper)], initial=self.values[step]))
+        shown = np.minimum(upper[order], 1.2 * np.max(upper[np.isfinite(upper)], initial=value))
         ax.vlines(places, lower[order], shown, color=GREY, linewidth=0.8, zorder=1)
-        ax.plot(places, shown, ".", color=BLUE, markersize=3.0, label="proven value (upper end)", zorder=3)
+        ax.plot(places, shown, ".", color=BLUE, markersize=3.0, label="certified upper end", zorder=3)
         ax.plot(places, first[order], color=ORANGE, linewidth=1.4, label="lower bound after the first stage", zorder=2)
-        ax.axhline(self.values[step], color="black", linewidth=0.8, linestyle="--", label="to beat")
+        ax.axhline(value, color="black", linewidth=0.8, linestyle="--", label="to beat")
         ax.set_xlabel("candidates, in ascending order of their lower bounds")
-        _count_axis(ax, self.criterion)
         ax.set_ylabel(NAMES[self.criterion])
+        ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.set_title(f"step {step + 1}: {order.size} candidates")
         ax.legend(loc="lower right", framealpha=0.9)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
-def _name(feature: Any) -> str:
+def step_name(step: Any, names: Sequence[str] | None) -> str:
+    """What the columns of a step are called."""
+    if names is not None:
+        return ", ".join(names[column] for column in step.columns)
+    feature = step.feature
     return ", ".join(map(str, feature)) if isinstance(feature, tuple) else str(feature)
-
-
-def _count_axis(ax: Any, criterion: str) -> None:
-    if criterion == "error":
-        from matplotlib.ticker import MaxNLocator
-
-        ax.yaxis.set_major_locator(MaxNLocator(integer=True))

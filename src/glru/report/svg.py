@@ -102,16 +102,15 @@ def intervals(x: Axis, y: Axis, marks: Sequence[Mark], legend: dict[str, str], l
     return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
 
 
-def band(x: Axis, y: Axis, marks: Sequence[Mark], best: float, legend: dict[str, str]) -> str:
-    """The region between lower and upper ends, with a mark at every place and a line at the best one."""
+def band(x: Axis, y: Axis, marks: Sequence[Mark], best: float | None, legend: dict[str, str]) -> str:
+    """The region between lower and upper ends, with a mark at every place and a line at the best one, if there is one."""
     ordered = sorted(marks, key=lambda mark: mark.at)
     upper = [(_x(x, mark.at), _y(y, mark.high)) for mark in ordered]
     lower = [(_x(x, mark.at), _y(y, mark.low)) for mark in reversed(ordered)]
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower)
-    parts = [
-        f'<polygon class="band" points="{points}"/>',
-        _line(_x(x, best), TOP, _x(x, best), HEIGHT - BOTTOM, "best"),
-    ]
+    parts = [f'<polygon class="band" points="{points}"/>']
+    if best is not None:
+        parts.append(_line(_x(x, best), TOP, _x(x, best), HEIGHT - BOTTOM, "best"))
     parts += [_mark(x, y, mark) for mark in ordered]
     return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
 

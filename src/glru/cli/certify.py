@@ -1,0 +1,135 @@
+"""``glru certify``: how far a fitted scikit-learn model is from the optimum of its own objective."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+import glru
+from glru._numerics import Matrix
+from glru.cli import inputs, output
+from glru.cli.options import DataOptions, FileOptions, OutputOptions
+from glru.cli.progress import bar
+from glru.datasets import Prepared
+from glru.datasets.targets import class_name
+
+
+def certify(
+    data: DataOptions,
+    out: FileOptions,
+    model: Annotated[
+        Path,
+        typer.Option(help="A fitted linear model, saved by joblib. Such a file can run code: open only your own."),
+    ],
+) -> None:
+    """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
+    files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet)
+    output.check(files)
+    begin = time.perf_counter()
+    with bar(out.quiet):
+        estimator = load_model(model)
+        task = "classification" if hasattr(estimator, "classes_") else "regression"
+        if data.normalize == "auto":
+            data = replace(data, normalize="none")
+        prepared = inputs.prepared_data(data, task)
+        read = time.perf_counter() - begin
+        X, y = _columns(prepared, estimator), _labels(prepared, estimator)
+        try:
+            proof = glru.certify(estimator, X, y)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        columns = _table(prepared, proof, X, task)
+    seconds = {"read": read, "total": time.perf_counter() - begin}
+    output.deliver(outcome(prepared, str(model), proof, columns, seconds), files)
+
+
+def load_model(path: Path) -> Any:
+    """The estimator in a file."""
+    import joblib
+
+    if not path.is_file():
+        raise ValueError(f"the model {path} must exist; there is no such file.")
+    try:
+        estimator = joblib.load(path)
+    except Exception as error:
+        raise ValueError(f"{path} is not a model saved by joblib, or of other versions ({error!r}).") from None
+    if not hasattr(estimator, "get_params"):
+        raise ValueError(f"{path} must hold a scikit-learn estimator; it holds {type(estimator).__name__}.")
+    return estimator
+
+
+def _columns(prepared: Prepared, estimator: Any) -> Matrix:
+    """The data in the order of the columns that the model was fitted to."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None or prepared.encoder is None:
+        return prepared.X
+    absent = [name for name in names if name not in prepared.names]
+    if absent or len(names) != len(prepared.names):
+        extra = [name for name in prepared.names if name not in set(names)]
+        raise ValueError(
+            f"the data must have the columns that the model was fitted to; missing: {', '.join(absent) or 'none'}; not of the "
+            f"model: {', '.join(extra) or 'none'} (--drop leaves columns out)."
+        )
+    return prepared.X[:, [prepared.names.index(name) for name in names]]
+
+
+def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
+    """The targets as the model knows them."""
+    if prepared.targets.classes is None:
+        return prepared.y
+    known = {class_name(value): value for value in estimator.classes_.tolist()}
+    ways = [prepared.targets.classes, ("-1", "1")]
+    if prepared.name == "breast_cancer":
+        ways.append(("0", "1"))
+    way = next((way for way in ways if set(way) == set(known)), None)
+    if way is None:
+        raise ValueError(
+            f"the model's classes must be those of the data, {' and '.join(prepared.targets.classes)}; got {', '.join(known)}."
+        )
+    return np.where(prepared.y > 0.0, known[way[1]], known[way[0]])
+
+
+def _table(prepared: Prepared, proof: glru.ModelCertificate, X: Matrix, task: str) -> dict[str, Any]:
+    lower, upper = proof.score_bounds(X)
+    columns: dict[str, Any] = {"row": np.arange(X.shape[0])}
+    if prepared.ids:
+        columns["id"] = list(prepared.ids)
+    columns |= {"score": np.ravel(proof.scores(X)), "score_lower": np.ravel(lower), "score_upper": np.ravel(upper)}
+    if task == "classification":
+        columns["settled"] = proof.settled(X)
+    return columns
+
+
+def outcome(
+    prepared: Prepared, path: str, proof: glru.ModelCertificate, columns: dict[str, Any], seconds: dict[str, float]
+) -> output.Outcome:
+    """What is proven about the model, in all forms."""
+    name = type(proof.adapted.estimator).__name__
+    widths = columns["score_upper"] - columns["score_lower"]
+    settled = int(columns["settled"].sum()) if "settled" in columns else None
+    values: dict[str, Any] = {
+        "objective": proof.objective,
+        "gap": proof.gap,
+        "relative_gap": proof.relative_gap,
+        "radius": proof.radius,
+        "settled": settled,
+        "widths": {"median": float(np.median(widths)), "largest": float(widths.max())},
+    }
+    lines = [
+        ("data", f"{prepared.X.shape[0]} rows x {prepared.X.shape[1]} columns"),
+        ("model", f"{name} of {path}"),
+        ("objective", f"{proof.objective:.10g}, above its optimum by at most {proof.gap:.3g}"),
+        ("relative gap", f"{proof.relative_gap:.3g}"),
+        ("coefficients", f"at most {proof.radius:.3g} from the optimal ones"),
+        ("scores", f"the optimum's are known to a median width of {np.median(widths):.3g}, largest {widths.max():.3g}"),
+    ]
+    if settled is not None:
+        lines.append(("labels", f"{settled} of {widths.size} are proven to be the optimum's"))
+    lines.append(("time", f"{output.duration(seconds['total'])} in all"))
+    facts = {"data": inputs.data_facts(prepared), "model": {"file": path, "estimator": name}, "settings": {}}
+    title = f"Certificate of {name} on {prepared.name}"
+    return output.Outcome("certify", title, lines, facts, values, seconds, table=lambda: columns)

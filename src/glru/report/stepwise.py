@@ -1,0 +1,87 @@
+"""The report of a stepwise selection."""
+
+from collections.abc import Sequence
+
+from glru.display import StepwiseDisplay
+from glru.display.stepwise import NAMES, step_name
+from glru.report.page import Cell, Provenance, Section, cards, page, table
+from glru.report.svg import Axis, Mark, around, band
+from glru.report.words import between, count
+from glru.selection import StepwiseResult
+
+
+def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, origin: Provenance) -> str:
+    """A report of a stepwise selection.
+
+    Parameters
+    ----------
+    result : StepwiseResult
+        From :func:`glru.stepwise`.
+    names : sequence of str
+        What the columns of the problem are called.
+    data_name : str
+        What the data is called.
+    origin : Provenance
+        What is needed to repeat the run.
+
+    Returns
+    -------
+    str
+        The HTML page.
+    """
+    shown = StepwiseDisplay.from_result(result, names)
+    criterion = NAMES[result.criterion]
+    first, last = between(shown.lower[0], shown.upper[0]), between(shown.lower[-1], shown.upper[-1])
+    candidates = sum(step.n_candidates for step in result.path)
+    proof = (
+        f"Every choice is proven to be that of training all {candidates:,} candidates, of which "
+        f"{result.n_trainings:,} were trained."
+        if result.certified
+        else "Not every choice is proven."
+    )
+    summary = [
+        f"Of {count(int(shown.n_features[0]), 'feature')} of {data_name} the search ({result.direction}) arrived at "
+        f"{count(int(shown.n_features[-1]), 'feature')} in {count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
+        proof + (" The search was interrupted." if result.interrupted else ""),
+    ]
+    numbers = [
+        ("features selected", f"{result.selected.size:,}"),
+        (f"{criterion}, before", first),
+        (f"{criterion}, after", last),
+        ("candidates trained", f"{result.n_trainings:,} of {candidates:,}"),
+    ]
+    labels = ["start", *shown.moves]
+    marks = [
+        Mark(
+            k,
+            low,
+            high,
+            "good",
+            f"step {k}: {labels[k]}\n{shown.n_features[k]} features\n{criterion}: {between(low, high, 6)}",
+        )
+        for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
+    ]
+    x = Axis(-0.5, len(labels) - 0.5, "step")
+    y = around([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
+    rows: list[list[Cell]] = [
+        [
+            k + 1,
+            step.action,
+            step_name(step, names) if step.columns else "",
+            float(step.value_lower),
+            float(step.value_upper),
+            step.n_candidates,
+            step.n_trainings,
+            ", ".join(f"{stage} {number}" for stage, number in step.decided_by.items()),
+        ]
+        for k, step in enumerate(result.path)
+    ]
+    header = ["step", "action", "feature", "from", "to", "candidates", "trainings", "decided by"]
+    chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
+    plot = band(x, y, marks, None, {"good": "certified interval"})
+    sections = [
+        Section("The criterion along the path", "Point at a step to see what it did.", plot),
+        Section("The path", f"From and to: the certified interval of {criterion} after the step.", table(header, rows)),
+        Section("Selected features", "Sort by a column's name.", table(["column", "feature"], chosen)),
+    ]
+    return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)

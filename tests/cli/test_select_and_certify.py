@@ -1,0 +1,143 @@
+"""``glru select`` and ``glru certify`` give what the library gives."""
+
+import joblib
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+
+import glru
+from glru.datasets import load, normalize
+from tests.cli.running import answer, complaint, glru_command, sample, write
+
+
+def assert_path(said, result, names):
+    found = said["result"]
+    assert found["selected"] == [names[column] for column in result.selected]
+    assert (found["start"]["lower"], found["start"]["upper"]) == result.start_value
+    assert found["certified"] == result.certified and found["n_trainings"] == result.n_trainings
+    for step, expected in zip(found["path"], result.path, strict=True):
+        assert step["action"] == expected.action and step["decided_by"] == expected.decided_by
+        assert (step["lower"], step["upper"]) == (expected.value_lower, expected.value_upper)
+        assert step["features"] == [names[column] for column in expected.columns]
+
+
+def test_select_on_a_share_of_the_rows(tmp_path):
+    data, out = load("breast_cancer"), tmp_path / "path.csv"
+    X = normalize(data.X, "dense")
+    options = ("--lam", 0.1, "--share", 0.3, "--seed", 2, "--max-steps", 4, "--criterion", "log_loss", "--out", out)
+    said = answer("select", "breast_cancer", *options)
+    train, test = train_test_split(np.arange(569), test_size=0.3, random_state=2, stratify=data.y)
+    train, test = np.sort(train), np.sort(test)
+    problem = glru.Problem(X[train], data.y[train], penalty=glru.L2(0.1))
+    result = glru.stepwise(problem, X[test], data.y[test], criterion="log_loss", max_steps=4)
+    assert_path(said, result, data.feature_names)
+    assert said["settings"]["validation_rows"] == 171
+    assert pl.read_csv(out)["action"].to_list() == [step.action for step in result.path]
+
+
+def test_select_on_a_validation_file(tmp_path):
+    X, y = sample(n=120, d=5)
+    write(tmp_path / "train.csv", X[:80], y[:80])
+    write(tmp_path / "valid.csv", X[80:], y[80:])
+    said = answer("select", tmp_path / "train.csv", "--validation", tmp_path / "valid.csv", "--lam", 0.1)
+    fitted = glru.datasets.Normalization.fit(X[:80], "dense")
+    problem = glru.Problem(fitted.apply(X[:80]), np.where(y[:80] > 0, 1, -1), penalty=glru.L2(0.1))
+    result = glru.stepwise(problem, fitted.apply(X[80:]), np.where(y[80:] > 0, 1, -1))
+    assert_path(said, result, [f"x{j}" for j in range(5)])
+
+
+def test_select_by_leave_one_out_and_in_pictures(tmp_path):
+    data, page, picture = load("iris:1v2"), tmp_path / "page.html", tmp_path / "path.png"
+    options = ("--loo", "--criterion", "log_loss", "--max-steps", 1, "--html", page, "--plot", picture)
+    text = glru_command("select", "iris:1v2", *options).stdout
+    problem = glru.Problem(normalize(data.X, "dense"), data.y, penalty=glru.L2(0.01))
+    step = glru.stepwise(problem, criterion="log_loss", max_steps=1).path[0]
+    expected = f"remove {data.feature_names[step.columns[0]]}" if step.columns else "stop"
+    assert expected in text and "leave-one-out" in text
+    assert "Stepwise selection of features of iris:1v2" in page.read_text(encoding="utf-8")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_select_moves_categories_together(tmp_path):
+    random = np.random.default_rng(0)
+    city = random.choice(["oslo", "rome", "york"], 80)
+    frame = pl.DataFrame({"noise": random.normal(size=80), "x": random.normal(size=80), "city": city})
+    frame = frame.with_columns(
+        y=pl.Series(np.where(frame["x"].to_numpy() + 0.3 * random.normal(size=80) > 0, "a", "b"))
+    )
+    frame.write_csv(tmp_path / "data.csv")
+    said = answer("select", tmp_path / "data.csv", "--one-hot", "--criterion", "log_loss", "--lam", 0.1)
+    moved = [step["features"] for step in said["result"]["path"]]
+    assert ["city=oslo", "city=rome", "city=york"] in moved
+    assert "criterion" in complaint("select", "diabetes", "--criterion", "log_loss")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A classifier, a regression and other things, saved by joblib."""
+    folder = tmp_path_factory.mktemp("models")
+    X, y = sample(n=60)
+    write(folder / "data.csv", X, y)
+    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(4)}).to_pandas()
+    joblib.dump(LogisticRegression(C=0.5).fit(X, y), folder / "logistic.joblib")
+    joblib.dump(LogisticRegression(C=0.5).fit(frame[["x3", "x1", "x0", "x2"]], y), folder / "named.joblib")
+    joblib.dump(Ridge(alpha=2.0).fit(X[:, :3], X[:, 3]), folder / "ridge.joblib")
+    joblib.dump(KNeighborsClassifier().fit(X, y), folder / "neighbours.joblib")
+    joblib.dump({"a": 1}, folder / "dict.joblib")
+    joblib.dump(LogisticRegression().fit(X, np.where(y > 0, "up", "down")), folder / "words.joblib")
+    (folder / "text.joblib").write_text("text")
+    return folder, X, y
+
+
+def test_certify(models, tmp_path):
+    folder, X, y = models
+    out = tmp_path / "rows.parquet"
+    said = answer("certify", folder / "data.csv", "--model", folder / "logistic.joblib", "--out", out)
+    proof = glru.certify(joblib.load(folder / "logistic.joblib"), X, y)
+    found = said["result"]
+    assert (found["objective"], found["gap"], found["radius"]) == (proof.objective, proof.gap, proof.radius)
+    assert found["settled"] == int(proof.settled(X).sum())
+    rows = pl.read_parquet(out)
+    lower, upper = proof.score_bounds(X)
+    assert np.array_equal(rows["score_lower"], lower) and np.array_equal(rows["score_upper"], upper)
+    assert said["model"] == {"file": str(folder / "logistic.joblib"), "estimator": "LogisticRegression"}
+    named = answer("certify", folder / "data.csv", "--model", folder / "named.joblib")
+    assert named["result"]["relative_gap"] < 1e-3
+    text = glru_command("certify", folder / "data.csv", "--model", folder / "logistic.joblib").stdout
+    assert f"{found['settled']} of 60 are proven to be the optimum's" in text
+
+
+def test_certify_a_regression(models):
+    folder, X, _ = models
+    options = ("--target", "x3", "--drop", "y", "--model", folder / "ridge.joblib")
+    said = answer("certify", folder / "data.csv", *options)
+    proof = glru.certify(joblib.load(folder / "ridge.joblib"), X[:, :3], X[:, 3])
+    assert said["result"]["gap"] == proof.gap and said["result"]["settled"] is None
+
+
+def test_certify_a_bundled_dataset(tmp_path):
+    data = load("breast_cancer")
+    for labels in ((data.y > 0).astype(int), data.y):
+        model = LogisticRegression(max_iter=10000).fit(data.X, labels)
+        joblib.dump(model, tmp_path / "model.joblib")
+        said = answer("certify", "breast_cancer", "--model", tmp_path / "model.joblib")
+        assert said["result"]["relative_gap"] < 0.1
+
+
+def test_certify_refuses(models):
+    folder, *_ = models
+    data = folder / "data.csv"
+    assert "there is no such file" in complaint("certify", data, "--model", folder / "none.joblib")
+    assert "not a model saved by joblib" in complaint("certify", data, "--model", folder / "text.joblib")
+    assert "must hold a scikit-learn estimator; it holds dict" in complaint(
+        "certify", data, "--model", folder / "dict.joblib"
+    )
+    assert "KNeighborsClassifier" in complaint("certify", data, "--model", folder / "neighbours.joblib")
+    assert "the model's classes must be those of the data, 0 and 1; got down, up" in complaint(
+        "certify", data, "--model", folder / "words.joblib"
+    )
+    assert "missing: x2" in complaint("certify", data, "--model", folder / "named.joblib", "--drop", "x2")
+    complaint("certify", data, code=2)
