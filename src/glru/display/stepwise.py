@@ -51,7 +51,7 @@ class StepwiseDisplay:
     >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
     >>> result = glru.stepwise(problem, X[400:], data.y[400:], max_steps=2)
     >>> glru.StepwiseDisplay.from_result(result, data.feature_names).n_features
-    array([30, 29, 28])
+    array([30, 29])
     """
 
     def __init__(
