@@ -111,14 +111,14 @@ def robust_cholesky(matrix: Array) -> Array:
     """
     shift, diagonal = 0.0, np.diag_indices(matrix.shape[0])
     while True:
-        shifted = matrix.copy()
-        shifted[diagonal] += shift
         try:
-            return cholesky(shifted, overwrite_a=True, check_finite=False)
+            return cholesky(matrix, check_finite=False)
         except LinAlgError:
-            shift = max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
+            before, shift = shift, max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
             if not np.isfinite(shift):
                 raise
+            matrix = matrix.copy() if before == 0.0 else matrix
+            matrix[diagonal] += shift - before
 
 
 def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Array, Array]]:

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 import glru
 from glru import _sizes
 from glru.candidates import carried_point, newton_candidate
-from glru.families import columns as module
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.families.columns import wide as module
 from glru.regions import PrimalBall
 from tests.cases import LOSSES, dense, each, make, uneven
 from tests.decisions.retraining import carefully

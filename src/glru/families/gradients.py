@@ -18,6 +18,9 @@ from glru.families.carried import weight_error
 from glru.problem import Problem
 from glru.regions.metric import ColumnMetric
 
+SLOW = 0.6
+"""Steps with the old Hessian end where a step leaves more than this of the gradient: an exact step is then cheaper."""
+
 Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from glru._numerics import Array, gamma
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
-from glru.families.gradients import Gradients, local_radius
+from glru.families.gradients import SLOW, Gradients, local_radius
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
 from glru.regions.metric import ColumnMetric
@@ -268,7 +268,7 @@ class LocalRows:
             own = plain[here] * error[0] + error[1]
             low, high = self._widened(left, self.top, center, nu, reach, own, np.zeros(here.size))
             lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
-            going = ~decided(lower[active], upper[active]) & (nu < 0.9 * before[active])
+            going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
             before[active] = nu
             active = active[going]
             # The Hessian without the row, by the Sherman-Morrison formula.

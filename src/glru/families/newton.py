@@ -231,7 +231,8 @@ class WideRows(RemovedRows):
         for _ in range(n_steps):
             _, slopes, bends = self.problem.loss.expand(self.problem.y, scores)
             root = np.sqrt(weights * bends)
-            core = root[:, None] * self.gram * root
+            core = self.gram * root
+            core *= root[:, None]
             core[np.diag_indices(root.size)] += 1.0
             factor = (robust_cholesky(core), False)
             residual = weights * slopes + pulls

@@ -17,11 +17,11 @@ from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
-from glru.model_selection.pursuit import LARGEST, REFINE_STEPS
+from glru.model_selection.pursuit import LARGEST, REFINE_STEPS, has_local_steps, local_steps, regions_in_order
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, LocalEllipsoid, has_local, intersected, regions_of, score_bounds
+from glru.regions import Bounds, Region, intersected, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, solve
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
@@ -197,10 +197,20 @@ class Cascade:
                     return low, high
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
+        if self.bound in ("auto", "local") and has_local_steps(problem):
+            query = self.problem.X[row : row + 1]
+
+            def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
+                nonlocal lower, upper
+                lower, upper = intersected((lower, upper), score_bounds([region], query, dead))
+                return bool(self.decided(lower, upper)[0])
+
+            if local_steps(problem, point, take_in) is not None:
+                return lower, upper
         before = np.inf
         for _ in range(REFINE_STEPS):
             certificate = newton_candidate(problem, point)
-            low, high = self.bounds_at(certificate, row, quick=True)
+            low, high = self.bounds_at(certificate, row, thorough=False)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
             if self.decided(lower, upper)[0]:
                 return lower, upper
@@ -217,27 +227,26 @@ class Cascade:
 
         def settled(state: State) -> bool:
             nonlocal found
-            low, high = self.bounds_at(certify(problem, state.point), row)
-            found = np.maximum(found[0], low), np.minimum(found[1], high)
+            found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
             return bool(self.decided(*found)[0])
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             solution = solve(problem, tol=1e-13, start=point, until=settled)
-        low, high = self.bounds_at(certify(problem, solution.point), row)
-        return np.maximum(found[0], low), np.minimum(found[1], high)
+        if self.decided(*found)[0]:
+            return found
+        return intersected(found, self.bounds_at(certify(problem, solution.point), row))
 
-    def bounds_at(self, certificate: Certificate, row: int, quick: bool = False) -> Bounds:
-        """What a certificate of the problem without a row proves about that row's score; ``quick``: by one region only."""
+    def bounds_at(self, certificate: Certificate, row: int, thorough: bool = True) -> Bounds:
+        """What a certificate of the problem without a row proves about that row's score; not ``thorough``: by one region."""
         query, dead = self.problem.X[row : row + 1], certificate.columns.dead
         found = np.array([-np.inf]), np.array([np.inf])
-        if self.bound in ("auto", "local") and has_local(certificate.problem):
-            found = score_bounds([LocalEllipsoid(certificate, self.problem.fit_intercept)], query, dead)
-            if quick or self.decided(*found)[0]:
-                return found
         bound = "auto" if self.bound == "local" else self.bound
-        regions = regions_of(certificate, self.problem.fit_intercept, bound)
-        return intersected(found, score_bounds(regions, query, dead))
+        for region in regions_in_order(certificate, self.bound in ("auto", "local"), bound):
+            found = intersected(found, score_bounds([region], query, dead))
+            if not thorough or self.decided(*found)[0]:
+                break
+        return found
 
     def without(self, row: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""

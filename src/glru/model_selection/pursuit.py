@@ -77,8 +77,8 @@ def pursue(
                 return False
         return False
 
-    if newton and has_local(problem) and not uses_rows(problem):
-        settled_at = _local_steps(problem, point, take_in)
+    if newton and has_local_steps(problem):
+        settled_at = local_steps(problem, point, take_in)
         if settled_at is not None:
             return Pursued(found[0], found[1], *settled_at)
     # Where the ball is bounded and the local certificate is dearer than a step, another step is the better question.
@@ -102,10 +102,15 @@ def pursue(
     return Pursued(found[0], found[1], "training", last.point)
 
 
-def _local_steps(
+def has_local_steps(problem: Problem) -> bool:
+    """Whether :func:`local_steps` applies: the local certificate, with its metric over the columns."""
+    return has_local(problem) and not uses_rows(problem)
+
+
+def local_steps(
     problem: Problem, point: Point, take_in: Callable[[Region, NDArray[np.bool_]], bool]
 ) -> tuple[str, Point] | None:
-    """Newton steps under the local certificate alone: one Hessian each; the stage and the point that settled it."""
+    """Newton steps under the local certificate alone, one Hessian each: the stage and the point that settled it."""
     coef, intercept, before = point.coef, point.intercept, np.inf
     for step in range(REFINE_STEPS):
         region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
@@ -124,14 +129,19 @@ def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
     return score_bounds(list(regions_in_order(certificate)), queries, certificate.columns.dead)
 
 
-def regions_in_order(certificate: Certificate, local: bool = True) -> Iterator[Region]:
-    """The regions of a certificate, those that are cheaper to ask first; ``local``: also the local certificate's."""
+def regions_in_order(certificate: Certificate, local: bool = True, bound: str = "auto") -> Iterator[Region]:
+    """The regions of a certificate as far as ``bound`` names them, those that tell most for their price first.
+
+    ``local``: also the local certificate's. The paper's regions bound an intercept by a search, which is dearer than the
+    ellipsoid; over the columns the ellipsoid is one Hessian and much the tightest; over the rows the ball comes first.
+    """
     problem = certificate.problem
     ellipsoid = [LocalEllipsoid(certificate, problem.fit_intercept)] if local and has_local(problem) else []
-    # The paper's regions bound an intercept by a search, which is dearer than the ellipsoid.
-    if problem.fit_intercept:
+    late = uses_rows(problem) and not problem.fit_intercept
+    if not late:
         yield from ellipsoid
-    yield from regions_of(certificate, problem.fit_intercept, "primal")
-    if not problem.fit_intercept:
+    yield from regions_of(certificate, problem.fit_intercept, bound if bound == "dual" else "primal")
+    if late:
         yield from ellipsoid
-    yield from regions_of(certificate, problem.fit_intercept, "dual")
+    if bound == "auto":
+        yield from regions_of(certificate, problem.fit_intercept, "dual")

@@ -62,7 +62,7 @@ class ColumnMetric(Metric):
             self.factor = np.triu(cholesky(hessian, check_finite=True))
         except (LinAlgError, ValueError):
             return
-        self.inverse = np.triu(lapack.dtrtri(self.factor)[0])
+        self.inverse = np.triu(lapack.dtrtri(self.factor)[0]) if size else self.factor
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
         eta = gamma(problem.n_rows + 3 * size + 16) * trace * float(np.square(self.inverse).sum()) * (1.0 + 1e-6)
         self.eta = eta if np.isfinite(eta) else np.inf

@@ -17,8 +17,10 @@ from glru.problem import Problem
 from glru.selection.contest import Contest, decide
 from glru.selection.criteria import Criterion, checked_criterion
 from glru.selection.groups import column_groups, kept_columns
-from glru.selection.judge import Judge, LeaveOneOutJudge, Model, Move, Panel, ValidationJudge, Worth
+from glru.selection.judge import Judge, Model, Move, Worth
+from glru.selection.panel import LeaveOneOutJudge, Panel
 from glru.selection.result import Step, StepwiseResult
+from glru.selection.validation import ValidationJudge
 
 Columns = NDArray[np.intp]
 

@@ -1,0 +1,29 @@
+"""What the families of columns share."""
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru._numerics import TINY, Array, Matrix, gamma
+from glru.certificate import FEW
+from glru.families.carried import scale
+from glru.problem import Problem
+
+Columns = NDArray[np.intp]
+
+LARGEST = 6000
+"""Systems in more dimensions than this are not formed."""
+
+CHUNK = 1 << 18
+"""Entries of the arrays that a thread works on at a time: they stay in the cache."""
+
+
+def dense_block(X: Matrix | sp.csc_array, columns: Columns) -> Array:
+    """Some columns as a dense array."""
+    block = X[:, columns]
+    return block if isinstance(block, np.ndarray) else block.toarray()
+
+
+def rounded_norms(squares: Array, problem: Problem) -> Array:
+    """Norms in the metric of the penalty, rounded up, from their squares."""
+    return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW) + TINY * scale(problem)

@@ -1,0 +1,211 @@
+r"""Columns removed or added, many at once, in the dimension of the rows (L2 on every column, a smooth loss, no intercept).
+
+The Newton equation of the changed problem at the old scores, with :math:`D` the weighted curvatures and
+:math:`K = X \Lambda^{-1} X^\top`, is
+
+.. math:: (I + D (K \pm x_j x_j^\top / \lambda_j)) b = D z - s \circ g ,
+
+a rank-one change of one system for all ``j``. As for rows, the candidate is :math:`w = \Lambda^{-1} X^\top b` and the penalty's
+Fenchel-Young terms vanish.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from glru._numerics import TINY, UNIT, Array, Matrix, gamma, squared_row_norms
+from glru._products import robust_cholesky, row_gram
+from glru._sizes import SMALL
+from glru._threads import calm_blas, in_parts
+from glru.certificate import FEW, ball_radius, quick_loss_terms
+from glru.families.carried import row_norms, weight_error
+from glru.families.columns.common import CHUNK, LARGEST, rounded_norms
+from glru.losses import Logistic
+from glru.problem import Problem
+from glru.regions.base import Bounds, intersected, widened
+from glru.solution import Solution
+
+
+def has_wide_columns(problem: Problem) -> bool:
+    """Whether :class:`WideColumns` applies."""
+    return (
+        np.isfinite(problem.loss.smoothness)
+        and problem.penalty.smooth
+        and problem.penalty.strong_convexity > 0.0
+        and not problem.fit_intercept
+        and problem.n_rows <= LARGEST
+    )
+
+
+@final
+class WideColumns:
+    """Columns removed from or added to a problem, in the dimension of its rows.
+
+    Parameters
+    ----------
+    solution : Solution
+        The old model.
+    queries : array or sparse array of shape (n_queries, n_columns)
+        Rows whose scores are asked about.
+    """
+
+    def __init__(self, solution: Solution, queries: Matrix) -> None:
+        problem = self.problem = solution.problem
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        inverse = 1.0 / lam
+        self.gram = row_gram(problem, inverse)
+        scaled = queries * inverse if isinstance(queries, np.ndarray) else queries.multiply(inverse).tocsr()
+        cross = scaled @ problem.X.T
+        self.cross = cross if isinstance(cross, np.ndarray) else cross.toarray()
+        norms = rounded_norms(row_norms(problem), problem)
+        self.top, self.total_norm = float(norms.max()), float(np.linalg.norm(norms)) * (1.0 + FEW)
+        self.share = np.divide(1.0, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
+        self.query_squares = squared_row_norms(queries, inverse)
+        _, slopes, bends = problem.loss.expand(problem.y, solution.scores)
+        bend = problem.weights * bends
+        root = np.sqrt(bend)
+        # (I + D K)^-1 D, and the solution without any change.
+        self.response = root[:, None] * cho_solve(_core_factor(self.gram, root), np.diag(root), check_finite=False)
+        self.base = _newton_dual(self.gram, root, bend * solution.scores - problem.weights * slopes)
+        self.scores = solution.scores
+
+    def bounds(
+        self, make: Callable[[int, int], tuple[Array, Array]], lam: Array, sign: float, n_items: int
+    ) -> tuple[Array, Array]:
+        """Bounds of shape (n_queries, n_items), a column a candidate.
+
+        Parameters
+        ----------
+        make : callable
+            ``make(start, stop)``: the candidates' columns in the data and in the queries, as dense arrays.
+        lam : array of shape (n_items,)
+            Their penalties.
+        sign : float
+            -1 for removals, +1 for additions.
+        n_items : int
+            Number of candidates.
+        """
+        size = self.query_squares.size
+        lower, upper = np.empty((size, n_items)), np.empty((size, n_items))
+        width = max(16, CHUNK // max(self.problem.n_rows, 1))
+
+        def part(start: int, stop: int) -> None:
+            for k in range(start, stop, width):
+                end = min(k + width, stop)
+                lower[:, k:end], upper[:, k:end] = self._bounds(*make(k, end), lam[k:end], sign)
+
+        with calm_blas(0.0):
+            in_parts(part, n_items, width)
+        return lower, upper
+
+    def _bounds(self, columns: Array, asked: Array, lam: Array, sign: float) -> Bounds:
+        images = self.response @ columns
+        with np.errstate(all="ignore"):
+            step = (self.base @ columns) / (lam + sign * np.einsum("ij,ij->j", columns, images))
+        step = np.where(np.isfinite(step), -sign * step, 0.0)
+        return self._certified(self._candidates(images, step, columns), columns, asked, lam, sign)
+
+    def refined(
+        self,
+        column: Array,
+        asked: Array,
+        lam: float,
+        sign: float,
+        settled: Callable[[Array, Array], bool],
+        n_steps: int,
+    ) -> Bounds:
+        """Bounds for one candidate after exact Newton steps, each with a factor of its own."""
+        problem = self.problem
+        gram = self.gram + np.outer(sign / lam * column, column)
+        columns, queries, lams = column[:, None], asked[:, None], np.array([lam])
+        scores = self.scores
+        best = np.full(asked.size, -np.inf), np.full(asked.size, np.inf)
+        for _ in range(n_steps):
+            _, slopes, bends = problem.loss.expand(problem.y, scores)
+            bend = problem.weights * bends
+            solved = _newton_dual(gram, np.sqrt(bend), bend * scores - problem.weights * slopes)
+            candidates = self._candidates(solved[:, None], np.ones(1), columns, np.zeros(problem.n_rows))
+            lower, upper = self._certified(candidates, columns, queries, lams, sign)
+            best = intersected(best, (lower[:, 0], upper[:, 0]))
+            if settled(*best):
+                break
+            scores = gram @ candidates[1][:, 0]
+        return best
+
+    def _certified(
+        self, candidates: tuple[Array, ...], columns: Array, asked: Array, lam: Array, sign: float
+    ) -> Bounds:
+        problem = self.problem
+        dual, pulls, inner, size, own = candidates
+        scores = self.gram @ pulls
+        scores += columns * (sign * inner / lam)
+        # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that, in the metric of the penalty; the sums
+        # over the rows are bounded by Cauchy-Schwarz.
+        unit = gamma(problem.n_columns + problem.n_rows + 16)
+        size = np.sqrt(size) * (1.0 + gamma(problem.n_rows + 4))
+        own = np.sqrt(own / lam) * (1.0 + gamma(problem.n_rows + 4))
+        mass, own_mass = self.total_norm * size + TINY, own * size + TINY
+        errors = unit * (self.top * mass + own * own_mass) * (1.0 + FEW)
+        losses = self._losses(scores, errors, dual) * (1.0 + gamma(problem.n_rows + 8))
+        # The stored products of weights and dual variables are off by a unit each, the correlations by as much.
+        gaps = (losses + 0.5 * np.square(weight_error(problem) * (mass + own_mass))) * (1.0 + FEW)
+        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
+        center = self.cross @ pulls + asked * (sign * inner / lam)
+        share = np.square(asked) / lam
+        squares = self.query_squares[:, None] + sign * share
+        rounding = gamma(problem.n_columns + 8) * (self.query_squares[:, None] + share)
+        reach = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
+        length = np.sqrt(self.query_squares)[:, None] * (1.0 + gamma(problem.n_columns + 4))
+        off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
+        return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+
+    def _candidates(self, images: Array, step: Array, columns: Array, base: Array | None = None) -> tuple[Array, ...]:
+        """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
+        problem, weights = self.problem, self.problem.weights
+        base = self.base if base is None else base
+        low, high = problem.loss.derivative_range(problem.y)
+        if images.size < SMALL:
+            dual = (base[:, None] + images * step) * self.share[:, None]
+            dual = np.clip(dual, -high[:, None], -low[:, None])
+            pulls = weights[:, None] * dual
+            squares = np.einsum("ij,ij->j", pulls, pulls), np.einsum("ij,ij->j", columns, columns)
+            return dual, pulls, np.einsum("ij,ij->j", columns, pulls), *squares
+        from glru import _kernels as kernels
+
+        dual, pulls, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
+        kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, pulls, sums)
+        return dual, pulls, *sums
+
+    def _losses(self, scores: Array, errors: Array, dual: Array) -> Array:
+        """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
+        problem, weights = self.problem, self.problem.weights
+        if scores.size < SMALL or not isinstance(problem.loss, Logistic):
+            terms = quick_loss_terms(problem.loss, problem.y[:, None], scores, errors, dual)
+            terms[weights == 0.0] = 0.0
+            return weights @ terms
+        from glru import _kernels as kernels
+
+        wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max()))
+        tails = np.abs(scores)
+        np.negative(tails, out=tails)
+        np.exp(tails, out=tails)
+        total = np.zeros(scores.shape[1])
+        kernels.logistic_chi_square(
+            problem.y, weights, scores, tails, dual, problem.loss.smoothness * wide + FEW, total
+        )
+        return total * np.exp(wide) * (1.0 + FEW)
+
+
+def _core_factor(gram: Array, root: Array) -> tuple[Array, bool]:
+    """The Cholesky factor of ``I + D^(1/2) K D^(1/2)``."""
+    core = root[:, None] * gram * root
+    core[np.diag_indices(root.size)] += 1.0
+    return robust_cholesky(core), False
+
+
+def _newton_dual(gram: Array, root: Array, right: Array) -> Array:
+    """``(I + D K)^-1`` times a vector."""
+    inner = cho_solve(_core_factor(gram, root), root * (gram @ right), check_finite=False)
+    return right - root * inner

@@ -1,0 +1,95 @@
+"""Models judged by their own leave-one-out scores, and by several judges together."""
+
+from typing import Literal, final
+
+import numpy as np
+
+from glru.model_selection.loocv import leave_one_out
+from glru.selection.criteria import Criterion
+from glru.selection.judge import Enough, Judge, Model, Move, Screened, Worth
+from glru.solution import Solution
+from glru.solvers import solve
+
+
+@final
+class LeaveOneOutJudge(Judge):
+    """A model judged by its own leave-one-out scores: every move is trained and validated."""
+
+    def __init__(self, model: Model, criterion: Criterion) -> None:
+        self.model, self.criterion = model, criterion
+
+    @property
+    def n_rows(self) -> int:
+        return self.model.whole.n_rows
+
+    def value(self) -> Worth:
+        return self._worth(self.model.solution, "certified")
+
+    def screen(self, moves: list[Move], method: str) -> Screened:
+        none = np.zeros(len(moves))
+        return Screened(none, np.full(len(moves), np.inf), none, "carry")
+
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
+        problem, point, _ = self.model.trial(move)
+        solution = solve(problem, tol=tol, start=point)
+        return self._worth(solution, "naive" if method == "naive" else "certified")
+
+    def after(self, move: Move) -> "LeaveOneOutJudge":
+        return LeaveOneOutJudge(self.model.after(move), self.criterion)
+
+    def _worth(self, solution: Solution, method: Literal["naive", "certified"]) -> Worth:
+        width = None if self.criterion.counts or method == "naive" else 1e-9
+        result = leave_one_out(solution, method=method, width=width)
+        y = solution.problem.y
+        low, high = self.criterion.terms(y, result.score_lower, result.score_upper)
+        guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
+        return Worth(float(low.sum()), float(high.sum()), "training" if method == "naive" else "loocv", guess)
+
+
+@final
+class Panel(Judge):
+    """Several judges, one a fold; the sums add up."""
+
+    def __init__(self, judges: list[Judge]) -> None:
+        self.judges = judges
+
+    @property
+    def n_rows(self) -> int:
+        return sum(judge.n_rows for judge in self.judges)
+
+    def value(self) -> Worth:
+        return _added([judge.value() for judge in self.judges])
+
+    def screen(self, moves: list[Move], method: str) -> Screened:
+        found = [judge.screen(moves, method) for judge in self.judges]
+        self._screened = {move.columns: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
+        lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
+        return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), found[0].stage)
+
+    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
+        parts = [Worth(float(low), float(high), "carry", float(high)) for low, high in self._screened[move.columns]]
+        for k, judge in enumerate(self.judges):
+            if method != "naive" and parts[k].upper <= parts[k].lower:
+                continue
+            rest = [part for other, part in enumerate(parts) if other != k]
+            parts[k] = judge.look(move, _shifted(enough, rest), method, tol)
+            whole = _added(parts)
+            if enough(whole.lower, whole.upper):
+                break
+        return _added(parts)
+
+    def after(self, move: Move) -> "Panel":
+        return Panel([judge.after(move) for judge in self.judges])
+
+
+def _shifted(enough: Enough, rest: list[Worth]) -> Enough:
+    """The same question where the other folds add something."""
+    low, high = sum(part.lower for part in rest), sum(part.upper for part in rest)
+    return lambda lower, upper: enough(lower + low, upper + high)
+
+
+def _added(parts: list[Worth]) -> Worth:
+    stages = ("training", "loocv", "refine", "newton", "carry")
+    stage = min((part.stage for part in parts), key=stages.index)
+    lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
+    return Worth(lower, upper, stage, guess)
