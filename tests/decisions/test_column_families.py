@@ -110,7 +110,7 @@ def test_local_removals(loss, shape, fit_intercept):
         problem = make(loss, glru.L2(lam), seed=3, fit_intercept=fit_intercept, **shape)
         assert has_local_columns(problem)
         solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
-        family = LocalColumns(solution, Q)
+        family = LocalColumns(problem, solution.point, Q)
         every = np.arange(problem.n_columns)
         bounds = [family.bounds(every, never, n_steps) for n_steps in (1, 20)]
         for j in every:
@@ -127,7 +127,7 @@ def test_local_removals_without_a_penalty():
     """``lam = 0``: the local certificate needs no strong convexity."""
     problem = make(glru.Logistic(), glru.L2(np.zeros(3)), 80, 3, seed=3, fit_intercept=True)
     solution, Q = glru.solve(problem, tol=1e-10), queries(3)
-    lower, upper = LocalColumns(solution, Q).bounds(np.arange(3), never, 20)
+    lower, upper = LocalColumns(problem, solution.point, Q).bounds(np.arange(3), never, 20)
     for j in range(3):
         model = carefully(glru.RemoveColumns([j]).apply(problem))
         scores = without(Q, [j]) @ model.coef + model.intercept

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -92,12 +93,26 @@ class Judge(ABC):
 
 
 class Model:
-    """The model of some columns of a whole problem, and the problems a move away from it."""
+    """The model of some columns of a whole problem, and the problems a move away from it.
+
+    ``start`` is a point close to the optimum, or where to train from; without it the training starts from nothing.
+    """
 
     def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
-        self.whole, self.chosen, self.tol = whole, chosen, tol
+        self.whole, self.chosen, self.tol, self.start = whole, chosen, tol, start
         self.problem = sub_problem(whole, chosen)
-        self.solution: Solution = solve(self.problem, tol=tol, start=start)
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The trained model; only trained if asked for."""
+        return solve(self.problem, tol=self.tol, start=self.start)
+
+    @property
+    def near(self) -> Point:
+        """The start, or the trained model where there is none or it is at hand."""
+        if self.start is None or "solution" in self.__dict__:
+            return self.solution.point
+        return self.start
 
     def trial(self, move: Move, carried: bool = False) -> tuple[Problem, Point, Columns]:
         """The problem after a move, the present model as a point of it, and its columns.
@@ -105,8 +120,7 @@ class Model:
         New coefficients are zero, or what the optimality condition makes of the old dual point (``carried``: the paper's
         candidate, which is far off where the penalty is weak).
         """
-        changed = np.array(move.columns, dtype=np.intp)
-        chosen = np.union1d(self.chosen, changed) if move.add else np.setdiff1d(self.chosen, changed)
+        changed, chosen = np.array(move.columns, dtype=np.intp), self.chosen_after(move)
         problem = sub_problem(self.whole, chosen)
         coef = np.zeros(self.whole.n_columns)
         coef[self.chosen] = self.solution.coef
@@ -119,8 +133,14 @@ class Model:
 
     def after(self, move: Move, start: Point | None = None) -> "Model":
         """The model after a move, trained from a candidate or from the present one."""
-        _, point, chosen = self.trial(move)
-        return Model(self.whole, chosen, self.tol, point if start is None else start)
+        if start is None:
+            _, start, _ = self.trial(move)
+        return Model(self.whole, self.chosen_after(move), self.tol, start)
+
+    def chosen_after(self, move: Move) -> Columns:
+        """The columns after a move."""
+        changed = np.array(move.columns, dtype=np.intp)
+        return np.union1d(self.chosen, changed) if move.add else np.setdiff1d(self.chosen, changed)
 
 
 def sub_problem(whole: Problem, chosen: Columns) -> Problem:

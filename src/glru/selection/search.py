@@ -67,14 +67,14 @@ def search(
                 moves = _moves(removals, additions, chosen, direction, min_features, most)
                 if not moves:
                     break
-                step, move = _step(judge, moves, value, method, rule, forced, tol)
+                step, move, known = _step(judge, moves, value, method, rule, forced, tol)
                 if move is None:
                     steps.append(step(problem, value, judge.n_rows, rule))
                     break
                 changed = np.array(move.columns, dtype=np.intp)
                 chosen = np.union1d(chosen, changed) if move.add else np.setdiff1d(chosen, changed)
                 judge = judge.after(move)
-                value = judge.value()
+                value = judge.value() if known is None else known
                 steps.append(step(problem, value, judge.n_rows, rule))
                 report(f"{rule.name} {_scaled(value, judge.n_rows, rule)[1]:.4g}", len(steps), chosen.size)
         except KeyboardInterrupt:
@@ -102,8 +102,8 @@ def _step(
     rule: Criterion,
     forced: bool,
     tol: float,
-) -> tuple[Callable[..., Step], Move | None]:
-    """Decide a step: how to record it once its value is known, and the move (None: no move is best)."""
+) -> tuple[Callable[..., Step], Move | None, Worth | None]:
+    """Decide a step: how to record it once its value is known, the move (None: no move is best), and its worth if proven."""
     begin = time.perf_counter()
     screened = judge.screen(moves, method)
     stages = [screened.stage] * len(moves)
@@ -155,7 +155,9 @@ def _step(
             first_certain=screened.certain,
         )
 
-    return record, move
+    low, high = float(contest.lower[winner]), float(contest.upper[winner])
+    proven = method != "naive" and vague == 0 and high - low <= 0.1 * resolution
+    return record, move, Worth(low, high, "newton", high) if proven else None
 
 
 def _action(move: Move) -> str:

@@ -111,7 +111,7 @@ class ValidationJudge(Judge):
 
             return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
         elif not add and has_local_columns(problem):
-            local = self._local = LocalColumns(self.model.solution, queries)
+            local = self._local = LocalColumns(problem, self.model.near, queries)
             return local.bounds(np.searchsorted(self.model.chosen, columns), self._columns_settled, BATCH_STEPS)
         return None
 

@@ -21,7 +21,6 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import widened
 from glru.regions.metric import ColumnMetric
-from glru.solution import Solution
 
 
 def has_local_columns(problem: Problem) -> bool:
@@ -35,20 +34,22 @@ class LocalColumns:
 
     Parameters
     ----------
-    solution : Solution
-        The old model.
+    problem : Problem
+        The problem with all columns.
+    point : Point
+        The old model, close to the optimum; a Newton step from it comes before everything.
     queries : array or sparse array of shape (n_queries, n_columns)
         Rows whose scores are asked about.
     """
 
-    def __init__(self, solution: Solution, queries: Matrix) -> None:
-        problem = self.problem = solution.problem
-        self.queries, self.scores = queries, solution.scores
+    def __init__(self, problem: Problem, point: Point, queries: Matrix) -> None:
+        self.problem, self.queries = problem, queries
+        self.scores = problem.scores(point.coef, point.intercept)
         self.constant = float(problem.loss.self_concordance or 0.0)
         self.used = problem.weights > 0.0
-        _, slopes, bends = problem.loss.expand(problem.y, solution.scores)
+        _, slopes, bends = problem.loss.expand(problem.y, self.scores)
         self.metric = ColumnMetric(problem, problem.weights * bends)
-        off = score_errors(problem, solution.coef, solution.intercept)
+        off = score_errors(problem, point.coef, point.intercept)
         self.off = float(off[self.used].max())
         # Curvatures were taken at computed scores.
         self.eta = self.metric.eta + 2.0 * self.constant * self.off + weight_error(problem)
@@ -57,10 +58,10 @@ class LocalColumns:
             return
         pulls = problem.weights * slopes
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        gradient = problem.X.T @ pulls + lam * solution.coef
-        start = solution.coef
+        gradient = problem.X.T @ pulls + lam * point.coef
+        start = point.coef
         if problem.fit_intercept:
-            gradient, start = np.append(gradient, pulls.sum()), np.append(start, solution.intercept)
+            gradient, start = np.append(gradient, pulls.sum()), np.append(start, point.intercept)
         self.start = start - self.metric.solve(gradient)
         self.gradients = Gradients(problem, problem.weights, self.metric)
         self.top = float(self.metric.norms(problem.X)[self.used].max())
