@@ -27,6 +27,7 @@ from glru.problem import Problem
 from glru.selection import StepwiseResult, stepwise
 from glru.solution import Solution
 from glru.solvers import State, solve
+from glru.verify import Verification, verify
 
 __version__ = "0.1.0"
 
@@ -60,10 +61,12 @@ __all__ = [
     "SquaredHinge",
     "State",
     "StepwiseResult",
+    "Verification",
     "after",
     "cross_val_predict",
     "loocv",
     "loocv_path",
     "solve",
     "stepwise",
+    "verify",
 ]

@@ -35,6 +35,8 @@ class CrossValResult:
         How many folds each stage decided.
     n_trainings : int
         Folds that needed a training.
+    train_rows : tuple of array
+        The rows each fold's model is trained on.
     """
 
     problem: Problem
@@ -44,6 +46,7 @@ class CrossValResult:
     score_upper: Array
     decided_by: dict[str, int]
     n_trainings: int
+    train_rows: tuple[Rows, ...]
 
     @property
     def scores(self) -> Array:
@@ -126,6 +129,7 @@ def cross_val_predict(
         score_upper=np.concatenate(upper),
         decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
         n_trainings=stages.count("training"),
+        train_rows=tuple(train for train, _ in splits),
     )
 
 
