@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import duality
+from glru._budget import Budget
 from glru._numerics import Array
 from glru._threads import calm_blas
 from glru.model_selection.loocv import check_width, trained
@@ -65,6 +66,7 @@ class CrossValResult:
         return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
 
 
+@np.errstate(all="ignore")
 def cross_val_predict(
     problem: Problem | Solution,
     cv: Any = 5,
@@ -72,6 +74,7 @@ def cross_val_predict(
     width: float | None = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
+    max_seconds: float | None = None,
 ) -> CrossValResult:
     """Certified held-out scores for any way of splitting the rows.
 
@@ -92,6 +95,9 @@ def cross_val_predict(
         Relative gap of the first training.
     progress : bool or callable, default=False
         As in :func:`glru.loocv`.
+    max_seconds : float, default=None
+        Start no fold after so many seconds, and end the one under way: what is not decided by then stays
+        "undetermined", with bounds that hold all the same.
 
     Returns
     -------
@@ -107,7 +113,8 @@ def cross_val_predict(
     >>> bool((result.labels != 0).all())
     True
     """
-    solution = trained(problem, tol)
+    budget = Budget(max_seconds)
+    solution = trained(problem, tol, budget)
     data = solution.problem
     check_width(width)
     if width is None and data.loss.task == "regression":
@@ -116,7 +123,7 @@ def cross_val_predict(
     lower, upper, stages = [], [], []
     with reporter(progress) as report, calm_blas(data.work):
         for k, (train, test) in enumerate(splits):
-            low, high, stage = _fold(solution, train, test, width)
+            low, high, stage = _fold(solution, train, test, width, budget)
             lower.append(low)
             upper.append(high)
             stages.append(stage)
@@ -171,8 +178,10 @@ def _row_numbers(rows: Any, n_rows: int) -> Rows:
     return places.astype(np.intp)
 
 
-def _fold(solution: Solution, train: Rows, test: Rows, width: float | None) -> tuple[Array, Array, str]:
+def _fold(solution: Solution, train: Rows, test: Rows, width: float | None, budget: Budget) -> tuple[Array, Array, str]:
     """Bounds of a fold's held-out scores and the stage that decided them."""
+    if budget.spent:
+        return np.full(test.size, -np.inf), np.full(test.size, np.inf), "undetermined"
     data = solution.problem
     weight = np.zeros(data.n_rows)
     np.add.at(weight, train, data.sample_weight[train])
@@ -184,5 +193,6 @@ def _fold(solution: Solution, train: Rows, test: Rows, width: float | None) -> t
             return bool(np.all(upper - lower <= width))
         return bool(np.all((lower > 0.0) | (upper < 0.0)))
 
-    found = pursue(problem, point, data.X[test], settled)
-    return found.lower, found.upper, found.stage
+    found = pursue(problem, point, data.X[test], lambda *bounds: settled(*bounds) or budget.spent)
+    late = budget.spent and not settled(found.lower, found.upper)
+    return found.lower, found.upper, "undetermined" if late else found.stage

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._budget import Budget
 from glru._threads import calm_blas
 from glru.families.carried import has_carried
 from glru.losses import Hinge
@@ -20,6 +21,7 @@ from glru.solvers import solve
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 
 
+@np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def loocv(
     problem: Problem | Solution,
     method: Method = "certified",
@@ -28,6 +30,7 @@ def loocv(
     progress: bool | Report = False,
     max_memory: int = 2 << 30,
     tol: float = 1e-6,
+    max_seconds: float | None = None,
 ) -> LOOCVResult:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
@@ -51,6 +54,9 @@ def loocv(
         Limit in bytes for the work arrays of a batch.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training where a problem is given.
+    max_seconds : float, default=None
+        Start nothing new after so many seconds: rows that are not decided by then stay undetermined, and every bound
+        holds all the same. A stage that is under way ends first.
 
     Returns
     -------
@@ -67,12 +73,13 @@ def loocv(
     >>> result.n_errors, result.n_trainings
     (10, 0)
     """
-    solution = trained(problem, tol)
+    budget = Budget(max_seconds)
+    solution = trained(problem, tol, budget)
     _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
     with reporter(progress) as report, calm_blas(solution.problem.work):
-        cascade = Cascade(solution, bound, width, max_memory, report)
+        cascade = Cascade(solution, bound, width, max_memory, report, budget)
         if method == "certified":
             cascade.certified()
         elif method in ("glru", "approx-glru"):
@@ -87,13 +94,13 @@ def loocv(
     return _result(cascade, method)
 
 
-def trained(problem: Problem | Solution, tol: float) -> Solution:
+def trained(problem: Problem | Solution, tol: float, budget: Budget) -> Solution:
     """A solution, trained if a problem was given."""
     if isinstance(problem, Solution):
         return problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
-    return solve(problem, tol=tol)
+    return solve(problem, tol=tol, until=None if budget.end is None else lambda state: budget.spent)
 
 
 def check_width(width: float | None) -> None:
@@ -126,6 +133,8 @@ def _naive(cascade: Cascade, tol: float) -> None:
     """Algorithm 1 with warm starts; the scores are those of the trained models, without proof."""
     begin = time.perf_counter()
     for row in range(cascade.problem.n_rows):
+        if cascade.budget.spent:
+            break
         problem, point = cascade.without(row)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -142,6 +151,8 @@ def _approximate(cascade: Cascade) -> None:
     begin = time.perf_counter()
 
     def take(rows: NDArray[np.intp]) -> None:
+        if cascade.budget.spent:
+            return
         scores = cascade.guesses(rows)
         known = np.isfinite(scores)
         cascade.lower[rows[known]] = cascade.upper[rows[known]] = scores[known]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._budget import Budget, OutOfTime
 from glru._numerics import Array, Matrix
 from glru._threads import calm_blas
 from glru.changes.base import matched_columns
@@ -23,6 +24,7 @@ from glru.selection.result import Step, StepwiseResult
 Columns = NDArray[np.intp]
 
 
+@np.errstate(all="ignore")
 def stepwise(
     problem: Problem,
     X_val: Any = None,
@@ -39,6 +41,7 @@ def stepwise(
     cv: Any = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
+    max_seconds: float | None = None,
 ) -> StepwiseResult:
     """Remove or add features one by one while that makes a model better on validation rows; every choice proven.
 
@@ -78,11 +81,13 @@ def stepwise(
         Relative gap of the model of each step, and of the trainings of "naive".
     progress : bool or callable, default=False
         Show progress, or call ``progress(stage, n_steps, n_features_left)``.
+    max_seconds : float, default=None
+        End the search after so many seconds, in the midst of a step if need be: the path so far is returned.
 
     Returns
     -------
     StepwiseResult
-        The columns chosen and the path. Ctrl-C ends the search and returns the path so far.
+        The columns chosen and the path. Ctrl-C ends the search and returns the path so far, as ``max_seconds`` does.
 
     Examples
     --------
@@ -96,6 +101,7 @@ def stepwise(
     (0, (4.0, 4.0), 'remove')
     """
     _check(problem, direction, method, forced, min_features, max_features, max_steps)
+    budget = Budget(max_seconds)
     rule = checked_criterion(criterion, problem.loss.task)
     sets = column_groups(problem, groups)
     kept = kept_columns(problem, keep)
@@ -118,7 +124,8 @@ def stepwise(
                 moves = _moves(removals, additions, chosen, direction, min_features, most)
                 if not moves:
                     break
-                step, move = _step(judge, moves, value, method, rule, forced, tol)
+                budget.check()
+                step, move = _step(judge, moves, value, method, rule, forced, tol, budget)
                 if move is None:
                     steps.append(step(problem, value, judge.n_rows, rule))
                     break
@@ -128,7 +135,7 @@ def stepwise(
                 value = judge.value()
                 steps.append(step(problem, value, judge.n_rows, rule))
                 report(f"{rule.name} {_scaled(value, judge.n_rows, rule)[1]:.4g}", len(steps), chosen.size)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OutOfTime):
             interrupted = True
             chosen = _replayed(start, steps)
     names = problem.column_names
@@ -153,6 +160,7 @@ def _step(
     rule: Criterion,
     forced: bool,
     tol: float,
+    budget: Budget,
 ) -> tuple[Callable[..., Step], Move | None]:
     """Decide a step: how to record it once its value is known, and the move (None: no move is best)."""
     begin = time.perf_counter()
@@ -168,7 +176,10 @@ def _step(
     contest = Contest(lower, upper, resolution)
 
     def look(place: int) -> tuple[float, float, float]:
+        budget.check()
+
         def enough(low: float, high: float) -> bool:
+            budget.check()
             return method != "naive" and contest.is_out(place, low)
 
         worth = judge.look(moves[place - offset], enough, method, tol)

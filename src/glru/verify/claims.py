@@ -14,7 +14,7 @@ from glru.problem import Problem
 from glru.selection import StepwiseResult
 
 Value = Callable[[Any], Any]
-"""A number of a trained model, in its arithmetic."""
+"""A number of a trained model and how far it may be from the exact one."""
 
 
 @final
@@ -100,7 +100,7 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
             found.append(Claim(f"score of query {k}", model, _score(queries[k : k + 1]), float(low), float(up)))
     for j, (low, up) in enumerate(zip(*result.coef_bounds(), strict=True)):
         found.append(Claim(f"coefficient {j}", model, _coefficient(j), float(low), float(up)))
-    found.append(Claim("intercept", model, lambda trained: trained.intercept, *result.intercept_bounds()))
+    found.append(Claim("intercept", model, lambda t: (t.intercept, t.doubts[-1]), *result.intercept_bounds()))
     return found
 
 
@@ -142,17 +142,20 @@ def _score(row: Any) -> Value:
 
 
 def _coefficient(place: int) -> Value:
-    return lambda trained: trained.coef[place]
+    return lambda trained: (trained.coef[place], trained.doubts[place])
 
 
 def _criterion(name: str, X: Any, y: Any) -> Value:
     def value(trained: Any) -> Any:
         mp = trained.mp
-        pairs = [(mp.mpf(float(t)), z) for t, z in zip(y, trained.scores(X), strict=True)]
+        scores = trained.scores(X)
+        pairs = [(mp.mpf(float(t)), z) for t, (z, _) in zip(y, scores, strict=True)]
+        off = max(doubt for _, doubt in scores)
         if name == "error":
-            return mp.mpf(sum(t * z <= 0 for t, z in pairs))
+            return mp.mpf(sum(t * z <= 0 for t, z in pairs)), sum(abs(z) <= off for _, z in pairs if z != 0)
         if name == "log_loss":
-            return mp.fsum(mp.log1p(mp.exp(-t * z)) for t, z in pairs) / len(pairs)
-        return mp.fsum((t - z) ** 2 for t, z in pairs) / len(pairs)
+            return mp.fsum(mp.log1p(mp.exp(-t * z)) for t, z in pairs) / len(pairs), off
+        value = mp.fsum((t - z) ** 2 for t, z in pairs) / len(pairs)
+        return value, off * (2 * mp.sqrt(value) + off) * len(pairs)
 
     return value

@@ -111,8 +111,8 @@ def verify(
             unsettled += len(group)
             continue
         for claim in group:
-            value = claim.value(trained)
-            margin, half = _margin(claim, value, trained)
+            value, doubt = claim.value(trained)
+            margin, half = _margin(trained.mp, claim, value, doubt)
             if margin < 0:
                 text = f"{trained.mp.nstr(value, 20)} is not between {claim.lower!r} and {claim.upper!r}"
                 wrong.append(f"{claim.name}: {text}")
@@ -145,12 +145,11 @@ def _by_model(claims: list[Claim]) -> list[list[Claim]]:
     return list(groups.values())
 
 
-def _margin(claim: Claim, value: Any, trained: Any) -> tuple[Any, Any]:
+def _margin(mp: Any, claim: Claim, value: Any, doubt: Any) -> tuple[Any, Any]:
     """The distance to the nearer end, negative outside by more than the retrained model may be off; and the half-width."""
-    mp = trained.mp
     sides = [value - mp.mpf(claim.lower), mp.mpf(claim.upper) - value]
     margin = min(side for side in sides if mp.isfinite(side))
-    if -trained.off * 1000 * (1 + abs(value)) <= margin < 0:
+    if -doubt <= margin < 0:
         margin = mp.zero
     half = (mp.mpf(claim.upper) - mp.mpf(claim.lower)) / 2
     return margin, half if mp.isfinite(half) else mp.zero

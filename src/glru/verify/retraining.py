@@ -36,21 +36,25 @@ class Trained:
         The coefficients.
     intercept : mpf
         The intercept.
-    off : mpf
-        Relative size of what the last step still changed.
+    doubts : array of objects
+        How far each coefficient, and behind them the intercept, may be from the exact one.
     mp : mpmath context
         The arithmetic they live in.
     """
 
     coef: Objects
     intercept: Any
-    off: Any
+    doubts: Objects
     mp: Any
 
-    def scores(self, X: Any) -> list[Any]:
-        """The scores of some rows."""
-        rows = np.asarray(X if isinstance(X, np.ndarray) else X.toarray())
-        return [self.mp.fdot(precise(self.mp, row), self.coef) + self.intercept for row in rows]
+    def scores(self, X: Any) -> list[tuple[Any, Any]]:
+        """The scores of some rows, and how far each may be from the exact one."""
+        found = []
+        for row in np.asarray(X if isinstance(X, np.ndarray) else X.toarray()):
+            entries = precise(self.mp, row)
+            doubt = self.mp.fdot(abs(entries), self.doubts[:-1]) + self.doubts[-1]
+            found.append((self.mp.fdot(entries, self.coef) + self.intercept, doubt))
+        return found
 
 
 def retrained(problem: Problem, digits: int = 50) -> Trained | None:
@@ -67,7 +71,8 @@ def retrained(problem: Problem, digits: int = 50) -> Trained | None:
         if solved is None:
             return None
         if sets.mended(*solved[:3]):
-            return Trained(solved[0] * exact.scales, solved[1], solved[3], exact.mp)
+            doubts = solved[3] * np.append(exact.scales, exact.mp.one) * 1000
+            return Trained(solved[0] * exact.scales, solved[1], doubts, exact.mp)
     return None
 
 
@@ -179,8 +184,8 @@ class _Sets:
         return good
 
 
-def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Objects, Any] | None:
-    """Coefficients, intercept and slopes with the sets held, and the relative size of the last step."""
+def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Objects, Objects] | None:
+    """Coefficients, intercept and slopes with the sets held, and what a step may still change of the first two."""
     mp = exact.mp
     on = np.flatnonzero(sets.on)
     edge = np.flatnonzero(np.isnan(sets.sides)) if exact.kinked else np.empty(0, dtype=np.intp)
@@ -202,11 +207,11 @@ def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Obj
         w[on] += length * step[: len(on)]
         b = b + length * step[one[0]] if one else b
         q[edge] += length * step[len(on) + len(one) :]
-        moves = [abs(t) for t in step]
-        places = [*w[on], *([b] if one else []), *q[edge]]
-        top = max((abs(p) for p in places), default=mp.one)
-        if length == 1 and all(m <= small * (abs(p) + small * top) for m, p in zip(moves, places, strict=True)):
-            return w, b, q, small
+        floors = small * equations.floors(w, b, q, bends)
+        if length == 1 and all(abs(m) <= f for m, f in zip(step, floors, strict=True)):
+            doubts = np.full(len(w) + 1, mp.zero, dtype=object)
+            doubts[[*on, *([len(w)] if one else [])]] = floors[: len(on) + len(one)]
+            return w, b, q, doubts
     return None
 
 
@@ -235,6 +240,21 @@ class _Equations:
         parts += [mp.fdot(exact.weights, g)] if exact.intercept else []
         parts += [scores[i] - exact.y[i] for i in self.edge]
         return _column(parts), bends
+
+    def floors(self, w: Objects, b: Any, q: Objects, bends: Objects) -> Objects:
+        """The size of every unknown, at least that of the terms that cancel in its equation, over its curvature."""
+        exact, mp = self.exact, self.exact.mp
+        g = abs(exact.y * q) if exact.kinked else abs(exact.slopes(exact.scores(w, b))[0])
+        terms, curved = exact.weights * g, exact.weights * bends
+        found = []
+        for k in range(self.design.shape[1]):
+            column, j = self.design[:, k], self.on[k] if k < len(self.on) else None
+            size, bend = mp.fdot(abs(column), terms), mp.fdot(column * column, curved)
+            here = abs(b)
+            if j is not None:
+                size, bend, here = size + exact.lam[j] * abs(w[j]) + exact.kappa[j], bend + exact.lam[j], abs(w[j])
+            found.append(max(here, size / bend) if bend > 0 else 1 + here)
+        return _column([*found, *[mp.one] * len(self.edge)])
 
     def step(self, residual: Objects, bends: Objects) -> Objects | None:
         """The Newton step: from float64 factors while that makes residuals small, in full precision otherwise."""
