@@ -83,14 +83,14 @@ def validation(random: np.random.Generator) -> Iterator[Answer]:
     width = random.choice([None, 1e-6, 1e-15])
     for method, bound in (("certified", "auto"), (str(random.choice(METHODS)), str(random.choice(BOUNDS)))):
         try:
-            result = glru.loocv(solution, method=method, bound=bound, width=width, max_seconds=5.0)
+            result = glru.loocv(solution, method=method, bound=bound, width=width, max_seconds=1.0)
         except ValueError as error:
             if "leave-one-out needs" in str(error) or "each class needs" in str(error):
                 return
             raise
         yield f"loocv {method} {bound}", exact, result.score_lower[rows], result.score_upper[rows]
     try:
-        folds = glru.cross_val_predict(solution, cv=_folds(random, problem.n_rows), width=width, max_seconds=5.0)
+        folds = glru.cross_val_predict(solution, cv=_folds(random, problem.n_rows), width=width, max_seconds=1.0)
     except ValueError as error:
         if "every split needs" in str(error):
             return
@@ -212,7 +212,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
             method=method,
             criterion=criterion,
             max_steps=2,
-            max_seconds=5.0,
+            max_seconds=1.0,
         )
     chosen = set(result.selected.tolist())
     for step in result.path:

@@ -94,7 +94,7 @@ class _Start:
         """Coefficients, intercept and slopes ``-y g`` of the rows."""
         w = np.zeros(self.X.shape[1])
         for width in WIDTHS:
-            for _ in range(100):
+            for _ in range(50):
                 moved = self._stepped(w, width)
                 if moved is None:
                     break
