@@ -11,7 +11,7 @@ export GLRU_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench attack mutants clean
 .NOTPARALLEL:
 
 help:
@@ -19,6 +19,8 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    check format, style, types and layers"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
+	@echo "make attack  hold certificates of hostile problems against retraining in 40 digits, for ATTACK_SECONDS (600)"
+	@echo "make mutants break the proofs on purpose and see that the tests notice (an hour)"
 	@echo "make clean   remove the virtual environment and all caches"
 
 demo: $(VENV)/plot.stamp
@@ -36,6 +38,12 @@ lint: $(VENV)/lint.stamp
 
 bench: $(VENV)/core.stamp
 	$(BIN)/python -m benchmarks
+
+attack: $(VENV)/test.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack
+
+mutants: $(VENV)/test.stamp
+	$(BIN)/python -m tests.attack.mutants
 
 clean:
 	rm -rf $(VENV) demo-output .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -42,6 +42,7 @@ from glru.problem import Problem
 from glru.selection import StepwiseResult, stepwise
 from glru.solution import Solution
 from glru.solvers import State, solve
+from glru.verify import Verification, verify
 
 if TYPE_CHECKING:
     from glru.estimators import GLRUClassifier, GLRUClassifierCV, GLRURegressor, GLRURegressorCV, StepwiseSelector
@@ -93,6 +94,7 @@ __all__ = [
     "StepwiseDisplay",
     "StepwiseResult",
     "StepwiseSelector",
+    "Verification",
     "after",
     "certify",
     "cross_val_predict",
@@ -102,6 +104,7 @@ __all__ = [
     "loocv_path",
     "solve",
     "stepwise",
+    "verify",
     "verify_receipt",
 ]
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from typing import Any, TypeVar
 
@@ -30,7 +31,9 @@ def in_parts(work: Callable[[int, int], Result], n_items: int, smallest: int) ->
     if n_parts == 1:
         return [work(0, n_items)]
     edges = [k * n_items // n_parts for k in range(n_parts + 1)]
-    return list(_pool().map(work, edges[:-1], edges[1:]))
+    # Each part in a copy of the caller's context, where NumPy keeps what to do about overflow.
+    contexts = [copy_context() for _ in edges[1:]]
+    return list(_pool().map(lambda context, *ends: context.run(work, *ends), contexts, edges[:-1], edges[1:]))
 
 
 @contextmanager

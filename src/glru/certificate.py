@@ -276,8 +276,8 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
     if not smallest > 0.0:
         return np.full(n_rows, np.inf if residual.any() else 0.0)
     size = np.linalg.norm(columns, axis=1) * float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
-    # A move beyond the edge of the domain is none.
-    return np.full(n_rows, np.inf) if size.max(initial=0.0) >= 1.0 else room * size
+    # A move beyond the edge of the domain is none; the room itself is rounded.
+    return np.full(n_rows, np.inf) if size.max(initial=0.0) >= 1.0 - FEW else room * size
 
 
 def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, Array]:

@@ -59,7 +59,7 @@ class Penalty(ABC):
     @property
     def strong_convexity(self) -> float:
         """The largest ``lam`` for which every column's penalty is ``lam``-strongly convex."""
-        return float(self.quadratic.min())
+        return float(self.quadratic.min(initial=np.inf))
 
     @property
     def smooth(self) -> bool:

@@ -79,6 +79,7 @@ class Solution:
         return Point(self.coef, self.intercept, self.dual)
 
     @cached_property
+    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def certificate(self) -> Certificate:
         """The point with a gap that rounding cannot break, and the sums that data changes are carried through."""
         return certify(self.problem, self.point, self.scores, self.correlations)

@@ -61,6 +61,7 @@ class After:
         return carry(self.solution, self.change)
 
     @cached_property
+    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates of the candidates in use, the best one first."""
         found = []
@@ -77,6 +78,7 @@ class After:
         return self.certificates[0].gap
 
     @property
+    @np.errstate(all="ignore")
     def radius(self) -> float:
         """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
         strength = self.certificates[0].penalty.strong_convexity
@@ -99,6 +101,7 @@ class After:
             found.append(LocalEllipsoid(self.certificates[0], fit_intercept))
         return tuple(found)
 
+    @np.errstate(all="ignore")
     def score_bounds(self, X: Any) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained scores ``X w* + b*``.
 
@@ -123,6 +126,7 @@ class After:
         """The share of queries whose retrained label is proven (the paper's label determination rate)."""
         return float(np.mean(self.labels(X) != 0))
 
+    @np.errstate(all="ignore")
     def coef_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
         size = self.certificates[0].coef.size
@@ -131,19 +135,22 @@ class After:
             bounds = intersected(bounds, region.coef_bounds())
         return bounds
 
+    @np.errstate(all="ignore")
     def intercept_bounds(self) -> tuple[float, float]:
         """Lower and upper bound of the retrained intercept."""
         ends = [region.intercept_bounds() for region in self.regions]
         return max((low for low, _ in ends), default=-np.inf), min((high for _, high in ends), default=np.inf)
 
+    @np.errstate(all="ignore")
     def dual_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one a row of the changed problem."""
         problem = self.problem
         lower, upper = self.score_bounds(problem.X)
         finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)
-        with np.errstate(over="ignore"):
-            low = -problem.loss.derivative(problem.y, finite[1])[1]
-            high = -problem.loss.derivative(problem.y, finite[0])[0]
+        low = -problem.loss.derivative(problem.y, finite[1])[1]
+        high = -problem.loss.derivative(problem.y, finite[0])[0]
+        # Of an unbounded score the derivative at a large number is not the end.
+        low, high = np.where(np.isposinf(upper), -np.inf, low), np.where(np.isneginf(lower), np.inf, high)
         slack = FEW * (1.0 + np.maximum(np.abs(low), np.abs(high)))
         edge = problem.loss.derivative_range(problem.y)
         return np.maximum(low - slack, -edge[1]), np.minimum(high + slack, -edge[0])

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import UNIT, Array, Matrix, gamma
+from glru._numerics import TINY, UNIT, Array, Matrix, gamma
 from glru.candidates.mapping import carried_point, new_coefficients
 from glru.certificate import (
     FEW,
@@ -218,7 +218,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     problem, root = solution.problem, solution.certificate
     penalty, block = change.new_penalty(layout_of(problem)), change.matrix
     correlations = block.T @ (problem.weights * solution.dual)
-    norms = np.sqrt(_squares(block).T @ problem.weights) * (1.0 + gamma(problem.n_rows + 4))
+    norms = (np.sqrt(_squares(block).T @ problem.weights) + TINY) * (1.0 + gamma(problem.n_rows + 4))
     errors = gamma(problem.n_rows + 3) * np.sqrt(root.dual_mass) * norms * (1.0 + FEW)
     coef = new_coefficients(penalty, correlations)
     share = penalty_terms(penalty, coef, correlations, errors)

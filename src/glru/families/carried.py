@@ -152,7 +152,9 @@ def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:
     middle = factors * (problem.X @ (inverse * root.correlations)) - shift * norms
     sizes = absolute(problem.X)
     errors = weight_error(problem) * np.sqrt(root.dual_mass) * root.column_norms
-    rounding = factors * (sizes @ (inverse * (errors + FEW * np.abs(root.correlations)))) + FEW * np.abs(shift) * norms
-    rounding = rounding + 4.0 * gamma(problem.n_columns + 4) * (np.abs(middle) + np.abs(shift) * norms)
+    # Terms may cancel in the product with X, so its rounding is that of a sum of absolute values.
+    unit = 4.0 * gamma(problem.n_columns + 8)
+    rounding = factors * (sizes @ (inverse * (errors + unit * np.abs(root.correlations)))) * (1.0 + unit)
+    rounding = rounding + unit * np.abs(shift) * norms + FEW * np.abs(middle)
     reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * root.column_norms))
-    return widened(middle, reach * (1.0 + gamma(problem.n_columns + 8)) + rounding)
+    return widened(middle, reach * (1.0 + unit + weight_error(problem)) + rounding)

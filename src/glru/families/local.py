@@ -22,7 +22,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, gamma
+from glru._numerics import UNIT, Array, gamma
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.gradients import SLOW, Gradients, local_radius
@@ -39,6 +39,12 @@ LARGEST = 6000
 
 MOST_DRIFT = 0.05
 """The base is found when a Newton step moves no score by more than this (times the self-concordance constant)."""
+
+SERIES = 1e-4
+"""Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
+
+LOST = 8.0 * UNIT / SERIES
+"""Relative error of ``(e^t - 1) - t`` beyond: a few units of ``t`` in a difference of at least ``t^2 / 2``."""
 
 MOST_STEPS = 4
 """Newton steps to find the base."""
@@ -215,9 +221,9 @@ class LocalRows:
         error, step_norm = self.metric.solve_error, self.step_norm
         squares = norms**2
         shifts = moves + change * squares
-        shift_error = (error * norms * step_norm + 3.0 * error * np.abs(change) * squares) + FEW * (
-            np.abs(moves) + np.abs(change) * squares
-        )
+        # The step took two triangular solves and a product; the squares are those of norms that were rounded up.
+        shift_error = 2.0 * error * norms * step_norm + 5.0 * error * np.abs(change) * squares
+        shift_error += FEW * (np.abs(moves) + np.abs(change) * squares)
         length = step_norm**2 + 2.0 * change * moves + change**2 * squares
         length = np.maximum(length, 0.0) + (8.0 * error + FEW) * (step_norm**2 + change**2 * squares)
         length = np.sqrt(length) * (1.0 + FEW)
@@ -229,8 +235,8 @@ class LocalRows:
         residual = self.slack_norm + left_over * norms + self.eta * delta
         with np.errstate(all="ignore"):
             reach = self.constant * top * length * (1.0 + FEW)
-            remainder = np.where(reach > 1e-4, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
-            nu = remainder * (1.0 + 1e-9) * delta + residual / np.sqrt(removals.rest)
+            remainder = np.where(reach > SERIES, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
+            nu = remainder * (1.0 + LOST) * delta + residual / np.sqrt(removals.rest)
         centers = self.scores[rows] + shifts
         return self._widened(removals, top, centers, nu, reach, shift_error + self.off[rows], np.abs(shifts))
 

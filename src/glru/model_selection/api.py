@@ -28,6 +28,7 @@ def loocv(
     max_memory: int = ...,
     tol: float = ...,
     checkpoint: str | Path | Checkpoint | None = ...,
+    max_seconds: float | None = ...,
 ) -> LOOCVResult: ...
 
 
@@ -45,6 +46,7 @@ def loocv(
     max_memory: int = ...,
     tol: float = ...,
     checkpoint: str | Path | Checkpoint | None = ...,
+    max_seconds: float | None = ...,
 ) -> LOOCVResult | ClassesLOOCVResult: ...
 
 
@@ -52,7 +54,7 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
     Two forms: ``loocv(problem, method="certified", bound="auto", width=None, progress=False, max_memory=2 << 30,
-    tol=1e-6, checkpoint=None)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
+    tol=1e-6, checkpoint=None, max_seconds=None)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
     scikit-learn's linear models (or one of this library's), fitted or not.
 
     Parameters
@@ -79,6 +81,9 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
         Relative gap of the trainings of "naive", and of the first training where a problem is given.
     checkpoint : str or Path, default=None
         A file that keeps finished work. A run that was killed goes on from it and gives the same result.
+    max_seconds : float, default=None
+        Start nothing new after so many seconds: rows that are not decided by then stay undetermined, and every bound
+        holds all the same. A stage that is under way ends first.
 
     Returns
     -------
@@ -110,6 +115,7 @@ def cross_val_predict(
     width: float | None = ...,
     tol: float = ...,
     progress: bool | Report = ...,
+    max_seconds: float | None = ...,
 ) -> CrossValResult: ...
 
 
@@ -160,6 +166,9 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
         Relative gap of the first training.
     progress : bool or callable, default=False
         As in :func:`glru.loocv`.
+    max_seconds : float, default=None
+        Of a problem or a solution: start no fold after so many seconds, and end the one under way; what is not decided by
+        then stays "undetermined", with bounds that hold all the same.
 
     Returns
     -------

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import duality
+from glru._budget import Budget
 from glru._numerics import Array
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
@@ -45,10 +46,13 @@ Recall = Callable[[Rows, Callable[[Rows], Bounds]], Bounds]
 class Cascade:
     """The state of a leave-one-out run: bounds of every held-out score, and who decided it."""
 
-    def __init__(self, solution: Solution, bound: str, width: float | None, max_memory: int, report: Report) -> None:
+    def __init__(
+        self, solution: Solution, bound: str, width: float | None, max_memory: int, report: Report, budget: Budget
+    ) -> None:
         self.solution, self.problem = solution, solution.problem
         self.bound, self.width, self.max_memory, self.report = bound, width, max_memory, report
         self.recall: Recall = lambda rows, work: work(rows)
+        self.budget = budget
         n_rows = self.problem.n_rows
         self.lower, self.upper = np.full(n_rows, -np.inf), np.full(n_rows, np.inf)
         self.stage_codes = np.full(n_rows, STAGES.index("undetermined"), dtype=np.int8)
@@ -70,6 +74,8 @@ class Cascade:
 
     def run(self, stage: str, rows: Rows, work: Callable[[Rows], Bounds]) -> None:
         """Run a stage on some rows and take in what it proves."""
+        if self.budget.spent:
+            return
         begin = time.perf_counter()
         if rows.size:
             lower, upper = self.recall(rows, work)
@@ -228,7 +234,7 @@ class Cascade:
         def settled(state: State) -> bool:
             nonlocal found
             found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
-            return bool(self.decided(*found)[0])
+            return bool(self.decided(*found)[0]) or self.budget.spent
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

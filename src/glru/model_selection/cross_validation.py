@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import duality
+from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru._threads import calm_blas
 from glru.model_selection.loocv import check_width, trained
@@ -33,6 +34,8 @@ class CrossValResult:
         How many folds each stage decided.
     n_trainings : int
         Folds that needed a training.
+    train_rows : tuple of array
+        The rows each fold's model is trained on.
     """
 
     problem: Problem
@@ -42,6 +45,7 @@ class CrossValResult:
     score_upper: Array
     decided_by: dict[str, int]
     n_trainings: int
+    train_rows: tuple[Rows, ...]
 
     @property
     def scores(self) -> Array:
@@ -60,6 +64,7 @@ class CrossValResult:
         return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
 
 
+@np.errstate(all="ignore")
 def held_out_blocks(
     problem: Problem | Solution,
     cv: Any = 5,
@@ -67,9 +72,11 @@ def held_out_blocks(
     width: float | None = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
+    max_seconds: float | None = None,
 ) -> CrossValResult:
     """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`."""
-    solution = trained(problem, tol)
+    budget = Budget(max_seconds)
+    solution = trained(problem, tol, budget=budget)
     data = solution.problem
     check_width(width)
     if width is None and data.loss.task == "regression":
@@ -78,7 +85,7 @@ def held_out_blocks(
     lower, upper, stages = [], [], []
     with reporter(progress) as report, calm_blas(data.work):
         for k, (train, test) in enumerate(splits):
-            low, high, stage = fold_bounds(solution, _without(data, train), test, width)
+            low, high, stage = fold_bounds(solution, _without(data, train), test, width, budget)
             lower.append(low)
             upper.append(high)
             stages.append(stage)
@@ -91,6 +98,7 @@ def held_out_blocks(
         score_upper=np.concatenate(upper),
         decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
         n_trainings=stages.count("training"),
+        train_rows=tuple(train for train, _ in splits),
     )
 
 
@@ -118,8 +126,12 @@ def _without(data: Problem, train: Rows) -> Problem:
     return data.derive(sample_weight=weight)
 
 
-def fold_bounds(solution: Solution, problem: Problem, test: Rows, width: float | None) -> tuple[Array, Array, str]:
+def fold_bounds(
+    solution: Solution, problem: Problem, test: Rows, width: float | None, budget: Budget = UNLIMITED
+) -> tuple[Array, Array, str]:
     """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
+    if budget.spent:
+        return np.full(test.size, -np.inf), np.full(test.size, np.inf), "undetermined"
     data = solution.problem
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
 
@@ -128,5 +140,6 @@ def fold_bounds(solution: Solution, problem: Problem, test: Rows, width: float |
             return bool(np.all(upper - lower <= width))
         return bool(np.all((lower > 0.0) | (upper < 0.0)))
 
-    found = pursue(problem, point, data.X[test], settled)
-    return found.lower, found.upper, found.stage
+    found = pursue(problem, point, data.X[test], lambda *bounds: settled(*bounds) or budget.spent)
+    late = budget.spent and not settled(found.lower, found.upper)
+    return found.lower, found.upper, "undetermined" if late else found.stage

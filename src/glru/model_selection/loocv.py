@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from glru._budget import UNLIMITED, Budget
 from glru._threads import calm_blas
 from glru.families.carried import has_carried
 from glru.losses import Hinge
@@ -24,6 +25,7 @@ Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 Bound = Literal["auto", "primal", "dual", "local"]
 
 
+@np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def leave_one_out(
     problem: Problem | Solution,
     method: Method = "certified",
@@ -33,16 +35,18 @@ def leave_one_out(
     max_memory: int = 2 << 30,
     tol: float = 1e-6,
     checkpoint: str | Path | Checkpoint | None = None,
+    max_seconds: float | None = None,
 ) -> LOOCVResult:
     """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`."""
     if isinstance(checkpoint, str | Path):
         checkpoint = Checkpoint(checkpoint)
-    solution = trained(problem, tol, checkpoint)
+    budget = Budget(max_seconds)
+    solution = trained(problem, tol, checkpoint, budget=budget)
     _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
     with reporter(progress) as report, calm_blas(solution.problem.work):
-        cascade = Cascade(solution, bound, width, max_memory, report)
+        cascade = Cascade(solution, bound, width, max_memory, report, budget)
         if checkpoint is not None:
             cascade.recall = checkpoint.recall(solution, method, bound, width, max_memory, tol)
         if method == "certified":
@@ -62,16 +66,21 @@ def leave_one_out(
 
 
 def trained(
-    problem: Problem | Solution, tol: float, checkpoint: Checkpoint | None = None, start: Solution | None = None
+    problem: Problem | Solution,
+    tol: float,
+    checkpoint: Checkpoint | None = None,
+    start: Solution | None = None,
+    budget: Budget = UNLIMITED,
 ) -> Solution:
     """A solution, trained if a problem was given (or read from a checkpoint)."""
     if isinstance(problem, Solution):
         return problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
+    until = None if budget.end is None else lambda state: budget.spent
     if checkpoint is not None:
-        return checkpoint.solution(problem, tol, lambda: solve(problem, tol=tol, start=start))
-    return solve(problem, tol=tol, start=start)
+        return checkpoint.solution(problem, tol, lambda: solve(problem, tol=tol, start=start, until=until))
+    return solve(problem, tol=tol, start=start, until=until)
 
 
 def check_width(width: float | None) -> None:
@@ -130,6 +139,8 @@ def _each(cascade: Cascade, stage: str, batches: list[Rows], work: Callable[[Row
     """Take scores as they are for batches of rows; those that are not numbers stay open."""
     begin = time.perf_counter()
     for rows in batches:
+        if cascade.budget.spent:
+            break
         scores, _ = cascade.recall(rows, work)
         known = np.isfinite(scores)
         cascade.lower[rows[known]] = cascade.upper[rows[known]] = scores[known]

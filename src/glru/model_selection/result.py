@@ -187,11 +187,17 @@ def _mae(y: Array, lower: Array, upper: Array) -> Interval:
 
 
 def _r2(y: Array, lower: Array, upper: Array) -> Interval:
-    spread = float(np.mean((y - y.mean()) ** 2))
-    if spread == 0.0:
+    if np.all(y == y[0]):
         raise ValueError("r2 needs targets that differ.")
+    # Around a mean that is off by ``off`` the squares are larger by at most off^2, and never smaller.
+    unit = gamma(2 * y.size + 8)
+    most = float(np.mean((y - y.mean()) ** 2)) * (1.0 + unit)
+    off = unit * float(np.mean(np.abs(y)))
+    least = most * (1.0 - 2.0 * unit) - off**2
     low, high = _mse(y, lower, upper)
-    return 1.0 - high / spread, 1.0 - low / spread
+    if not least > 0.0:
+        return -np.inf, 1.0
+    return 1.0 - high * (1.0 + unit) / least, 1.0 - low * (1.0 - unit) / most
 
 
 CLASSIFICATION: dict[str, Metric] = {

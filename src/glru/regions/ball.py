@@ -95,7 +95,7 @@ class PrimalBall(Region):
             slack = 4.0 * gamma(X.shape[1] + 6) * (squares + own)
             squares = squares - 2.0 * cross + own
         norms = np.sqrt(np.maximum(squares, 0.0) + slack) * (1.0 + FEW) + TINY * float(
-            np.sqrt(self.inverse.max()) + 1.0
+            np.sqrt(self.inverse.max(initial=0.0)) + 1.0
         )
         if self.free.size:
             used = absolute(X[:, self.free]) @ np.ones(self.free.size)

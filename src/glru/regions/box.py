@@ -47,7 +47,9 @@ class DualBox(Region):
     def score_bounds(self, X: Matrix) -> Bounds:
         lower, upper = linear_range(X, *self._box)
         below, above = self.intercept_bounds()
-        return lower + below, upper + above
+        if not self.fit_intercept:
+            return lower, upper
+        return np.nextafter(lower + below, -np.inf), np.nextafter(upper + above, np.inf)
 
     def intercept_bounds(self) -> tuple[float, float]:
         return self._intercept

@@ -15,7 +15,7 @@ from typing import final
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack, solve_triangular
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
 from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
 from glru._products import CHUNK_BYTES, column_gram, robust_cholesky, row_block, row_gram
@@ -56,15 +56,22 @@ class ColumnMetric(Metric):
             border = (problem.X.T @ bend)[:, None]
             hessian = np.block([[hessian, border], [np.zeros_like(border.T), np.full((1, 1), bend.sum())]])
         size, trace = hessian.shape[0], float(np.trace(hessian))
-        self.eta = np.inf
+        self.eta = self.tau = np.inf
         self.factor = self.inverse = np.eye(size)
         try:
             self.factor = np.triu(cholesky(hessian, check_finite=True))
         except (LinAlgError, ValueError):
             return
-        self.inverse = np.triu(lapack.dtrtri(self.factor)[0]) if size else self.factor
+        # Solved column by column, so that R V = I + E with |E| <= gamma |R| |V|: a bound on the side where
+        # x^T R^-1 = (x^T V) (I + E)^-1 keeps it relative. An inverse by LAPACK's dtrtri bounds V R - I instead.
+        self.inverse = np.triu(solve_triangular(self.factor, np.eye(size), check_finite=False))
+        rounded = 1.0 + 2.0 * gamma(size * size + 8)
+        norms = float(np.linalg.norm(self.factor)), float(np.linalg.norm(self.inverse))
+        self.tau = gamma(size + 8) * norms[0] * norms[1] * rounded
+        if not self.tau < 0.125:
+            return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(problem.n_rows + 3 * size + 16) * trace * float(np.square(self.inverse).sum()) * (1.0 + 1e-6)
+        eta = gamma(problem.n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @cached_property
@@ -77,9 +84,9 @@ class ColumnMetric(Metric):
 
     @cached_property
     def solve_error(self) -> float:
-        """Relative error of the norm of a triangular solve."""
-        condition = float(np.linalg.norm(self.factor)) * float(np.linalg.norm(self.inverse))
-        return 2.0 * gamma(self.factor.shape[0] + 8) * condition * (1.0 + 1e-6) + FEW
+        """Relative error of the norm of a product with the inverse factor, or of a triangular solve."""
+        # Either errs by tau of the exact norm when it is computed, the inverse by another tau.
+        return 2.0 * self.tau / (1.0 - 2.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
         if not isinstance(X, np.ndarray) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
@@ -142,7 +149,7 @@ class RowMetric(Metric):
         self.trace = float(np.trace(core))
         self.factor = np.triu(robust_cholesky(core))
         # B >= I, so a backward error of Frobenius norm gamma trace(B) is also a relative one.
-        self.eta_core = gamma(problem.n_columns + 4 * problem.n_rows + 16) * self.trace * (1.0 + 1e-6)
+        self.eta_core = gamma(problem.n_columns + 5 * problem.n_rows + 24) * self.trace
         self.eta = 0.0 if self.eta_core < 0.1 else np.inf
         self.p, self.sigma = np.zeros(problem.n_rows), np.inf
         if problem.fit_intercept:

@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import UNIT, Array
+from glru._numerics import UNIT, Array, gamma
 from glru.losses.logistic import softplus
 
 
@@ -34,6 +34,13 @@ class Criterion:
     terms: Callable[[Array, Array, Array], tuple[Array, Array]]
     resolution: float
     counts: bool
+
+    def sums(self, y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """Bounds of the sum over the rows (the first axis), the rounding of the summation included."""
+        low, high = (terms.sum(axis=0) for terms in self.terms(y, lower, upper))
+        # Numbers of rows are added without an error.
+        off = 0.0 if self.counts else gamma(y.size + 2)
+        return low * (1.0 - off), high * (1.0 + off)
 
 
 def _errors(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:

@@ -41,9 +41,9 @@ class LeaveOneOutJudge(Judge):
         width = None if self.criterion.counts or method == "naive" else 1e-9
         result = leave_one_out(solution, method=method, width=width)
         y = solution.problem.y
-        low, high = self.criterion.terms(y, result.score_lower, result.score_upper)
+        low, high = self.criterion.sums(y, result.score_lower, result.score_upper)
         guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
-        return Worth(float(low.sum()), float(high.sum()), "training" if method == "naive" else "loocv", guess)
+        return Worth(float(low), float(high), "training" if method == "naive" else "loocv", guess)
 
 
 @final

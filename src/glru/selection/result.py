@@ -81,7 +81,7 @@ class StepwiseResult:
     direction, method, criterion : str
         As given.
     interrupted : bool
-        Whether the search was interrupted from the keyboard; the path so far is as good as any.
+        Whether the search was ended by ``max_seconds`` or from the keyboard; the path so far is as good as any.
     n_rows : int
         Rows the criterion counts over.
     """

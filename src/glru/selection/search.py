@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._budget import Budget, OutOfTime
 from glru._numerics import Array, Matrix
 from glru._threads import calm_blas
 from glru.changes.base import matched_columns
@@ -25,6 +26,7 @@ from glru.selection.validation import ValidationJudge
 Columns = NDArray[np.intp]
 
 
+@np.errstate(all="ignore")
 def search(
     problem: Problem,
     X_val: Any = None,
@@ -41,9 +43,11 @@ def search(
     cv: Any = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
+    max_seconds: float | None = None,
 ) -> StepwiseResult:
     """The search itself; see :func:`glru.stepwise`."""
     _check(problem, direction, method, forced, min_features, max_features, max_steps)
+    budget = Budget(max_seconds)
     signs = problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
     rule = checked_criterion(criterion, "classification" if signs else problem.loss.task)
     sets = column_groups(problem, groups)
@@ -67,7 +71,8 @@ def search(
                 moves = _moves(removals, additions, chosen, direction, min_features, most)
                 if not moves:
                     break
-                step, move, known = _step(judge, moves, value, method, rule, forced, tol)
+                budget.check()
+                step, move, known = _step(judge, moves, value, method, rule, forced, tol, budget)
                 if move is None:
                     steps.append(step(problem, value, judge.n_rows, rule))
                     break
@@ -77,7 +82,7 @@ def search(
                 value = judge.value() if known is None else known
                 steps.append(step(problem, value, judge.n_rows, rule))
                 report(f"{rule.name} {_scaled(value, judge.n_rows, rule)[1]:.4g}", len(steps), chosen.size)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OutOfTime):
             interrupted = True
             chosen = _replayed(start, steps)
     names = problem.column_names
@@ -102,6 +107,7 @@ def _step(
     rule: Criterion,
     forced: bool,
     tol: float,
+    budget: Budget,
 ) -> tuple[Callable[..., Step], Move | None, Worth | None]:
     """Decide a step: how to record it once its value is known, the move (None: no move is best), and its worth if proven."""
     begin = time.perf_counter()
@@ -117,7 +123,10 @@ def _step(
     contest = Contest(lower, upper, resolution)
 
     def look(place: int) -> tuple[float, float, float]:
+        budget.check()
+
         def enough(low: float, high: float) -> bool:
+            budget.check()
             return method != "naive" and contest.is_settled_by(place, low, high)
 
         worth = judge.look(moves[place - offset], enough, method, tol)

@@ -55,11 +55,13 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
         Relative gap of the model of each step, and of the trainings of "naive".
     progress : bool or callable, default=False
         Show progress, or call ``progress(stage, n_steps, n_features_left)``.
+    max_seconds : float, default=None
+        End the search after so many seconds, in the midst of a step if need be: the path so far is returned.
 
     Returns
     -------
     StepwiseResult
-        The columns chosen and the path. Ctrl-C ends the search and returns the path so far.
+        The columns chosen and the path. Ctrl-C ends the search and returns the path so far, as ``max_seconds`` does.
 
     Examples
     --------

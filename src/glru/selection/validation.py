@@ -93,7 +93,8 @@ class ValidationJudge(Judge):
         with np.errstate(invalid="ignore"):
             certain = high - low <= self._fine / max(self.n_rows, 1)
         family = not alone.all() and method == "certified"
-        return Screened(low.sum(axis=0), high.sum(axis=0), certain.sum(axis=0), "newton" if family else "carry")
+        sums = self.criterion.sums(self.y[:, None], lower, upper)
+        return Screened(*sums, certain.sum(axis=0), "newton" if family else "carry")
 
     def _family(self, columns: Columns, add: bool, method: str) -> tuple[Array, Array] | None:
         """Bounds of the queries' scores for moves of single columns; None where no family applies."""
@@ -127,7 +128,7 @@ class ValidationJudge(Judge):
 
     def _columns_settled(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Which removals are known well enough, or worse than another."""
-        low, high = (terms.sum(axis=0) for terms in self.criterion.terms(self.y[:, None], lower, upper))
+        low, high = self.criterion.sums(self.y[:, None], lower, upper)
         return (high - low <= self._fine) | (low > high.min(initial=np.inf))
 
     def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
@@ -172,8 +173,8 @@ class ValidationJudge(Judge):
         return 0.05 * self.criterion.resolution * float(self.criterion.terms(self.y, scores, scores)[1].sum())
 
     def _sums(self, lower: Array, upper: Array, zero: NDArray[np.bool_]) -> tuple[float, float]:
-        low, high = self.criterion.terms(self.y, np.where(zero, 0.0, lower), np.where(zero, 0.0, upper))
-        return float(low.sum()), float(high.sum())
+        low, high = self.criterion.sums(self.y, np.where(zero, 0.0, lower), np.where(zero, 0.0, upper))
+        return float(low), float(high)
 
     def _queries(self, chosen: Columns) -> Matrix:
         return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]

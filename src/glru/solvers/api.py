@@ -33,6 +33,7 @@ SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
 """Every solver with its default for ``max_iter``."""
 
 
+@np.errstate(all="ignore")  # a step that overflows is rejected, and a gap that does is infinite
 def solve(
     problem: Problem,
     tol: float = 1e-6,

@@ -1,0 +1,32 @@
+"""How long a search may go on."""
+
+import time
+from typing import final
+
+
+class OutOfTime(Exception):
+    """The time is up; whoever set the limit returns what is there."""
+
+
+@final
+class Budget:
+    """A number of seconds from now on; None: no limit."""
+
+    def __init__(self, seconds: float | None) -> None:
+        if seconds is not None and not seconds > 0.0:
+            raise ValueError(f"max_seconds must be above 0, or None for no limit; got {seconds!r}.")
+        self.end = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def spent(self) -> bool:
+        """Whether the time is up."""
+        return self.end is not None and time.monotonic() >= self.end
+
+    def check(self) -> None:
+        """Raise :class:`OutOfTime` when the time is up."""
+        if self.spent:
+            raise OutOfTime
+
+
+UNLIMITED = Budget(None)
+"""No limit."""

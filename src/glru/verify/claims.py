@@ -1,0 +1,161 @@
+"""What a result claims: numbers with bounds, each a function of the optimum of some problem."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.after import After
+from glru.model_selection import CrossValResult, LOOCVResult
+from glru.problem import Problem
+from glru.selection import StepwiseResult
+
+Value = Callable[[Any], Any]
+"""A number of a trained model and how far it may be from the exact one."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """One number with its bounds.
+
+    Attributes
+    ----------
+    name : str
+        What it is.
+    model : callable
+        Makes the problem whose optimum is meant; claims about one optimum share it.
+    value : callable
+        The number, from that optimum.
+    lower, upper : float
+        The bounds.
+    """
+
+    name: str
+    model: Callable[[], Problem]
+    value: Value
+    lower: float
+    upper: float
+
+    @property
+    def says_something(self) -> bool:
+        """Whether a bound is finite."""
+        return bool(np.isfinite(self.lower) or np.isfinite(self.upper))
+
+    @property
+    def clearance(self) -> float:
+        """How far the bounds stay away from zero, where a score becomes another label."""
+        return max(self.lower, -self.upper)
+
+
+@singledispatch
+def claims_of(result: Any, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    """Every claim of a result."""
+    raise TypeError(
+        "verify takes what glru.loocv, glru.cross_val_predict, glru.after or glru.stepwise returned; "
+        f"got {type(result).__name__}."
+    )
+
+
+@claims_of.register
+def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    if not result.certified:
+        raise ValueError(f"only proven bounds can be verified; the method {result.method!r} proves nothing.")
+    if result.score_lower.size != problem.n_rows:
+        raise ValueError(f"the result is of {result.score_lower.size} rows, the problem has {problem.n_rows}.")
+    found = []
+    for row in range(problem.n_rows):
+        model = _reweighted(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
+        ends = float(result.score_lower[row]), float(result.score_upper[row])
+        found.append(Claim(f"score of row {row}", model, _score(problem.X[row : row + 1]), *ends))
+    return found
+
+
+@claims_of.register
+def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    models = []
+    for train in result.train_rows:
+        weight = np.zeros(problem.n_rows)
+        np.add.at(weight, train, problem.sample_weight[train])
+        models.append(_reweighted(problem, weight))
+    return [
+        Claim(
+            f"score of row {row} in fold {fold}", models[fold], _score(problem.X[row : row + 1]), float(low), float(up)
+        )
+        for row, fold, low, up in zip(result.rows, result.folds, result.score_lower, result.score_upper, strict=True)
+    ]
+
+
+@claims_of.register
+def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    def model() -> Problem:
+        return result.change.apply(problem)
+
+    found = []
+    if queries is not None:
+        for k, (low, up) in enumerate(zip(*result.score_bounds(queries), strict=True)):
+            found.append(Claim(f"score of query {k}", model, _score(queries[k : k + 1]), float(low), float(up)))
+    for j, (low, up) in enumerate(zip(*result.coef_bounds(), strict=True)):
+        found.append(Claim(f"coefficient {j}", model, _coefficient(j), float(low), float(up)))
+    found.append(Claim("intercept", model, lambda t: (t.intercept, t.doubts[-1]), *result.intercept_bounds()))
+    return found
+
+
+@claims_of.register
+def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    if queries is None or targets is None:
+        raise ValueError("a stepwise result is verified on its validation rows; give queries=X_val and targets=y_val.")
+    if result.method == "naive":
+        raise ValueError("only proven bounds can be verified; the method 'naive' proves nothing.")
+    y = np.asarray(targets)
+    if problem.classes is not None:
+        y = np.where(y == problem.classes[1], 1.0, -1.0)
+    chosen = set(result.selected.tolist())
+    for step in result.path:
+        chosen ^= set(step.columns)
+    found = []
+    for number, step in enumerate(result.path):
+        for k, (action, columns) in enumerate(step.candidates):
+            after = np.array(sorted(chosen | set(columns) if action == "add" else chosen - set(columns)), dtype=np.intp)
+            # A value that stayed open was replaced by a guess: of such a step nothing is claimed.
+            ends = (float(step.lower[k]), float(step.upper[k])) if step.n_vague == 0 else (-np.inf, np.inf)
+            value = _criterion(result.criterion, queries[:, after], y)
+            found.append(Claim(f"step {number}, {action} {columns}", _of_columns(problem, after), value, *ends))
+        chosen ^= set(step.columns)
+    return found
+
+
+def _reweighted(problem: Problem, weight: Any) -> Callable[[], Problem]:
+    return lambda: problem.derive(sample_weight=np.array(weight))
+
+
+def _of_columns(problem: Problem, columns: NDArray[np.intp]) -> Callable[[], Problem]:
+    X = problem.X[:, columns]
+    return lambda: problem.derive(X=X, penalty=problem.penalty.select(columns), column_names=None)
+
+
+def _score(row: Any) -> Value:
+    return lambda trained: trained.scores(row)[0]
+
+
+def _coefficient(place: int) -> Value:
+    return lambda trained: (trained.coef[place], trained.doubts[place])
+
+
+def _criterion(name: str, X: Any, y: Any) -> Value:
+    def value(trained: Any) -> Any:
+        mp = trained.mp
+        scores = trained.scores(X)
+        pairs = [(mp.mpf(float(t)), z) for t, (z, _) in zip(y, scores, strict=True)]
+        off = max(doubt for _, doubt in scores)
+        if name == "error":
+            return mp.mpf(sum(t * z <= 0 for t, z in pairs)), sum(abs(z) <= off for _, z in pairs if z != 0)
+        if name == "log_loss":
+            return mp.fsum(mp.log1p(mp.exp(-t * z)) for t, z in pairs) / len(pairs), off
+        value = mp.fsum((t - z) ** 2 for t, z in pairs) / len(pairs)
+        return value, off * (2 * mp.sqrt(value) + off) * len(pairs)
+
+    return value

@@ -1,0 +1,138 @@
+"""A training problem in arbitrary precision: losses and penalties stated once more, from their definitions alone."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from mpmath import MPContext
+from numpy.typing import NDArray
+
+from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
+from glru.problem import Problem
+
+Objects = NDArray[np.object_]
+
+
+def context(digits: int) -> Any:
+    """An arithmetic of its own, so that nobody else's precision changes."""
+    arithmetic = MPContext()
+    arithmetic.dps = digits
+    return arithmetic
+
+
+def precise(mp: Any, values: Any) -> Objects:
+    """Float64 numbers as they are, digit by digit."""
+    array = np.asarray(values, dtype=np.float64)
+    out = np.empty(array.shape, dtype=object)
+    out.ravel()[:] = [mp.mpf(float(v)) for v in array.ravel()]
+    return out
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Precise:
+    """A problem whose columns are scaled by powers of two, which is exact, so that no column outweighs another.
+
+    Attributes
+    ----------
+    mp : mpmath context
+        The arithmetic.
+    X, y, weights, lam, kappa : array of objects
+        The problem; rows of weight zero are left out.
+    scales : array of objects
+        The powers of two: a coefficient here is the problem's own one divided by its scale.
+    loss : Loss
+        For its kind and its parameter.
+    intercept : bool
+        Whether there is one.
+    """
+
+    mp: Any
+    X: Objects
+    y: Objects
+    weights: Objects
+    lam: Objects
+    kappa: Objects
+    scales: Objects
+    loss: Any
+    intercept: bool
+
+    def scores(self, w: Objects, b: Any) -> Objects:
+        """``X w + b``."""
+        used = np.flatnonzero(w != 0)
+        return _array([self.mp.fdot(row[used], w[used]) + b for row in self.X])
+
+    def pulls(self, slopes: Objects) -> Objects:
+        """``X^T (s o g)``."""
+        weighted = self.weights * slopes
+        used = np.flatnonzero(weighted != 0)
+        return _array([self.mp.fdot(column[used], weighted[used]) for column in self.X.T])
+
+    def slopes(self, scores: Objects) -> tuple[Objects, Objects]:
+        """First and second derivatives of a loss that has them."""
+        pairs = [self.slope(y, z) for y, z in zip(self.y, scores, strict=True)]
+        return _array([g for g, _ in pairs]), _array([h for _, h in pairs])
+
+    def slope(self, y: Any, z: Any) -> tuple[Any, Any]:
+        """The same for one row."""
+        mp, loss, short = self.mp, self.loss, 1 - y * z
+        if isinstance(loss, Squared):
+            return z - y, mp.one
+        if isinstance(loss, Huber):
+            edge = mp.mpf(loss.gamma)
+            return (z - y, mp.one) if abs(z - y) <= edge else (edge * mp.sign(z - y), mp.zero)
+        if isinstance(loss, Logistic):
+            # Both of e^m / (1 + e^m) and 1 / (1 + e^m) are formed: neither loses digits to the other.
+            tail = mp.exp(-abs(z))
+            small, large = tail / (1 + tail), 1 / (1 + tail)
+            return -y * (small if y * z >= 0 else large), small * large
+        if isinstance(loss, SquaredHinge):
+            return (-2 * y * short, mp.mpf(2)) if short > 0 else (mp.zero, mp.zero)
+        if isinstance(loss, SmoothedHinge):
+            edge = mp.mpf(loss.gamma)
+            if short <= 0:
+                return mp.zero, mp.zero
+            return (-y * short / edge, 1 / edge) if short <= edge else (-y, mp.zero)
+        raise TypeError(f"no derivatives are known of {loss!r}.")
+
+    @property
+    def kinked(self) -> bool:
+        """Whether the loss itself has a kink."""
+        return isinstance(self.loss, Hinge)
+
+
+def precise_problem(problem: Problem, digits: int) -> Precise:
+    """A problem as it is stored: every float64 number, its weights too, is taken digit by digit."""
+    mp = context(digits)
+    used = np.flatnonzero(problem.weights > 0.0)
+    X = problem.X[used]
+    dense = np.asarray(X if isinstance(X, np.ndarray) else X.toarray())
+    weights = precise(mp, problem.weights[used])
+    strengths = (
+        np.broadcast_to(a, (problem.n_columns,)) for a in (problem.penalty.quadratic, problem.penalty.absolute)
+    )
+    lam, kappa = (precise(mp, strength) for strength in strengths)
+    entries = precise(mp, dense)
+    total = sum(weights, mp.zero)
+    scales = []
+    for j in range(problem.n_columns):
+        size = max(mp.sqrt(total) * max(abs(entries[:, j]), default=mp.zero), mp.sqrt(lam[j]))
+        scales.append(mp.ldexp(1, -int(mp.frexp(size)[1])) if size > 0 else mp.one)
+    factors = _array(scales)
+    return Precise(
+        mp,
+        entries * factors,
+        precise(mp, problem.y[used]),
+        weights,
+        lam * factors * factors,
+        kappa * factors,
+        factors,
+        problem.loss,
+        problem.fit_intercept,
+    )
+
+
+def _array(values: list[Any]) -> Objects:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out

@@ -1,0 +1,155 @@
+"""``verify``: a sample of proven bounds held against retraining in arbitrary precision."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from glru.problem import Problem
+from glru.verify.claims import Claim, claims_of
+
+
+@final
+@dataclass(frozen=True)
+class Verification:
+    """What :func:`glru.verify` found.
+
+    Attributes
+    ----------
+    checked : int
+        Bounds that were held against a retrained model.
+    wrong : tuple of str
+        What lies outside its bounds; empty, or there is a bug to report.
+    unsettled : int
+        Bounds of the sample whose model could not be retrained to that precision, or has no optimum.
+    undetermined : int
+        Numbers of the whole result that it gives no finite bound for.
+    tightest : float
+        How near a number came to an end of its bounds, as a share of their half-width: 1 in the middle, 0 at an end;
+        ``nan`` where no bounds are finite on both sides.
+    digits : int
+        Digits to which the models were retrained.
+    """
+
+    checked: int
+    wrong: tuple[str, ...]
+    unsettled: int
+    undetermined: int
+    tightest: float
+    digits: int
+
+    @property
+    def n_wrong(self) -> int:
+        """How many numbers lie outside their bounds."""
+        return len(self.wrong)
+
+
+def verify(
+    result: Any,
+    problem: Problem,
+    sample: int | None = 20,
+    digits: int = 50,
+    queries: Any = None,
+    targets: Any = None,
+    seed: int = 0,
+) -> Verification:
+    """Hold a sample of proven bounds against models retrained in arbitrary precision.
+
+    The checker shares nothing with the proofs: losses, penalties and optimality conditions are stated once more, and models
+    are trained by Newton's method with ``digits`` digits. That is slow, so it looks at a sample: half of it where the
+    bounds come nearest to zero, the rest at random.
+
+    Parameters
+    ----------
+    result : LOOCVResult, CrossValResult, After or StepwiseResult
+        What is to be verified.
+    problem : Problem
+        What it was made from; of an ``After``, the problem before the change.
+    sample : int, default=20
+        How many bounds to check; None: all of them.
+    digits : int, default=50
+        Digits of the retraining, at least 30.
+    queries : array of shape (n_queries, n_columns), default=None
+        Rows to ask an ``After`` about (its coefficients are asked for in any case), or the validation rows of a stepwise
+        result.
+    targets : array of shape (n_queries,), default=None
+        The targets of a stepwise result's validation rows.
+    seed : int, default=0
+        Seed of the random half.
+
+    Returns
+    -------
+    Verification
+        How many bounds were checked and which are wrong.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> problem = glru.Problem(X[:100, :5], y[:100], penalty=glru.L2(0.1))
+    >>> found = glru.verify(glru.loocv(problem), problem, sample=4)
+    >>> found.checked, found.n_wrong
+    (4, 0)
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a glru.Problem; got {type(problem).__name__}.")
+    if digits < 30:
+        raise ValueError(f"digits must be at least 30, well beyond float64; got {digits!r}.")
+    if sample is not None and sample < 1:
+        raise ValueError(f"sample must be at least 1, or None for all; got {sample!r}.")
+    claims = claims_of(result, problem, queries, targets)
+    telling = [claim for claim in claims if claim.says_something]
+    margins, wrong, unsettled = [], [], 0
+    for group in _by_model(_drawn(telling, sample, seed)):
+        # Imported late: those who never verify need not wait for it.
+        from glru.verify.retraining import retrained
+
+        trained = retrained(group[0].model(), digits)
+        if trained is None:
+            unsettled += len(group)
+            continue
+        for claim in group:
+            value, doubt = claim.value(trained)
+            margin, half = _margin(trained.mp, claim, value, doubt)
+            if margin < 0:
+                text = f"{trained.mp.nstr(value, 20)} is not between {claim.lower!r} and {claim.upper!r}"
+                wrong.append(f"{claim.name}: {text}")
+            margins.append(float(margin / half) if half > 0 else np.nan)
+    finite = [margin for margin in margins if not np.isnan(margin)]
+    return Verification(
+        checked=len(margins),
+        wrong=tuple(wrong),
+        unsettled=unsettled,
+        undetermined=len(claims) - len(telling),
+        tightest=min(finite, default=float("nan")),
+        digits=digits,
+    )
+
+
+def _drawn(claims: list[Claim], sample: int | None, seed: int) -> list[Claim]:
+    """Half the sample where the bounds are nearest to zero, the rest at random."""
+    if sample is None or len(claims) <= sample:
+        return claims
+    order = sorted(range(len(claims)), key=lambda k: abs(claims[k].clearance))
+    near = order[: sample // 2]
+    rest = np.random.default_rng(seed).choice(order[sample // 2 :], sample - len(near), replace=False)
+    return [claims[k] for k in sorted([*near, *rest.tolist()])]
+
+
+def _by_model(claims: list[Claim]) -> list[list[Claim]]:
+    groups: dict[int, list[Claim]] = {}
+    for claim in claims:
+        groups.setdefault(id(claim.model), []).append(claim)
+    return list(groups.values())
+
+
+def _margin(mp: Any, claim: Claim, value: Any, doubt: Any) -> tuple[Any, Any]:
+    """The distance to the nearer end, negative outside by more than the retrained model may be off; and the half-width."""
+    sides = [value - mp.mpf(claim.lower), mp.mpf(claim.upper) - value]
+    margin = min(side for side in sides if mp.isfinite(side))
+    if -doubt <= margin < 0:
+        margin = mp.zero
+    half = (mp.mpf(claim.upper) - mp.mpf(claim.lower)) / 2
+    return margin, half if mp.isfinite(half) else mp.zero

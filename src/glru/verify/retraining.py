@@ -1,0 +1,340 @@
+"""Training in arbitrary precision: a model that is returned meets the optimality conditions, however it was found.
+
+A smoothed problem solved in float64 tells which coefficients are zero and which rows sit on the hinge's kink. With those sets
+fixed the conditions are equations, solved by Newton's method with residuals in full precision. Then every condition is
+checked; sets that fail it are mended, and where that does not end nothing is returned.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, SquaredHinge
+from glru.problem import Problem
+from glru.verify.precise import Objects, Precise, precise, precise_problem
+
+Floats = NDArray[np.float64]
+
+LARGEST = 60
+"""Systems in more unknowns than this are not solved in full precision; float64 factors with precise residuals have to do."""
+
+
+WIDTHS = tuple(10.0**-k for k in range(-3, 9))
+"""How far kinks are rounded off, coarse to fine."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """An optimum in arbitrary precision.
+
+    Attributes
+    ----------
+    coef : array of objects
+        The coefficients.
+    intercept : mpf
+        The intercept.
+    doubts : array of objects
+        How far each coefficient, and behind them the intercept, may be from the exact one.
+    mp : mpmath context
+        The arithmetic they live in.
+    """
+
+    coef: Objects
+    intercept: Any
+    doubts: Objects
+    mp: Any
+
+    def scores(self, X: Any) -> list[tuple[Any, Any]]:
+        """The scores of some rows, and how far each may be from the exact one."""
+        found = []
+        for row in np.asarray(X if isinstance(X, np.ndarray) else X.toarray()):
+            entries = precise(self.mp, row)
+            doubt = self.mp.fdot(abs(entries), self.doubts[:-1]) + self.doubts[-1]
+            found.append((self.mp.fdot(entries, self.coef) + self.intercept, doubt))
+        return found
+
+
+def retrained(problem: Problem, digits: int = 50) -> Trained | None:
+    """An optimum of a problem; None where none was found that meets every condition."""
+    exact = precise_problem(problem, digits + 15)
+    with np.errstate(all="ignore"):
+        start = _Start(exact)
+        w, b, slopes = start.found()
+    if w is None:
+        return None
+    sets = _Sets(exact, w, b, slopes)
+    for _ in range(60):
+        solved = _solved(exact, sets, digits)
+        if solved is None:
+            return None
+        if sets.mended(*solved[:3]):
+            doubts = solved[3] * np.append(exact.scales, exact.mp.one) * 1000
+            return Trained(solved[0] * exact.scales, solved[1], doubts, exact.mp)
+    return None
+
+
+class _Start:
+    """A damped Newton method in float64 on a problem whose kinks are rounded off, more and more finely."""
+
+    def __init__(self, exact: Precise) -> None:
+        self.exact = exact
+        self.X, self.y = exact.X.astype(np.float64), exact.y.astype(np.float64)
+        if exact.intercept:
+            self.X = np.column_stack([self.X, np.ones(len(self.y))])
+        pad = (0, int(exact.intercept))
+        self.s, self.lam, self.kappa = (
+            exact.weights.astype(np.float64),
+            *(np.pad(a.astype(np.float64), pad) for a in (exact.lam, exact.kappa)),
+        )
+
+    def found(self) -> tuple[Floats | None, float, Floats]:
+        """Coefficients, intercept and slopes ``-y g`` of the rows."""
+        w = np.zeros(self.X.shape[1])
+        for width in WIDTHS:
+            for _ in range(50):
+                moved = self._stepped(w, width)
+                if moved is None:
+                    break
+                w = moved
+        if not np.all(np.isfinite(w)):
+            return None, 0.0, self.y
+        slopes = -self.y * self._derivatives(self.X @ w, WIDTHS[-1])[0]
+        return (w[:-1], float(w[-1]), slopes) if self.exact.intercept else (w, 0.0, slopes)
+
+    def _gradient(self, w: Floats, width: float) -> tuple[Floats, Floats, Floats]:
+        g, h = self._derivatives(self.X @ w, width)
+        bent = np.abs(w) < width
+        kink = self.kappa * np.where(bent, w / width, np.sign(w))
+        return self.X.T @ (self.s * g) + self.lam * w + kink, h, self.kappa * bent / width
+
+    def _stepped(self, w: Floats, width: float) -> Floats | None:
+        gradient, h, bend = self._gradient(w, width)
+        hessian = self.X.T @ ((self.s * h)[:, None] * self.X) + np.diag(self.lam + bend)
+        # Where the loss is flat the largest curvature it may have sets the scale, so that no step is endless.
+        size = np.sqrt(np.diag(hessian) + 1e-3 * (self.s @ self.X**2)) + 1e-30
+        scaled = hessian / size[:, None] / size
+        if not np.all(np.isfinite(scaled)):
+            return None
+        damping = 1e-14 + 1e-3 * min(1.0, float(np.abs(gradient / size).max()))
+        move = -np.linalg.lstsq(scaled + damping * np.eye(size.size), gradient / size, rcond=None)[0] / size
+        first, length = float(gradient @ move), 1.0
+        if not first < 0.0 or not np.all(np.isfinite(move)):
+            return None
+        for _ in range(50):
+            if self._gradient(w + length * move, width)[0] @ move <= 0.5 * abs(first):
+                break
+            length *= 0.5
+        new = w + length * move
+        return None if np.all(np.abs(new - w) <= 1e-13 * np.abs(w)) else new
+
+    def _derivatives(self, z: Floats, width: float) -> tuple[Floats, Floats]:
+        loss, short = self.exact.loss, 1.0 - self.y * z
+        if isinstance(loss, Hinge | SmoothedHinge):
+            edge = width if isinstance(loss, Hinge) else max(loss.gamma, width)
+            bent = np.where((short > 0.0) & (short < edge), 1.0 / edge, 0.0)
+            return -self.y * np.clip(short / edge, 0.0, 1.0), bent
+        if isinstance(loss, SquaredHinge):
+            return -2.0 * self.y * np.maximum(short, 0.0), np.where(short > 0.0, 2.0, 0.0)
+        if isinstance(loss, Logistic):
+            tail = np.exp(-np.abs(z))
+            miss = np.where(self.y * z >= 0.0, tail, 1.0) / (1.0 + tail)
+            return -self.y * miss, tail / (1.0 + tail) ** 2
+        edge = max(loss.gamma, width) if isinstance(loss, Huber) else np.inf
+        return np.clip(z - self.y, -edge, edge), np.where(np.abs(z - self.y) <= edge, 1.0, 0.0)
+
+
+class _Sets:
+    """Which coefficients are not zero and with which sign, and which rows are on the hinge's kink, beyond it or short of it."""
+
+    def __init__(self, exact: Precise, w: Floats, b: float, slopes: Floats) -> None:
+        mp = self.mp = exact.mp
+        self.exact, self.w, self.b = exact, precise(mp, w), mp.mpf(b)
+        penalised = exact.kappa > 0
+        self.signs = np.where(penalised, np.sign(w) * (np.abs(w) > 1e-6), 0.0)
+        self.on = ~penalised | (self.signs != 0.0)
+        self.w = np.where(self.on, self.w, mp.zero)
+        # Of a hinge, 1: short of the margin, 0: beyond it; NaN: on the kink.
+        self.sides = np.where((slopes > 1e-9) & (slopes < 1.0 - 1e-9), np.nan, np.round(slopes))
+        self.q = precise(mp, np.clip(slopes, 0.0, 1.0))
+
+    def mended(self, w: Objects, b: Any, q: Objects) -> bool:
+        """Whether a solution meets all conditions; what fails is moved to another set."""
+        exact, mp = self.exact, self.mp
+        self.w, self.b, self.q = w, b, q
+        good = True
+        scores = exact.scores(w, b)
+        g = -exact.y * q if exact.kinked else exact.slopes(scores)[0]
+        pulls = exact.pulls(g) + exact.lam * w
+        for j in np.flatnonzero(exact.kappa > 0):
+            if self.on[j] and w[j] * self.signs[j] <= 0:
+                self.on[j], self.signs[j], self.w[j], good = False, 0.0, mp.zero, False
+            elif not self.on[j] and abs(pulls[j]) > exact.kappa[j]:
+                self.on[j], self.signs[j], good = True, -float(mp.sign(pulls[j])), False
+        if exact.kinked:
+            short = 1 - exact.y * scores
+            for i in range(len(short)):
+                if np.isnan(self.sides[i]):
+                    if not 0 <= q[i] <= 1:
+                        self.sides[i], good = float(q[i] > 1), False
+                elif short[i] != 0 and (short[i] > 0) != (self.sides[i] == 1.0):
+                    self.sides[i], good = np.nan, False
+        return good
+
+
+def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Objects, Objects] | None:
+    """Coefficients, intercept and slopes with the sets held, and what a step may still change of the first two."""
+    mp = exact.mp
+    on = np.flatnonzero(sets.on)
+    edge = np.flatnonzero(np.isnan(sets.sides)) if exact.kinked else np.empty(0, dtype=np.intp)
+    w, b = sets.w.copy(), sets.b
+    q = sets.q.copy()
+    if exact.kinked:
+        known = ~np.isnan(sets.sides)
+        q[known] = precise(mp, sets.sides[known])
+    one = [len(on)] if exact.intercept else []
+    equations = _Equations(exact, on, edge, sets.signs)
+    small = mp.mpf(10) ** (-digits)
+    for _ in range(150):
+        residual, bends = equations.residual(w, b, q)
+        step = equations.step(residual, bends)
+        if step is None:
+            return None
+        length = mp.one if exact.kinked else equations.length(w, b, q, step)
+        w, q = w.copy(), q.copy()
+        w[on] += length * step[: len(on)]
+        b = b + length * step[one[0]] if one else b
+        q[edge] += length * step[len(on) + len(one) :]
+        floors = small * equations.floors(w, b, q, bends)
+        if length == 1 and all(abs(m) <= f for m, f in zip(step, floors, strict=True)):
+            doubts = np.full(len(w) + 1, mp.zero, dtype=object)
+            doubts[[*on, *([len(w)] if one else [])]] = floors[: len(on) + len(one)]
+            return w, b, q, doubts
+    return None
+
+
+class _Equations:
+    """The optimality conditions with the sets held, and Newton steps towards them."""
+
+    def __init__(self, exact: Precise, on: NDArray[np.intp], edge: NDArray[np.intp], signs: Floats) -> None:
+        self.exact, self.on, self.edge = exact, on, edge
+        self.kinks = precise(exact.mp, signs) * exact.kappa
+        ones = np.full((len(exact.y), 1), exact.mp.one, dtype=object)
+        self.design = np.hstack([exact.X[:, on], ones]) if exact.intercept else exact.X[:, on]
+        self.floats = self.design.astype(np.float64)
+        self.before: Any = None
+        self.full = False
+
+    def residual(self, w: Objects, b: Any, q: Objects) -> tuple[Objects, Objects]:
+        """What is left of every equation, and the curvatures."""
+        exact, mp = self.exact, self.exact.mp
+        scores = exact.scores(w, b)
+        bends = np.full(len(scores), mp.zero, dtype=object)
+        if exact.kinked:
+            g = -exact.y * q
+        else:
+            g, bends = exact.slopes(scores)
+        parts = list((exact.pulls(g) + exact.lam * w + self.kinks)[self.on])
+        parts += [mp.fdot(exact.weights, g)] if exact.intercept else []
+        parts += [scores[i] - exact.y[i] for i in self.edge]
+        return _column(parts), bends
+
+    def floors(self, w: Objects, b: Any, q: Objects, bends: Objects) -> Objects:
+        """The size of every unknown, at least that of the terms that cancel in its equation, over its curvature."""
+        exact, mp = self.exact, self.exact.mp
+        g = abs(exact.y * q) if exact.kinked else abs(exact.slopes(exact.scores(w, b))[0])
+        terms, curved = exact.weights * g, exact.weights * bends
+        found = []
+        for k in range(self.design.shape[1]):
+            column, j = self.design[:, k], self.on[k] if k < len(self.on) else None
+            size, bend = mp.fdot(abs(column), terms), mp.fdot(column * column, curved)
+            here = abs(b)
+            if j is not None:
+                size, bend, here = size + exact.lam[j] * abs(w[j]) + exact.kappa[j], bend + exact.lam[j], abs(w[j])
+            found.append(max(here, size / bend) if bend > 0 else 1 + here)
+        return _column([*found, *[mp.one] * len(self.edge)])
+
+    def step(self, residual: Objects, bends: Objects) -> Objects | None:
+        """The Newton step: from float64 factors while that makes residuals small, in full precision otherwise."""
+        if not len(residual):
+            return residual
+        size = max(abs(r) for r in residual)
+        if self.before is not None and size > self.before / 1000:
+            self.full = True
+        self.before = size
+        if not self.full or len(residual) > LARGEST:
+            top = size if size > 0 else self.exact.mp.one
+            right = np.array([float(r / top) for r in residual])
+            try:
+                found = np.linalg.solve(self._matrix(self.floats, bends.astype(np.float64)).astype(np.float64), -right)
+            except np.linalg.LinAlgError:
+                found = np.full(right.shape, np.nan)
+            if np.all(np.isfinite(found)):
+                return precise(self.exact.mp, found) * top
+            self.full = True
+        if len(residual) > LARGEST:
+            return None
+        return _eliminated(self.exact.mp, self._matrix(self.design, bends), -residual)
+
+    def length(self, w: Objects, b: Any, q: Objects, step: Objects) -> Any:
+        """A length at which a step has not overshot."""
+        mp, n_on = self.exact.mp, len(self.on)
+        first = mp.fdot(self.residual(w, b, q)[0], step)
+        length = mp.one
+        if not first < 0:
+            return length
+        for _ in range(60):
+            ahead = w.copy()
+            ahead[self.on] += length * step[:n_on]
+            shift = length * step[n_on] if self.exact.intercept else mp.zero
+            if mp.fdot(self.residual(ahead, b + shift, q)[0], step) <= abs(first) / 2:
+                break
+            length /= 2
+        return length
+
+    def _matrix(self, design: NDArray[Any], bends: NDArray[Any]) -> Objects:
+        """The derivative of the equations, from the design in float64 or in full precision."""
+        exact, inner = self.exact, design.shape[1]
+        size = inner + len(self.edge)
+        matrix = np.full((size, size), exact.mp.zero, dtype=object)
+        used = np.flatnonzero(bends != 0)
+        if used.size:
+            weights = exact.weights[used].astype(design.dtype) * bends[used]
+            matrix[:inner, :inner] = design[used].T @ (weights[:, None] * design[used])
+        for place, j in enumerate(self.on):
+            matrix[place, place] += exact.lam[j]
+        for place, i in enumerate(self.edge, start=inner):
+            matrix[:inner, place] = -exact.weights[i] * exact.y[i] * self.design[i]
+            matrix[place, :inner] = self.design[i]
+        return matrix
+
+
+def _eliminated(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
+    """Gaussian elimination with scaled pivots; None where the matrix is singular."""
+    size = len(right)
+    system = np.hstack([matrix, right[:, None]])
+    for k in range(size):
+        ratios = []
+        for i in range(k, size):
+            top = max(abs(v) for v in system[i, k:size])
+            ratios.append(abs(system[i, k]) / top if top > 0 else mp.zero)
+        best = max(range(len(ratios)), key=ratios.__getitem__)
+        if ratios[best] < mp.eps * 1000:
+            return None
+        system[[k, k + best]] = system[[k + best, k]]
+        for i in range(k + 1, size):
+            if system[i, k] != 0:
+                system[i, k:] = system[i, k:] - (system[i, k] / system[k, k]) * system[k, k:]
+    out = np.full(size, mp.zero, dtype=object)
+    for k in reversed(range(size)):
+        rest = mp.fdot(system[k, k + 1 : size], out[k + 1 :]) if k + 1 < size else mp.zero
+        out[k] = (system[k, size] - rest) / system[k, k]
+    return out
+
+
+def _column(values: list[Any]) -> Objects:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out

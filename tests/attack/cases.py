@@ -1,0 +1,235 @@
+"""What is asked of a hostile problem: every kind of bound the library proves, each as a name, exact values and two ends."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+import glru
+from glru.families.carried import carried_bounds, has_carried, removal_factors
+from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.families.local import LocalRows, has_local_rows
+from glru.families.newton import WideRows, has_newton_rows, removed_rows
+from glru.verify.claims import _criterion
+from glru.verify.retraining import retrained
+from tests.attack.generators import hostile_change, hostile_problem
+
+DIGITS = 40
+
+METHODS, BOUNDS = ("certified", "glru"), ("auto", "primal", "dual", "local")
+
+Answer = tuple[str, list[Any], Any, Any]
+"""A name, exact values and how far each may be off, lower ends, upper ends."""
+
+
+def quiet(problem: glru.Problem, random: np.random.Generator) -> glru.Solution:
+    """A solution, converged or not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return glru.solve(problem, tol=float(random.choice([1e-1, 1e-3, 1e-6, 1e-12])))
+
+
+def never(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Nothing is good enough: every stage goes as far as it can."""
+    return np.zeros(lower.shape[-1], dtype=bool)
+
+
+def changes(random: np.random.Generator) -> Iterator[Answer]:
+    """``after``: every candidate with every bound, on the answers to one change."""
+    problem = hostile_problem(random)
+    change = hostile_change(random, problem)
+    changed = change.apply(problem)
+    truth = retrained(changed, DIGITS)
+    if truth is None:
+        return
+    solution = quiet(problem, random)
+    rows = changed.X if isinstance(changed.X, np.ndarray) else changed.X.toarray()
+    queries = np.vstack([rows, random.normal(0.0, 1.0, (4, changed.n_columns)) * np.abs(rows).max(axis=0)])
+    exact = truth.scores(queries)
+    loss, penalty = problem.loss, problem.penalty
+    for candidate in ("carry", "newton", "auto"):
+        for bound in ("primal", "dual", "local", "auto"):
+            if isinstance(loss, glru.Hinge) and (candidate == "newton" or bound == "dual"):
+                continue
+            if bound == "local" and (loss.self_concordance is None or not penalty.smooth):
+                continue
+            out, name = glru.after(solution, change, candidate, bound), f"after {candidate} {bound}"
+            yield f"{name}: scores", exact, *out.score_bounds(queries)
+            yield f"{name}: coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *out.coef_bounds()
+            yield f"{name}: intercept", [(truth.intercept, truth.doubts[-1])], *out.intercept_bounds()
+
+
+def left_out(problem: glru.Problem) -> tuple[np.ndarray, list[Any]]:
+    """Rows, and their exact scores under models trained without them; rows whose model has no optimum are left out."""
+    rows, exact = [], []
+    for row in range(problem.n_rows):
+        weight = np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight)
+        if not weight.any():
+            continue
+        truth = retrained(problem.derive(sample_weight=weight), DIGITS)
+        if truth is not None:
+            rows.append(row)
+            exact.append(truth.scores(problem.X[row : row + 1])[0])
+    return np.array(rows, dtype=np.intp), exact
+
+
+def validation(random: np.random.Generator) -> Iterator[Answer]:
+    """``loocv`` with every method and bound, and ``cross_val_predict``."""
+    problem = hostile_problem(random)
+    rows, exact = left_out(problem)
+    solution = quiet(problem, random)
+    width = random.choice([None, 1e-6, 1e-15])
+    for method, bound in (("certified", "auto"), (str(random.choice(METHODS)), str(random.choice(BOUNDS)))):
+        try:
+            result = glru.loocv(solution, method=method, bound=bound, width=width, max_seconds=1.0)
+        except ValueError as error:
+            if "leave-one-out needs" in str(error) or "each class needs" in str(error):
+                return
+            raise
+        yield f"loocv {method} {bound}", exact, result.score_lower[rows], result.score_upper[rows]
+    try:
+        folds = glru.cross_val_predict(solution, cv=_folds(random, problem.n_rows), width=width, max_seconds=1.0)
+    except ValueError as error:
+        if "every split needs" in str(error):
+            return
+        raise
+    for fold, train in enumerate(folds.train_rows):
+        weight = np.zeros(problem.n_rows)
+        weight[train] = problem.sample_weight[train]
+        truth, mine = retrained(problem.derive(sample_weight=weight), DIGITS), folds.folds == fold
+        if truth is not None:
+            scores = truth.scores(problem.X[folds.rows[mine]])
+            yield "cross_val_predict", scores, folds.score_lower[mine], folds.score_upper[mine]
+
+
+def _folds(random: np.random.Generator, n_rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    parts = np.array_split(random.permutation(n_rows), 2)
+    return [(parts[1], parts[0]), (parts[0], parts[1])]
+
+
+def _row_families(random: np.random.Generator) -> Iterator[Answer]:
+    """Every family of row removals by itself, stage by stage."""
+    problem = hostile_problem(random)
+    if np.count_nonzero(problem.sample_weight) < 2:
+        return
+    rows, exact = left_out(problem)
+    if not rows.size:
+        return
+    solution = quiet(problem, random)
+    if has_carried(problem):
+        for bound in ("primal", "dual"):
+            lower, upper = carried_bounds(solution, bound)
+            yield f"carried rows {bound}", exact, lower[rows], upper[rows]
+    factors = removal_factors(problem)[rows]
+    for factor in np.unique(factors[np.isfinite(factors)]):
+        mine = np.flatnonzero(factors == factor)
+        here, values = rows[mine], [exact[k] for k in mine]
+        if has_local_rows(problem):
+            local = LocalRows(solution, float(factor))
+            yield "local rows", values, *local.bounds(here, never)
+            yield "local rows, refined", values, *local.refined(here, never, 4)
+        if has_newton_rows(problem):
+            for family in {
+                type(f): f for f in (removed_rows(solution, float(factor)), WideRows(solution, float(factor)))
+            }.values():
+                yield f"{type(family).__name__}", values, *family.bounds(here)
+                if isinstance(family, WideRows):
+                    yield "WideRows, stepped", values, *family.stepped(here, never, 3)
+                    yield "WideRows, refined", values[:1], *family.refined(int(here[0]), never, 2)
+
+
+def _column_families(random: np.random.Generator) -> Iterator[Answer]:
+    """Every family of columns that leave or come, on a few queries."""
+    whole = hostile_problem(random)
+    if whole.n_columns < 2 or whole.n_columns > 5:
+        return
+    last = whole.n_columns - 1
+    add = bool(random.random() < 0.4)
+    problem = glru.RemoveColumns([last]).apply(whole) if add else whole
+    solution = quiet(problem, random)
+    dense = whole.X if isinstance(whole.X, np.ndarray) else whole.X.toarray()
+    queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (3, last + 1)) * np.abs(dense).max(axis=0)])
+    lam = np.broadcast_to(whole.penalty.quadratic, (last + 1,))
+    if add:
+        if not has_wide_columns(problem) or not lam[last] > 0.0:
+            return
+        truth = retrained(whole, DIGITS)
+        if truth is not None:
+            wide = WideColumns(solution, queries[:, :last])
+            ends = wide.bounds(lambda a, b: (dense[:, last:], queries[:, last:]), lam[last:], 1.0, 1)
+            yield "WideColumns, added", truth.scores(queries), ends[0][:, 0], ends[1][:, 0]
+        return
+    columns = np.arange(last + 1)
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    if has_wide_columns(problem):
+        wide = WideColumns(solution, queries)
+        found["WideColumns"] = wide.bounds(lambda a, b: (dense[:, a:b], queries[:, a:b]), lam, -1.0, columns.size)
+    if has_local_columns(problem):
+        found["LocalColumns"] = LocalColumns(solution, queries).bounds(columns, never, 4)
+    if has_carried(problem) and problem.penalty.smooth:
+        found["carried columns"] = carried_columns(solution, queries, columns)
+    for j in columns if found else ():
+        truth = retrained(glru.RemoveColumns([j]).apply(problem), DIGITS)
+        if truth is not None:
+            scores = truth.scores(np.delete(queries, j, axis=1))
+            for name, (lower, upper) in found.items():
+                yield name, scores, lower[:, j], upper[:, j]
+
+
+def row_families(random: np.random.Generator) -> Iterator[Answer]:
+    """The families of rows, under the settings their callers give them."""
+    with np.errstate(all="ignore"):
+        yield from list(_row_families(random))
+
+
+def column_families(random: np.random.Generator) -> Iterator[Answer]:
+    """The families of columns, likewise."""
+    with np.errstate(all="ignore"):
+        yield from list(_column_families(random))
+
+
+def selection(random: np.random.Generator) -> Iterator[Answer]:
+    """Steps of ``stepwise``: what every candidate is worth, when screened and when decided."""
+    problem = hostile_problem(random)
+    if not 2 <= problem.n_columns <= 4:
+        return
+    dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    queries = random.normal(0.0, 1.0, (6, problem.n_columns)) * np.abs(dense).max(axis=0)
+    regression = problem.loss.task == "regression"
+    targets = random.normal(0.0, 1.0, 6) if regression else random.choice([-1.0, 1.0], 6)
+    criterion = "mse" if regression else str(random.choice(["error", "log_loss"]))
+    method = str(random.choice(["certified", "glru"]))
+    direction = str(random.choice(["backward", "forward"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = glru.stepwise(
+            problem,
+            queries,
+            targets,
+            direction=direction,
+            method=method,
+            criterion=criterion,
+            max_steps=2,
+            max_seconds=1.0,
+        )
+    chosen = set(result.selected.tolist())
+    for step in result.path:
+        chosen ^= set(step.columns)
+    for step in result.path:
+        for k, (action, columns) in enumerate(step.candidates):
+            after = sorted(chosen | set(columns) if action == "add" else chosen - set(columns))
+            gone = [j for j in range(problem.n_columns) if j not in after]
+            changed = glru.RemoveColumns(gone).apply(problem) if gone else problem
+            truth = retrained(changed, DIGITS)
+            if truth is None:
+                continue
+            value = [_criterion(criterion, queries[:, after], targets)(truth)]
+            yield f"stepwise {method}, screened", value, step.first_lower[k : k + 1], step.first_upper[k : k + 1]
+            if step.n_vague == 0:
+                yield f"stepwise {method}, decided", value, step.lower[k : k + 1], step.upper[k : k + 1]
+        chosen ^= set(step.columns)
+
+
+KINDS = (changes, changes, changes, validation, row_families, row_families, column_families, column_families, selection)

@@ -1,0 +1,265 @@
+"""Problems aimed at the weak spots of float64: each recipe spoils a small ordinary problem in one way."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+
+import glru
+
+LOSSES = (
+    glru.Squared(),
+    glru.Huber(0.5),
+    glru.Huber(1e3),
+    glru.Logistic(),
+    glru.Logistic(),
+    glru.Logistic(),
+    glru.SquaredHinge(),
+    glru.SmoothedHinge(0.25),
+    glru.SmoothedHinge(10.0),
+    glru.Hinge(),
+)
+
+
+@dataclass
+class Draft:
+    """What a problem is made of, before it is made."""
+
+    random: np.random.Generator
+    loss: glru.Loss
+    X: np.ndarray
+    z: np.ndarray
+    strength: float = 1.0
+    weight: np.ndarray | None = None
+    free: bool = False
+    signs: np.ndarray | None = None
+    names: list[str] = field(default_factory=list)
+
+
+def separable(draft):
+    """Labels that a plane separates, far apart: slopes underflow."""
+    draft.X = draft.X + np.outer(np.sign(draft.z), draft.random.normal(0.0, 10.0, draft.X.shape[1]))
+    draft.strength = 10.0 ** draft.random.uniform(-10.0, -3.0)
+
+
+def duplicates(draft):
+    """Rows that are equal, or 1e-12 apart."""
+    rows = draft.random.integers(0, len(draft.X), len(draft.X))
+    draft.X = draft.X[rows] * (
+        1.0 + 1e-12 * draft.random.normal(0.0, 1.0, (len(rows), 1)) * draft.random.integers(0, 2)
+    )
+
+
+def leverage(draft):
+    """One row that outweighs all others: its leverage is close to 1."""
+    draft.X[0] *= 10.0 ** draft.random.uniform(2.0, 8.0)
+
+
+def strengths(draft):
+    """A penalty from negligible to overwhelming."""
+    draft.strength = 10.0 ** draft.random.uniform(-12.0, 12.0)
+
+
+def scales(draft):
+    """Columns of wildly different size."""
+    draft.X = draft.X * 10.0 ** draft.random.choice([-150, -80, -8, 0, 0, 8, 80, 150], draft.X.shape[1])
+
+
+def mild_scales(draft):
+    """Columns whose sizes differ by some digits."""
+    draft.X = draft.X * 10.0 ** draft.random.choice([-8, -4, -2, 0, 0, 2, 4, 8], draft.X.shape[1])
+
+
+def threshold(draft):
+    """Rows that come with their mirror image and the same label: scores at zero."""
+    half = len(draft.X) // 2
+    draft.X[half : 2 * half] = -draft.X[:half]
+    draft.signs = np.ones(len(draft.X))
+    draft.signs[:half] = draft.signs[half : 2 * half] = np.where(draft.random.random(half) < 0.5, 1.0, -1.0)
+
+
+def lone(draft):
+    """All labels but one are equal."""
+    draft.signs = np.ones(len(draft.X))
+    draft.signs[0] = -1.0
+
+
+def weights(draft):
+    """Weights from 0 to 1e12."""
+    draft.weight = 10.0 ** draft.random.uniform(-12.0, 12.0, len(draft.X)) * (draft.random.random(len(draft.X)) < 0.85)
+
+
+def mild_weights(draft):
+    """Weights from 0 to 3."""
+    draft.weight = draft.random.uniform(0.0, 3.0, len(draft.X)) * (draft.random.random(len(draft.X)) < 0.85)
+
+
+def few_rows(draft):
+    """Two rows."""
+    draft.X, draft.z = draft.X[:2], draft.z[:2]
+
+
+def one_column(draft):
+    """One column."""
+    draft.X = draft.X[:, :1]
+
+
+def offset(draft):
+    """Rows far from the origin."""
+    draft.X = draft.X + 10.0 ** draft.random.uniform(4.0, 9.0)
+
+
+def denormals(draft):
+    """Entries at the lower end of float64, in some columns."""
+    draft.X = draft.X * np.where(draft.random.random(draft.X.shape[1]) < 0.6, 1e-309, 1.0)
+
+
+def kinks(draft):
+    """Small integers and round strengths: kinks are hit exactly."""
+    draft.X = np.round(draft.X)
+    draft.strength = 2.0 ** draft.random.integers(-4, 4)
+
+
+def hilbert(draft):
+    """Nearly dependent columns."""
+    n, d = draft.X.shape
+    draft.X = 1.0 / (1.0 + np.add.outer(np.arange(n), np.arange(d)))
+
+
+def vandermonde(draft):
+    """Powers of nearby points."""
+    n, d = draft.X.shape
+    draft.X = np.vander(np.linspace(0.9, 1.1, n) * 10.0 ** draft.random.integers(0, 3), d)
+
+
+def deficient(draft):
+    """Equal columns, and none of them penalised."""
+    draft.X[:, -1] = draft.X[:, 0]
+    draft.free = True
+
+
+def unpenalised(draft):
+    """No penalty at all."""
+    draft.free = True
+
+
+def plain(draft):
+    """Nothing special."""
+
+
+RECIPES = (
+    separable,
+    duplicates,
+    leverage,
+    strengths,
+    scales,
+    mild_scales,
+    threshold,
+    lone,
+    weights,
+    mild_weights,
+    few_rows,
+    one_column,
+    offset,
+    denormals,
+    kinks,
+    hilbert,
+    vandermonde,
+    deficient,
+    unpenalised,
+    plain,
+)
+
+
+def hostile_problem(random: np.random.Generator, loss: glru.Loss | None = None) -> glru.Problem:
+    """A problem made by one to three recipes."""
+    loss = LOSSES[random.integers(len(LOSSES))] if loss is None else loss
+    n, d = int(random.choice([3, 5, 7, 9, 11])), int(random.choice([1, 2, 3, 4, 12]))
+    X = random.normal(random.choice([0.0, 0.3, 3.0]), 1.0, (n, d))
+    z = X @ random.normal(0.0, 1.0, d) + random.normal(0.0, random.choice([0.1, 1.0]), n)
+    draft = Draft(random, loss, X, z, strength=10.0 ** random.uniform(-4.0, 2.0))
+    for recipe in random.choice(np.array(RECIPES, dtype=object), random.integers(1, 4), replace=False):
+        recipe(draft)
+    X = draft.X
+    n, d = X.shape
+    if loss.task == "regression":
+        y = draft.z[:n] * 10.0 ** random.choice([-4, 0, 0, 0, 4])
+    else:
+        y = np.where(draft.z[:n] > np.median(draft.z[:n]), 1.0, -1.0) if draft.signs is None else draft.signs[:n].copy()
+        if y.min() == y.max():
+            y[0] = -y[0]
+    weight = draft.weight
+    if weight is not None:
+        weight = weight[:n] if weight[:n].any() else None
+    if random.random() < 0.3:
+        X = X * (random.random(X.shape) < 0.7)
+    return glru.Problem(
+        sp.csr_array(X) if random.random() < 0.25 else X,
+        y,
+        loss,
+        _penalty(random, draft.strength, d, draft.free),
+        bool(random.random() < 0.35),
+        str(random.choice(["mean", "sum"])),
+        weight,
+    )
+
+
+def _penalty(random: np.random.Generator, strength: float, d: int, free: bool) -> glru.Penalty:
+    if free:
+        return glru.L2(np.zeros(d))
+    kind = random.choice(["l2", "l2", "l2", "l2", "columns", "elastic", "elastic columns", "l1"])
+    each = strength * 10.0 ** random.uniform(-2.0, 2.0, d) * (random.random(d) < 0.8)
+    kappa = min(strength, 1.0) * random.choice([0.01, 0.1, 0.5])
+    if kind == "l2":
+        return glru.L2(strength)
+    if kind == "columns":
+        return glru.L2(each)
+    if kind == "elastic":
+        return glru.ElasticNet(strength, kappa)
+    if kind == "elastic columns":
+        return glru.ElasticNet(each, np.where(random.random(d) < 0.7, kappa, 0.0))
+    return glru.L1(kappa)
+
+
+def hostile_change(random: np.random.Generator, problem: glru.Problem) -> glru.Change:
+    """One to three changes of rows and columns, the last on what the first ones left."""
+    change: glru.Change | None = None
+    for _ in range(int(random.choice([1, 1, 2, 3]))):
+        step = _single_change(random, problem)
+        problem = step.apply(problem)
+        change = step if change is None else change + step
+    assert change is not None
+    return change
+
+
+def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.Change:
+    n, d = problem.n_rows, problem.n_columns
+    count = int(random.integers(1, 3))
+    rows = random.permutation(n)[: min(count, n)]
+    size = np.abs(problem.X).max() if problem.is_sparse else np.abs(problem.X).max(axis=0)
+    kind = random.choice(["out", "in", "columns out", "columns in", "edit", "relabel", "reweight"])
+
+    def some_targets(m: int) -> np.ndarray:
+        if problem.loss.task == "classification":
+            return np.asarray(random.choice([-1.0, 1.0], m))
+        return random.normal(0.0, 1.0, m) * (np.abs(problem.y).max() + 1e-3)
+
+    if kind == "out" and n > count:
+        return glru.RemoveRows(rows)
+    if kind == "columns out" and d > 1:
+        return glru.RemoveColumns(random.permutation(d)[: min(count, d - 1)])
+    if kind == "columns in":
+        block = random.normal(0.0, 1.0, (n, count)) * 10.0 ** random.choice([-170, -8, 0, 0, 0, 8], count)
+        own = None
+        if problem.penalty.n_columns is not None:
+            own = glru.L2(0.1) if isinstance(problem.penalty, glru.L2) else glru.ElasticNet(0.1, 0.01)
+        return glru.AddColumns(block, own)
+    if kind == "edit":
+        columns = random.permutation(d)[: max(1, d // 2)]
+        values = random.normal(0.0, 1.0, (rows.size, columns.size)) * np.broadcast_to(size, (d,))[columns]
+        return glru.EditValues(rows, columns, values)
+    if kind == "relabel":
+        return glru.Relabel(rows, some_targets(rows.size))
+    if kind == "reweight":
+        return glru.Reweight(rows, 10.0 ** random.uniform(-6.0, 6.0, rows.size) * (random.random(rows.size) < 0.8))
+    return glru.AddRows(random.normal(0.2, 1.0, (count, d)) * size, some_targets(count))

@@ -1,0 +1,211 @@
+"""``python -m tests.attack.mutants``: break the proofs on purpose, one way at a time, and see that the tests notice.
+
+Every mutant is the source with one slack, radius or inequality weakened. It is written to a copy of the source, and the tests
+of the certificates run against that copy until one fails. A mutant that survives is a hole in the tests.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+CERTIFICATES = ("certificates/test_rounding.py", "certificates/test_answers.py", "certificates/test_carry.py")
+FAMILIES = ("decisions/test_families.py", "decisions/test_loocv.py")
+COLUMNS = ("decisions/test_column_families.py", "decisions/test_stepwise.py")
+LATER = ("attack/test_attack.py", "verification/test_verify.py")
+
+MUTANTS = (
+    (
+        "no slack for the rounding of scores",
+        "certificate.py",
+        "wide = errors + 8.0 * UNIT * size\n    if",
+        "wide = 0.0 * errors\n    if",
+        CERTIFICATES,
+    ),
+    (
+        "no slack for the rounding of correlations",
+        "certificate.py",
+        "ends = [penalty.fenchel_young(coef, correlations + sign * wide) for sign in (-1.0, 1.0)]",
+        "ends = [penalty.fenchel_young(coef, correlations)] * 2",
+        CERTIFICATES,
+    ),
+    ("the sum of the gap rounded down", "certificate.py", "(1.0 + gamma(weights.size + 2))", "0.999", CERTIFICATES),
+    (
+        "infeasible dual points accepted",
+        "certificate.py",
+        "else room * size",
+        "else 0.0 * room",
+        CERTIFICATES,
+    ),
+    (
+        "half the gap in the ball",
+        "regions/ball.py",
+        "ball_radius(certificate.gap)",
+        "ball_radius(0.25 * certificate.gap)",
+        CERTIFICATES,
+    ),
+    (
+        "half the radius of the dual ball",
+        "regions/box.py",
+        "ball_radius(smoothness * self.certificate.gap)",
+        "ball_radius(0.25 * smoothness * self.certificate.gap)",
+        CERTIFICATES,
+    ),
+    (
+        "the intercept forgotten in the ball",
+        "regions/ball.py",
+        "return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)",
+        "return below, above",
+        CERTIFICATES,
+    ),
+    (
+        "lower and upper end of the intercept swapped",
+        "regions/ball.py",
+        "return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)",
+        "return np.nextafter(below + upper, -np.inf), np.nextafter(above + lower, np.inf)",
+        CERTIFICATES,
+    ),
+    (
+        "wrong ends of the box",
+        "regions/box.py",
+        "least, most = up @ low - down @ high, up @ high - down @ low",
+        "least, most = up @ low - down @ low, up @ high - down @ high",
+        CERTIFICATES,
+    ),
+    (
+        "half the width below the centre of every bound",
+        "regions/base.py",
+        "lower, upper = np.nextafter(center - half, -np.inf)",
+        "lower, upper = np.nextafter(center - 0.1 * half, -np.inf)",
+        CERTIFICATES,
+    ),
+    (
+        "the old number of rows in carried weights",
+        "candidates/carry.py",
+        'factor = problem.total_weight / mass if problem.scaling == "mean" else 1.0',
+        "factor = 1.0",
+        CERTIFICATES,
+    ),
+    (
+        "rows that come forgotten in the gap",
+        "candidates/carry.py",
+        "rows = left * (1.0 + FEW) + steady * root.row_total + arriving",
+        "rows = left * (1.0 + FEW) + steady * root.row_total",
+        CERTIFICATES,
+    ),
+    (
+        "half the gradient in the local ellipsoid",
+        "regions/local.py",
+        "* loosening * (1.0 + FEW)",
+        "* 0.5 * loosening",
+        CERTIFICATES,
+    ),
+    (
+        "the growth of the local radius dropped",
+        "regions/local.py",
+        "growth = -np.log1p(-product) / product if product > 1e-8 else 1.0 + product",
+        "growth = 0.9",
+        CERTIFICATES,
+    ),
+    (
+        "the intercept forgotten in the metric",
+        "regions/metric.py",
+        "block = np.column_stack([block, np.ones(block.shape[0])])",
+        "block = np.column_stack([block, np.zeros(block.shape[0])])",
+        CERTIFICATES,
+    ),
+    (
+        "the old number of rows in leave-one-out",
+        "families/carried.py",
+        "return np.where(factors <= 2.0, factors, np.inf)",
+        "return np.ones(problem.n_rows)",
+        FAMILIES,
+    ),
+    (
+        "half the gap of a removed row's Newton candidate",
+        "families/newton.py",
+        "ball_radius(gaps) * self.reach[rows]",
+        "ball_radius(0.01 * gaps) * self.reach[rows]",
+        FAMILIES,
+    ),
+    (
+        "the remainder of the Newton step dropped",
+        "families/local.py",
+        "nu = remainder * (1.0 + LOST) * delta + residual",
+        "nu = 0.0 * remainder * delta + residual",
+        FAMILIES,
+    ),
+    (
+        "the leverage of a removed row ignored",
+        "families/local.py",
+        "/ (1.0 - leverage)\n",
+        "\n",
+        FAMILIES,
+    ),
+    (
+        "columns without their gap",
+        "families/columns.py",
+        "return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)",
+        "return widened(center, 0.1 * ball_radius(gaps) * reach + off)",
+        COLUMNS,
+    ),
+    (
+        "half the radius of the local columns",
+        "families/columns.py",
+        "/ rest * radius * (1.0 + FEW) + off",
+        "/ rest * radius * 0.01 + off",
+        COLUMNS,
+    ),
+    (
+        "open candidates taken as decided",
+        "selection/contest.py",
+        "sure = np.flatnonzero(self.upper <= least + self.resolution)",
+        "sure = np.flatnonzero(self.lower <= least + self.resolution)",
+        COLUMNS,
+    ),
+)
+
+
+def main() -> int:
+    """Run every mutant; the number of survivors."""
+    survivors = []
+    chosen = sys.argv[1:]
+    for number, (name, file, old, new, tests) in enumerate(MUTANTS):
+        if chosen and str(number) not in chosen:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder)
+            for part in ("src", "tests"):
+                shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copy(ROOT / "pyproject.toml", copy)
+            path = copy / "src" / "glru" / file
+            source = path.read_text(encoding="utf-8")
+            if old not in source:
+                raise SystemExit(f"mutant {number} ({name}): {file} has no {old!r} any more. Rewrite the mutant.")
+            path.write_text(source.replace(old, new, 1), encoding="utf-8")
+            killed = _tests_fail(copy, (*tests, *LATER))
+        print(f"{number:>3}  {'killed by ' + killed if killed else 'SURVIVED'}: {name}", flush=True)
+        if not killed:
+            survivors.append(name)
+    print(f"{len(survivors)} survivors" + "".join(f"\n  {name}" for name in survivors))
+    return len(survivors)
+
+
+def _tests_fail(copy: Path, tests: tuple[str, ...]) -> str:
+    """The first test that fails; empty where all pass."""
+    environment = dict(os.environ, PYTHONPATH="src", OMP_NUM_THREADS="1")
+    for test in tests:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "--no-header", f"tests/{test}"]
+        run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+        if run.returncode:
+            failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+            return failed[0].split(" ")[1] if failed else test
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
