@@ -1,5 +1,6 @@
 """The package as a whole: a quick import and the public names."""
 
+import inspect
 import subprocess
 import sys
 
@@ -41,3 +42,13 @@ def test_public_names(name):
 def test_version():
     """Three numbers."""
     assert len(glru.__version__.split(".")) == 3
+
+
+def test_every_public_object_has_an_example():
+    """Examples run as doctests; a module's are those of its members."""
+    silent = [
+        name
+        for name in glru.__all__
+        if not inspect.ismodule(getattr(glru, name)) and ">>>" not in (inspect.getdoc(getattr(glru, name)) or "")
+    ]
+    assert silent == []

@@ -35,6 +35,16 @@ class ModelCertificate:
         The fitted coefficients of each problem with the best dual point that was found.
     better : tuple of Certificate
         A point nearer to each optimum, from where scores are bounded more tightly.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> y = X[:, 0] > 0.3
+    >>> certificate = glru.certify(LogisticRegression().fit(X, y), X, y)
+    >>> certificate.gap < 0.1
+    True
     """
 
     adapted: Adapted

@@ -26,6 +26,12 @@ class Penalty(ABC):
     * strong convexity :math:`\lambda_j`
 
     All methods take one value a column (the last axis) and broadcast over the leading axes.
+
+    Examples
+    --------
+    >>> import glru
+    >>> isinstance(glru.L2(0.1), glru.Penalty)
+    True
     """
 
     @property

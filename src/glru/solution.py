@@ -47,6 +47,14 @@ class Solution:
         float64 allowed no more progress.
     solver : str
         The solver's name.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> solution = glru.solve(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)), tol=1e-8)
+    >>> solution.status, solution.relative_gap <= 1e-8
+    ('converged', True)
     """
 
     problem: Problem

@@ -43,6 +43,16 @@ class After:
         Which candidates are used; "auto" intersects what both prove where Newton applies.
     bound : {"primal", "dual", "local", "auto"}
         Which bounds are used; "auto" intersects all that apply.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> solution = glru.solve(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)))
+    >>> after = glru.after(solution, glru.RemoveRows([0]))
+    >>> lower, upper = after.coef_bounds()
+    >>> bool(np.all(lower <= after.retrain(tol=1e-12).coef) and np.all(after.retrain(tol=1e-12).coef <= upper))
+    True
     """
 
     solution: Solution

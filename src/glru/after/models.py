@@ -32,6 +32,14 @@ class Retraining:
         The queries that would change or could.
     proven : array of bool
         Which of these are proven to change.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = glru.GLRUClassifier(C=0.1).fit(X, X[:, 0] > 0.3)
+    >>> model.needs_retraining(X[:5], remove=[0, 1]).verdict
+    'no'
     """
 
     verdict: Verdict
@@ -52,6 +60,14 @@ class ModelAfter:
         The estimator's problems and classes.
     parts : tuple of After
         What is proven of each of its problems; coefficients, intercepts and dual variables are asked for there.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = glru.GLRUClassifier(C=0.1).fit(X, X[:, 0] > 0.3)
+    >>> model.after(glru.RemoveRows([0])).needs_retraining(X[:5]).verdict
+    'no'
     """
 
     adapted: Adapted

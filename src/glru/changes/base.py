@@ -30,7 +30,15 @@ def layout_of(problem: Problem) -> Layout:
 
 
 class Change(ABC):
-    """A change of the training data. ``first + second`` is the change that does both, left to right."""
+    """A change of the training data. ``first + second`` is the change that does both, left to right.
+
+    Examples
+    --------
+    >>> import glru
+    >>> change = glru.RemoveRows([3]) + glru.RemoveColumns([0])
+    >>> isinstance(change, glru.Change)
+    True
+    """
 
     @abstractmethod
     def check(self, layout: Layout) -> Layout:

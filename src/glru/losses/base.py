@@ -27,6 +27,12 @@ class Loss(ABC):
         The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists.
     chi_square : bool
         Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
+
+    Examples
+    --------
+    >>> import glru
+    >>> isinstance(glru.Logistic(), glru.Loss)
+    True
     """
 
     task: ClassVar[Task]

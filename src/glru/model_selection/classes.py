@@ -24,6 +24,15 @@ class ClassesLOOCVResult:
         The estimator's problems and classes.
     results : tuple of LOOCVResult
         One result a problem.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> result = glru.loocv(glru.GLRUClassifier(), X, y)
+    >>> type(result).__name__
+    'ClassesLOOCVResult'
     """
 
     adapted: Adapted

@@ -36,6 +36,14 @@ class CrossValResult:
         Folds that needed a training.
     train_rows : tuple of array
         The rows each fold's model is trained on.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> result = glru.cross_val_predict(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)), cv=4)
+    >>> result.rows.size, result.n_trainings
+    (40, 0)
     """
 
     problem: Problem

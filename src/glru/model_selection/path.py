@@ -34,6 +34,14 @@ class LOOCVPath:
         What decides.
     lower, upper : array of shape (n_lams,)
         Certified interval of the criterion at each strength.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> path = glru.loocv_path(glru.Problem(X, X[:, 0] > 0.3), [1.0, 0.1, 0.01])
+    >>> len(path.results)
+    3
     """
 
     lams: Array

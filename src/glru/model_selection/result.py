@@ -40,6 +40,16 @@ class LOOCVResult:
         The stage that decided each row, by its place in ``STAGES``; ``stages`` gives the names.
     seconds : dict
         Time spent in each stage.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> result = glru.loocv(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)))
+    >>> result.errors_lower == result.errors_upper == result.n_errors
+    True
+    >>> sum(result.decided_by.values())
+    40
     """
 
     problem: Problem

@@ -27,6 +27,14 @@ class State:
         Objective and duality gap at this pair.
     scores, dual : array of shape (n_rows,)
         Scores and dual variables.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> problem = glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1))
+    >>> glru.solve(problem, until=lambda state: state.n_iter == 1).status
+    'stopped'
     """
 
     n_iter: int

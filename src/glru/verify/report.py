@@ -29,6 +29,14 @@ class Verification:
         ``nan`` where no bounds are finite on both sides.
     digits : int
         Digits to which the models were retrained.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(30, 2))
+    >>> problem = glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1))
+    >>> glru.verify(glru.loocv(problem), problem, sample=2, digits=30).wrong
+    ()
     """
 
     checked: int
