@@ -68,6 +68,16 @@ def test_inverse_of_an_ill_conditioned_factor():
     assert np.sqrt(rest) <= metric.tau
 
 
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.SquaredHinge()], ids=["logistic", "squared-hinge"])
+def test_unpenalised_columns_whose_squares_overflow(loss):
+    """The equality constraints cannot be met in float64: nothing is proven, and nothing fails."""
+    problem = make(loss, glru.L2([0.0, 0.05, 0.05]), 12, 3)
+    huge = problem.derive(X=problem.X * np.array([1e160, 1.0, 1.0]))
+    solution = glru.solve(huge, until=lambda state: True)
+    lower, upper = glru.after(solution, glru.RemoveRows([0])).score_bounds(huge.X)
+    assert np.all(lower <= upper)
+
+
 def test_overflow_is_no_warning():
     """Columns of 1e160, whose squares overflow: bounds that say nothing, not a word on the terminal."""
     problem = make(glru.Logistic(), glru.L2(0.05), 12, 3)
