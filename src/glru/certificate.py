@@ -272,6 +272,8 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
     terms = problem.weights * dual
     residual = np.abs(columns.T @ terms) + gamma(n_rows + 3) * (np.abs(columns).T @ np.abs(terms))
     gram = columns.T @ ((problem.weights * room)[:, None] * columns)
+    if not np.all(np.isfinite(gram)):
+        return np.full(n_rows, np.inf)
     smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
     if not smallest > 0.0:
         return np.full(n_rows, np.inf if residual.any() else 0.0)

@@ -126,6 +126,9 @@ def _balanced(problem: Problem, dual: Array) -> Array:
         room = np.minimum(np.minimum(upper + corrected, -corrected - lower), 1.0)
         residual = constraints.T @ (problem.weights * corrected)
         gram = constraints.T @ ((problem.weights * room)[:, None] * constraints)
+        if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residual))):
+            corrected = dual
+            break
         step = np.linalg.lstsq(gram, residual, rcond=None)[0]
         corrected = corrected - room * (constraints @ step)
         if not np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):

@@ -13,7 +13,7 @@ import numpy as np
 from tests.attack.cases import KINDS
 
 PATIENCE = 60
-"""Seconds after which a case counts as hanging."""
+"""Seconds of the processor after which a case counts as hanging."""
 
 
 @dataclass
@@ -50,13 +50,13 @@ def _alarm(*_: Any) -> None:
 def campaign(first: int, seconds: float = np.inf, count: float = np.inf) -> Report:
     """Cases from a seed on, for some time or a number of them."""
     report, begin, seed = Report(), time.monotonic(), first
-    before = signal.signal(signal.SIGALRM, _alarm)
+    before = signal.signal(signal.SIGPROF, _alarm)
     try:
         while time.monotonic() - begin < seconds and seed - first < count:
             _case(report, seed)
             seed += 1
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
     return report
 
 
@@ -64,7 +64,7 @@ def _case(report: Report, seed: int) -> None:
     random = np.random.default_rng(seed)
     kind = KINDS[seed % len(KINDS)]
     report.cases += 1
-    signal.alarm(PATIENCE)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -77,7 +77,7 @@ def _case(report: Report, seed: int) -> None:
     except Exception as error:
         report.crashes.append(f"seed {seed}: {_where(error)}")
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 def _where(error: Exception) -> str:

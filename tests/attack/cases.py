@@ -18,6 +18,8 @@ from tests.attack.generators import hostile_change, hostile_problem
 
 DIGITS = 40
 
+N_QUERIES = 80
+
 METHODS, BOUNDS = ("certified", "glru"), ("auto", "primal", "dual", "local")
 
 Answer = tuple[str, list[Any], Any, Any]
@@ -46,7 +48,7 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
         return
     solution = quiet(problem, random)
     rows = changed.X if isinstance(changed.X, np.ndarray) else changed.X.toarray()
-    queries = np.vstack([rows, random.normal(0.0, 1.0, (4, changed.n_columns)) * np.abs(rows).max(axis=0)])
+    queries = np.vstack([rows, random.normal(0.0, 1.0, (N_QUERIES, changed.n_columns)) * np.abs(rows).max(axis=0)])
     exact = truth.scores(queries)
     loss, penalty = problem.loss, problem.penalty
     for candidate in ("carry", "newton", "auto"):
@@ -150,7 +152,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     problem = glru.RemoveColumns([last]).apply(whole) if add else whole
     solution = quiet(problem, random)
     dense = whole.X if isinstance(whole.X, np.ndarray) else whole.X.toarray()
-    queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (3, last + 1)) * np.abs(dense).max(axis=0)])
+    queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (N_QUERIES, last + 1)) * np.abs(dense).max(axis=0)])
     lam = np.broadcast_to(whole.penalty.quadratic, (last + 1,))
     if add:
         if not has_wide_columns(problem) or not lam[last] > 0.0:

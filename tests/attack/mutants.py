@@ -91,10 +91,10 @@ MUTANTS = (
         CERTIFICATES,
     ),
     (
-        "rows that come forgotten in the gap",
+        "rows that come forgotten in the correlations",
         "candidates/carry.py",
-        "rows = left * (1.0 + FEW) + steady * root.row_total + arriving",
-        "rows = left * (1.0 + FEW) + steady * root.row_total",
+        "- old.T @ pull_out + swap.X.T @ pull_in",
+        "- old.T @ pull_out",
         CERTIFICATES,
     ),
     (

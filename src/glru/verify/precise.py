@@ -83,7 +83,8 @@ class Precise:
             return (z - y, mp.one) if abs(z - y) <= edge else (edge * mp.sign(z - y), mp.zero)
         if isinstance(loss, Logistic):
             # Both of e^m / (1 + e^m) and 1 / (1 + e^m) are formed: neither loses digits to the other.
-            tail = mp.exp(-abs(z))
+            # Beyond 1e6 the tail is below 10^-400000 whatever the score: no digit asked for depends on it.
+            tail = mp.exp(-min(abs(z), mp.mpf(10) ** 6))
             small, large = tail / (1 + tail), 1 / (1 + tail)
             return -y * (small if y * z >= 0 else large), small * large
         if isinstance(loss, SquaredHinge):

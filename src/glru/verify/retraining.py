@@ -11,18 +11,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, SquaredHinge
 from glru.problem import Problem
 from glru.verify.precise import Objects, Precise, precise, precise_problem
+from glru.verify.start import Start
 
 Floats = NDArray[np.float64]
 
 LARGEST = 60
 """Systems in more unknowns than this are not solved in full precision; float64 factors with precise residuals have to do."""
-
-
-WIDTHS = tuple(10.0**-k for k in range(-3, 9))
-"""How far kinks are rounded off, coarse to fine."""
 
 
 @final
@@ -61,7 +57,7 @@ def retrained(problem: Problem, digits: int = 50) -> Trained | None:
     """An optimum of a problem; None where none was found that meets every condition."""
     exact = precise_problem(problem, digits + 15)
     with np.errstate(all="ignore"):
-        start = _Start(exact)
+        start = Start(exact)
         w, b, slopes = start.found()
     if w is None:
         return None
@@ -74,76 +70,6 @@ def retrained(problem: Problem, digits: int = 50) -> Trained | None:
             doubts = solved[3] * np.append(exact.scales, exact.mp.one) * 1000
             return Trained(solved[0] * exact.scales, solved[1], doubts, exact.mp)
     return None
-
-
-class _Start:
-    """A damped Newton method in float64 on a problem whose kinks are rounded off, more and more finely."""
-
-    def __init__(self, exact: Precise) -> None:
-        self.exact = exact
-        self.X, self.y = exact.X.astype(np.float64), exact.y.astype(np.float64)
-        if exact.intercept:
-            self.X = np.column_stack([self.X, np.ones(len(self.y))])
-        pad = (0, int(exact.intercept))
-        self.s, self.lam, self.kappa = (
-            exact.weights.astype(np.float64),
-            *(np.pad(a.astype(np.float64), pad) for a in (exact.lam, exact.kappa)),
-        )
-
-    def found(self) -> tuple[Floats | None, float, Floats]:
-        """Coefficients, intercept and slopes ``-y g`` of the rows."""
-        w = np.zeros(self.X.shape[1])
-        for width in WIDTHS:
-            for _ in range(50):
-                moved = self._stepped(w, width)
-                if moved is None:
-                    break
-                w = moved
-        if not np.all(np.isfinite(w)):
-            return None, 0.0, self.y
-        slopes = -self.y * self._derivatives(self.X @ w, WIDTHS[-1])[0]
-        return (w[:-1], float(w[-1]), slopes) if self.exact.intercept else (w, 0.0, slopes)
-
-    def _gradient(self, w: Floats, width: float) -> tuple[Floats, Floats, Floats]:
-        g, h = self._derivatives(self.X @ w, width)
-        bent = np.abs(w) < width
-        kink = self.kappa * np.where(bent, w / width, np.sign(w))
-        return self.X.T @ (self.s * g) + self.lam * w + kink, h, self.kappa * bent / width
-
-    def _stepped(self, w: Floats, width: float) -> Floats | None:
-        gradient, h, bend = self._gradient(w, width)
-        hessian = self.X.T @ ((self.s * h)[:, None] * self.X) + np.diag(self.lam + bend)
-        # Where the loss is flat the largest curvature it may have sets the scale, so that no step is endless.
-        size = np.sqrt(np.diag(hessian) + 1e-3 * (self.s @ self.X**2)) + 1e-30
-        scaled = hessian / size[:, None] / size
-        if not np.all(np.isfinite(scaled)):
-            return None
-        damping = 1e-14 + 1e-3 * min(1.0, float(np.abs(gradient / size).max()))
-        move = -np.linalg.lstsq(scaled + damping * np.eye(size.size), gradient / size, rcond=None)[0] / size
-        first, length = float(gradient @ move), 1.0
-        if not first < 0.0 or not np.all(np.isfinite(move)):
-            return None
-        for _ in range(50):
-            if self._gradient(w + length * move, width)[0] @ move <= 0.5 * abs(first):
-                break
-            length *= 0.5
-        new = w + length * move
-        return None if np.all(np.abs(new - w) <= 1e-13 * np.abs(w)) else new
-
-    def _derivatives(self, z: Floats, width: float) -> tuple[Floats, Floats]:
-        loss, short = self.exact.loss, 1.0 - self.y * z
-        if isinstance(loss, Hinge | SmoothedHinge):
-            edge = width if isinstance(loss, Hinge) else max(loss.gamma, width)
-            bent = np.where((short > 0.0) & (short < edge), 1.0 / edge, 0.0)
-            return -self.y * np.clip(short / edge, 0.0, 1.0), bent
-        if isinstance(loss, SquaredHinge):
-            return -2.0 * self.y * np.maximum(short, 0.0), np.where(short > 0.0, 2.0, 0.0)
-        if isinstance(loss, Logistic):
-            tail = np.exp(-np.abs(z))
-            miss = np.where(self.y * z >= 0.0, tail, 1.0) / (1.0 + tail)
-            return -self.y * miss, tail / (1.0 + tail) ** 2
-        edge = max(loss.gamma, width) if isinstance(loss, Huber) else np.inf
-        return np.clip(z - self.y, -edge, edge), np.where(np.abs(z - self.y) <= edge, 1.0, 0.0)
 
 
 class _Sets:
