@@ -2,6 +2,7 @@
 
 import joblib
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -81,7 +82,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     X, y = sample(n=60)
     write(folder / "data.csv", X, y)
-    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(4)}).to_pandas()
+    frame = pd.DataFrame({f"x{j}": X[:, j] for j in range(4)})
     joblib.dump(LogisticRegression(C=0.5).fit(X, y), folder / "logistic.joblib")
     joblib.dump(LogisticRegression(C=0.5).fit(frame[["x3", "x1", "x0", "x2"]], y), folder / "named.joblib")
     joblib.dump(Ridge(alpha=2.0).fit(X[:, :3], X[:, 3]), folder / "ridge.joblib")
