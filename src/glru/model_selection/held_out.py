@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array
+from glru._threads import calm_blas
 from glru.adapters import Adapted
 from glru.model_selection.cross_validation import fold_bounds
 from glru.model_selection.loocv import leave_one_out
@@ -188,7 +189,7 @@ def _fold_by_fold(
     """Bounds of all test rows' scores for every problem."""
     found = []
     everything = np.arange(adapted.targets.y.size)
-    with reporter(progress) as report:
+    with reporter(progress) as report, calm_blas(solutions[0].problem.work):
         for k, solution in enumerate(solutions):
             lower, upper = [], []
             for done, (train, test) in enumerate(splits):

@@ -22,6 +22,9 @@ from glru.solvers import solve
 REFINE_STEPS = 8
 """Newton steps of one problem before it is trained in full."""
 
+LOCAL_STEPS, HOPEFUL = 12, 0.2
+"""Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
+
 LARGEST = 6000
 """Newton systems in more dimensions than this are left to the iterative solver of the training."""
 
@@ -110,14 +113,17 @@ def has_local_steps(problem: Problem) -> bool:
 def local_steps(
     problem: Problem, point: Point, take_in: Callable[[Region, NDArray[np.bool_]], bool]
 ) -> tuple[str, Point] | None:
-    """Newton steps under the local certificate alone, one Hessian each: the stage and the point that settled it."""
+    """Newton steps under the local certificate alone, one Hessian each: the stage and the point that settled it.
+
+    A point whose gradient is far too large for a certificate is stepped on from without asking for one.
+    """
     coef, intercept, before = point.coef, point.intercept, np.inf
-    for step in range(REFINE_STEPS):
+    for step in range(LOCAL_STEPS):
         region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
-        if take_in(region, problem.dead_columns):
+        if region.nu < HOPEFUL and take_in(region, problem.dead_columns):
             stage = ("carry", "newton")[step] if step < 2 else "refine"
             return stage, Point(coef, intercept, dual_of(problem, problem.scores(coef, intercept)))
-        if not (region.metric.eta < 1.0 and region.nu < 0.5 * before):
+        if not region.nu < before:
             return None
         before = region.nu
         coef, intercept = region.stepped()

@@ -80,18 +80,28 @@ class LocalEllipsoid(Region):
         return RowMetric(problem, bend) if uses_rows(problem) else ColumnMetric(problem, bend)
 
     @cached_property
-    def radius(self) -> float:
-        """The bound ``r``; infinite where the ellipsoid proves nothing."""
+    def nu(self) -> float:
+        """At least the norm of the gradient in the inverse of the Hessian; infinite where there is no metric."""
         if not self.metric.eta < 1.0:
             return np.inf
         problem = self.candidate.problem
         errors = score_errors(problem, self.candidate.coef, self.candidate.intercept)
-        constant = float(problem.loss.self_concordance or 0.0)
-        used = problem.weights > 0.0
         # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
-        loosening = float(np.exp(constant * errors[used].max())) / (1.0 - self.metric.eta)
-        nu = self.nu = self.metric.gradient_norm(*self._gradient(errors)) * loosening * (1.0 + FEW)
-        kappa = constant * float(self.metric.norms(problem.X)[used].max()) * (1.0 + FEW)
+        worst = self._constant * float(errors[problem.weights > 0.0].max())
+        loosening = float(np.exp(worst)) / (1.0 - self.metric.eta)
+        return float(self.metric.gradient_norm(*self._gradient(errors)) * loosening * (1.0 + FEW))
+
+    @property
+    def _constant(self) -> float:
+        return float(self.candidate.problem.loss.self_concordance or 0.0)
+
+    @cached_property
+    def radius(self) -> float:
+        """The bound ``r``; infinite where the ellipsoid proves nothing."""
+        nu, problem = self.nu, self.candidate.problem
+        if not np.isfinite(nu):
+            return np.inf
+        kappa = self._constant * float(self.metric.norms(problem.X)[problem.weights > 0.0].max()) * (1.0 + FEW)
         product = kappa * nu
         if not product < 1.0:
             return np.inf
