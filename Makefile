@@ -11,7 +11,7 @@ export GLRU_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench reproduce clean
 .NOTPARALLEL:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make lint    check format, style, types and layers"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
+	@echo "make reproduce   run the paper's experiments and render docs/results"
 	@echo "make clean   remove the virtual environment and all caches"
 
 demo: $(VENV)/plot.stamp
@@ -37,8 +38,11 @@ lint: $(VENV)/lint.stamp
 bench: $(VENV)/core.stamp
 	$(BIN)/python -m benchmarks
 
+reproduce: $(VENV)/reproduce.stamp
+	$(BIN)/glru reproduce all --render
+
 clean:
-	rm -rf $(VENV) demo-output .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo-output reproduce-quick .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

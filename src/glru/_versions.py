@@ -3,12 +3,12 @@
 import importlib.metadata
 import platform
 
+import glru
+
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "polars")
 
 
 def versions() -> dict[str, str]:
     """The versions of this package and of what it stands on."""
-    import glru
-
     found = {"glru": glru.__version__, "python": platform.python_version(), "platform": platform.platform()}
     return found | {name: importlib.metadata.version(name) for name in PACKAGES}

@@ -1,4 +1,4 @@
-"""The command line: ``glru loocv``, ``whatif``, ``tune``, ``data``, ``bench``, ``version``."""
+"""The command line: ``glru loocv``, ``whatif``, ``tune``, ``data``, ``reproduce``, ``bench``, ``version``."""
 
 import typer
 
@@ -6,6 +6,7 @@ from glru.cli.about import bench, version
 from glru.cli.commands import command
 from glru.cli.data import data
 from glru.cli.loocv import loocv
+from glru.cli.reproduce import reproduce
 from glru.cli.tune import tune
 from glru.cli.whatif import whatif
 
@@ -15,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for function in (loocv, whatif, tune, data, bench, version):
+for function in (loocv, whatif, tune, data, reproduce, bench, version):
     command(app)(function)
 
 

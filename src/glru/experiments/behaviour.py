@@ -27,11 +27,15 @@ def measure(data: Data, methods: Sequence[Method], settings: Settings) -> Iterat
     for log2_lam in settings.log2_lam:
         first = FirstElimination.of(split, log2_lam, settings.tol)
         order = first.order
-        yield {"log2_lam": log2_lam, "seed": settings.seed, "columns": int(order.size)} | first.facts | {
-            "lower_bounds": runs(first.bounds[order]),
-            "errors_lower": runs(first.step.lower[order]),
-            "errors_upper": runs(first.step.upper[order]),
-        }
+        yield (
+            {"log2_lam": log2_lam, "seed": settings.seed, "columns": int(order.size)}
+            | first.facts
+            | {
+                "lower_bounds": runs(first.bounds[order]),
+                "errors_lower": runs(first.step.lower[order]),
+                "errors_upper": runs(first.step.upper[order]),
+            }
+        )
 
 
 def runs(values: Array) -> list[list[int]]:

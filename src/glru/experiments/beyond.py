@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -67,7 +68,7 @@ def _brute_force(data: Data, method: Method, settings: Settings) -> dict[str, An
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        times = {solver: timed(lambda s=solver: model(s, n_rows).fit(data.X, data.y))[0] for solver in solvers}
+        times = {solver: timed(partial(model(solver, n_rows).fit, data.X, data.y))[0] for solver in solvers}
         fastest = min(times, key=times.__getitem__)
 
         def train(row: int) -> float:

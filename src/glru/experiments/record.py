@@ -57,16 +57,26 @@ class Record:
         path = folder / RUNS / f"{self.experiment}--{self.dataset}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"schema": SCHEMA} | asdict(self), indent=1, allow_nan=False) + "\n"
-        write_atomically(path, lambda part: _write(part, text))
+        write_text(path, text)
         return path
 
 
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+def write_text(path: Path, text: str) -> None:
+    """Write a text in full or not at all."""
+
+    def write(part: Path) -> None:
+        part.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
 
 
 def recorded(
-    experiment: Experiment, source: Source, data: Data, quick: bool, begun: dict[str, Any], results: list[dict[str, Any]]
+    experiment: Experiment,
+    source: Source,
+    data: Data,
+    quick: bool,
+    begun: dict[str, Any],
+    results: list[dict[str, Any]],
 ) -> Record:
     """The record of a run that has just ended."""
     return Record(

@@ -154,7 +154,9 @@ def compared(answer: After, test: Matrix, primal: Array, dual: Array) -> dict[st
 
 
 def _norm(X: Matrix, order: int) -> Array:
-    return np.linalg.norm(X, order, axis=1) if isinstance(X, np.ndarray) else sp.linalg.norm(X, order, axis=1)
+    return (
+        np.linalg.norm(X, order, axis=1) if isinstance(X, np.ndarray) else np.asarray(sp.linalg.norm(X, order, axis=1))
+    )
 
 
 def _quartiles(values: Array) -> list[float]:

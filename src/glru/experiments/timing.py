@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -74,5 +75,5 @@ def trainings(items: Rows, size: int | None, seed: int, train: Callable[[int], f
         chosen = np.sort(np.random.default_rng(seed).choice(items, size, replace=False))
     seconds, scores = np.empty(chosen.size), np.empty(chosen.size)
     for k, item in enumerate(chosen):
-        seconds[k], scores[k] = timed(lambda item=item: train(int(item)))
+        seconds[k], scores[k] = timed(partial(train, int(item)))
     return Trainings(int(items.size), chosen, seconds, scores)
