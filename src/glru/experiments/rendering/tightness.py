@@ -37,7 +37,7 @@ def kinds(record: Record) -> list[str]:
 
 
 def _rates(record: Record) -> list[str]:
-    most, methods = record.settings["most"], record.methods
+    most, methods = record.settings["counts"][-1], record.methods
     header = ["lam"] + [f"{kind}: {method['title']}" for kind in kinds(record) for method in methods.values()]
     rows = []
     for result in record.results:
@@ -98,7 +98,7 @@ def _panel(panel: Any, record: Record, kind: str, key: str) -> None:
     import matplotlib as mpl
 
     colors = mpl.colormaps["viridis"](np.linspace(0.0, 0.9, len(record.results)))
-    counts = np.arange(1, record.settings["most"] + 1)
+    counts = record.settings["counts"]
     for result, color in zip(record.results, colors, strict=True):
         rates = 100.0 * np.array(result[kind]["rates"][key])
         panel.plot(counts, rates, color=color, marker="o", markersize=3, label=f"2^{result['log2_lam']}")
