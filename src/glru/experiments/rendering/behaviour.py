@@ -59,9 +59,10 @@ def _panel(panel: Any, result: dict[str, Any]) -> None:
     bounds, errors = expanded(result["lower_bounds"]), expanded(result["errors_upper"])
     place, last = np.arange(1, bounds.size + 1), result["glru_trainings"][1]
     panel.axvspan(last + 0.5, bounds.size + 0.5, color="0.88", label="omitted by Algorithm 4")
-    panel.plot(place, errors, color="#ff7f0e", linewidth=0.8, label="true errors")
+    panel.step(place, errors, where="mid", color="#ff7f0e", linewidth=0.8, label="true errors")
     panel.step(place, bounds, where="mid", color="#1f77b4", linewidth=2.0, label="lower bounds")
     panel.set_title(f"lam = 2^{result['log2_lam']}: {last} of {result['columns']} columns trained")
     panel.set_xlabel("columns, in the order they are taken")
     panel.set_xlim(0.5, bounds.size + 0.5)
-    panel.set_ylim(bottom=0.0)
+    panel.set_ylim(-0.1, max(errors.max(), bounds.max()) + 0.4)
+    panel.yaxis.get_major_locator().set_params(integer=True)

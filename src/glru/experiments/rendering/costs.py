@@ -46,12 +46,12 @@ def figures(what: Shown) -> dict[str, Any]:
     """One panel a dataset."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * len(what.records), 4.2), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(what.records), 4.6), layout="constrained")
     panels = figure.subplots(1, len(what.records), squeeze=False)[0]
     for panel, record in zip(panels, what.records, strict=True):
         _panel(panel, record)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(LINES), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     panels[0].set_ylabel("mean time of a training (ms)")
     return {"costs.png": figure}
 
