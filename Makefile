@@ -11,7 +11,7 @@ export GLRU_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test lint bench attack mutants clean
+.PHONY: help demo test lint bench attack mutants reproduce clean
 .NOTPARALLEL:
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
 	@echo "make attack  hold certificates of hostile problems against retraining in 40 digits, for ATTACK_SECONDS (600)"
 	@echo "make mutants break the proofs on purpose and see that the tests notice (an hour)"
+	@echo "make reproduce   run the paper's experiments and render docs/results"
 	@echo "make clean   remove the virtual environment and all caches"
 
 demo: $(VENV)/plot.stamp
@@ -45,8 +46,11 @@ attack: $(VENV)/test.stamp
 mutants: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attack.mutants
 
+reproduce: $(VENV)/reproduce.stamp
+	$(BIN)/glru reproduce all --render
+
 clean:
-	rm -rf $(VENV) demo-output .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo-output reproduce-quick .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,4 +1,4 @@
-"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``bench``, ``version``."""
+"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``reproduce``, ``bench``, ``version``."""
 
 import typer
 
@@ -7,6 +7,7 @@ from glru.cli.certify import certify
 from glru.cli.commands import command
 from glru.cli.data import data
 from glru.cli.loocv import loocv
+from glru.cli.reproduce import reproduce
 from glru.cli.select import select
 from glru.cli.tune import tune
 from glru.cli.whatif import whatif
@@ -17,7 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for function in (loocv, select, whatif, tune, certify, data, bench, version):
+for function in (loocv, select, whatif, tune, certify, data, reproduce, bench, version):
     command(app)(function)
 
 

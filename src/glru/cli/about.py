@@ -1,8 +1,6 @@
 """``glru version`` and ``glru bench``: the installation, and how quick it is."""
 
-import importlib.metadata
 import json
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +9,8 @@ from typing import Annotated
 import typer
 
 import glru
+from glru._versions import versions
 from glru.cli.output import SCHEMA
-
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "polars")
-
-
-def versions() -> dict[str, str]:
-    """The versions that a result depends on."""
-    found = {"glru": glru.__version__, "python": platform.python_version(), "platform": platform.platform()}
-    return found | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def version(

@@ -12,7 +12,7 @@ import typer
 
 import glru
 from glru import datasets
-from glru.cli.about import versions
+from glru._versions import versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared, PrepareOptions, ReadOptions
 from glru.report import Provenance

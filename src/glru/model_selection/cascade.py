@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import duality
-from glru._budget import Budget
+from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
@@ -47,7 +47,13 @@ class Cascade:
     """The state of a leave-one-out run: bounds of every held-out score, and who decided it."""
 
     def __init__(
-        self, solution: Solution, bound: str, width: float | None, max_memory: int, report: Report, budget: Budget
+        self,
+        solution: Solution,
+        bound: str,
+        width: float | None,
+        max_memory: int,
+        report: Report,
+        budget: Budget = UNLIMITED,
     ) -> None:
         self.solution, self.problem = solution, solution.problem
         self.bound, self.width, self.max_memory, self.report = bound, width, max_memory, report
