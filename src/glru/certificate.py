@@ -240,9 +240,10 @@ def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: A
         return loss_terms(loss, y, scores, errors, dual)
     wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max(initial=0.0)))
     _, slope, bend = loss.expand(y, scores)
+    largest = float(np.abs(slope).max(initial=0.0)) + float(np.abs(dual).max(initial=0.0))
     slope += dual
     np.abs(slope, out=slope)
-    slope += loss.smoothness * wide + FEW * float(np.abs(dual).max(initial=0.0))
+    slope += loss.smoothness * wide + FEW * largest
     np.square(slope, out=slope)
     with np.errstate(all="ignore"):
         # The curvature at the exact score is smaller by at most this factor.
