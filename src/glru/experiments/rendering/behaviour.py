@@ -43,7 +43,7 @@ def figures(what: Shown) -> dict[str, Any]:
 
     found = {}
     for record in what.records:
-        figure = Figure(figsize=(5.0 * len(record.results), 4.2), layout="constrained")
+        figure = Figure(figsize=(3.8 * len(record.results), 4.2), layout="constrained")
         panels = figure.subplots(1, len(record.results), squeeze=False, sharey=True)[0]
         for panel, result in zip(panels, record.results, strict=True):
             _panel(panel, result)
@@ -61,8 +61,8 @@ def _panel(panel: Any, result: dict[str, Any]) -> None:
     panel.axvspan(last + 0.5, bounds.size + 0.5, color="0.88", label="omitted by Algorithm 4")
     panel.step(place, errors, where="mid", color="#ff7f0e", linewidth=0.8, label="true errors")
     panel.step(place, bounds, where="mid", color="#1f77b4", linewidth=2.0, label="lower bounds")
-    panel.set_title(f"lam = 2^{result['log2_lam']}: {last} of {result['columns']} columns trained")
-    panel.set_xlabel("columns, in the order they are taken")
+    panel.set_title(f"lam = 2^{result['log2_lam']}: {last} trainings")
+    panel.set_xlabel("columns in the order they are taken")
     panel.set_xlim(0.5, bounds.size + 0.5)
     panel.set_ylim(-0.1, max(errors.max(), bounds.max()) + 0.4)
     panel.yaxis.get_major_locator().set_params(integer=True)
