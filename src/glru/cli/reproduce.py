@@ -20,7 +20,7 @@ def reproduce(
     experiment: Annotated[
         Literal["loocv", "stepwise", "tightness", "costs", "stepwise-behaviour", "beyond", "all"] | None,
         typer.Argument(
-            metavar="[EXPERIMENT]", help="loocv, stepwise, tightness, costs, stepwise-behaviour, beyond or all."
+            metavar="EXPERIMENT", help="loocv, stepwise, tightness, costs, stepwise-behaviour, beyond or all."
         ),
     ] = None,
     quick: Annotated[

@@ -10,8 +10,8 @@ from glru.experiments.rendering.shown import Shown
 
 NOTES = """
 Columns in the order in which Algorithm 4 takes them: ascending lower bound of the validation errors without the column
-(blue), ties by their places. Orange: the true errors, which the certified step knows for all columns without training any. Algorithm
-4 trains until the lower bound reaches the least error found so far, and omits the rest (grey). The paper's split is
+(blue), ties by their places. Orange: the true errors, known without training any (an upper bound for the few
+columns that the certified step need not decide). Algorithm 4 trains until the lower bound reaches the least error found so far, and omits the rest (grey). The paper's split is
 not published, so where the omission begins differs from its figure; why it begins there is the same."""
 
 

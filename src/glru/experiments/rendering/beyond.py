@@ -8,7 +8,7 @@ from glru.experiments.rendering.shown import Shown
 NOTES = """
 Exact leave-one-out of L2-regularised logistic regression, by every method, in units of this library's time for one fit. Time
 after the first fit for all but scikit-learn, which fits every time. Trainings are timed on a random sample
-and scaled up (`~`). "certified" proves every label; the other methods trust that their trainings have converged."""
+and scaled up (`~`). Exact-GLRU and "certified" prove every label; the others trust that their trainings have converged."""
 
 STYLES = {
     "scikit-learn": ("#7570b3", "^"),
