@@ -193,6 +193,17 @@ def test_groups_and_kept_columns():
     assert forward.selected.size == 3 and 1 in forward.selected
 
 
+def test_columns_without_a_penalty_may_come():
+    """A column of strength zero among the candidates: no system over the rows, the same path."""
+    problem, X_val, y_val = split(glru.Logistic(), glru.L2([0.1, 0.0, 0.2, 0.1]), n=30, d=4)
+    for direction in ("forward", "both"):
+        paths = [
+            steps(glru.stepwise(problem, X_val, y_val, direction=direction, method=m, criterion="log_loss", tol=1e-11))
+            for m in METHODS
+        ]
+        assert paths[0] == paths[1] == paths[2]
+
+
 def test_limits():
     problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05), d=6)
     assert len(steps(glru.stepwise(problem, X_val, y_val, forced=True, max_steps=2))) == 2

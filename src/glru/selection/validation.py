@@ -103,7 +103,7 @@ class ValidationJudge(Judge):
         if method != "certified":
             if method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
                 return carried_columns(self.model.solution, queries, np.searchsorted(self.model.chosen, columns))
-        elif has_wide_columns(problem) and self._rows_are_few(add):
+        elif has_wide_columns(problem) and whole.penalty.strong_convexity > 0.0 and self._rows_are_few(add):
             lam = np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[columns]
 
             def make(start: int, stop: int) -> tuple[Array, Array]:
