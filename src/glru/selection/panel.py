@@ -4,6 +4,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from glru._numerics import gamma
 from glru.model_selection.loocv import leave_one_out
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Enough, Judge, Model, Move, Screened, Worth
@@ -50,46 +51,50 @@ class LeaveOneOutJudge(Judge):
 class Panel(Judge):
     """Several judges, one a fold; the sums add up."""
 
-    def __init__(self, judges: list[Judge]) -> None:
-        self.judges = judges
+    def __init__(self, judges: list[Judge], criterion: Criterion) -> None:
+        self.judges, self.criterion = judges, criterion
+        self._screened: dict[tuple[int, ...], list[tuple[float, float]]] = {}
+        # Numbers of rows are added without an error.
+        self._off = 0.0 if criterion.counts else gamma(len(judges) + 2)
 
     @property
     def n_rows(self) -> int:
         return sum(judge.n_rows for judge in self.judges)
 
     def value(self) -> Worth:
-        return _added([judge.value() for judge in self.judges])
+        return self._added([judge.value() for judge in self.judges])
 
     def screen(self, moves: list[Move], method: str) -> Screened:
         found = [judge.screen(moves, method) for judge in self.judges]
         self._screened = {move.columns: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
         lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
-        return Screened(lower, upper, np.sum([s.certain for s in found], axis=0), found[0].stage)
+        certain = np.sum([s.certain for s in found], axis=0)
+        return Screened(lower * (1.0 - self._off), upper * (1.0 + self._off), certain, found[0].stage)
 
     def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
-        parts = [Worth(float(low), float(high), "carry", float(high)) for low, high in self._screened[move.columns]]
+        known = self._screened.get(move.columns, [(0.0, np.inf)] * len(self.judges))
+        parts = [Worth(float(low), float(high), "carry", float(high)) for low, high in known]
         for k, judge in enumerate(self.judges):
-            if method != "naive" and parts[k].upper <= parts[k].lower:
+            if parts[k].upper <= parts[k].lower:
                 continue
             rest = [part for other, part in enumerate(parts) if other != k]
             parts[k] = judge.look(move, _shifted(enough, rest), method, tol)
-            whole = _added(parts)
+            whole = self._added(parts)
             if enough(whole.lower, whole.upper):
                 break
-        return _added(parts)
+        return self._added(parts)
 
     def after(self, move: Move) -> "Panel":
-        return Panel([judge.after(move) for judge in self.judges])
+        return Panel([judge.after(move) for judge in self.judges], self.criterion)
+
+    def _added(self, parts: list[Worth]) -> Worth:
+        stages = ("training", "loocv", "refine", "newton", "carry")
+        stage = min((part.stage for part in parts), key=stages.index)
+        lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
+        return Worth(lower * (1.0 - self._off), upper * (1.0 + self._off), stage, guess)
 
 
 def _shifted(enough: Enough, rest: list[Worth]) -> Enough:
     """The same question where the other folds add something."""
     low, high = sum(part.lower for part in rest), sum(part.upper for part in rest)
     return lambda lower, upper: enough(lower + low, upper + high)
-
-
-def _added(parts: list[Worth]) -> Worth:
-    stages = ("training", "loocv", "refine", "newton", "carry")
-    stage = min((part.stage for part in parts), key=stages.index)
-    lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
-    return Worth(lower, upper, stage, guess)

@@ -11,6 +11,7 @@ from glru import _inputs
 from glru._budget import Budget, OutOfTime
 from glru._numerics import Array, Matrix
 from glru._threads import calm_blas
+from glru.certificate import FEW
 from glru.changes.base import matched_columns
 from glru.model_selection.cross_validation import splits_of
 from glru.model_selection.progress import Report, reporter
@@ -18,7 +19,7 @@ from glru.problem import Problem
 from glru.selection.contest import Contest, decide
 from glru.selection.criteria import Criterion, checked_criterion
 from glru.selection.groups import column_groups, kept_columns
-from glru.selection.judge import Judge, Model, Move, Worth
+from glru.selection.judge import Judge, Model, Move, Screened, Worth
 from glru.selection.panel import LeaveOneOutJudge, Panel
 from glru.selection.result import Step, StepwiseResult
 from glru.selection.validation import ValidationJudge
@@ -81,7 +82,11 @@ def search(
                 judge = judge.after(move)
                 value = judge.value() if known is None else known
                 steps.append(step(problem, value, judge.n_rows, rule))
-                report(f"{rule.name} {_scaled(value, judge.n_rows, rule)[1]:.4g}", len(steps), chosen.size)
+                report(
+                    f"{rule.name} {_means(value.lower, value.upper, judge.n_rows, rule)[1]:.4g}",
+                    len(steps),
+                    chosen.size,
+                )
         except (KeyboardInterrupt, OutOfTime):
             interrupted = True
             chosen = _replayed(start, steps)
@@ -90,7 +95,7 @@ def search(
         selected=chosen,
         selected_names=None if names is None else tuple(names[j] for j in chosen),
         path=tuple(steps),
-        start_value=_scaled(first_value, judge.n_rows, rule),
+        start_value=_means(first_value.lower, first_value.upper, judge.n_rows, rule),
         direction=direction,
         method=method,
         criterion=criterion,
@@ -111,15 +116,13 @@ def _step(
 ) -> tuple[Callable[..., Step], Move | None, Worth | None]:
     """Decide a step: how to record it once its value is known, the move (None: no move is best), and its worth if proven."""
     begin = time.perf_counter()
-    screened = judge.screen(moves, method)
+    screened = _unknown(len(moves)) if method == "naive" else judge.screen(moves, method)
     stages = [screened.stage] * len(moves)
     offset = 0 if forced else 1
     resolution = rule.resolution * value.guess
     open_ = value.upper - value.lower > resolution
     stay = np.full(offset, value.guess if open_ else value.upper)
     lower, upper = np.concatenate([stay, screened.lower]), np.concatenate([stay, screened.upper])
-    if method == "naive":
-        lower[offset:], upper[offset:] = 0.0, np.inf
     contest = Contest(lower, upper, resolution)
 
     def look(place: int) -> tuple[float, float, float]:
@@ -143,8 +146,9 @@ def _step(
 
     def record(problem: Problem, after: Worth, n_rows: int, rule: Criterion) -> Step:
         columns = () if move is None else move.columns
-        share = 1.0 if rule.counts else 1.0 / n_rows
-        low, high = _scaled(after, n_rows, rule)
+        low, high = _means(after.lower, after.upper, n_rows, rule)
+        ends = _means(contest.lower[offset:], contest.upper[offset:], n_rows, rule)
+        first = _means(screened.lower, screened.upper, n_rows, rule)
         return Step(
             action="stop" if move is None else _action(move),
             columns=columns,
@@ -157,10 +161,10 @@ def _step(
             decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
             seconds=seconds,
             candidates=tuple((_action(m), m.columns) for m in moves),
-            lower=contest.lower[offset:] * share,
-            upper=contest.upper[offset:] * share,
-            first_lower=screened.lower * share,
-            first_upper=screened.upper * share,
+            lower=ends[0],
+            upper=ends[1],
+            first_lower=first[0],
+            first_upper=first[1],
             first_certain=screened.certain,
         )
 
@@ -178,9 +182,14 @@ def _feature(problem: Problem, columns: tuple[int, ...]) -> Any:
     return names[0] if len(names) == 1 else names
 
 
-def _scaled(value: Worth, n_rows: int, rule: Criterion) -> tuple[float, float]:
-    share = 1.0 if rule.counts else 1.0 / n_rows
-    return value.lower * share, value.upper * share
+def _unknown(n_moves: int) -> Screened:
+    """Nothing known of any move."""
+    return Screened(np.zeros(n_moves), np.full(n_moves, np.inf), np.zeros(n_moves), "training")
+
+
+def _means(lower: Any, upper: Any, n_rows: int, rule: Criterion) -> tuple[Any, Any]:
+    """Bounds of a criterion from bounds of its sum: themselves where it counts, else divided by the rows, rounded outward."""
+    return (lower, upper) if rule.counts else (lower / n_rows * (1.0 - FEW), upper / n_rows * (1.0 + FEW))
 
 
 def _moves(
@@ -224,7 +233,7 @@ def _judge(problem: Problem, chosen: Columns, X_val: Any, y_val: Any, cv: Any, r
         np.add.at(weight, train, problem.sample_weight[train])
         fold = problem.derive(sample_weight=weight)
         judges.append(ValidationJudge(Model(fold, chosen, tol), problem.X[test], problem.y[test], rule))
-    return Panel(judges)
+    return Panel(judges, rule)
 
 
 def _validation(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
