@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru._arrays import DeviceMatrix, home, is_device, is_foreign, namespace
 from glru._numerics import Array, Matrix
 
 
@@ -14,7 +15,11 @@ def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
     names = column_names(X)
     if is_sparse_frame(X):
         X = X.sparse.to_coo()
-    matrix = _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)
+    matrix: Matrix
+    if is_foreign(X):
+        matrix = _device_matrix(X, name)
+    else:
+        matrix = _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)
     n_rows, n_columns = matrix.shape
     if n_rows == 0 or n_columns == 0:
         raise ValueError(f"{name} must have at least one row and one column; got shape {n_rows} x {n_columns}.")
@@ -24,7 +29,7 @@ def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
 
 def as_vector(values: Any, length: int, name: str) -> Array:
     """A finite float64 vector of the given length (a copy, so that later edits of the input change nothing)."""
-    raw = np.asarray(values)
+    raw = np.asarray(home(values))
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.shape != (length,):
@@ -43,7 +48,7 @@ def as_vector(values: Any, length: int, name: str) -> Array:
 
 def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     """Labels as -1/+1, and the two classes they stand for (the second, in sorted order, is +1)."""
-    raw = np.asarray(values)
+    raw = np.asarray(home(values))
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.shape != (length,):
@@ -127,6 +132,20 @@ def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
     return view
 
 
+def _device_matrix(X: Any, name: str) -> Any:
+    xp = namespace(X)
+    if X.ndim != 2:
+        raise ValueError(f"{name} must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
+    if not xp.isdtype(X.dtype, ("real floating", "integral", "bool")):
+        raise ValueError(f"{name} must be real and numeric; got dtype {X.dtype}.")
+    array = X if X.dtype == xp.float64 else xp.astype(X, xp.float64)
+    if array.dtype != xp.float64:
+        raise ValueError(
+            f"{name} must be float64 to prove anything; {xp.__name__} made {array.dtype} of it. Switch float64 on there."
+        )
+    return DeviceMatrix(array)
+
+
 def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
     if X.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
@@ -140,6 +159,10 @@ def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
 
 
 def _require_finite(X: Matrix, name: str, names: tuple[str, ...] | None) -> None:
+    if is_device(X):
+        if bool(X.arrays.xp.all(X.arrays.xp.isfinite(X.array))):
+            return
+        X = np.asarray(home(X.array))
     values = X if isinstance(X, np.ndarray) else X.data
     # A finite sum proves that every entry is finite; only otherwise is it worth looking at each.
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,13 +1,17 @@
 """Float64 facts and the few matrix operations that dense and sparse data do not share."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru._arrays import DeviceMatrix, home, is_device
+
 Array = NDArray[np.float64]
 Matrix = NDArray[np.float64] | sp.csr_array
+"""What data is stored in; functions for it take a :class:`~glru._arrays.DeviceMatrix` as well."""
 
 UNIT = float(np.finfo(np.float64).eps) / 2
 """Unit roundoff of float64."""
@@ -35,6 +39,9 @@ def squared_row_norms(X: Matrix, column_weights: Array | None = None) -> Array:
         if column_weights is None:
             return np.einsum("ij,ij->i", X, X)
         return np.concatenate([np.square(rows) @ column_weights for rows in _chunks(X)])
+    if is_device(X):
+        squares = DeviceMatrix(X.array * X.array)
+        return home(X.arrays.xp.sum(squares.array, axis=1)) if column_weights is None else squares @ column_weights
     return _squares(X) @ (np.ones(X.shape[1]) if column_weights is None else column_weights)
 
 
@@ -52,10 +59,19 @@ def scaled_columns(X: Matrix, scales: Array) -> Matrix:
     """``X diag(scales)``, a copy."""
     if isinstance(X, np.ndarray):
         return X * scales
+    if is_device(X):
+        scaled: Any = DeviceMatrix(X.array * X.arrays.put(scales))
+        return scaled
     return sp.csr_array((X.data * scales[X.indices], X.indices, X.indptr), shape=X.shape)
 
 
 def dense_columns(X: Matrix, columns: NDArray[np.intp]) -> Array:
-    """Some columns as a dense array."""
-    block = X[:, columns]
-    return block if isinstance(block, np.ndarray) else block.toarray()
+    """Some columns as a dense host array."""
+    return dense(X[:, columns])
+
+
+def dense(X: Any) -> Array:
+    """A matrix as a dense host array."""
+    if is_device(X):
+        return home(X.array)
+    return X if isinstance(X, np.ndarray) else X.toarray()

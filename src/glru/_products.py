@@ -4,12 +4,15 @@ Nothing here forms a temporary of the size of X: dense data is scaled in chunks 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.blas import dsyrk
 
+from glru import _arrays
+from glru._arrays import DeviceMatrix, is_device, is_foreign
 from glru._numerics import UNIT, Array, Matrix
 from glru._threads import in_parts
 from glru.problem import Problem
@@ -18,9 +21,36 @@ CHUNK_BYTES = 1 << 20
 """Scaled rows are made in chunks of this size: they stay in the second-level cache."""
 
 
-def column_gram(X: Matrix, weights: Array) -> Array:
+def hessian(problem: Problem, bend: Array) -> Any:
+    """Upper triangle of ``X^T diag(bend) X + Lambda``, the intercept's row and column last; where X lives.
+
+    The lower triangle holds anything.
+    """
+    X, d = problem.X, problem.n_columns
+    matrix = column_gram(X, bend)
+    if is_device(X):
+        lam = np.broadcast_to(problem.penalty.quadratic, (d,))
+        matrix = matrix + X.arrays.put(lam)[None, :] * X.arrays.xp.eye(d, dtype=matrix.dtype, device=X.arrays.device)
+    else:
+        matrix[np.diag_indices(d)] += problem.penalty.quadratic
+    return bordered(matrix, X.T @ bend, float(bend.sum())) if problem.fit_intercept else matrix
+
+
+def bordered(matrix: Any, border: Array, corner: float) -> Any:
+    """A symmetric matrix with one row and column more."""
+    if not is_foreign(matrix):
+        return np.block([[matrix, border[:, None]], [np.zeros((1, border.size)), np.full((1, 1), corner)]])
+    there = _arrays.Arrays(matrix)
+    side = there.put(np.append(border, corner))
+    return there.xp.concat([there.xp.concat([matrix, side[:-1, None]], axis=1), side[None, :]], axis=0)
+
+
+def column_gram(X: Matrix, weights: Array) -> Any:
     """Upper triangle of ``X^T diag(weights) X``, ``weights >= 0``; the lower triangle holds anything."""
     n_rows, n_columns = X.shape
+    if is_device(X):
+        rows = X.array * X.arrays.put(np.sqrt(weights))[:, None]
+        return X.arrays.xp.matrix_transpose(rows) @ rows
     if n_columns == 0:
         return np.zeros((0, 0))
     if isinstance(X, np.ndarray):
@@ -50,25 +80,33 @@ def _dense_gram(X: Array, weights: Array, start: int, stop: int) -> Array:
     return total
 
 
-def row_gram(problem: Problem, column_weights: Array) -> Array:
-    """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``; ``X X^T`` is kept for problems with the same X."""
+def row_gram(problem: Problem, column_weights: Array) -> Any:
+    """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``; ``X X^T`` is kept for problems with the same X.
+
+    Where X lives on a device, so does the product.
+    """
     if column_weights.size == 0:
         return np.zeros((problem.n_rows, problem.n_rows))
     if np.all(column_weights == column_weights[0]):
         if "row_gram" not in problem.shared:
             problem.shared["row_gram"] = _row_gram(problem, np.ones_like(column_weights))
-        return float(column_weights[0]) * problem.shared["row_gram"]
+        gram = problem.shared["row_gram"]
+        factor = float(column_weights[0])
+        return DeviceMatrix(factor * gram.array) if is_device(gram) else factor * gram
     return _row_gram(problem, column_weights)
 
 
-def _row_gram(problem: Problem, column_weights: Array) -> Array:
+def _row_gram(problem: Problem, column_weights: Array) -> Any:
     X = problem.X
+    if is_device(X):
+        scaled = X.array * X.arrays.put(np.sqrt(column_weights))[None, :]
+        return DeviceMatrix(scaled @ X.arrays.xp.matrix_transpose(scaled))
     if isinstance(X, np.ndarray):
         return _dense_row_gram(X, column_weights)
     from glru import _kernels as kernels
 
     columns = problem.X_by_column
-    assert not isinstance(columns, np.ndarray)
+    assert isinstance(columns, sp.csc_array)
     gram = np.zeros((X.shape[0], X.shape[0]))
 
     def part(start: int, stop: int) -> None:
@@ -104,11 +142,26 @@ def _dense_row_gram(X: Array, column_weights: Array) -> Array:
     return np.triu(gram) + np.triu(gram, 1).T
 
 
-def robust_cholesky(matrix: Array) -> Array:
+def core_factor(gram: Any, root: Array) -> Any:
+    """The Cholesky factor of ``I + D^(1/2) K D^(1/2)``, ``root`` the diagonal of ``D^(1/2)``."""
+    if is_device(gram):
+        there = gram.arrays
+        scale = there.put(root)
+        unit = there.xp.eye(root.size, dtype=scale.dtype, device=there.device)
+        return robust_cholesky(scale[:, None] * gram.array * scale[None, :] + unit)
+    core = gram * root
+    core *= root[:, None]
+    core[np.diag_indices(root.size)] += 1.0
+    return robust_cholesky(core)
+
+
+def robust_cholesky(matrix: Any) -> Any:
     """Upper Cholesky factor of a positive semidefinite matrix given by its upper triangle.
 
     A matrix that is singular to rounding is shifted until it is not.
     """
+    if is_foreign(matrix):
+        return _robust_device_cholesky(matrix)
     shift, diagonal = 0.0, np.diag_indices(matrix.shape[0])
     while True:
         try:
@@ -121,9 +174,23 @@ def robust_cholesky(matrix: Array) -> Array:
             matrix[diagonal] += shift - before
 
 
+def _robust_device_cholesky(matrix: Any) -> Any:
+    xp, trace, shift = _arrays.namespace(matrix), float(_arrays.namespace(matrix).linalg.trace(matrix)), 0.0
+    unit = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=_arrays.Arrays(matrix).device)
+    while True:
+        try:
+            return _arrays.cholesky(matrix + shift * unit if shift else matrix)
+        except LinAlgError:
+            shift = max(10.0 * shift, 8.0 * UNIT * trace, UNIT)
+            if not np.isfinite(shift):
+                raise
+
+
 def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Array, Array]]:
     """The map from ``v`` to ``X v`` and ``X^T diag(weights) X v``, reading X from memory once."""
     n_rows = X.shape[0]
+    if is_device(X):
+        return lambda v: _device_curvature(X, weights, v)
     size = X.size if isinstance(X, np.ndarray) else X.nnz
     height = _chunk_height(X.shape[1]) if isinstance(X, np.ndarray) else n_rows
 
@@ -143,9 +210,14 @@ def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Arra
     return product
 
 
+def _device_curvature(X: DeviceMatrix, weights: Array, v: Array) -> tuple[Array, Array]:
+    forward = X @ v
+    return forward, X.T @ (weights * forward)
+
+
 def row_block(X: Matrix, start: int, stop: int) -> Matrix:
     """Consecutive rows, without copying their values."""
-    if isinstance(X, np.ndarray):
+    if not isinstance(X, sp.csr_array):
         return X[start:stop]
     low, high = X.indptr[start], X.indptr[stop]
     edges = X.indptr[start : stop + 1] - low

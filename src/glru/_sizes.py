@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
+from glru._arrays import DeviceMatrix, home, is_device
 from glru._numerics import Array, Matrix
 from glru._threads import in_parts
 
@@ -14,6 +15,9 @@ SMALL = 1 << 17
 
 def squared_norms(X: Matrix, weights: Array) -> tuple[Array, Array]:
     """``sum_j x_ij^2`` for every row, and ``sum_i s_i x_ij^2`` for every column."""
+    if is_device(X):
+        squares = DeviceMatrix(X.array * X.array)
+        return home(X.arrays.xp.sum(squares.array, axis=1)), weights @ squares
     if not _compiled(X):
         return _plain_norms(X, weights)
     from glru import _kernels as kernels
@@ -38,7 +42,7 @@ def squared_norms(X: Matrix, weights: Array) -> tuple[Array, Array]:
     return rows, np.sum(in_parts(by_row, X.shape[0], _smallest(X, 0)), axis=0)
 
 
-def _plain_norms(X: Matrix, weights: Array) -> tuple[Array, Array]:
+def _plain_norms(X: Array | sp.csr_array, weights: Array) -> tuple[Array, Array]:
     if not isinstance(X, np.ndarray):
         squares = sp.csr_array((np.square(X.data), X.indices, X.indptr), shape=X.shape)
         return squares @ np.ones(X.shape[1]), squares.T @ weights
@@ -50,6 +54,8 @@ def _plain_norms(X: Matrix, weights: Array) -> tuple[Array, Array]:
 
 def absolute_product(X: Matrix, v: Array) -> Array:
     """``|X| v`` for ``v >= 0``."""
+    if is_device(X):
+        return abs(X) @ v
     if not _compiled(X):
         return _plain_absolute_product(X, v)
     from glru import _kernels as kernels
@@ -73,7 +79,7 @@ def absolute_product(X: Matrix, v: Array) -> Array:
     return out
 
 
-def _plain_absolute_product(X: Matrix, v: Array) -> Array:
+def _plain_absolute_product(X: Array | sp.csr_array, v: Array) -> Array:
     if not isinstance(X, np.ndarray):
         return sp.csr_array((np.abs(X.data), X.indices, X.indptr), shape=X.shape) @ v
     out = np.empty(X.shape[0])
@@ -88,18 +94,18 @@ def _chunks(X: Array) -> Iterator[slice]:
     return (slice(start, start + height) for start in range(0, X.shape[0], height))
 
 
-def _compiled(X: Matrix) -> bool:
+def _compiled(X: Array | sp.csr_array) -> bool:
     if isinstance(X, np.ndarray):
         return X.size >= SMALL and bool(X.flags.c_contiguous or X.flags.f_contiguous)
     return X.nnz >= SMALL
 
 
-def _has_columns(X: Matrix) -> bool:
+def _has_columns(X: Array | sp.csr_array) -> bool:
     """Whether dense data is stored column by column."""
     return isinstance(X, np.ndarray) and not X.flags.c_contiguous
 
 
-def _smallest(X: Matrix, axis: int) -> int:
+def _smallest(X: Array | sp.csr_array, axis: int) -> int:
     """Rows or columns that are worth a thread of their own."""
     size = X.size if isinstance(X, np.ndarray) else X.nnz
     return 1 + SMALL * X.shape[axis] // max(size, 1)

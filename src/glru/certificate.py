@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru._arrays import DeviceMatrix, namespace, same_arrays
 from glru._numerics import TINY, UNIT, Array, Matrix, gamma
 from glru._sizes import absolute_product
 from glru.duality import constraint_columns
@@ -207,7 +208,7 @@ def score_errors(problem: Problem, coef: Array, intercept: float) -> Array:
 
 def depths(X: Matrix, extra: int) -> Array | float:
     """``gamma`` for a sum over the stored entries of each row, and ``extra`` operations more."""
-    if isinstance(X, np.ndarray):
+    if not isinstance(X, sp.csr_array):
         return gamma(X.shape[1] + extra)
     counts = (np.diff(X.indptr) + extra) * UNIT
     return counts / (1.0 - counts)
@@ -215,11 +216,12 @@ def depths(X: Matrix, extra: int) -> Array | float:
 
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:
     """At least ``F_l(y_i; z_i, -a_i)`` for all scores and dual variables within their errors."""
-    size = 1.0 + np.abs(scores) + np.abs(y) + np.abs(dual)
+    xp = namespace(scores)
+    size = 1.0 + xp.abs(scores) + xp.abs(y) + xp.abs(dual)
     wide = errors + 8.0 * UNIT * size
     if np.isfinite(loss.smoothness) and (moves is None or not moves.any()):
         # F is convex in the score with a derivative of l'(z) + a that changes by at most the smoothness: second order.
-        slope = np.abs(loss.gradient(y, scores) + dual) * (1.0 + FEW) + FEW * np.abs(dual)
+        slope = xp.abs(loss.gradient(y, scores) + dual) * (1.0 + FEW) + FEW * xp.abs(dual)
         grown = loss.fenchel_young(y, scores, -dual) + wide * (slope + loss.smoothness * wide)
         return grown * (1.0 + FEW)
     slopes = (
@@ -238,17 +240,18 @@ def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: A
     """
     if not loss.chi_square:
         return loss_terms(loss, y, scores, errors, dual)
-    wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max(initial=0.0)))
+    arrays = same_arrays(scores)
+    wide = errors + 8.0 * UNIT * (1.0 + arrays.size(scores))
     _, slope, bend = loss.expand(y, scores)
-    largest = float(np.abs(slope).max(initial=0.0)) + float(np.abs(dual).max(initial=0.0))
+    largest = arrays.size(slope) + arrays.size(dual)
     slope += dual
-    np.abs(slope, out=slope)
-    slope += loss.smoothness * wide + FEW * largest
-    np.square(slope, out=slope)
+    slope = arrays.absolute(slope)
+    slope += arrays.put(loss.smoothness * wide + FEW * largest)
+    slope *= slope
     with np.errstate(all="ignore"):
         # The curvature at the exact score is smaller by at most this factor.
         slope /= bend
-        slope *= np.exp(float(loss.self_concordance or 0.0) * wide) * (1.0 + FEW)
+        slope *= arrays.put(np.exp(float(loss.self_concordance or 0.0) * wide) * (1.0 + FEW))
     return slope
 
 
@@ -296,6 +299,6 @@ def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, 
 
 def absolute(X: Matrix) -> Matrix:
     """``|X|`` entry by entry."""
-    if isinstance(X, np.ndarray):
-        return np.abs(X)
+    if isinstance(X, np.ndarray | DeviceMatrix):
+        return abs(X)
     return sp.csr_array((np.abs(X.data), X.indices, X.indptr), shape=X.shape)

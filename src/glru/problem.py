@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._arrays import Arrays, arrays_of, home, is_device
 from glru._numerics import TINY, Array, Matrix
 from glru._sizes import squared_norms
 from glru.losses import Logistic, Loss
@@ -27,7 +28,8 @@ class Problem:
     Parameters
     ----------
     X : array, sparse matrix or frame of shape (n_rows, n_columns)
-        Data. Dense float64 and CSR data are used as they are, without a copy; other formats are converted.
+        Data. Dense float64 and CSR data are used as they are, without a copy; other formats are converted. An array of
+        another namespace (PyTorch, CuPy) stays on its device, and products with it are computed there.
     y : array of shape (n_rows,)
         Targets. For a classification loss any two classes; the larger one counts as +1.
     loss : Loss, default=Logistic()
@@ -136,18 +138,28 @@ class Problem:
     @property
     def is_sparse(self) -> bool:
         """Whether X is stored sparsely."""
-        return not isinstance(self.X, np.ndarray)
+        return isinstance(self.X, sp.csr_array)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether X is an array of another namespace than NumPy's."""
+        return is_device(self.X)
+
+    @property
+    def arrays(self) -> Arrays:
+        """Operations on dense matrices where X lives."""
+        return arrays_of(self.X)
 
     @property
     def work(self) -> float:
         """Operations of the largest product in a direct solve."""
-        stored = self.X.size if isinstance(self.X, np.ndarray) else self.X.nnz
+        stored = self.X.nnz if isinstance(self.X, sp.csr_array) else self.X.size
         return float(stored) * min(self.X.shape)
 
     @cached_property
     def X_by_column(self) -> Array | sp.csc_array:
         """X in a layout with quick access to columns."""
-        return self.X if isinstance(self.X, np.ndarray) else sp.csc_array(self.X)
+        return sp.csc_array(self.X) if isinstance(self.X, sp.csr_array) else self.X
 
     @cached_property
     def squared_row_norms(self) -> Array:
@@ -181,6 +193,10 @@ class Problem:
                 alive |= (self.X[start : start + height] != 0.0)[used[start : start + height]].any(axis=0)
                 if alive.all():
                     break
+        elif is_device(self.X):
+            xp = self.arrays.xp
+            filled = (self.X.array != 0.0) & self.arrays.put(used)[:, None]
+            alive = home(xp.any(filled, axis=0)).copy()
         else:
             stored = np.repeat(used, np.diff(self.X.indptr)) & (self.X.data != 0.0)
             alive = np.bincount(self.X.indices[stored], minlength=self.n_columns) > 0
@@ -203,7 +219,7 @@ class Problem:
         return self.X.T @ (self.weights * dual)
 
     def __repr__(self) -> str:
-        layout = " (sparse)" if self.is_sparse else ""
+        layout = " (sparse)" if self.is_sparse else f" on {self.arrays.device}" if self.on_device else ""
         intercept = ", fit_intercept=True" if self.fit_intercept else ""
         return (
             f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"

@@ -48,7 +48,7 @@ class RemoveColumns(Change):
         before = layout_of(problem)
         kept = np.delete(np.arange(problem.n_columns), column_positions(self.columns, before))
         after = self.check(before)
-        X = problem.X[:, kept] if isinstance(problem.X, np.ndarray) else sp.csr_array(problem.X_by_column[:, kept])
+        X = sp.csr_array(problem.X_by_column[:, kept]) if problem.is_sparse else problem.X[:, kept]
         return problem.derive(X=X, penalty=after.penalty, column_names=after.column_names)
 
 

@@ -9,8 +9,9 @@ which one product with X gives for all rows.
 """
 
 import numpy as np
+import scipy.sparse as sp
 
-from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
+from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
 from glru._products import row_block
 from glru.certificate import FEW, absolute, ball_radius, penalty_terms
 from glru.problem import Problem
@@ -77,7 +78,7 @@ def shared_part(problem: Problem) -> Matrix:
     When that row leaves, the column is empty and its optimal coefficient exactly 0: it plays no part in the row's score.
     """
     X = problem.X
-    if isinstance(X, np.ndarray):
+    if not isinstance(X, sp.csr_array):
         return X
     shared = np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]) != 1
     return X if shared.all() else scaled_columns(X, shared.astype(np.float64))
@@ -129,7 +130,7 @@ def _penalty_sums_by_row(solution: Solution, factors: Array, errors: Array, pull
     for start in range(0, problem.n_rows, height):
         stop = min(start + height, problem.n_rows)
         rows = row_block(problem.X, start, stop)
-        block = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        block = dense(rows)
         moved = factors[start:stop, None] * (root.correlations - pulls[start:stop, None] * block)
         slack = np.abs(factors[start:stop, None]) * (errors + FEW * np.abs(pulls[start:stop, None] * block))
         sums[start:stop] = penalty_terms(problem.penalty, solution.coef, moved, slack).sum(axis=1)

@@ -7,11 +7,12 @@ where the Hessian :math:`M` was taken, and :math:`\kappa` at least that constant
 """
 
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._arrays import home, raw
 from glru._numerics import Array, gamma
 from glru.certificate import FEW
 from glru.families.carried import weight_error
@@ -61,36 +62,37 @@ class Gradients:
         return self.metric.gradient_norm(np.zeros_like(columns), columns)
 
     def at(
-        self, models: Array, without: Entries | None = None, fixed: Entries | None = None
-    ) -> tuple[Array, Array, Array, tuple[Array, Array]]:
+        self, models: Any, without: Entries | None = None, fixed: Entries | None = None
+    ) -> tuple[Any, Any, Array, tuple[Array, Array]]:
         """Scores, gradients, at least the gradients' norms in the inverse metric, and the scores' errors.
 
         ``without``: pairs of a row and a model that is trained without it. ``fixed``: pairs of a column and a model that
         does not have it. The error of row ``k``'s score under model ``i`` is at most ``plain[k] * first[i] + second[i]``.
         """
-        problem, weights = self.problem, self.weights
-        coefs = models[:-1] if problem.fit_intercept else models
-        shifts = models[-1] if problem.fit_intercept else np.zeros(models.shape[1])
-        scores = problem.X @ coefs
+        problem, arrays, X = self.problem, self.problem.arrays, raw(self.problem.X)
+        y, weights = arrays.put(problem.y), arrays.put(self.weights)
+        coefs = models[:-1, :] if problem.fit_intercept else models
+        scores = X @ coefs
+        shifts = np.zeros(models.shape[1])
         if problem.fit_intercept:
-            scores += shifts
+            scores += models[-1, :]
+            shifts = home(models[-1, :])
         unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
-        first, second = unit * np.linalg.norm(coefs, axis=0), unit * np.abs(shifts)
-        slopes = problem.loss.gradient(problem.y[:, None], scores)
+        first, second = unit * np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + FEW), unit * np.abs(shifts)
+        slopes = problem.loss.gradient(y[:, None], scores)
         if without is not None:
-            slopes[without] = 0.0
-        size = np.sqrt(weights @ np.square(slopes)) * (1.0 + gamma(problem.n_rows + 4))
+            slopes = arrays.zeroed(slopes, without)
+        size = np.sqrt(home(weights @ (slopes * slopes))) * (1.0 + gamma(problem.n_rows + 4))
         slopes *= weights[:, None]
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
-        gradient = problem.X.T @ slopes + lam * coefs
+        pull = arrays.put(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))[:, None] * coefs
+        gradient = X.T @ slopes + pull
         if fixed is not None:
-            gradient[fixed] = 0.0
+            gradient = arrays.zeroed(gradient, fixed)
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
-        wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(weights.sum())) + FEW * size
+        wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(self.weights.sum())) + FEW * size
         spread = weight_error(problem) * size + wrong * (1.0 + FEW)
         if problem.fit_intercept:
-            gradient = np.vstack([gradient, slopes.sum(axis=0)])
-        outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
-        solved = self.metric.inverse.T @ gradient
-        norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
+            gradient = arrays.stacked(gradient, arrays.xp.sum(slopes, axis=0))
+        outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(pull, pull)) * (1.0 + FEW)
+        norms = self.metric.gradient_norms(gradient)
         return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW), (first, second)

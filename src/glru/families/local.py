@@ -17,18 +17,19 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import UNIT, Array, gamma
+from glru._arrays import is_device, raw
+from glru._numerics import UNIT, Array, dense, gamma
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.gradients import SLOW, Gradients, local_radius
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
-from glru.regions.metric import ColumnMetric
+from glru.regions.device_metric import column_metric
 from glru.solution import Solution
 
 Rows = NDArray[np.intp]
@@ -115,7 +116,7 @@ class LocalRows:
         self._base(solution.coef, solution.intercept, solution.scores)
         for _ in range(MOST_STEPS):
             before = self.scores
-            self.metric = ColumnMetric(problem, self.weights * self.bends)
+            self.metric = column_metric(problem, self.weights * self.bends)
             if not self.metric.eta < 0.5:
                 break
             step = self.metric.solve(-self._gradient())
@@ -179,7 +180,7 @@ class LocalRows:
         """The same from the Euclidean norms, which costs nothing."""
         plain = float(self.gradients.plain[self.used].max())
         plain = np.hypot(plain, 1.0) if self.problem.fit_intercept else plain
-        largest = float(np.linalg.norm(self.metric.inverse)) * (1.0 + self.metric.solve_error)
+        largest = self.metric.inverse_norm * (1.0 + self.metric.solve_error)
         least = self.problem.penalty.strong_convexity
         if least > 0.0 and not self.problem.fit_intercept:
             largest = min(largest, float(np.sqrt((1.0 + self.eta) / least)))
@@ -245,28 +246,26 @@ class LocalRows:
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         if not self.usable:
             return lower, upper
-        problem = self.problem
-        block = problem.X[rows]
-        block = block if isinstance(block, np.ndarray) else block.toarray()
-        if problem.fit_intercept:
-            block = np.column_stack([block, np.ones(rows.size)])
-        images = self.metric.solve(block.T)
+        problem, arrays = self.problem, self.problem.arrays
+        block = _columns(problem, rows)
+        images = self.metric.solve(block)
         start = np.append(self.coef, self.intercept) if problem.fit_intercept else self.coef
         removals = self.removals(rows)
-        models = (start + self.step)[:, None] + images * removals.change
+        models = arrays.put(start + self.step)[:, None] + images * arrays.put(removals.change)
+        base = arrays.put(self.scores)[:, None]
         active = np.flatnonzero(removals.rest > 0.0)
+        block, images, models = (arrays.take(matrix, active) for matrix in (block, images, models))
         before = np.full(rows.size, np.inf)
         for _ in range(n_steps):
             if not active.size:
                 break
             here = rows[active]
             places = np.arange(here.size)
-            scores, gradient, nu, error = self.gradients.at(models[:, active], without=(here, places))
-            center = scores[here, places]
-            scores -= self.scores[:, None]
-            scores[here, places] = 0.0
-            np.abs(scores, out=scores)
-            reach = scores.max(axis=0) if self.used.all() else scores[self.used].max(axis=0)
+            entries = here, places
+            scores, gradient, nu, error = self.gradients.at(models, without=entries)
+            center = arrays.entries(scores, entries)
+            scores -= base
+            reach = arrays.largest_of(arrays.absolute(arrays.zeroed(scores, entries)), self.used)
             plain = self.gradients.plain
             reach = self.constant * (reach + float(plain.max()) * error[0] + error[1] + float(self.off.max()))
             left = removals.take(active)
@@ -278,10 +277,11 @@ class LocalRows:
             before[active] = nu
             active = active[going]
             # The Hessian without the row, by the Sherman-Morrison formula.
-            solved = self.metric.solve(gradient[:, going])
+            block, images = arrays.take(block, going), arrays.take(images, going)
+            solved = self.metric.solve(arrays.take(gradient, going))
             bend = (self.weights * self.bends)[rows[active]]
-            fed = bend * np.einsum("ij,ij->j", block[active].T, solved) / (1.0 - removals.leverage[active])
-            models[:, active] -= solved + images[:, active] * fed
+            fed = bend * arrays.inner(block, solved) / (1.0 - removals.leverage[active])
+            models = arrays.take(models, going) - (solved + images * arrays.put(fed))
         return lower, upper
 
     def _widened(
@@ -295,6 +295,15 @@ class LocalRows:
             half = removals.norms / root * radius + errors + FEW * (np.abs(centers) + sizes)
         usable = (removals.rest > 0.0) & np.isfinite(half)
         return widened(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
+
+
+def _columns(problem: Problem, rows: Rows) -> Any:
+    """Some rows of X as columns, with a 1 for the intercept, where X lives."""
+    block = problem.X[rows]
+    block = raw(block.T) if is_device(block) else dense(block).T
+    if not problem.fit_intercept:
+        return block
+    return problem.arrays.stacked(block, problem.arrays.put(np.ones(rows.size)))
 
 
 def _split(problem: Problem, step: Array) -> tuple[Array, float]:

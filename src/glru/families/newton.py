@@ -8,15 +8,16 @@ products with X. Over the rows (:class:`WideRows`, n < d) a candidate is :math:`
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import final
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
-from glru._numerics import TINY, Array, gamma
-from glru._products import column_gram, robust_cholesky, row_gram
-from glru.certificate import FEW, ball_radius, loss_terms, penalty_terms
+from glru._arrays import cholesky_solve, home, raw, same_arrays
+from glru._numerics import TINY, Array, dense, gamma
+from glru._products import core_factor, hessian, robust_cholesky, row_gram
+from glru.certificate import FEW, ball_radius, loss_terms
 from glru.families.carried import row_norms, scale, shared_norms, shared_part, weight_error
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
@@ -48,27 +49,26 @@ class RemovedRows(ABC):
     def guesses(self, rows: Rows) -> Array:
         """The removed rows' scores after one Newton step each, without proof."""
 
-    def _ball(
-        self, rows: Rows, scores: Array, errors: Array, dual: Array, penalty: Array, center_error: Array
-    ) -> Bounds:
+    def _ball(self, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, center_error: Array) -> Bounds:
         """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""
-        problem = self.problem
-        terms = loss_terms(problem.loss, problem.y[:, None], scores, errors, dual)
-        columns = np.arange(rows.size)
-        terms[rows, columns] = 0.0
-        terms[self.weights == 0.0] = 0.0
-        losses = (self.weights @ terms) * (1.0 + weight_error(problem))
+        problem, arrays = self.problem, same_arrays(scores)
+        terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
+        entries = rows, np.arange(rows.size)
+        terms = arrays.zeroed(terms, entries)
+        if not self.weights.all():
+            terms = arrays.without_rows(terms, self.weights == 0.0)
+        losses = home(arrays.put(self.weights) @ terms) * (1.0 + weight_error(problem))
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        center = scores[rows, columns]
+        center = arrays.entries(scores, entries)
         return widened(center, ball_radius(gaps) * self.reach[rows] * (1.0 + FEW) + center_error)
 
-    def _linear(self, slopes: Array, bends: Array, moves: Array, rows: Rows) -> Array:
+    def _linear(self, slopes: Any, bends: Any, moves: Any, rows: Rows) -> Any:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""
-        y = self.problem.y[:, None]
-        dual = -self.problem.loss.project(y, slopes + bends * moves)
-        dual[rows, np.arange(rows.size)] = 0.0
-        return dual
+        arrays = same_arrays(moves)
+        slopes, bends = arrays.put(slopes), arrays.put(bends)
+        dual = -self.problem.loss.project(self.problem.y[:, None], slopes + bends * moves)
+        return arrays.zeroed(dual, (rows, np.arange(rows.size)))
 
 
 def has_newton_rows(problem: Problem) -> bool:
@@ -95,131 +95,143 @@ class TallRows(RemovedRows):
     def __init__(self, solution: Solution, factor: float) -> None:
         super().__init__(solution, factor)
         problem = self.problem
-        hessian = column_gram(problem.X, self.weights * self.bends)
-        hessian[np.diag_indices(problem.n_columns)] += problem.penalty.quadratic
-        self.factor = (robust_cholesky(hessian), False)
+        self.factor = robust_cholesky(hessian(problem, self.weights * self.bends))
         lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * solution.coef
         gradient = problem.X.T @ (self.weights * self.slopes) + lam_w
-        self.step = cho_solve(self.factor, -gradient, check_finite=False)
+        self.step = cholesky_solve(self.factor, -gradient)
 
-    def _candidates(self, rows: Rows) -> tuple[Array, Array, NDArray[np.bool_]]:
-        """The rows, the coefficients after one Newton step without each, and whether there is such a step."""
-        block = self.problem.X[rows]
-        block = block if isinstance(block, np.ndarray) else block.toarray()
-        images = cho_solve(self.factor, block.T, check_finite=False)
-        leverage = self.weights[rows] * self.bends[rows] * np.einsum("ij,ji->i", block, images)
-        moves = block @ self.step
+    def _candidates(self, rows: Rows) -> tuple[Any, Any, NDArray[np.bool_]]:
+        """The rows as columns, the coefficients after one Newton step without each, and whether there is such a step."""
+        arrays, part = self.problem.arrays, self.problem.X[rows]
+        block = (raw(part) if self.problem.on_device else dense(part)).T
+        images = cholesky_solve(self.factor, block)
+        leverage = self.weights[rows] * self.bends[rows] * arrays.inner(block, images)
+        moves = part @ self.step
         with np.errstate(all="ignore"):
             change = self.weights[rows] * (self.slopes[rows] + self.bends[rows] * moves) / (1.0 - leverage)
         usable = np.isfinite(change) & (leverage < 1.0)
-        coefs = self.solution.coef[:, None] + self.step[:, None] + images * np.where(usable, change, 0.0)
-        return block, coefs, usable
+        start = arrays.put(self.solution.coef + self.step)[:, None]
+        return block, start + images * arrays.put(np.where(usable, change, 0.0)), usable
 
     def guesses(self, rows: Rows) -> Array:
         block, coefs, usable = self._candidates(rows)
-        return np.where(usable, np.einsum("ij,ji->i", block, coefs), np.nan)
+        return np.where(usable, self.problem.arrays.inner(block, coefs), np.nan)
 
     def bounds(self, rows: Rows) -> Bounds:
-        problem, weights = self.problem, self.weights
+        problem, arrays, X = self.problem, self.problem.arrays, raw(self.problem.X)
         _, coefs, usable = self._candidates(rows)
-        scores = problem.X @ coefs
-        dual = self._linear(self.slopes[:, None], self.bends[:, None], scores - self.solution.scores[:, None], rows)
-        sizes = np.linalg.norm(coefs, axis=0) * (1.0 + gamma(problem.n_columns + 4))
+        scores = X @ coefs
+        moves = scores - arrays.put(self.solution.scores)[:, None]
+        dual = self._linear(self.slopes[:, None], self.bends[:, None], moves, rows)
+        sizes = np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + gamma(problem.n_columns + 8))
         plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
-        errors = gamma(problem.n_columns + 2) * np.outer(plain, sizes)
-        correlations = problem.X.T @ (weights[:, None] * dual)
-        mass = np.sqrt(weights @ dual**2) * (1.0 + gamma(problem.n_rows + 4))
-        spread = (
-            np.sqrt(weights.sum() / problem.weights.sum()) * problem.column_norms * (1.0 + gamma(problem.n_rows + 8))
-        )
-        slack = weight_error(problem) * np.outer(mass, spread) * (1.0 + FEW)
-        penalty = penalty_terms(problem.penalty, coefs.T, correlations.T, slack).sum(axis=1)
-        penalty = penalty * (1.0 + gamma(problem.n_columns + 2))
-        lower, upper = self._ball(rows, scores, errors, dual, penalty, errors[rows, np.arange(rows.size)])
+        unit = gamma(problem.n_columns + 2)
+        errors = arrays.put(unit * plain)[:, None] * arrays.put(sizes)
+        weights = arrays.put(self.weights)
+        mass = np.sqrt(home(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
+        penalty = self._penalty_sums(coefs, X.T @ (weights[:, None] * dual), mass)
+        own = unit * plain[rows] * sizes * (1.0 + FEW)
+        lower, upper = self._ball(rows, scores, errors, dual, penalty, own)
         return np.where(usable, lower, -np.inf), np.where(usable, upper, np.inf)
+
+    def _penalty_sums(self, coefs: Any, correlations: Any, mass: Array) -> Array:
+        """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error."""
+        problem, arrays = self.problem, self.problem.arrays
+        spread = np.sqrt(self.weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 8))
+        slack = weight_error(problem) * spread * problem.column_norms * (1.0 + FEW)
+        lam = arrays.put(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))[:, None]
+        pull = lam * coefs
+        off = arrays.xp.abs(pull - correlations) + arrays.put(slack)[:, None] * arrays.put(mass)
+        off += FEW * (arrays.xp.abs(pull) + arrays.xp.abs(correlations))
+        off *= off
+        return 0.5 * home(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
 
 
 @final
 class WideRows(RemovedRows):
     """Candidates as weighted dual points."""
 
-    def __init__(self, solution: Solution, factor: float, gram: Array | None = None) -> None:
+    def __init__(self, solution: Solution, factor: float, gram: Any = None) -> None:
         super().__init__(solution, factor)
         # A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate
         # (b is zero there) as at the optimum: it does not widen the row's bounds.
         self.reach = shared_norms(self.problem, shared_part(self.problem))
         self.gram = row_gram(self.problem, self.inverse) if gram is None else gram
-        bend = self.weights * self.bends
-        self.root = np.sqrt(bend)
-        core = self.root[:, None] * self.gram * self.root
-        core[np.diag_indices(self.problem.n_rows)] += 1.0
-        self.factor = (robust_cholesky(core), False)
+        self.root = np.sqrt(self.weights * self.bends)
+        self.factor = core_factor(self.gram, self.root)
 
     def bounds(self, rows: Rows) -> Bounds:
         """One Newton step from the old optimum: the scores move by ``p + c_i Q_i``, ``Q = K (I + D K)^-1``."""
         dual, _ = self._first(rows)
-        return self._certified(rows, dual, self.gram @ (self.weights[:, None] * dual))
+        return self._certified(rows, dual, self._scores(dual))
 
     def guesses(self, rows: Rows) -> Array:
         moves, _ = self._moves(rows)
-        return self.solution.scores[rows] + moves[rows, np.arange(rows.size)]
+        return self.solution.scores[rows] + self.problem.arrays.entries(moves, (rows, np.arange(rows.size)))
 
-    def _first(self, rows: Rows) -> tuple[Array, Array]:
+    def _scores(self, dual: Any) -> Any:
+        """The scores of candidates given by their dual points."""
+        return self.gram @ (same_arrays(dual).put(self.weights)[:, None] * dual)
+
+    def _first(self, rows: Rows) -> tuple[Any, Any]:
         """The dual points after one Newton step, and ``(I + D K)^-1 e_i`` for every row."""
         moves, through = self._moves(rows)
         return self._linear(self.slopes[:, None], self.bends[:, None], moves, rows), through
 
-    def _moves(self, rows: Rows) -> tuple[Array, Array]:
-        """What one Newton step without each row does to the scores, and ``(I + D K)^-1 e_i``."""
-        columns = np.arange(rows.size)
+    @cached_property
+    def _base_moves(self) -> Array:
+        """What the part of a Newton step that all removals share does to the scores."""
         base = self.weights * self.slopes - self.weights * self.bends * self.solution.scores
-        own = np.zeros((self.problem.n_rows, rows.size + 1))
-        own[rows, columns] = 1.0
-        own[:, -1] = base
-        through = self._through(own)
+        return -(self.solution.scores + self.gram @ self._through(base))
+
+    def _moves(self, rows: Rows) -> tuple[Any, Any]:
+        """What one Newton step without each row does to the scores, and ``(I + D K)^-1 e_i``."""
+        arrays, moves = self.problem.arrays, self._base_moves
+        through = self._through(arrays.units(self.problem.n_rows, rows))
         images = self.gram @ through
-        moves, images = -(self.solution.scores + images[:, -1]), images[:, :-1]
         pulls, bends = self.weights[rows] * self.slopes[rows], self.weights[rows] * self.bends[rows]
         with np.errstate(all="ignore"):
-            change = (pulls + bends * moves[rows]) / (1.0 - bends * images[rows, columns])
+            own = arrays.entries(images, (rows, np.arange(rows.size)))
+            change = (pulls + bends * moves[rows]) / (1.0 - bends * own)
         change = np.where(np.isfinite(change), change, 0.0)
-        return moves[:, None] + images * change, through[:, :-1]
+        return arrays.put(moves)[:, None] + images * arrays.put(change), through
 
     def stepped(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds after Newton steps with the old Hessian, each with its certificate; rows leave as they are decided."""
+        arrays, problem = self.problem.arrays, self.problem
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        y, weights = arrays.put(problem.y)[:, None], arrays.put(self.weights)[:, None]
         dual, through = self._first(rows)
         active, before = np.arange(rows.size), np.full(rows.size, np.inf)
         for _ in range(n_steps):
-            here, places = rows[active], np.arange(active.size)
-            scores = self.gram @ (self.weights[:, None] * dual)
-            low, high = self._certified(here, dual, scores)
+            scores = self._scores(dual)
+            low, high = self._certified(rows[active], dual, scores)
             lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
             width = high - low
             going = ~decided(lower[active], upper[active]) & (width < 0.9 * before[active])
             before[active] = width
-            active, dual, scores = active[going], dual[:, going], scores[:, going]
+            active = active[going]
             if not active.size:
                 break
+            dual, scores, through = (arrays.take(matrix, going) for matrix in (dual, scores, through))
             here, places = rows[active], np.arange(active.size)
-            _, slopes, bends = self.problem.loss.expand(self.problem.y[:, None], scores)
-            residual = self.weights[:, None] * (slopes + dual)
-            residual[here, places] = 0.0
+            _, slopes, bends = problem.loss.expand(y, scores)
+            residual = arrays.zeroed(weights * (slopes + dual), (here, places))
             # (I + D' K)^-1 without the row, D' = D - d_i e_i e_i^T, by the Sherman-Morrison formula.
             solved = self._through(residual)
             bend = self.weights[here] * self.bends[here]
-            seen = np.einsum("ij,ij->j", self.gram[:, here], solved)
-            own = np.einsum("ij,ij->j", self.gram[:, here], through[:, active])
+            columns = raw(self.gram[:, here])
+            seen, own = arrays.inner(columns, solved), arrays.inner(columns, through)
             with np.errstate(all="ignore"):
                 fed = bend * seen / (1.0 - bend * own)
-            solved += through[:, active] * np.where(np.isfinite(fed), fed, 0.0)
+            solved += through * arrays.put(np.where(np.isfinite(fed), fed, 0.0))
             dual = self._linear(slopes, bends, -(self.gram @ solved), here)
         return lower, upper
 
-    def _through(self, v: Array) -> Array:
+    def _through(self, v: Any) -> Any:
         """``(I + D K)^-1 v``."""
-        inner = cho_solve(self.factor, self.root[:, None] * (self.gram @ v), check_finite=False)
-        return v - self.root[:, None] * inner
+        root = same_arrays(v).put(self.root if v.ndim == 1 else self.root[:, None])
+        return v - root * cholesky_solve(self.factor, root * (self.gram @ v))
 
     def refined(self, row: int, decided: Decided, n_steps: int) -> Bounds:
         """Bounds after exact Newton steps for one removal, each with a factor of its own."""
@@ -231,12 +243,9 @@ class WideRows(RemovedRows):
         for _ in range(n_steps):
             _, slopes, bends = self.problem.loss.expand(self.problem.y, scores)
             root = np.sqrt(weights * bends)
-            core = self.gram * root
-            core *= root[:, None]
-            core[np.diag_indices(root.size)] += 1.0
-            factor = (robust_cholesky(core), False)
+            factor = core_factor(self.gram, root)
             residual = weights * slopes + pulls
-            change = -(residual - root * cho_solve(factor, root * (self.gram @ residual), check_finite=False))
+            change = -(residual - root * cholesky_solve(factor, root * (self.gram @ residual)))
             dual = self._linear(slopes[:, None], bends[:, None], (self.gram @ change)[:, None], rows)
             pulls = weights * dual[:, 0]
             scores = self.gram @ pulls
@@ -246,13 +255,15 @@ class WideRows(RemovedRows):
                 return best
         return best
 
-    def _certified(self, rows: Rows, dual: Array, scores: Array) -> Bounds:
-        pulls = self.weights[:, None] * dual
+    def _certified(self, rows: Rows, dual: Any, scores: Any) -> Bounds:
+        arrays = same_arrays(dual)
+        pulls = arrays.xp.abs(arrays.put(self.weights)[:, None] * dual)
         # |K_kj| and its rounding error are at most |x_k| |x_j| and gamma(d) of that; the sum over j adds gamma(n), the
         # rounding of the weights' product a unit.
-        mass = self.norms @ np.abs(pulls)
-        errors = gamma(self.problem.n_columns + self.problem.n_rows + 8) * np.outer(self.norms, mass) * (1.0 + FEW)
-        own = errors[rows, np.arange(rows.size)]
+        mass = home(arrays.put(self.norms) @ pulls)
+        unit = gamma(self.problem.n_columns + self.problem.n_rows + 8) * (1.0 + FEW)
+        errors = arrays.put(unit * self.norms)[:, None] * arrays.put(mass)
+        own = unit * self.norms[rows] * mass * (1.0 + FEW)
         # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
         penalty = 0.5 * np.square(weight_error(self.problem) * mass) * (1.0 + FEW)
         return self._ball(rows, scores, errors, dual, penalty, own)

@@ -1,11 +1,12 @@
 """What a loss is: a convex function of one score, with everything duality needs to know about it."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glru._arrays import Arrays, is_foreign, same_arrays
 from glru._numerics import Array
 
 Task = Literal["classification", "regression"]
@@ -15,7 +16,7 @@ class Loss(ABC):
     r"""A convex loss :math:`\ell(y, z)` of a target ``y`` and a score ``z``.
 
     A loss is pointwise: it knows nothing of data matrices, weights or the number of rows. All
-    methods broadcast over arrays and return float64.
+    methods broadcast over arrays and return float64, on the device of their arguments.
 
     Attributes
     ----------
@@ -82,13 +83,25 @@ class Loss(ABC):
 
     def project(self, y: ArrayLike, g: ArrayLike) -> Array:
         """The nearest point to ``g`` in the domain of the conjugate."""
+        (g,) = floats(g)
+        there = same_arrays(g)
         lower, upper = self.derivative_range(y)
-        return np.clip(np.asarray(g, dtype=np.float64), lower, upper)
+        return there.xp.clip(g, there.put(lower), there.put(upper))
 
 
-def floats(*arrays: ArrayLike) -> tuple[Array, ...]:
-    """Float64 arrays of one common shape."""
-    return tuple(np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+def floats(*arrays: Any) -> tuple[Array, ...]:
+    """Float64 arrays of one common shape, on the device of those that are on one."""
+    foreign = next((a for a in arrays if is_foreign(a)), None)
+    if foreign is None:
+        return tuple(np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+    there = Arrays(foreign)
+    moved = (a if is_foreign(a) else there.put(np.asarray(a, dtype=np.float64)) for a in arrays)
+    return tuple(there.xp.broadcast_arrays(*moved))
+
+
+def where_true(xp: Any, condition: Any, value: float) -> Array:
+    """``value`` where a condition holds, else 0."""
+    return np.where(condition, value, 0.0) if xp is np else value * xp.astype(condition, xp.float64)
 
 
 def positive_parameter(owner: str, name: str, value: float) -> float:

@@ -11,8 +11,9 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glru._arrays import namespace
 from glru._numerics import Array
-from glru.losses.base import Loss, Task, floats, positive_parameter
+from glru.losses.base import Loss, Task, floats, positive_parameter, where_true
 
 
 @final
@@ -41,32 +42,38 @@ class Hinge(Loss):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return np.maximum(1.0 - y * z, 0.0)
+        xp = namespace(z)
+        return xp.maximum(1.0 - y * z, 0.0)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
+        xp = namespace(z)
         short = 1.0 - y * z
-        steep, flat = np.where(short >= 0.0, -y, 0.0), np.where(short <= 0.0, 0.0, -y)
-        return np.minimum(steep, flat), np.maximum(steep, flat)
+        steep, flat = xp.where(short >= 0.0, -y, 0.0), xp.where(short <= 0.0, 0.0, -y)
+        return xp.minimum(steep, flat), xp.maximum(steep, flat)
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return np.zeros_like(z)
+        xp = namespace(z)
+        return xp.zeros_like(z)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
+        xp = namespace(g)
         slope = -y * g
-        return np.where((slope >= 0.0) & (slope <= 1.0), -slope, np.inf)
+        return xp.where((slope >= 0.0) & (slope <= 1.0), -slope, np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+        xp = namespace(y)
+        return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
+        xp = namespace(g)
         short, slope = 1.0 - y * z, -y * g
-        value = np.where(short > 0.0, (1.0 - slope) * short, -slope * short)
-        return np.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
+        value = xp.where(short > 0.0, (1.0 - slope) * short, -slope * short)
+        return xp.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
 
 
 @final
@@ -103,29 +110,34 @@ class SmoothedHinge(Loss):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        short = np.maximum(1.0 - y * z, 0.0)
-        inner = np.minimum(short, self.gamma)
+        xp = namespace(z)
+        short = xp.maximum(1.0 - y * z, 0.0)
+        inner = xp.minimum(short, self.gamma)
         return inner / self.gamma * (short - 0.5 * inner)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
-        slope = -y * np.clip((1.0 - y * z) / self.gamma, 0.0, 1.0)
+        xp = namespace(z)
+        slope = -y * xp.clip((1.0 - y * z) / self.gamma, 0.0, 1.0)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
+        xp = namespace(z)
         short = 1.0 - y * z
-        return np.where((short >= 0.0) & (short <= self.gamma), 1.0 / self.gamma, 0.0)
+        return where_true(xp, (short >= 0.0) & (short <= self.gamma), 1.0 / self.gamma)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
+        xp = namespace(g)
         slope = -y * g
         value = slope * (0.5 * self.gamma * slope - 1.0)
-        return np.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
+        return xp.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+        xp = namespace(y)
+        return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
@@ -157,31 +169,37 @@ class SquaredHinge(Loss):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return np.maximum(1.0 - y * z, 0.0) ** 2
+        xp = namespace(z)
+        return xp.maximum(1.0 - y * z, 0.0) ** 2
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
-        slope = -2.0 * y * np.maximum(1.0 - y * z, 0.0)
+        xp = namespace(z)
+        slope = -2.0 * y * xp.maximum(1.0 - y * z, 0.0)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return np.where(1.0 - y * z >= 0.0, 2.0, 0.0)
+        xp = namespace(z)
+        return where_true(xp, 1.0 - y * z >= 0.0, 2.0)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
+        xp = namespace(g)
         slope = -y * g
-        return np.where(slope >= 0.0, slope * (0.25 * slope - 1.0), np.inf)
+        return xp.where(slope >= 0.0, slope * (0.25 * slope - 1.0), np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.where(y > 0, -np.inf, 0.0), np.where(y > 0, 0.0, np.inf)
+        xp = namespace(y)
+        return xp.where(y > 0, xp.full_like(y, -np.inf), 0.0), xp.where(y > 0, 0.0, xp.full_like(y, np.inf))
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
+        xp = namespace(g)
         short, slope = 1.0 - y * z, -y * g
-        value = np.where(short >= 0.0, (short - 0.5 * slope) ** 2, slope * (0.25 * slope - short))
-        return np.where(slope >= 0.0, value, np.inf)
+        value = xp.where(short >= 0.0, (short - 0.5 * slope) ** 2, slope * (0.25 * slope - short))
+        return xp.where(slope >= 0.0, value, np.inf)
 
 
 @final
@@ -212,7 +230,8 @@ class ProximalHinge(Loss):
     def slope(self, y: ArrayLike, z: ArrayLike) -> Array:
         """The maximising ``q``."""
         y, z = floats(y, z)
-        return np.clip(self.center + (1.0 - y * z) / self.gamma, 0.0, 1.0)
+        xp = namespace(z)
+        return xp.clip(self.center + (1.0 - y * z) / self.gamma, 0.0, 1.0)
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
@@ -226,29 +245,33 @@ class ProximalHinge(Loss):
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
+        xp = namespace(z)
         free = self.center + (1.0 - y * z) / self.gamma
-        return np.where((free >= 0.0) & (free <= 1.0), 1.0 / self.gamma, 0.0)
+        return where_true(xp, (free >= 0.0) & (free <= 1.0), 1.0 / self.gamma)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
+        xp = namespace(g)
         q = -y * g
         value = 0.5 * self.gamma * (q - self.center) ** 2 - q
-        return np.where((q >= 0.0) & (q <= 1.0), value, np.inf)
+        return xp.where((q >= 0.0) & (q <= 1.0), value, np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+        xp = namespace(y)
+        return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
         return proximal_gap(1.0 - y * z, -y * g, self.center, self.gamma)
 
 
-def proximal_gap(short: Array, slope: Array, center: ArrayLike, gamma: float) -> Array:
+def proximal_gap(short: Array, slope: Array, center: Array | float, gamma: float) -> Array:
     """Fenchel-Young value of the hinge with price ``gamma/2 (q - center)^2``, as products of non-negative factors."""
-    offset = short + gamma * np.asarray(center)
+    xp = namespace(short)
+    offset = short + gamma * center
     below = slope * (0.5 * gamma * slope - offset)
     above = (1.0 - slope) * (offset - 0.5 * gamma * (1.0 + slope))
     inside = (offset - gamma * slope) ** 2 / (2.0 * gamma)
-    value = np.where(offset <= 0.0, below, np.where(offset >= gamma, above, inside))
-    return np.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)
+    value = xp.where(offset <= 0.0, below, xp.where(offset >= gamma, above, inside))
+    return xp.where((slope >= 0.0) & (slope <= 1.0), value, np.inf)

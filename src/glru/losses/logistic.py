@@ -1,12 +1,13 @@
 """The logistic loss."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr, expit, xlog1py, xlogy
 
+from glru._arrays import namespace
 from glru._numerics import Array
 from glru.losses.base import Loss, Task, floats
 
@@ -41,48 +42,62 @@ class Logistic(Loss):
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
-        slope = -y * expit(-y * z)
+        xp = namespace(z)
+        slope = -y * (expit(-y * z) if xp is np else _tails(xp, y * z)[0])
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        tail = np.exp(-np.abs(z))
+        xp = namespace(z)
+        tail = xp.exp(-xp.abs(z))
         return tail / (1.0 + tail) ** 2
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
+        xp = namespace(z)
         margin = y * z
-        tail = np.exp(-np.abs(margin))
-        inverse = 1.0 / (1.0 + tail)
-        small = tail * inverse
-        miss = np.where(margin >= 0.0, small, inverse)
-        return np.log1p(tail) + np.maximum(-margin, 0.0), -y * miss, small * inverse
+        miss, bend, tail = _tails(xp, margin)
+        return xp.log1p(tail) + xp.maximum(-margin, 0.0), -y * miss, bend
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
+        xp = namespace(g)
         q = -y * g
         inside = (q >= 0.0) & (q <= 1.0)
-        q = np.where(inside, q, 0.0)
-        return np.where(inside, -entr(q) - entr(1.0 - q), np.inf)
+        q = xp.where(inside, q, 0.0)
+        return xp.where(inside, -entr(q) - entr(1.0 - q), np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+        xp = namespace(y)
+        return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
+        xp = namespace(g)
         margin, q = y * z, -y * g
         inside = (q >= 0.0) & (q <= 1.0)
         # The Kullback-Leibler divergence of (q, 1 - q) from (p, 1 - p), p = sigmoid(-margin), is the same with both
         # pairs swapped: swap so that p <= 1/2, where p and q - p have small relative errors.
-        q = np.where(inside, np.where(margin < 0.0, 1.0 - q, q), 0.0)
+        q = xp.where(inside, xp.where(margin < 0.0, 1.0 - q, q), 0.0)
+        if xp is not np:
+            return xp.where(inside, _divergence_everywhere(xp, q, xp.abs(margin)), np.inf)
         value = divergence(np.atleast_1d(q), np.atleast_1d(np.abs(margin)))
         return np.where(inside, value.reshape(q.shape), np.inf)
 
 
+def _tails(xp: Any, margin: Array) -> tuple[Array, Array, Array]:
+    """The probability of the other class, the curvature, and ``e^-|margin|`` they are made of."""
+    tail = xp.exp(-xp.abs(margin))
+    inverse = 1.0 / (1.0 + tail)
+    small = tail * inverse
+    return xp.where(margin >= 0.0, small, inverse), small * inverse, tail
+
+
 def softplus(x: Array) -> Array:
     """``log(1 + e^x)`` without overflow."""
-    return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0)
+    xp = namespace(x)
+    return xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(x, 0.0)
 
 
 def divergence(q: Array, margin: Array) -> Array:
@@ -105,14 +120,38 @@ def divergence(q: Array, margin: Array) -> Array:
 
 def entropy_excess(e: Array) -> Array:
     """``(1 + e) log(1 + e) - e`` on ``-1 <= e``, accurate near zero where it is ``e^2 / 2``."""
-    # sum_k (-e)^k / ((k + 1)(k + 2)): ten terms leave a relative error below 0.03^10 / 66 < 1e-17.
-    series = np.full_like(e, 1.0 / 110.0)
-    for k in range(8, -1, -1):
-        series *= -e
-        series += 1.0 / ((k + 1) * (k + 2))
-    value = e * e * series
+    value = _entropy_series(np, e)
     large = np.abs(e) >= 0.03
     if large.any():
         t = e[large]
         value[large] = xlog1py(1.0 + t, t) - t
     return value
+
+
+def _entropy_series(xp: Any, e: Array) -> Array:
+    """The same for small ``|e|``."""
+    # sum_k (-e)^k / ((k + 1)(k + 2)): ten terms leave a relative error below 0.03^10 / 66 < 1e-17.
+    series = xp.full_like(e, 1.0 / 110.0)
+    for k in range(8, -1, -1):
+        series *= -e
+        series += 1.0 / ((k + 1) * (k + 2))
+    return e * e * series
+
+
+def _divergence_everywhere(xp: Any, q: Array, margin: Array) -> Array:
+    """``divergence`` with both cases of every entry computed and one chosen, as suits a device."""
+    tail = xp.exp(-margin)
+    p = tail / (1.0 + tail)
+    excess = q - p
+    near = xp.abs(excess) < p
+    close = p * _entropy_everywhere(xp, xp.where(near, excess, 0.0) / xp.where(near, p, 1.0))
+    logarithm = xp.log(xp.where(q > 0.0, q, 1.0))
+    far = xp.maximum(q * logarithm + q * softplus(margin) - excess, 0.0)
+    return (1.0 - p) * _entropy_everywhere(xp, -excess / (1.0 - p)) + xp.where(near, close, far)
+
+
+def _entropy_everywhere(xp: Any, e: Array) -> Array:
+    """``entropy_excess`` without a branch."""
+    inside = xp.where(e > -1.0, e, 0.0)
+    large = xp.where(e > -1.0, (1.0 + inside) * xp.log1p(inside) - inside, 1.0)
+    return xp.where(xp.abs(e) >= 0.03, large, _entropy_series(xp, e))

@@ -6,8 +6,9 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glru._arrays import namespace
 from glru._numerics import Array
-from glru.losses.base import Loss, Task, floats, positive_parameter
+from glru.losses.base import Loss, Task, floats, positive_parameter, where_true
 
 
 @final
@@ -45,7 +46,8 @@ class Squared(Loss):
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return np.ones_like(z)
+        xp = namespace(z)
+        return xp.ones_like(z)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
@@ -53,7 +55,8 @@ class Squared(Loss):
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.full_like(y, -np.inf), np.full_like(y, np.inf)
+        xp = namespace(y)
+        return xp.full_like(y, -np.inf), xp.full_like(y, np.inf)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
@@ -94,33 +97,39 @@ class Huber(Loss):
 
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        size = np.abs(z - y)
-        inner = np.minimum(size, self.gamma)
+        xp = namespace(z)
+        size = xp.abs(z - y)
+        inner = xp.minimum(size, self.gamma)
         return inner * (size - 0.5 * inner)
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
-        slope = np.clip(z - y, -self.gamma, self.gamma)
+        xp = namespace(z)
+        slope = xp.clip(z - y, -self.gamma, self.gamma)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         y, z = floats(y, z)
-        return np.where(np.abs(z - y) <= self.gamma, 1.0, 0.0)
+        xp = namespace(z)
+        return where_true(xp, xp.abs(z - y) <= self.gamma, 1.0)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
-        return np.where(np.abs(g) <= self.gamma, g * (0.5 * g + y), np.inf)
+        xp = namespace(g)
+        return xp.where(xp.abs(g) <= self.gamma, g * (0.5 * g + y), np.inf)
 
     def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
         (y,) = floats(y)
-        return np.full_like(y, -self.gamma), np.full_like(y, self.gamma)
+        xp = namespace(y)
+        return xp.full_like(y, -self.gamma), xp.full_like(y, self.gamma)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
+        xp = namespace(g)
         residual = z - y
         # Reflect to residual >= 0. Beyond gamma the value factors into two non-negative terms.
-        size, slope = np.abs(residual), np.where(residual < 0, -g, g)
+        size, slope = xp.abs(residual), xp.where(residual < 0, -g, g)
         inside = 0.5 * (size - slope) ** 2
         outside = (self.gamma - slope) * (size - 0.5 * (self.gamma + slope))
-        value = np.where(size <= self.gamma, inside, outside)
-        return np.where(np.abs(g) <= self.gamma, value, np.inf)
+        value = xp.where(size <= self.gamma, inside, outside)
+        return xp.where(xp.abs(g) <= self.gamma, value, np.inf)

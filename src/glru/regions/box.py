@@ -5,12 +5,13 @@ r"""The dual ball and the box it implies (Theorem 1 (ii-D) and (ii-P), Dual-SCB,
 """
 
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
+from glru._arrays import DeviceMatrix, is_device
 from glru._numerics import Array, Matrix, gamma
-from glru.certificate import FEW, Certificate, ball_radius
+from glru.certificate import FEW, Certificate, absolute, ball_radius
 from glru.regions.base import Bounds, Region, spread
 from glru.regions.intercept import intercept_bounds
 
@@ -67,7 +68,7 @@ def linear_range(X: Matrix, lower: Array, upper: Array) -> Bounds:
     up, down = _positive(X), _positive(-X)
     low, high = np.where(np.isfinite(lower), lower, 0.0), np.where(np.isfinite(upper), upper, 0.0)
     least, most = up @ low - down @ high, up @ high - down @ low
-    slack = gamma(lower.size + 3) * ((up + down) @ np.maximum(np.abs(low), np.abs(high))) * (1.0 + FEW)
+    slack = gamma(lower.size + 3) * (absolute(X) @ np.maximum(np.abs(low), np.abs(high))) * (1.0 + FEW)
     endless_low, endless_high = np.isneginf(lower) * 1.0, np.isposinf(upper) * 1.0
     open_below = (up @ endless_low + down @ endless_high) > 0.0
     open_above = (up @ endless_high + down @ endless_low) > 0.0
@@ -77,5 +78,7 @@ def linear_range(X: Matrix, lower: Array, upper: Array) -> Bounds:
     )
 
 
-def _positive(X: Matrix) -> Matrix:
+def _positive(X: Matrix) -> Any:
+    if is_device(X):
+        return DeviceMatrix(X.arrays.xp.maximum(X.array, 0.0))
     return np.maximum(X, 0.0) if isinstance(X, np.ndarray) else X.maximum(0.0).tocsr()

@@ -21,6 +21,7 @@ from glru._numerics import Array, Matrix, gamma
 from glru.certificate import FEW, score_errors
 from glru.problem import Problem
 from glru.regions.base import Bounds, Region, centers, widened
+from glru.regions.device_metric import column_metric
 from glru.regions.metric import ColumnMetric, Metric, RowMetric
 
 LARGEST = 6000
@@ -33,7 +34,12 @@ def uses_rows(problem: Problem) -> bool:
 
 
 def has_local(problem: Problem) -> bool:
-    """Whether the theory applies (a self-concordant loss, a smooth penalty) and the metric is small enough to form."""
+    """Whether the theory applies (a self-concordant loss, a smooth penalty) and the metric is small enough to form.
+
+    On a device it is formed over the columns only.
+    """
+    if uses_rows(problem) and problem.on_device:
+        return False
     size = problem.n_rows if uses_rows(problem) else problem.n_columns
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= LARGEST
 
@@ -77,7 +83,7 @@ class LocalEllipsoid(Region):
         """The inverse metric of the Hessian at the candidate."""
         problem = self.candidate.problem
         bend = problem.weights * problem.loss.curvature(problem.y, self._scores)
-        return RowMetric(problem, bend) if uses_rows(problem) else ColumnMetric(problem, bend)
+        return RowMetric(problem, bend) if uses_rows(problem) else column_metric(problem, bend)
 
     @cached_property
     def nu(self) -> float:

@@ -11,14 +11,14 @@ An intercept adds :math:`(1 - p^\top X \Lambda^{-1} x)^2 / \sigma` with :math:`p
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
-from glru._numerics import TINY, Array, Matrix, gamma, scaled_columns, squared_row_norms
-from glru._products import CHUNK_BYTES, column_gram, robust_cholesky, row_block, row_gram
+from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
+from glru._products import CHUNK_BYTES, core_factor, hessian, row_block, row_gram
 from glru._sizes import absolute_product
 from glru._threads import in_parts
 from glru.certificate import FEW, absolute
@@ -44,22 +44,20 @@ class Metric(ABC):
         """Norms of the unit vectors (the intercept's last)."""
 
 
-@final
 class ColumnMetric(Metric):
     """The metric from a Cholesky factor of the Hessian."""
 
+    factor: Any
+    inverse: Any
+
     def __init__(self, problem: Problem, bend: Array) -> None:
         self.fit_intercept = problem.fit_intercept
-        hessian = column_gram(problem.X, bend)
-        hessian[np.diag_indices(problem.n_columns)] += problem.penalty.quadratic
-        if problem.fit_intercept:
-            border = (problem.X.T @ bend)[:, None]
-            hessian = np.block([[hessian, border], [np.zeros_like(border.T), np.full((1, 1), bend.sum())]])
-        size, trace = hessian.shape[0], float(np.trace(hessian))
+        matrix = hessian(problem, bend)
+        size, trace = matrix.shape[0], float(np.trace(matrix))
         self.eta = self.tau = np.inf
         self.factor = self.inverse = np.eye(size)
         try:
-            self.factor = np.triu(cholesky(hessian, check_finite=True))
+            self.factor = np.triu(cholesky(matrix, check_finite=True))
         except (LinAlgError, ValueError):
             return
         # Solved column by column, so that R V = I + E with |E| <= gamma |R| |V|: a bound on the side where
@@ -74,12 +72,22 @@ class ColumnMetric(Metric):
         eta = gamma(problem.n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
-    @cached_property
-    def _scale(self) -> float:
-        return 1.0 + float(np.linalg.norm(self.inverse))
+    @property
+    def size(self) -> int:
+        """Number of coefficients, the intercept counted."""
+        return int(self.factor.shape[0])
 
-    def solve(self, vector: Array) -> Array:
-        """The inverse of the metric times a vector."""
+    @cached_property
+    def inverse_norm(self) -> float:
+        """The Frobenius norm of the inverse factor."""
+        return float(np.linalg.norm(self.inverse))
+
+    @property
+    def _scale(self) -> float:
+        return 1.0 + self.inverse_norm
+
+    def solve(self, vector: Any) -> Any:
+        """The inverse of the metric times a vector or a matrix."""
         return cho_solve((self.factor, False), vector, check_finite=False)
 
     @cached_property
@@ -89,13 +97,13 @@ class ColumnMetric(Metric):
         return 2.0 * self.tau / (1.0 - 2.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
-        if not isinstance(X, np.ndarray) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
+        if isinstance(X, sp.csr_array) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
             return self._sparse_norms(X)
         norms = np.empty(X.shape[0])
         height = max(64, 16 * CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):
             rows = row_block(X, start, min(start + height, X.shape[0]))
-            block = rows if isinstance(rows, np.ndarray) else rows.toarray()
+            block = dense(rows)
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
@@ -131,6 +139,11 @@ class ColumnMetric(Metric):
         outer = float(np.linalg.norm(absolute_product(self.inverse.T, slack)))
         return (float(np.linalg.norm(solved)) + outer) * (1.0 + self.solve_error)
 
+    def gradient_norms(self, gradients: Any) -> Array:
+        """Norms of gradients, a column each."""
+        solved = self.inverse.T @ gradients
+        return np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.solve_error)
+
     def axis_norms(self) -> Array:
         return np.sqrt(np.square(self.inverse).sum(axis=1)) * (1.0 + self.solve_error)
 
@@ -144,10 +157,9 @@ class RowMetric(Metric):
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.inverse = 1.0 / lam
         self.root = np.sqrt(bend)
-        core = self.root[:, None] * row_gram(problem, self.inverse) * self.root
-        core[np.diag_indices(problem.n_rows)] += 1.0
-        self.trace = float(np.trace(core))
-        self.factor = np.triu(robust_cholesky(core))
+        gram = row_gram(problem, self.inverse)
+        self.trace = float(problem.n_rows + bend @ np.diagonal(gram)) * (1.0 + gamma(problem.n_rows + 4))
+        self.factor = np.triu(core_factor(gram, self.root))
         # B >= I, so a backward error of Frobenius norm gamma trace(B) is also a relative one.
         self.eta_core = gamma(problem.n_columns + 5 * problem.n_rows + 24) * self.trace
         self.eta = 0.0 if self.eta_core < 0.1 else np.inf
@@ -169,7 +181,7 @@ class RowMetric(Metric):
     def _norms(self, rows: Matrix) -> Array:
         squares = squared_row_norms(rows, self.inverse) * (1.0 + gamma(rows.shape[1] + 4))
         images = self.X @ scaled_columns(rows, self.inverse).T
-        images = images if isinstance(images, np.ndarray) else images.toarray()
+        images = dense(images)
         solved = solve_triangular(self.factor, self.root[:, None] * images, trans="T", check_finite=False)
         # The image's rounding error is at most gamma(d) |x_k| |x| a row, in norm gamma(d) sqrt(trace B) |x|.
         off = gamma(rows.shape[1] + 4) * np.sqrt(self.trace * squares)

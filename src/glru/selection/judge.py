@@ -147,7 +147,7 @@ def sub_problem(whole: Problem, chosen: Columns) -> Problem:
     """The problem with some of the columns."""
     if chosen.size == whole.n_columns:
         return whole
-    X = whole.X[:, chosen] if isinstance(whole.X, np.ndarray) else sp.csr_array(whole.X_by_column[:, chosen])
+    X = sp.csr_array(whole.X_by_column[:, chosen]) if whole.is_sparse else whole.X[:, chosen]
     names = whole.column_names
     kept = None if names is None else tuple(names[j] for j in chosen)
     return whole.derive(X=X, penalty=whole.penalty.select(chosen), column_names=kept)

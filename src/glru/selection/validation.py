@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
+from glru._numerics import Array, Matrix, dense
 from glru.certificate import Certificate, certify
 from glru.families.carried import has_carried
 from glru.families.columns import (
@@ -182,8 +182,7 @@ class ValidationJudge(Judge):
     @cached_property
     def _filled(self) -> NDArray[np.bool_]:
         """Which entries of the validation rows can contribute to a score."""
-        X = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
-        return (X != 0.0) & ~self.model.whole.dead_columns
+        return (dense(self.X) != 0.0) & ~self.model.whole.dead_columns
 
     def _zero(self, chosen: Columns) -> NDArray[np.bool_]:
         """Rows whose score is exactly zero whatever the coefficients."""

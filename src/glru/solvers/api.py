@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+import scipy.sparse as sp
 
 from glru._threads import calm_blas
 from glru.duality import feasible_dual
@@ -116,8 +117,8 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> list[tupl
 def fits_direct(problem: Problem) -> bool:
     """Whether a direct Newton step is cheap: few unknowns, and a Gram matrix that is quick to form."""
     X = problem.X
-    if isinstance(X, np.ndarray):
-        return min(X.shape) <= 6000
+    if not isinstance(X, sp.csr_array):
+        return min(X.shape) <= 6000 or problem.on_device
     return X.nnz <= 200_000 and min(X.shape) <= 600
 
 

@@ -16,14 +16,15 @@ Piecewise quadratic losses make this a semismooth Newton method.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
-from scipy.linalg import cho_solve, lstsq
+from scipy.linalg import lstsq
 
 from glru import duality
+from glru._arrays import cholesky_solve
 from glru._numerics import UNIT, Array, dense_columns
-from glru._products import column_gram, robust_cholesky, row_gram
+from glru._products import core_factor, hessian, robust_cholesky, row_gram
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import dual_of
@@ -95,16 +96,13 @@ class ColumnSpace(Space):
 
     def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
         problem = self.problem
-        d, lam = problem.n_columns, problem.penalty.quadratic
+        lam = problem.penalty.quadratic
         coef, _ = self.primal(unknowns)
         pull, bend = problem.weights * gradient, problem.weights * curvature
         slope = problem.X.T @ pull + lam * coef
-        hessian = column_gram(problem.X, bend)
-        hessian[np.diag_indices(d)] += lam
         if problem.fit_intercept:
-            hessian = np.block([[hessian, (problem.X.T @ bend)[:, None]], [np.zeros((1, d)), bend.sum()]])
             slope = np.append(slope, pull.sum())
-        move = -solve_upper(hessian, slope)
+        move = -solve_upper(hessian(problem, bend), slope)
         delta, shift = self.primal(move)
         return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
 
@@ -159,22 +157,22 @@ class RowSpace(Space):
     def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
         problem, n = self.problem, self.problem.n_rows
         beta = unknowns[:n]
-        active = np.flatnonzero(problem.weights * curvature > 0.0)
-        root = np.sqrt((problem.weights * curvature)[active])
-        core = root[:, None] * self.gram[np.ix_(active, active)] * root
-        core[np.diag_indices(active.size)] += 1.0
-        factor = robust_cholesky(core)
+        bend = problem.weights * curvature
+        # Rows without curvature are left out where a smaller copy is cheap to make.
+        active = np.arange(n) if problem.on_device else np.flatnonzero(bend > 0.0)
+        root = np.sqrt(bend[active])
+        factor = core_factor(self.gram if active.size == n else self.gram[np.ix_(active, active)], root)
 
         def through(v: Array) -> Array:
             """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
-            inner = cho_solve((factor, False), root[:, None] * (self.gram @ v)[active], check_finite=False)
+            inner = cholesky_solve(factor, root[:, None] * (self.gram @ v)[active])
             out = v.copy()
             out[active] -= root[:, None] * inner
             return out
 
         residual = (problem.weights * gradient + beta)[:, None]
         if self.border.shape[1]:
-            bent = (problem.weights * curvature)[:, None] * self.border
+            bent = bend[:, None] * self.border
             both = through(np.hstack([residual, bent]))
             right = self.border.T @ beta - self.border.T @ both[:, 0]
             tail = lstsq(self.border.T @ both[:, 1:], right, check_finite=False)[0]
@@ -268,6 +266,6 @@ def _linear_dual(
     return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None
 
 
-def solve_upper(matrix: Array, right: Array) -> Array:
+def solve_upper(matrix: Any, right: Array) -> Array:
     """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
-    return cho_solve((robust_cholesky(matrix), False), right, check_finite=False)
+    return cholesky_solve(robust_cholesky(matrix), right)

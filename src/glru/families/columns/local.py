@@ -7,11 +7,12 @@ zero there): one metric serves all candidates.
 """
 
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._arrays import arrays_of, home, raw
 from glru._numerics import Array, Matrix, gamma, squared_row_norms
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
@@ -20,7 +21,7 @@ from glru.families.gradients import SLOW, Gradients, local_radius
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import widened
-from glru.regions.metric import ColumnMetric
+from glru.regions.device_metric import column_metric
 
 
 def has_local_columns(problem: Problem) -> bool:
@@ -48,7 +49,7 @@ class LocalColumns:
         self.constant = float(problem.loss.self_concordance or 0.0)
         self.used = problem.weights > 0.0
         _, slopes, bends = problem.loss.expand(problem.y, self.scores)
-        self.metric = ColumnMetric(problem, problem.weights * bends)
+        self.metric = column_metric(problem, problem.weights * bends)
         off = score_errors(problem, point.coef, point.intercept)
         self.off = float(off[self.used].max())
         # Curvatures were taken at computed scores.
@@ -66,14 +67,14 @@ class LocalColumns:
         self.gradients = Gradients(problem, problem.weights, self.metric)
         self.top = float(self.metric.norms(problem.X)[self.used].max())
         self.query_norms = self.metric.norms(queries)
-        self._candidates: dict[int, Array] = {}
+        self._models: dict[int, tuple[Any, int]] = {}
 
     def candidate(self, column: int) -> Point | None:
         """The last candidate without a column, if there is one."""
-        model = self._candidates.get(column) if self.usable else None
-        if model is None:
+        found = self._models.get(column) if self.usable else None
+        if found is None:
             return None
-        size = self.problem.n_columns
+        model, size = home(found[0][:, found[1]]), self.problem.n_columns
         return Point(np.delete(model[:size], column), float(model[-1]) if self.problem.fit_intercept else 0.0)
 
     def bounds(
@@ -93,43 +94,43 @@ class LocalColumns:
     def _bounds(
         self, columns: Columns, settled: Callable[[Array, Array], NDArray[np.bool_]], n_steps: int
     ) -> tuple[Array, Array]:
-        size = self.metric.factor.shape[0]
-        units = np.zeros((size, columns.size))
-        units[columns, np.arange(columns.size)] = 1.0
-        images = self.metric.solve(units)
-        images /= images[columns, np.arange(columns.size)]
-        models = self.start[:, None] - images * self.start[columns]
+        arrays, places = self.problem.arrays, np.arange(columns.size)
+        images = self.metric.solve(arrays.units(self.metric.size, columns))
+        images /= arrays.put(arrays.entries(images, (columns, places)))
+        models = arrays.put(self.start)[:, None] - images * arrays.put(self.start[columns])
         shape = (self.query_norms.size, columns.size)
         lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         active, before = np.arange(columns.size), np.full(columns.size, np.inf)
         for _ in range(n_steps):
             here, places = columns[active], np.arange(active.size)
-            mine = models[:, active]
-            mine[here, places] = 0.0
-            self._candidates.update(zip(here.tolist(), mine.T, strict=True))
-            low, high, gradient, nu = self._certified(mine, here)
+            models = arrays.zeroed(models, (here, places))
+            self._models.update((column, (models, place)) for place, column in enumerate(here.tolist()))
+            low, high, gradient, nu = self._certified(models, here)
             lower[:, active], upper[:, active] = np.maximum(lower[:, active], low), np.minimum(upper[:, active], high)
             going = ~settled(lower[:, active], upper[:, active]) & (nu < SLOW * before[active])
             before[active] = nu
             active = active[going]
             if not active.size:
                 break
-            here, places = columns[active], np.arange(active.size)
-            solved = self.metric.solve(gradient[:, going])
-            models[:, active] -= solved - images[:, active] * solved[here, places]
+            entries = columns[active], np.arange(active.size)
+            images = arrays.take(images, going)
+            solved = self.metric.solve(arrays.take(gradient, going))
+            models = arrays.take(models, going) - (solved - images * arrays.put(arrays.entries(solved, entries)))
         return lower, upper
 
-    def _certified(self, models: Array, columns: Columns) -> tuple[Array, Array, Array, Array]:
+    def _certified(self, models: Any, columns: Columns) -> tuple[Array, Array, Any, Array]:
         """Bounds of the queries' scores, gradients, and at least their norms in the metric without each column."""
-        places = np.arange(columns.size)
+        places, arrays = np.arange(columns.size), self.problem.arrays
         scores, gradient, nu, error = self.gradients.at(models, fixed=(columns, places))
-        np.abs(scores - self.scores[:, None], out=scores)
-        moved = scores.max(axis=0) if self.used.all() else scores[self.used].max(axis=0)
+        scores -= arrays.put(self.scores)[:, None]
+        moved = arrays.largest_of(arrays.absolute(scores), self.used)
         reach = self.constant * (moved + float(self.gradients.plain.max()) * error[0] + error[1] + self.off)
         rest = np.sqrt(1.0 - self.eta)
         nu = nu / rest * (1.0 + FEW)
         radius = local_radius(self.constant, self.top / rest, nu, reach * (1.0 + FEW))
-        coefs, shifts = (models[:-1], models[-1]) if self.problem.fit_intercept else (models, np.zeros(columns.size))
+        coefs, shifts = models, np.zeros(columns.size)
+        if self.problem.fit_intercept:
+            coefs, shifts = models[:-1, :], home(models[-1, :])
         center, off = _many_centers(self.queries, coefs, shifts)
         with np.errstate(invalid="ignore"):
             half = self.query_norms[:, None] / rest * radius * (1.0 + FEW) + off
@@ -137,8 +138,9 @@ class LocalColumns:
         return low, high, gradient, nu
 
 
-def _many_centers(X: Matrix, coefs: Array, shifts: Array) -> tuple[Array, Array]:
+def _many_centers(X: Matrix, coefs: Any, shifts: Array) -> tuple[Array, Array]:
     """Scores of several models, and the rounding error of each."""
     norms = np.sqrt(squared_row_norms(X)) * (1.0 + gamma(X.shape[1] + 4))
-    sizes = norms[:, None] * np.linalg.norm(coefs, axis=0) + np.abs(shifts)
-    return X @ coefs + shifts, gamma(X.shape[1] + 8) * sizes * (1.0 + FEW)
+    lengths = np.sqrt(arrays_of(X).inner(coefs, coefs)) * (1.0 + FEW)
+    sizes = norms[:, None] * lengths + np.abs(shifts)
+    return home(raw(X) @ coefs) + shifts, gamma(X.shape[1] + 8) * sizes * (1.0 + FEW)

@@ -10,18 +10,18 @@ Fenchel-Young terms vanish.
 """
 
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import numpy as np
-from scipy.linalg import cho_solve
 
-from glru._numerics import TINY, UNIT, Array, Matrix, gamma, squared_row_norms
-from glru._products import robust_cholesky, row_gram
+from glru._arrays import DeviceMatrix, cholesky_solve, home, is_device, raw
+from glru._numerics import TINY, UNIT, Array, Matrix, gamma, scaled_columns, squared_row_norms
+from glru._products import core_factor, row_gram
 from glru._sizes import SMALL
 from glru._threads import calm_blas, in_parts
 from glru.certificate import FEW, ball_radius, quick_loss_terms
 from glru.families.carried import row_norms, weight_error
-from glru.families.columns.common import CHUNK, LARGEST, rounded_norms
+from glru.families.columns.common import CHUNK, DEVICE_CHUNK, LARGEST, rounded_norms
 from glru.losses import Logistic
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
@@ -53,12 +53,12 @@ class WideColumns:
 
     def __init__(self, solution: Solution, queries: Matrix) -> None:
         problem = self.problem = solution.problem
+        self.arrays = problem.arrays
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         inverse = 1.0 / lam
         self.gram = row_gram(problem, inverse)
-        scaled = queries * inverse if isinstance(queries, np.ndarray) else queries.multiply(inverse).tocsr()
-        cross = scaled @ problem.X.T
-        self.cross = cross if isinstance(cross, np.ndarray) else cross.toarray()
+        cross: Any = scaled_columns(queries, inverse) @ problem.X.T
+        self.cross = cross if isinstance(cross, np.ndarray) or is_device(cross) else cross.toarray()
         norms = rounded_norms(row_norms(problem), problem)
         self.top, self.total_norm = float(norms.max()), float(np.linalg.norm(norms)) * (1.0 + FEW)
         self.share = np.divide(1.0, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
@@ -67,7 +67,9 @@ class WideColumns:
         bend = problem.weights * bends
         root = np.sqrt(bend)
         # (I + D K)^-1 D, and the solution without any change.
-        self.response = root[:, None] * cho_solve(_core_factor(self.gram, root), np.diag(root), check_finite=False)
+        scale = self.arrays.put(root)
+        unit = self.arrays.units(problem.n_rows, np.arange(problem.n_rows))
+        self.response = scale[:, None] * cholesky_solve(core_factor(self.gram, root), unit * scale)
         self.base = _newton_dual(self.gram, root, bend * solution.scores - problem.weights * slopes)
         self.scores = solution.scores
 
@@ -89,21 +91,27 @@ class WideColumns:
         """
         size = self.query_squares.size
         lower, upper = np.empty((size, n_items)), np.empty((size, n_items))
-        width = max(16, CHUNK // max(self.problem.n_rows, 1))
+        chunk = DEVICE_CHUNK if self.problem.on_device else CHUNK
+        width = max(16, chunk // max(self.problem.n_rows, 1))
 
         def part(start: int, stop: int) -> None:
             for k in range(start, stop, width):
                 end = min(k + width, stop)
                 lower[:, k:end], upper[:, k:end] = self._bounds(*make(k, end), lam[k:end], sign)
 
+        if self.problem.on_device:
+            part(0, n_items)
+            return lower, upper
         with calm_blas(0.0):
             in_parts(part, n_items, width)
         return lower, upper
 
-    def _bounds(self, columns: Array, asked: Array, lam: Array, sign: float) -> Bounds:
+    def _bounds(self, columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
+        columns, asked = raw(columns), raw(asked)
         images = self.response @ columns
         with np.errstate(all="ignore"):
-            step = (self.base @ columns) / (lam + sign * np.einsum("ij,ij->j", columns, images))
+            along = home(self.arrays.put(self.base) @ columns)
+            step = along / (lam + sign * self.arrays.inner(columns, images))
         step = np.where(np.isfinite(step), -sign * step, 0.0)
         return self._certified(self._candidates(images, step, columns), columns, asked, lam, sign)
 
@@ -118,29 +126,30 @@ class WideColumns:
     ) -> Bounds:
         """Bounds for one candidate after exact Newton steps, each with a factor of its own."""
         problem = self.problem
-        gram = self.gram + np.outer(sign / lam * column, column)
-        columns, queries, lams = column[:, None], asked[:, None], np.array([lam])
+        gram = _changed(self.gram, sign / lam * column, column)
+        columns, queries = self.arrays.put(column)[:, None], self.arrays.put(asked)[:, None]
+        lams = np.array([lam])
         scores = self.scores
         best = np.full(asked.size, -np.inf), np.full(asked.size, np.inf)
         for _ in range(n_steps):
             _, slopes, bends = problem.loss.expand(problem.y, scores)
             bend = problem.weights * bends
             solved = _newton_dual(gram, np.sqrt(bend), bend * scores - problem.weights * slopes)
-            candidates = self._candidates(solved[:, None], np.ones(1), columns, np.zeros(problem.n_rows))
+            candidates = self._candidates(
+                self.arrays.put(solved)[:, None], np.ones(1), columns, np.zeros(problem.n_rows)
+            )
             lower, upper = self._certified(candidates, columns, queries, lams, sign)
             best = intersected(best, (lower[:, 0], upper[:, 0]))
             if settled(*best):
                 break
-            scores = gram @ candidates[1][:, 0]
+            scores = gram @ home(candidates[1][:, 0])
         return best
 
-    def _certified(
-        self, candidates: tuple[Array, ...], columns: Array, asked: Array, lam: Array, sign: float
-    ) -> Bounds:
-        problem = self.problem
+    def _certified(self, candidates: tuple[Any, ...], columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
+        problem, arrays = self.problem, self.arrays
         dual, pulls, inner, size, own = candidates
         scores = self.gram @ pulls
-        scores += columns * (sign * inner / lam)
+        scores += columns * arrays.put(sign * inner / lam)
         # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that, in the metric of the penalty; the sums
         # over the rows are bounded by Cauchy-Schwarz.
         unit = gamma(problem.n_columns + problem.n_rows + 16)
@@ -152,7 +161,8 @@ class WideColumns:
         # The stored products of weights and dual variables are off by a unit each, the correlations by as much.
         gaps = (losses + 0.5 * np.square(weight_error(problem) * (mass + own_mass))) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        center = self.cross @ pulls + asked * (sign * inner / lam)
+        center, asked = home(self.cross @ pulls), home(asked)
+        center = center + asked * (sign * inner / lam)
         share = np.square(asked) / lam
         squares = self.query_squares[:, None] + sign * share
         rounding = gamma(problem.n_columns + 8) * (self.query_squares[:, None] + share)
@@ -161,30 +171,32 @@ class WideColumns:
         off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
         return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
 
-    def _candidates(self, images: Array, step: Array, columns: Array, base: Array | None = None) -> tuple[Array, ...]:
+    def _candidates(self, images: Any, step: Array, columns: Any, base: Array | None = None) -> tuple[Any, ...]:
         """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
         problem, weights = self.problem, self.problem.weights
         base = self.base if base is None else base
         low, high = problem.loss.derivative_range(problem.y)
-        if images.size < SMALL:
-            dual = (base[:, None] + images * step) * self.share[:, None]
-            dual = np.clip(dual, -high[:, None], -low[:, None])
-            pulls = weights[:, None] * dual
-            squares = np.einsum("ij,ij->j", pulls, pulls), np.einsum("ij,ij->j", columns, columns)
-            return dual, pulls, np.einsum("ij,ij->j", columns, pulls), *squares
+        arrays = self.arrays
+        if problem.on_device or images.size < SMALL:
+            dual = (arrays.put(base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
+            dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
+            pulls = arrays.put(weights)[:, None] * dual
+            inner = arrays.inner(columns, pulls)
+            return dual, pulls, inner, arrays.inner(pulls, pulls), arrays.inner(columns, columns)
         from glru import _kernels as kernels
 
         dual, pulls, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
         kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, pulls, sums)
         return dual, pulls, *sums
 
-    def _losses(self, scores: Array, errors: Array, dual: Array) -> Array:
+    def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
         """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
-        problem, weights = self.problem, self.problem.weights
-        if scores.size < SMALL or not isinstance(problem.loss, Logistic):
-            terms = quick_loss_terms(problem.loss, problem.y[:, None], scores, errors, dual)
-            terms[weights == 0.0] = 0.0
-            return weights @ terms
+        problem, weights, arrays = self.problem, self.problem.weights, self.arrays
+        if problem.on_device or scores.size < SMALL or not isinstance(problem.loss, Logistic):
+            terms = quick_loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
+            if not weights.all():
+                terms = arrays.without_rows(terms, weights == 0.0)
+            return home(arrays.put(weights) @ terms)
         from glru import _kernels as kernels
 
         wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max()))
@@ -198,14 +210,13 @@ class WideColumns:
         return total * np.exp(wide) * (1.0 + FEW)
 
 
-def _core_factor(gram: Array, root: Array) -> tuple[Array, bool]:
-    """The Cholesky factor of ``I + D^(1/2) K D^(1/2)``."""
-    core = root[:, None] * gram * root
-    core[np.diag_indices(root.size)] += 1.0
-    return robust_cholesky(core), False
+def _changed(gram: Any, left: Array, right: Array) -> Any:
+    """A matrix plus the outer product of two vectors."""
+    if is_device(gram):
+        return DeviceMatrix(gram.array + gram.arrays.put(left)[:, None] * gram.arrays.put(right)[None, :])
+    return gram + np.outer(left, right)
 
 
-def _newton_dual(gram: Array, root: Array, right: Array) -> Array:
+def _newton_dual(gram: Any, root: Array, right: Array) -> Array:
     """``(I + D K)^-1`` times a vector."""
-    inner = cho_solve(_core_factor(gram, root), root * (gram @ right), check_finite=False)
-    return right - root * inner
+    return right - root * cholesky_solve(core_factor(gram, root), root * (gram @ right))

@@ -1,0 +1,114 @@
+r"""The Hessian's inverse metric where the data lives on a device.
+
+How a device's library factors and solves is not relied upon: with the computed :math:`R` and :math:`V \approx R^{-1}`, the
+residuals :math:`R^\top R - H` and :math:`R V - I` are formed by products, whose rounding is known in any order of
+summation, and their norms enter the bounds. Everything after that is a product with :math:`V`.
+"""
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from glru import _arrays
+from glru._arrays import Arrays, home, raw
+from glru._numerics import TINY, Array, Matrix, gamma
+from glru._products import hessian
+from glru.certificate import FEW
+from glru.problem import Problem
+from glru.regions.metric import ColumnMetric
+
+
+def column_metric(problem: Problem, bend: Array) -> ColumnMetric:
+    """The metric of the Hessian with weighted curvatures ``bend``, where X lives."""
+    return DeviceMetric(problem, bend) if problem.on_device else ColumnMetric(problem, bend)
+
+
+@final
+class DeviceMetric(ColumnMetric):
+    """The metric from a Cholesky factor that stays on the device."""
+
+    def __init__(self, problem: Problem, bend: Array) -> None:
+        self.fit_intercept, self.arrays = problem.fit_intercept, problem.arrays
+        matrix = hessian(problem, bend)
+        self.eta = self.tau = np.inf
+        unit = self.arrays.xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
+        self.factor = self.inverse = unit
+        if not bool(self.arrays.xp.isfinite(self.arrays.xp.sum(matrix))):
+            return
+        try:
+            self.factor = _arrays.cholesky(matrix)
+        except LinAlgError:
+            return
+        self.inverse = _arrays.solve_upper(self.factor, unit)
+        self._judge(problem, matrix, unit)
+
+    def _judge(self, problem: Problem, matrix: Any, unit: Any) -> None:
+        """``tau`` and ``eta`` from the residuals of the inverse and of the factor."""
+        xp, size = self.arrays.xp, self.size
+        rounded = 1.0 + 2.0 * gamma(size * size + 8)
+        norms = _frobenius(xp, self.factor), self.inverse_norm
+        residual = _frobenius(xp, self.factor @ self.inverse - unit)
+        self.tau = (residual + gamma(size + 8) * norms[0] * norms[1]) * rounded
+        if not self.tau < 0.125:
+            return
+        # Products R^T R err by gamma |r_i| |r_j| in an entry, in Frobenius norm gamma |R|_F^2.
+        factored = (
+            _frobenius(xp, xp.matrix_transpose(self.factor) @ self.factor - matrix) + gamma(size + 8) * norms[0] ** 2
+        )
+        trace = float(xp.linalg.trace(matrix))
+        off = (factored + gamma(problem.n_rows + 4 * size + 16) * trace) * rounded
+        eta = off * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        self.eta = eta if np.isfinite(eta) else np.inf
+
+    @property
+    def size(self) -> int:
+        return int(self.factor.shape[0])
+
+    @cached_property
+    def inverse_norm(self) -> float:
+        return _frobenius(self.arrays.xp, self.inverse)
+
+    def solve(self, vector: Any) -> Any:
+        there = self.arrays.put(vector)
+        solved = self.inverse @ (self.arrays.xp.matrix_transpose(self.inverse) @ there)
+        return solved if _arrays.is_foreign(vector) else home(solved)
+
+    @cached_property
+    def solve_error(self) -> float:
+        # Half a solve errs by tau for V, by another for the product; the second half by tau more for what it is asked about.
+        return 3.0 * self.tau / (1.0 - 3.0 * self.tau) + FEW
+
+    def norms(self, X: Matrix) -> Array:
+        array = self.arrays.put(raw(X))
+        if not _arrays.is_foreign(array):
+            raise TypeError("rows that are asked about must be dense where the data lives on a device.")
+        block = _with_ones(self.arrays, array) if self.fit_intercept else array
+        solved = block @ self.inverse
+        norms = np.sqrt(home(self.arrays.xp.sum(solved * solved, axis=1)))
+        return norms * (1.0 + self.solve_error) + TINY * (1.0 + self.inverse_norm)
+
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        transposed = self.arrays.xp.matrix_transpose(self.inverse)
+        solved = home(transposed @ self.arrays.put(gradient))
+        # Entry by entry: |R^-T e| <= |R^-T| |e|.
+        outer = home(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))
+        return float(np.linalg.norm(solved) + np.linalg.norm(outer)) * (1.0 + self.solve_error)
+
+    def gradient_norms(self, gradients: Any) -> Array:
+        solved = self.arrays.xp.matrix_transpose(self.inverse) @ gradients
+        return np.sqrt(self.arrays.inner(solved, solved)) * (1.0 + self.solve_error)
+
+    def axis_norms(self) -> Array:
+        squares = home(self.arrays.xp.sum(self.inverse * self.inverse, axis=1))
+        return np.sqrt(squares) * (1.0 + self.solve_error)
+
+
+def _with_ones(arrays: Arrays, block: Any) -> Any:
+    ones = arrays.xp.ones((block.shape[0], 1), dtype=block.dtype, device=arrays.device)
+    return arrays.xp.concat([block, ones], axis=1)
+
+
+def _frobenius(xp: Any, matrix: Any) -> float:
+    return float(np.sqrt(float(xp.sum(matrix * matrix))))
