@@ -220,6 +220,13 @@ def is_device(X: object) -> TypeGuard[DeviceMatrix]:
     return isinstance(X, DeviceMatrix)
 
 
+def placed(X: Any, like: Any) -> Any:
+    """A host matrix where another matrix lives; a sparse one becomes dense on a device."""
+    if not is_device(like) or is_device(X):
+        return X
+    return DeviceMatrix(like.arrays.put(X.toarray() if sp.issparse(X) else X))
+
+
 def raw(X: Any) -> Any:
     """The array of a matrix, in whatever namespace."""
     return X.array if isinstance(X, DeviceMatrix) else X

@@ -65,7 +65,7 @@ def scaled_columns(X: Matrix, scales: Array) -> Matrix:
     return sp.csr_array((X.data * scales[X.indices], X.indices, X.indptr), shape=X.shape)
 
 
-def dense_columns(X: Matrix, columns: NDArray[np.intp]) -> Array:
+def dense_columns(X: Matrix | sp.csc_array, columns: NDArray[np.intp]) -> Array:
     """Some columns as a dense host array."""
     return dense(X[:, columns])
 

@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.blas import dsyrk
 
 from glru import _arrays
-from glru._arrays import DeviceMatrix, is_device, is_foreign
+from glru._arrays import DeviceMatrix, is_device, is_foreign, placed
 from glru._numerics import UNIT, Array, Matrix
 from glru._threads import in_parts
 from glru.problem import Problem
@@ -86,7 +86,7 @@ def row_gram(problem: Problem, column_weights: Array) -> Any:
     Where X lives on a device, so does the product.
     """
     if column_weights.size == 0:
-        return np.zeros((problem.n_rows, problem.n_rows))
+        return placed(np.zeros((problem.n_rows, problem.n_rows)), problem.X)
     if np.all(column_weights == column_weights[0]):
         if "row_gram" not in problem.shared:
             problem.shared["row_gram"] = _row_gram(problem, np.ones_like(column_weights))

@@ -10,10 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru._numerics import Array, dense_columns
 from glru.candidates.mapping import new_coefficients
 from glru.duality import feasible_dual
-from glru.families.columns import dense_block
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Solution
@@ -126,7 +125,7 @@ class Model:
         coef[self.chosen] = self.solution.coef
         if move.add and carried:
             pulls = self.whole.weights * self.solution.dual
-            correlations = dense_block(self.whole.X_by_column, changed).T @ pulls
+            correlations = dense_columns(self.whole.X_by_column, changed).T @ pulls
             coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
         dual = feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[chosen], self.solution.intercept, dual), chosen

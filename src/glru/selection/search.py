@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._arrays import home, placed
 from glru._budget import Budget, OutOfTime
 from glru._numerics import Array, Matrix
 from glru._threads import calm_blas
@@ -240,10 +241,10 @@ def _validation(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array
     X, names = _inputs.as_matrix(X_val, "X_val")
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
-    X = matched_columns(X, names, problem.column_names)
+    X = placed(matched_columns(X, names, problem.column_names), problem.X)
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
-    labels = np.asarray(y_val)
+    labels = np.asarray(home(y_val))
     if labels.shape != (X.shape[0],):
         raise ValueError(f"y_val must have shape ({X.shape[0]},), one label a row of X_val; got {labels.shape}.")
     assert problem.classes is not None

@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix, dense
+from glru._numerics import Array, Matrix, dense, dense_columns
 from glru.certificate import Certificate, certify
 from glru.families.carried import has_carried
 from glru.families.columns import (
@@ -153,7 +153,7 @@ class ValidationJudge(Judge):
 
         place = np.array([column])
         lam = float(np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[column])
-        vectors = dense_block(whole.X_by_column, place)[:, 0], dense_block(self.X, place)[:, 0]
+        vectors = dense_columns(whole.X_by_column, place)[:, 0], dense_columns(self.X, place)[:, 0]
         bounds = self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, REFINE_STEPS)
         return *self._sums(*bounds, zero), settled(*bounds)
 

@@ -1,0 +1,118 @@
+"""Data on a GPU: fit and certified leave-one-out at eleven strengths, and a first elimination, at gisette's size.
+
+Needs PyTorch with a GPU. ``GLRU_DEVICE_HOST=1`` compares the labels with the same run on the host, which takes minutes.
+"""
+
+import os
+import time
+
+import numpy as np
+
+import glru
+from benchmarks.loocv import synthetic
+from benchmarks.timing import print_table
+
+N, D, QUERIES = 6000, 4955, 1000
+LAMS = [2.0**-k for k in range(11)]
+
+
+def run() -> None:
+    """Print the tables, or why there are none."""
+    try:
+        import torch
+    except ImportError:
+        print("\ndevice: skipped; PyTorch is not installed.")
+        return
+    if not torch.cuda.is_available():
+        print("\ndevice: skipped; PyTorch sees no GPU.")
+        return
+    print(f"\n{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    X, y = synthetic(N + QUERIES, D)
+    on = torch.asarray(X, device="cuda")
+    problem = glru.Problem(on[:N], y[:N])
+    peak = _peak(torch)
+    _loocv(torch, problem.derive(penalty=glru.L2(1.0)))
+    found = _path(torch, problem, peak)
+    _elimination(torch, problem, on[N:], y[N:], peak)
+    if os.environ.get("GLRU_DEVICE_HOST") == "1":
+        _compare(X, y, found)
+
+
+def _timed(torch, work):
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    result = work()
+    torch.cuda.synchronize()
+    return result, time.perf_counter() - begin
+
+
+def _peak(torch) -> float:
+    """Operations a second of a large float64 product."""
+    A = torch.randn(8192, 8192, dtype=torch.float64, device="cuda")
+    A @ A
+    return 2 * 8192**3 / min(_timed(torch, lambda: A @ A)[1] for _ in range(5))
+
+
+def _loocv(torch, problem, start=None):
+    solution, fit = _timed(torch, lambda: glru.solve(problem, start=start))
+    result, loo = _timed(torch, lambda: glru.loocv(solution))
+    return solution, result, fit, loo
+
+
+def _path(torch, problem, peak):
+    rows, found, start, total = [], [], None, 0.0
+    gram, cholesky = 2 * N * D * D, D**3 / 3
+    for lam in LAMS:
+        start, result, fit, loo = _loocv(torch, problem.derive(penalty=glru.L2(lam)), start)
+        found.append(result)
+        total += fit + loo
+        done = start.n_iter * (gram + cholesky)
+        # Forming the Hessian, its factor, the factor's inverse, two residuals, and the norms of all rows.
+        metric = gram + cholesky + D**3 + 2 * 2 * D**3 + gram
+        stages = " ".join(f"{stage} {seconds:.3f}" for stage, seconds in result.seconds.items())
+        rows.append(
+            [
+                f"{lam:.4g}",
+                f"{fit:.3f}",
+                start.n_iter,
+                f"{done / fit / peak:.2f}",
+                f"{loo:.3f}",
+                f"{metric / loo / peak:.2f}",
+                result.n_trainings,
+                int((result.labels == 0).sum()),
+                stages,
+            ]
+        )
+    print_table(
+        f"{N} x {D} on the device: {total:.2f} s in all; float64 product peak {peak / 1e12:.1f} TFlop/s",
+        ["lam", "fit s", "steps", "of peak", "LOOCV s", "of peak", "trainings", "undetermined", "stages"],
+        rows,
+    )
+    return found
+
+
+def _elimination(torch, problem, X_val, y_val, peak) -> None:
+    rows = []
+    for lam in (1.0, 2.0**-5, 2.0**-10):
+        at = problem.derive(penalty=glru.L2(lam))
+        result, seconds = _timed(torch, lambda at=at: glru.stepwise(at, X_val, y_val, max_steps=1))
+        step = result.path[0]
+        rows.append([f"{lam:.4g}", f"{step.seconds:.3f}", f"{seconds:.3f}", step.n_trainings, str(step.decided_by)])
+    print_table(
+        f"First elimination among {D} columns, {QUERIES} validation rows",
+        ["lam", "step s", "with the fit s", "trainings", "decided by"],
+        rows,
+    )
+
+
+def _compare(X, y, found) -> None:
+    problem, start, rows = glru.Problem(X[:N], y[:N]), None, []
+    for lam, theirs in zip(LAMS, found, strict=True):
+        begin = time.perf_counter()
+        start = glru.solve(problem.derive(penalty=glru.L2(lam)), start=start)
+        ours = glru.loocv(start)
+        seconds = time.perf_counter() - begin
+        same = np.array_equal(ours.labels, theirs.labels)
+        apart = np.maximum(ours.score_lower, theirs.score_lower) > np.minimum(ours.score_upper, theirs.score_upper)
+        rows.append([f"{lam:.4g}", f"{seconds:.2f}", "yes" if same else "NO", int(apart.sum())])
+    print_table("The same on the host", ["lam", "fit and LOOCV s", "labels identical", "intervals apart"], rows)
