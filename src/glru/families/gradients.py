@@ -6,6 +6,7 @@ where the Hessian :math:`M` was taken, and :math:`\kappa` at least that constant
 .. math:: \|w^* - \hat w\|_M \le -\log(1 - \kappa \nu e^{T}) / \kappa .
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from glru._numerics import Array, gamma
 from glru.certificate import FEW
-from glru.families.carried import weight_error
+from glru.families.carried import sum_error
 from glru.problem import Problem
 from glru.regions.metric import ColumnMetric
 
@@ -34,6 +35,89 @@ def local_radius(constant: float, top: Array | float, nu: Array, reach: Array) -
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class GradientNorms:
+    """Gradients of models from sums over all rows, and at least their norms in the inverse metric.
+
+    Attributes
+    ----------
+    metric : ColumnMetric
+        The metric.
+    n_rows : int
+        Number of rows in the sums, taken in any order.
+    smoothness : float
+        Of the loss.
+    quadratic : array of shape (n_columns,)
+        The penalty's strengths.
+    total : float
+        Sum of the weights.
+    plain_mass : float
+        At least ``sqrt(sum_i s_i |x_i|^2)``.
+    columns : array
+        At least ``sqrt(sum_i s_i x_ij^2)``, and ``sqrt(total)`` for an intercept.
+    """
+
+    metric: ColumnMetric
+    n_rows: int
+    smoothness: float
+    quadratic: Array
+    total: float
+    plain_mass: float
+    columns: Array
+
+    @cached_property
+    def steady(self) -> float:
+        """The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient."""
+        return self.metric.gradient_norm(np.zeros_like(self.columns), self.columns)
+
+    def score_errors(self, models: Array) -> tuple[Array, Array]:
+        """The error of row ``k``'s score under model ``i`` is at most ``|x_k| first[i] + second[i]``."""
+        coefs, shifts = split_models(models, self.metric.fit_intercept)
+        unit = gamma(coefs.shape[0] + 3) * (1.0 + gamma(coefs.shape[0] + 8))
+        return unit * np.linalg.norm(coefs, axis=0), unit * np.abs(shifts)
+
+    def at(self, models: Array, pulls: Array, masses: Array, fixed: Entries | None = None) -> tuple[Array, Array]:
+        """Gradients and at least their norms, from the sums of :func:`slope_sums`; ``fixed`` as in :class:`Gradients`."""
+        coefs, _ = split_models(models, self.metric.fit_intercept)
+        first, second = self.score_errors(models)
+        size = np.sqrt(masses) * (1.0 + gamma(self.n_rows + 4))
+        gradient = pulls.copy()
+        gradient[: coefs.shape[0]] += self.quadratic[:, None] * coefs
+        if fixed is not None:
+            gradient[fixed] = 0.0
+        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
+        wrong = self.smoothness * (first * self.plain_mass + second * np.sqrt(self.total)) + FEW * size
+        spread = sum_error(self.n_rows) * size + wrong * (1.0 + FEW)
+        outer = float(np.linalg.norm(self.metric.inverse)) * FEW
+        outer = outer * np.linalg.norm(self.quadratic[:, None] * coefs, axis=0)
+        solved = self.metric.inverse.T @ gradient
+        norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
+        return gradient, (norms + spread * self.steady + outer) * (1.0 + FEW)
+
+
+def split_models(models: Array, fit_intercept: bool) -> tuple[Array, Array]:
+    """Coefficients and intercepts of models, a column each."""
+    return (models[:-1], models[-1]) if fit_intercept else (models, np.zeros(models.shape[1]))
+
+
+def slope_sums(
+    problem: Problem, weights: Array, models: Array, without: Entries | None = None
+) -> tuple[Array, Array, Array]:
+    """Scores under models, ``X^T (s o l')`` (the intercept's sum last) and ``sum_i s_i l'_i^2``, a column for each."""
+    coefs, shifts = split_models(models, problem.fit_intercept)
+    scores = problem.X @ coefs
+    if problem.fit_intercept:
+        scores += shifts
+    slopes = problem.loss.gradient(problem.y[:, None], scores)
+    if without is not None:
+        slopes[without] = 0.0
+    masses = weights @ np.square(slopes)
+    slopes *= weights[:, None]
+    pulls = problem.X.T @ slopes
+    return scores, np.vstack([pulls, slopes.sum(axis=0)]) if problem.fit_intercept else pulls, masses
+
+
+@final
 class Gradients:
     """Scores and gradients of models (a column each, the intercept last) and what rounding does to them."""
 
@@ -46,19 +130,21 @@ class Gradients:
         return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4))
 
     @cached_property
-    def plain_mass(self) -> float:
-        """At least ``sqrt(sum_i s_i |x_i|^2)``."""
-        return float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(self.problem.n_rows + 4))
-
-    @cached_property
-    def steady(self) -> float:
-        """The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient."""
-        problem, total = self.problem, self.weights.sum()
+    def norms(self) -> GradientNorms:
+        """What bounds the norms of the gradients."""
+        problem, total = self.problem, float(self.weights.sum())
         columns = np.sqrt(total / problem.weights.sum()) * problem.column_norms
         if problem.fit_intercept:
             columns = np.append(columns, np.sqrt(total))
-        columns = columns * (1.0 + gamma(problem.n_rows + 8))
-        return self.metric.gradient_norm(np.zeros_like(columns), columns)
+        return GradientNorms(
+            metric=self.metric,
+            n_rows=problem.n_rows,
+            smoothness=problem.loss.smoothness,
+            quadratic=np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)),
+            total=total,
+            plain_mass=float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(problem.n_rows + 4)),
+            columns=columns * (1.0 + gamma(problem.n_rows + 8)),
+        )
 
     def at(
         self, models: Array, without: Entries | None = None, fixed: Entries | None = None
@@ -68,29 +154,6 @@ class Gradients:
         ``without``: pairs of a row and a model that is trained without it. ``fixed``: pairs of a column and a model that
         does not have it. The error of row ``k``'s score under model ``i`` is at most ``plain[k] * first[i] + second[i]``.
         """
-        problem, weights = self.problem, self.weights
-        coefs = models[:-1] if problem.fit_intercept else models
-        shifts = models[-1] if problem.fit_intercept else np.zeros(models.shape[1])
-        scores = problem.X @ coefs
-        if problem.fit_intercept:
-            scores += shifts
-        unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
-        first, second = unit * np.linalg.norm(coefs, axis=0), unit * np.abs(shifts)
-        slopes = problem.loss.gradient(problem.y[:, None], scores)
-        if without is not None:
-            slopes[without] = 0.0
-        size = np.sqrt(weights @ np.square(slopes)) * (1.0 + gamma(problem.n_rows + 4))
-        slopes *= weights[:, None]
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[:, None]
-        gradient = problem.X.T @ slopes + lam * coefs
-        if fixed is not None:
-            gradient[fixed] = 0.0
-        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
-        wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(weights.sum())) + FEW * size
-        spread = weight_error(problem) * size + wrong * (1.0 + FEW)
-        if problem.fit_intercept:
-            gradient = np.vstack([gradient, slopes.sum(axis=0)])
-        outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
-        solved = self.metric.inverse.T @ gradient
-        norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
-        return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW), (first, second)
+        scores, pulls, masses = slope_sums(self.problem, self.weights, models, without)
+        gradient, nu = self.norms.at(models, pulls, masses, fixed)
+        return scores, gradient, nu, self.norms.score_errors(models)

@@ -49,12 +49,22 @@ class ColumnMetric(Metric):
     """The metric from a Cholesky factor of the Hessian."""
 
     def __init__(self, problem: Problem, bend: Array) -> None:
-        self.fit_intercept = problem.fit_intercept
         hessian = column_gram(problem.X, bend)
         hessian[np.diag_indices(problem.n_columns)] += problem.penalty.quadratic
         if problem.fit_intercept:
             border = (problem.X.T @ bend)[:, None]
             hessian = np.block([[hessian, border], [np.zeros_like(border.T), np.full((1, 1), bend.sum())]])
+        self._factor(hessian, problem.fit_intercept, problem.n_rows)
+
+    @classmethod
+    def of_hessian(cls, hessian: Array, fit_intercept: bool, n_rows: int) -> "ColumnMetric":
+        """The metric of a Hessian given by its upper triangle, summed over ``n_rows`` rows in any order."""
+        new = cls.__new__(cls)
+        new._factor(hessian, fit_intercept, n_rows)
+        return new
+
+    def _factor(self, hessian: Array, fit_intercept: bool, n_rows: int) -> None:
+        self.fit_intercept = fit_intercept
         size, trace = hessian.shape[0], float(np.trace(hessian))
         self.eta = self.tau = np.inf
         self.factor = self.inverse = np.eye(size)
@@ -71,7 +81,7 @@ class ColumnMetric(Metric):
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(problem.n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        eta = gamma(n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @cached_property
