@@ -224,7 +224,7 @@ def placed(X: Any, like: Any) -> Any:
     """A host matrix where another matrix lives; a sparse one becomes dense on a device."""
     if not is_device(like) or is_device(X):
         return X
-    return DeviceMatrix(like.arrays.put(X.toarray() if sp.issparse(X) else X))
+    return DeviceMatrix(like.arrays.put(X if isinstance(X, np.ndarray) else X.toarray()))
 
 
 def raw(X: Any) -> Any:

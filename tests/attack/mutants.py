@@ -134,14 +134,14 @@ MUTANTS = (
     ),
     (
         "the remainder of the Newton step dropped",
-        "families/local.py",
+        "families/removals.py",
         "nu = remainder * (1.0 + LOST) * delta + residual",
         "nu = 0.0 * remainder * delta + residual",
         FAMILIES,
     ),
     (
         "the leverage of a removed row ignored",
-        "families/local.py",
+        "families/removals.py",
         "/ (1.0 - leverage)\n",
         "\n",
         FAMILIES,

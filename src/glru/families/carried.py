@@ -8,8 +8,13 @@ correlations into :math:`\varphi_i (v - s_i a_i x_i)`. For an L2 penalty the Fen
 which one product with X gives for all rows.
 """
 
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import final
+
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
 from glru._products import row_block
@@ -34,7 +39,12 @@ def removal_factors(problem: Problem) -> Array:
 
 def weight_error(problem: Problem) -> float:
     """Relative error of a row's new weight: of two sums of the weights and the operations between them."""
-    return 8.0 * gamma(problem.n_rows + 9)
+    return sum_error(problem.n_rows)
+
+
+def sum_error(n_rows: int) -> float:
+    """The same for a number of rows, whose weights are summed in any order."""
+    return 8.0 * gamma(n_rows + 9)
 
 
 def has_carried(problem: Problem) -> bool:
@@ -45,21 +55,160 @@ def has_carried(problem: Problem) -> bool:
 def carried_bounds(solution: Solution, bound: str) -> Bounds:
     """Bounds of every row's score under the model trained without it; ``bound``: "primal", "dual" or both ("auto")."""
     problem, root = solution.problem, solution.certificate
-    assert root.loss_terms is not None
     factors = removal_factors(problem)
-    known = np.isfinite(factors)
-    factors = np.where(known, factors, 1.0)
-    own = problem.weights * np.where(problem.weights > 0.0, root.loss_terms, 0.0)
-    steady = weight_error(problem)
-    losses = factors * (np.maximum(root.row_total - own, 0.0) + steady * root.row_total)
-    gaps = (losses + _penalty_sums(solution, factors)) * (1.0 + gamma(problem.n_columns + 8))
-    gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
-    bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
-    if bound in ("primal", "auto"):
-        bounds = intersected(bounds, _primal_bounds(solution, gaps))
-    if bound in ("dual", "auto") and problem.penalty.smooth and np.isfinite(problem.loss.smoothness):
-        bounds = intersected(bounds, _dual_bounds(solution, factors, gaps))
-    return bounds
+    carried = Carried(
+        n_rows=problem.n_rows,
+        coef=solution.coef,
+        correlations=root.correlations,
+        column_norms=root.column_norms,
+        dual_mass=root.dual_mass,
+        row_total=root.row_total,
+        largest=float(factors[np.isfinite(factors)].max(initial=1.0)),
+        shared=shared_columns(problem),
+    )
+    rows = Kept(problem, factors, solution.dual, 0.0, root.loss_terms, solution.scores, root.score_errors)
+    return carried.bounds(rows, bound)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Rows at the old optimum, an entry each.
+
+    Attributes
+    ----------
+    problem : Problem
+        The rows; their weights are those of the whole problem.
+    factors : array
+        What the weights of the other rows are multiplied by when the row leaves; infinite: nothing is proven.
+    dual, dual_errors : array
+        Their dual variables, and how far these may be from the ones in the sums.
+    terms : array or None
+        Their Fenchel-Young terms as they are in the sum; None where they are not worth taking out.
+    scores, score_errors : array
+        Their scores and how far each may be from its exact value.
+    """
+
+    problem: Problem
+    factors: Array
+    dual: Array
+    dual_errors: Array | float
+    terms: Array | None
+    scores: Array
+    score_errors: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """The old optimum and the sums over all rows that the removal of any one is carried through.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows in the sums, taken in any order.
+    coef, correlations, column_norms : array of shape (n_columns,)
+        ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
+    dual_mass, row_total : float
+        At least ``sum_i s_i a_i^2`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
+    largest : float
+        The largest finite factor of a removal.
+    shared : array of bool of shape (n_columns,) or None
+        The columns with values in more than one row, where there are others.
+    """
+
+    n_rows: int
+    coef: Array
+    correlations: Array
+    column_norms: Array
+    dual_mass: float
+    row_total: float
+    largest: float
+    shared: NDArray[np.bool_] | None
+
+    def bounds(self, rows: Kept, bound: str) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them."""
+        problem, known = rows.problem, np.isfinite(rows.factors)
+        rows = replace(rows, factors=np.where(known, rows.factors, 1.0))
+        own: Array | float = 0.0
+        if rows.terms is not None:
+            own = problem.weights * np.where(problem.weights > 0.0, rows.terms, 0.0)
+        losses = rows.factors * (np.maximum(self.row_total - own, 0.0) + sum_error(self.n_rows) * self.row_total)
+        gaps = (losses + self._penalty_sums(rows)) * (1.0 + gamma(problem.n_columns + 8))
+        gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
+        bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
+        if bound in ("primal", "auto"):
+            bounds = intersected(bounds, self._primal_bounds(rows, gaps))
+        if bound in ("dual", "auto") and problem.penalty.smooth and np.isfinite(problem.loss.smoothness):
+            bounds = intersected(bounds, self._dual_bounds(rows, gaps))
+        return bounds
+
+    @cached_property
+    def _errors(self) -> Array:
+        """How far the correlations may be off after a removal, before they are scaled by its factor."""
+        return sum_error(self.n_rows) * np.sqrt(self.dual_mass) * self.column_norms
+
+    def _penalty_sums(self, rows: Kept) -> Array:
+        """At least the penalty's Fenchel-Young sum after each removal."""
+        problem, factors = rows.problem, rows.factors
+        if not problem.penalty.smooth:
+            return self._penalty_sums_by_row(rows)
+        inverse = _inverse(problem)
+        lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * self.coef
+        # |e_i + p x_i| <= |e_i| + |p| |x_i| is tight enough only if e_i is small; expand the square instead.
+        # e_i = (lam w - v) - (phi_i - 1) v: two fixed vectors.
+        first, second = lam_w - self.correlations, self.correlations
+        extra = factors - 1.0
+        a, b, c = (float(u @ (inverse * v)) for u, v in ((first, first), (first, second), (second, second)))
+        rest = a - 2.0 * extra * b + extra**2 * c
+        along = problem.X @ (inverse[:, None] * np.column_stack([first, second]))
+        cross = along[:, 0] - extra * along[:, 1]
+        norms = row_norms(problem)
+        shift = factors * problem.weights * rows.dual
+        squares = np.maximum(rest + 2.0 * shift * cross + shift**2 * norms, 0.0)
+        # Rounding: of the expanded square (each part keeps its own), then of the vectors themselves.
+        parts = a + 2.0 * np.abs(extra) * np.sqrt(a * c) + extra**2 * c + shift**2 * norms
+        squares = squares + 8.0 * gamma(problem.n_columns + 8) * parts
+        noise = self._errors * self.largest + FEW * (np.abs(lam_w) + np.abs(second))
+        shift_error = FEW * np.abs(shift) + factors * problem.weights * rows.dual_errors
+        off = float(np.sqrt(noise @ (inverse * noise))) + shift_error * np.sqrt(norms) * (1.0 + FEW)
+        return 0.5 * np.square(np.sqrt(squares) + off) * (1.0 + FEW)
+
+    def _penalty_sums_by_row(self, rows: Kept) -> Array:
+        problem, factors = rows.problem, rows.factors
+        pulls, pull_errors = problem.weights * rows.dual, problem.weights * rows.dual_errors
+        sums = np.empty(problem.n_rows)
+        height = max(1, CHUNK // problem.n_columns)
+        for start in range(0, problem.n_rows, height):
+            part = slice(start, min(start + height, problem.n_rows))
+            block = dense(row_block(problem.X, part.start, part.stop))
+            moved = factors[part, None] * (self.correlations - pulls[part, None] * block)
+            off = (FEW * np.abs(pulls) + pull_errors)[part, None] * np.abs(block)
+            slack = np.abs(factors[part, None]) * (self._errors + off * (1.0 + FEW))
+            sums[part] = penalty_terms(problem.penalty, self.coef, moved, slack).sum(axis=1)
+        return sums
+
+    def _primal_bounds(self, rows: Kept, gaps: Array) -> Bounds:
+        problem = rows.problem
+        part = problem.X if self.shared is None else scaled_columns(problem.X, self.shared.astype(np.float64))
+        scores = rows.scores if part is problem.X else part @ self.coef
+        errors = rows.score_errors + FEW * np.abs(scores)
+        return widened(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
+
+    def _dual_bounds(self, rows: Kept, gaps: Array) -> Bounds:
+        """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
+        problem, factors, inverse = rows.problem, rows.factors, _inverse(rows.problem)
+        shift = factors * problem.weights * rows.dual
+        norms = row_norms(problem)
+        middle = factors * (problem.X @ (inverse * self.correlations)) - shift * norms
+        sizes = absolute(problem.X)
+        # Terms may cancel in the product with X, so its rounding is that of a sum of absolute values.
+        unit = 4.0 * gamma(problem.n_columns + 8)
+        rounding = factors * (sizes @ (inverse * (self._errors + unit * np.abs(self.correlations)))) * (1.0 + unit)
+        rounding = rounding + (unit * np.abs(shift) + 2.0 * factors * problem.weights * rows.dual_errors) * norms
+        rounding = rounding + FEW * np.abs(middle)
+        reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * self.column_norms))
+        return widened(middle, reach * (1.0 + unit + sum_error(self.n_rows)) + rounding)
 
 
 def _inverse(problem: Problem) -> Array:
@@ -72,16 +221,22 @@ def row_norms(problem: Problem) -> Array:
     return problem.squared_row_norms / lam if lam.ndim == 0 else squared_row_norms(problem.X, 1.0 / lam)
 
 
-def shared_part(problem: Problem) -> Matrix:
-    """X without the columns that have a value in one row only (looked for in sparse data).
+def shared_columns(problem: Problem) -> NDArray[np.bool_] | None:
+    """The columns without those that have a value in one row only (looked for in sparse data); None: all of them.
 
     When that row leaves, the column is empty and its optimal coefficient exactly 0: it plays no part in the row's score.
     """
     X = problem.X
     if not isinstance(X, sp.csr_array):
-        return X
+        return None
     shared = np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]) != 1
-    return X if shared.all() else scaled_columns(X, shared.astype(np.float64))
+    return None if shared.all() else shared
+
+
+def shared_part(problem: Problem) -> Matrix:
+    """X with zeros in all but the shared columns."""
+    shared = shared_columns(problem)
+    return problem.X if shared is None else scaled_columns(problem.X, shared.astype(np.float64))
 
 
 def shared_norms(problem: Problem, part: Matrix) -> Array:
@@ -93,69 +248,3 @@ def shared_norms(problem: Problem, part: Matrix) -> Array:
 def scale(problem: Problem) -> float:
     """At least 1 and the largest ``1 / sqrt(lam_j)``."""
     return 1.0 + 1.0 / float(np.sqrt(problem.penalty.strong_convexity))
-
-
-def _penalty_sums(solution: Solution, factors: Array) -> Array:
-    """At least the penalty's Fenchel-Young sum after each removal."""
-    problem, root = solution.problem, solution.certificate
-    errors = weight_error(problem) * np.sqrt(root.dual_mass) * root.column_norms
-    pulls = problem.weights * solution.dual
-    if not problem.penalty.smooth:
-        return _penalty_sums_by_row(solution, factors, errors, pulls)
-    inverse = _inverse(problem)
-    lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * solution.coef
-    # |e_i + p x_i| <= |e_i| + |p| |x_i| is tight enough only if e_i is small; expand the square instead.
-    # e_i = (lam w - v) - (phi_i - 1) v: two fixed vectors.
-    first, second = lam_w - root.correlations, root.correlations
-    extra = factors - 1.0
-    a, b, c = (float(u @ (inverse * v)) for u, v in ((first, first), (first, second), (second, second)))
-    rest = a - 2.0 * extra * b + extra**2 * c
-    along = problem.X @ (inverse[:, None] * np.column_stack([first, second]))
-    cross = along[:, 0] - extra * along[:, 1]
-    norms = row_norms(problem)
-    shift = factors * pulls
-    squares = np.maximum(rest + 2.0 * shift * cross + shift**2 * norms, 0.0)
-    # Rounding: of the expanded square (each part keeps its own), then of the vectors themselves.
-    parts = a + 2.0 * np.abs(extra) * np.sqrt(a * c) + extra**2 * c + shift**2 * norms
-    squares = squares + 8.0 * gamma(problem.n_columns + 8) * parts
-    noise = errors * np.abs(factors).max() + FEW * (np.abs(lam_w) + np.abs(second))
-    off = float(np.sqrt(noise @ (inverse * noise))) + FEW * np.sqrt(shift**2 * norms)
-    return 0.5 * np.square(np.sqrt(squares) + off) * (1.0 + FEW)
-
-
-def _penalty_sums_by_row(solution: Solution, factors: Array, errors: Array, pulls: Array) -> Array:
-    problem, root = solution.problem, solution.certificate
-    sums = np.empty(problem.n_rows)
-    height = max(1, CHUNK // problem.n_columns)
-    for start in range(0, problem.n_rows, height):
-        stop = min(start + height, problem.n_rows)
-        rows = row_block(problem.X, start, stop)
-        block = dense(rows)
-        moved = factors[start:stop, None] * (root.correlations - pulls[start:stop, None] * block)
-        slack = np.abs(factors[start:stop, None]) * (errors + FEW * np.abs(pulls[start:stop, None] * block))
-        sums[start:stop] = penalty_terms(problem.penalty, solution.coef, moved, slack).sum(axis=1)
-    return sums
-
-
-def _primal_bounds(solution: Solution, gaps: Array) -> Bounds:
-    problem = solution.problem
-    part = shared_part(problem)
-    scores = solution.scores if part is problem.X else part @ solution.coef
-    errors = solution.certificate.score_errors + FEW * np.abs(scores)
-    return widened(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
-
-
-def _dual_bounds(solution: Solution, factors: Array, gaps: Array) -> Bounds:
-    """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
-    problem, root, inverse = solution.problem, solution.certificate, _inverse(solution.problem)
-    shift = factors * problem.weights * solution.dual
-    norms = row_norms(problem)
-    middle = factors * (problem.X @ (inverse * root.correlations)) - shift * norms
-    sizes = absolute(problem.X)
-    errors = weight_error(problem) * np.sqrt(root.dual_mass) * root.column_norms
-    # Terms may cancel in the product with X, so its rounding is that of a sum of absolute values.
-    unit = 4.0 * gamma(problem.n_columns + 8)
-    rounding = factors * (sizes @ (inverse * (errors + unit * np.abs(root.correlations)))) * (1.0 + unit)
-    rounding = rounding + unit * np.abs(shift) * norms + FEW * np.abs(middle)
-    reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * root.column_norms))
-    return widened(middle, reach * (1.0 + unit + weight_error(problem)) + rounding)

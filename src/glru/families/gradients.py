@@ -6,6 +6,7 @@ where the Hessian :math:`M` was taken, and :math:`\kappa` at least that constant
 .. math:: \|w^* - \hat w\|_M \le -\log(1 - \kappa \nu e^{T}) / \kappa .
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from glru._arrays import home, raw
 from glru._numerics import Array, gamma
 from glru.certificate import FEW
-from glru.families.carried import weight_error
+from glru.families.carried import sum_error
 from glru.problem import Problem
 from glru.regions.metric import ColumnMetric
 
@@ -35,6 +36,90 @@ def local_radius(constant: float, top: Array | float, nu: Array, reach: Array) -
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class GradientNorms:
+    """Gradients of models from sums over all rows, and at least their norms in the inverse metric.
+
+    Attributes
+    ----------
+    metric : ColumnMetric
+        The metric.
+    n_rows : int
+        Number of rows in the sums, taken in any order.
+    smoothness : float
+        Of the loss.
+    quadratic : array of shape (n_columns,)
+        The penalty's strengths.
+    total : float
+        Sum of the weights.
+    plain_mass : float
+        At least ``sqrt(sum_i s_i |x_i|^2)``.
+    columns : array
+        At least ``sqrt(sum_i s_i x_ij^2)``, and ``sqrt(total)`` for an intercept.
+    """
+
+    metric: ColumnMetric
+    n_rows: int
+    smoothness: float
+    quadratic: Array
+    total: float
+    plain_mass: float
+    columns: Array
+
+    @cached_property
+    def steady(self) -> float:
+        """The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient."""
+        return self.metric.gradient_norm(np.zeros_like(self.columns), self.columns)
+
+    def score_errors(self, models: Any) -> tuple[Array, Array]:
+        """The error of row ``k``'s score under model ``i`` is at most ``|x_k| first[i] + second[i]``."""
+        coefs, shifts = split_models(models, self.metric.fit_intercept)
+        unit = gamma(coefs.shape[0] + 3) * (1.0 + gamma(coefs.shape[0] + 8))
+        lengths = np.sqrt(self.metric.arrays.inner(coefs, coefs)) * (1.0 + FEW)
+        return unit * lengths, unit * np.abs(home(shifts))
+
+    def at(self, models: Any, pulls: Any, masses: Array, fixed: Entries | None = None) -> tuple[Any, Array]:
+        """Gradients and at least their norms, from the sums of :func:`slope_sums`; ``fixed`` as in :class:`Gradients`."""
+        arrays = self.metric.arrays
+        first, second = self.score_errors(models)
+        size = np.sqrt(masses) * (1.0 + gamma(self.n_rows + 4))
+        # The intercept has no strength.
+        lam = np.append(self.quadratic, 0.0) if self.metric.fit_intercept else self.quadratic
+        pull = arrays.put(lam)[:, None] * models
+        gradient = pulls + pull
+        if fixed is not None:
+            gradient = arrays.zeroed(gradient, fixed)
+        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
+        wrong = self.smoothness * (first * self.plain_mass + second * np.sqrt(self.total)) + FEW * size
+        spread = sum_error(self.n_rows) * size + wrong * (1.0 + FEW)
+        outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(pull, pull)) * (1.0 + FEW)
+        norms = self.metric.gradient_norms(gradient)
+        return gradient, (norms + spread * self.steady + outer) * (1.0 + FEW)
+
+
+def split_models(models: Any, fit_intercept: bool) -> tuple[Any, Any]:
+    """Coefficients and intercepts of models, a column each."""
+    return (models[:-1, :], models[-1, :]) if fit_intercept else (models, np.zeros(models.shape[1]))
+
+
+def slope_sums(problem: Problem, weights: Array, models: Any, without: Entries | None = None) -> tuple[Any, Any, Array]:
+    """Scores under models, ``X^T (s o l')`` (the intercept's sum last) and ``sum_i s_i l'_i^2``, a column for each."""
+    arrays, X = problem.arrays, raw(problem.X)
+    coefs, shifts = split_models(models, problem.fit_intercept)
+    scores = X @ coefs
+    if problem.fit_intercept:
+        scores += shifts
+    slopes = problem.loss.gradient(arrays.put(problem.y)[:, None], scores)
+    if without is not None:
+        slopes = arrays.zeroed(slopes, without)
+    there = arrays.put(weights)
+    masses = home(there @ (slopes * slopes))
+    slopes *= there[:, None]
+    pulls = X.T @ slopes
+    return scores, arrays.stacked(pulls, arrays.xp.sum(slopes, axis=0)) if problem.fit_intercept else pulls, masses
+
+
+@final
 class Gradients:
     """Scores and gradients of models (a column each, the intercept last) and what rounding does to them."""
 
@@ -47,19 +132,21 @@ class Gradients:
         return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4))
 
     @cached_property
-    def plain_mass(self) -> float:
-        """At least ``sqrt(sum_i s_i |x_i|^2)``."""
-        return float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(self.problem.n_rows + 4))
-
-    @cached_property
-    def steady(self) -> float:
-        """The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient."""
-        problem, total = self.problem, self.weights.sum()
+    def norms(self) -> GradientNorms:
+        """What bounds the norms of the gradients."""
+        problem, total = self.problem, float(self.weights.sum())
         columns = np.sqrt(total / problem.weights.sum()) * problem.column_norms
         if problem.fit_intercept:
             columns = np.append(columns, np.sqrt(total))
-        columns = columns * (1.0 + gamma(problem.n_rows + 8))
-        return self.metric.gradient_norm(np.zeros_like(columns), columns)
+        return GradientNorms(
+            metric=self.metric,
+            n_rows=problem.n_rows,
+            smoothness=problem.loss.smoothness,
+            quadratic=np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)),
+            total=total,
+            plain_mass=float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(problem.n_rows + 4)),
+            columns=columns * (1.0 + gamma(problem.n_rows + 8)),
+        )
 
     def at(
         self, models: Any, without: Entries | None = None, fixed: Entries | None = None
@@ -69,30 +156,6 @@ class Gradients:
         ``without``: pairs of a row and a model that is trained without it. ``fixed``: pairs of a column and a model that
         does not have it. The error of row ``k``'s score under model ``i`` is at most ``plain[k] * first[i] + second[i]``.
         """
-        problem, arrays, X = self.problem, self.problem.arrays, raw(self.problem.X)
-        y, weights = arrays.put(problem.y), arrays.put(self.weights)
-        coefs = models[:-1, :] if problem.fit_intercept else models
-        scores = X @ coefs
-        shifts = np.zeros(models.shape[1])
-        if problem.fit_intercept:
-            scores += models[-1, :]
-            shifts = home(models[-1, :])
-        unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
-        first, second = unit * np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + FEW), unit * np.abs(shifts)
-        slopes = problem.loss.gradient(y[:, None], scores)
-        if without is not None:
-            slopes = arrays.zeroed(slopes, without)
-        size = np.sqrt(home(weights @ (slopes * slopes))) * (1.0 + gamma(problem.n_rows + 4))
-        slopes *= weights[:, None]
-        pull = arrays.put(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))[:, None] * coefs
-        gradient = X.T @ slopes + pull
-        if fixed is not None:
-            gradient = arrays.zeroed(gradient, fixed)
-        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
-        wrong = problem.loss.smoothness * (first * self.plain_mass + second * np.sqrt(self.weights.sum())) + FEW * size
-        spread = weight_error(problem) * size + wrong * (1.0 + FEW)
-        if problem.fit_intercept:
-            gradient = arrays.stacked(gradient, arrays.xp.sum(slopes, axis=0))
-        outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(pull, pull)) * (1.0 + FEW)
-        norms = self.metric.gradient_norms(gradient)
-        return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW), (first, second)
+        scores, pulls, masses = slope_sums(self.problem, self.weights, models, without)
+        gradient, nu = self.norms.at(models, pulls, masses, fixed)
+        return scores, gradient, nu, self.norms.score_errors(models)

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from glru import _arrays
-from glru._arrays import Arrays, home, raw
-from glru._numerics import TINY, Array, Matrix, gamma
+from glru._arrays import Arrays, home, is_device, raw
+from glru._numerics import TINY, Array, Matrix, dense, gamma
 from glru._products import hessian
 from glru.certificate import FEW
 from glru.problem import Problem
@@ -81,9 +81,7 @@ class DeviceMetric(ColumnMetric):
         return 3.0 * self.tau / (1.0 - 3.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
-        array = self.arrays.put(raw(X))
-        if not _arrays.is_foreign(array):
-            raise TypeError("rows that are asked about must be dense where the data lives on a device.")
+        array = self.arrays.put(raw(X) if is_device(X) else dense(X))
         block = _with_ones(self.arrays, array) if self.fit_intercept else array
         solved = block @ self.inverse
         norms = np.sqrt(home(self.arrays.xp.sum(solved * solved, axis=1)))

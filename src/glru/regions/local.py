@@ -44,6 +44,31 @@ def has_local(problem: Problem) -> bool:
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= LARGEST
 
 
+def gradient_slack(spread: float, columns: Array, quadratic: Array, coef: Array) -> Array:
+    """Error of every entry of a gradient (the intercept's last).
+
+    Parameters
+    ----------
+    spread : float
+        At least ``sqrt(sum_i s_i e_i^2)``, ``e`` the errors of the loss slopes and of their weights.
+    columns : array
+        At least ``sqrt(sum_i s_i x_ij^2)``, and ``sqrt(sum_i s_i)`` for the intercept.
+    quadratic, coef : array
+        The penalty's strengths and the coefficients, for the rounding of their product.
+    """
+    slack = spread * columns
+    slack[: coef.size] += FEW * quadratic * np.abs(coef)
+    return slack * (1.0 + FEW)
+
+
+def ellipsoid_bounds(metric: Metric, radius: float, X: Matrix, coef: Array, intercept: float) -> Bounds:
+    """Bounds of scores under all models within a radius of one."""
+    scores, errors = centers(X, coef, intercept)
+    if not np.isfinite(radius):
+        return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
+    return widened(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
+
+
 class Candidate(Protocol):
     """A model of a problem; a certificate is one."""
 
@@ -125,11 +150,11 @@ class LocalEllipsoid(Region):
         off = problem.loss.smoothness * errors + FEW * np.abs(slopes)
         spread = gamma(problem.n_rows + 4) * float(np.sqrt(problem.weights @ slopes**2))
         spread += float(np.sqrt(problem.weights @ off**2))
-        slack = spread * problem.column_norms * (1.0 + gamma(problem.n_rows + 4)) + FEW * lam * np.abs(coef)
+        columns = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
         if problem.fit_intercept:
             gradient = np.append(gradient, pull.sum())
-            slack = np.append(slack, spread * np.sqrt(problem.weights.sum()) * (1.0 + FEW))
-        return gradient, slack * (1.0 + FEW)
+            columns = np.append(columns, np.sqrt(problem.weights.sum()) * (1.0 + FEW))
+        return gradient, gradient_slack(spread, columns, problem.penalty.quadratic, coef)
 
     def stepped(self) -> tuple[Array, float]:
         """The model one Newton step further; for a metric over the columns."""
@@ -143,10 +168,7 @@ class LocalEllipsoid(Region):
         return coef - step[:-1], self.candidate.intercept - float(step[-1])
 
     def score_bounds(self, X: Matrix) -> Bounds:
-        scores, errors = centers(X, self.candidate.coef, self.candidate.intercept)
-        if not np.isfinite(self.radius):
-            return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
-        return widened(scores, self.radius * self.metric.norms(X) + errors + FEW * np.abs(scores))
+        return ellipsoid_bounds(self.metric, self.radius, X, self.candidate.coef, self.candidate.intercept)
 
     def coef_bounds(self) -> Bounds:
         return widened(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])

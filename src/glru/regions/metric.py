@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
+from glru._arrays import NUMPY, Arrays
 from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
 from glru._products import CHUNK_BYTES, core_factor, hessian, row_block, row_gram
 from glru._sizes import absolute_product
@@ -49,10 +50,21 @@ class ColumnMetric(Metric):
 
     factor: Any
     inverse: Any
+    arrays: Arrays = NUMPY
+    """Operations on the matrices that the metric is asked about."""
 
     def __init__(self, problem: Problem, bend: Array) -> None:
-        self.fit_intercept = problem.fit_intercept
-        matrix = hessian(problem, bend)
+        self._factor(hessian(problem, bend), problem.fit_intercept, problem.n_rows)
+
+    @classmethod
+    def of_hessian(cls, matrix: Array, fit_intercept: bool, n_rows: int) -> "ColumnMetric":
+        """The metric of a Hessian given by its upper triangle, summed over ``n_rows`` rows in any order."""
+        new = cls.__new__(cls)
+        new._factor(matrix, fit_intercept, n_rows)
+        return new
+
+    def _factor(self, matrix: Array, fit_intercept: bool, n_rows: int) -> None:
+        self.fit_intercept = fit_intercept
         size, trace = matrix.shape[0], float(np.trace(matrix))
         self.eta = self.tau = np.inf
         self.factor = self.inverse = np.eye(size)
@@ -69,7 +81,7 @@ class ColumnMetric(Metric):
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(problem.n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        eta = gamma(n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property
