@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from glru._numerics import Array, gamma
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
+from glru.families.conjugate import newton_directions
 from glru.families.gradients import Gradients
-from glru.families.removals import Base, Decided, Measured, Removals, with_ones
+from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
 from glru.regions.device_metric import column_metric
@@ -158,15 +159,41 @@ class LocalRows:
             bounds = intersected(bounds, self.base.bounds(removals, min(self.top, self.rough_top)))
         return bounds
 
-    def refined(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds after Newton steps with the old Hessian, each written down in full and certified by its own gradient."""
+    def refined(self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False) -> Bounds:
+        """Bounds after Newton steps, each written down in full and certified by its own gradient.
+
+        The steps are those of the old Hessian, or ``exact``: each with the Hessian of its own model.
+        """
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         if not self.usable:
             return lower, upper
-        start = np.append(self.coef, self.intercept) if self.problem.fit_intercept else self.coef
         removals = self.removals(rows)
         places = np.flatnonzero(removals.rest > 0.0)
         rows = rows[places]
+        block = with_ones(self.problem.X[rows], self.problem.fit_intercept)
+        measure, more = self._measure(rows), self._newton(rows) if exact else None
+        lower[places], upper[places] = self.base.stepped(
+            removals.take(places), block, self._start, self.top, measure, decided, n_steps, more
+        )
+        return lower, upper
+
+    @property
+    def _start(self) -> Array:
+        """The base after the step that all removals share."""
+        start = np.append(self.coef, self.intercept) if self.problem.fit_intercept else self.coef
+        return start + self.step
+
+    def _newton(self, rows: Rows) -> Newton:
+        """Newton steps of models without one row each, with their own Hessians."""
+
+        def directions(models: Any, gradients: Any, active: Rows) -> Any:
+            entries = rows[active], np.arange(active.size)
+            return newton_directions(self.problem, self.weights, models, gradients, self.metric.solve, entries)
+
+        return directions
+
+    def _measure(self, rows: Rows) -> Measure:
+        """Measures models without one row each."""
 
         def measure(models: Any, active: Rows) -> Measured:
             here, arrays = rows[active], self.problem.arrays
@@ -179,12 +206,7 @@ class LocalRows:
             moved = moved + float(plain.max()) * error[0] + error[1] + float(self.off.max())
             return Measured(center, gradient, nu, moved, plain[here] * error[0] + error[1])
 
-        block = with_ones(self.problem.X[rows], self.problem.fit_intercept)
-        left = removals.take(places)
-        lower[places], upper[places] = self.base.stepped(
-            left, block, start + self.step, self.top, measure, decided, n_steps
-        )
-        return lower, upper
+        return measure
 
 
 def _split(problem: Problem, step: Array) -> tuple[Array, float]:

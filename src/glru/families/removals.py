@@ -104,6 +104,9 @@ class Measured:
 Measure = Callable[[Any, NDArray[np.intp]], Measured]
 """Measures the models (a column each) of the removals at some places."""
 
+Newton = Callable[[Any, Any, NDArray[np.intp]], Any]
+"""Steps from models, given their gradients, of the removals at some places."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -197,9 +200,17 @@ class Base:
         return widened(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
     def stepped(
-        self, rows: Removals, block: Any, start: Array, top: float, measure: Measure, decided: Decided, n_steps: int
+        self,
+        rows: Removals,
+        block: Any,
+        start: Array,
+        top: float,
+        measure: Measure,
+        decided: Decided,
+        n_steps: int,
+        newton: Newton | None = None,
     ) -> Bounds:
-        """Bounds after Newton steps with the old Hessian, each written down in full and certified by its own gradient.
+        """Bounds after Newton steps, each written down in full and certified by its own gradient.
 
         Parameters
         ----------
@@ -215,6 +226,8 @@ class Base:
             Measures models on all rows; says which bounds are good enough.
         n_steps : int
             Most steps.
+        newton : callable, default=None
+            Gives the steps; if not given they are those of the old Hessian without the row.
         """
         arrays, n_removals = self.metric.arrays, block.shape[0]
         lower, upper = np.full(n_removals, -np.inf), np.full(n_removals, np.inf)
@@ -232,9 +245,15 @@ class Base:
             going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
             before[active] = nu
             active = active[going]
-            # The Hessian without the row, by the Sherman-Morrison formula.
+            if not active.size:
+                break
             block, images, models = (arrays.take(matrix, going) for matrix in (block, images, models))
-            solved = self.metric.solve(arrays.take(found.gradient, going))
+            gradient = arrays.take(found.gradient, going)
+            if newton is not None:
+                models = models + newton(models, gradient, active)
+                continue
+            # The Hessian without the row, by the Sherman-Morrison formula.
+            solved = self.metric.solve(gradient)
             bend = rows.weights[active] * rows.bends[active]
             fed = bend * arrays.inner(block, solved) / (1.0 - rows.leverage[active])
             models = models - (solved + images * arrays.put(fed))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
+from glru._threads import SMALL_WORK
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
@@ -29,6 +30,9 @@ from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
+
+EXACT_STEPS = 12
+"""Steps with Hessians of their own in a batch; each squares the error."""
 
 POLISHED = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""
@@ -105,6 +109,9 @@ class Cascade:
                 self.run("newton", rows, self.newton)
             for rows in self.batches():
                 self.run("refine", rows, self.more_newton)
+        if self.uniform and has_local_rows(self.problem) and self.problem.work > SMALL_WORK:
+            for rows in self.batches():
+                self.run("refine", rows, self.local_exact)
         if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= LARGEST:
             for row in self.open_rows():
                 self.run("refine", np.array([row]), self.refine)
@@ -142,6 +149,10 @@ class Cascade:
     def local_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
         return self._local_family(float(self.factors[rows[0]])).refined(rows, self.decided, BATCH_STEPS)
+
+    def local_exact(self, rows: Rows) -> Bounds:
+        """The same candidates, stepped on with their own Hessians; where forming one of these takes long."""
+        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.decided, EXACT_STEPS, exact=True)
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
