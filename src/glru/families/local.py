@@ -5,7 +5,7 @@ and candidates that the closed form leaves open are written down in full and ste
 """
 
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
 from glru.regions.device_metric import column_metric
 from glru.regions.local import gradient_slack
-from glru.solution import Solution
 
 Rows = NDArray[np.intp]
 
@@ -43,6 +42,22 @@ def has_local_rows(problem: Problem) -> bool:
     )
 
 
+class Start(Protocol):
+    """Where the base is looked for: a solution, or the base of another family."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    @property
+    def coef(self) -> Array: ...
+
+    @property
+    def intercept(self) -> float: ...
+
+    @property
+    def scores(self) -> Array: ...
+
+
 @final
 class LocalRows:
     """The removal of single rows under the local certificate, for weights multiplied by one factor.
@@ -52,7 +67,7 @@ class LocalRows:
     differ between the two by at most ``e^drift``, ``drift`` the largest move of a score, which is part of ``eta``.
     """
 
-    def __init__(self, solution: Solution, factor: float) -> None:
+    def __init__(self, solution: Start, factor: float) -> None:
         problem = self.problem = solution.problem
         self.weights = factor * problem.weights
         self.used = self.weights > 0.0
@@ -62,7 +77,7 @@ class LocalRows:
         if self.usable:
             self._prepare()
 
-    def _settle(self, solution: Solution) -> None:
+    def _settle(self, solution: Start) -> None:
         """Find the base and the metric, and how far both and the scores may be off."""
         problem, drift = self.problem, np.inf
         self._base(solution.coef, solution.intercept, solution.scores)
@@ -131,7 +146,7 @@ class LocalRows:
     def rough_top(self) -> float:
         """The same from the Euclidean norms, which costs nothing."""
         plain = float(self.gradients.plain[self.used].max())
-        return self.base.rough_top(plain, self.problem.penalty.strong_convexity)
+        return self.base.rough_top(plain)
 
     def removals(self, rows: Rows) -> Removals:
         """The removals of some rows."""

@@ -151,16 +151,10 @@ class Base:
         lengths = np.broadcast_to(lengths, weights.shape)
         return Removals(weights, scores, off, slopes, bends, norms, moves, lengths, leverage, rest, change)
 
-    def rough_top(self, plain: float, strength: float) -> float:
-        """At least the largest norm of a row, from the Euclidean norms, which costs nothing.
-
-        ``strength``: the least strength of the penalty.
-        """
+    def rough_top(self, plain: float) -> float:
+        """At least the largest norm of a row, from the Euclidean norms, which costs nothing."""
         plain = float(np.hypot(plain, 1.0)) if self.metric.fit_intercept else plain
-        largest = self.metric.inverse_norm * (1.0 + self.metric.solve_error)
-        if strength > 0.0 and not self.metric.fit_intercept:
-            largest = min(largest, float(np.sqrt((1.0 + self.eta) / strength)))
-        return plain * largest * (1.0 + FEW)
+        return plain * self.metric.largest * (1.0 + FEW)
 
     def bounds(self, rows: Removals, top: float) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; ``top``: at least the largest norm."""

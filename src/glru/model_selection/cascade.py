@@ -71,6 +71,7 @@ class Cascade:
         self.factors = removal_factors(self.problem)
         self._families: dict[float, RemovedRows] = {}
         self._local: dict[float, LocalRows] = {}
+        self._sharp: dict[float, LocalRows] = {}
 
     def open_rows(self) -> Rows:
         """The rows that are not decided yet."""
@@ -151,8 +152,15 @@ class Cascade:
         return self._local_family(float(self.factors[rows[0]])).refined(rows, self.decided, BATCH_STEPS)
 
     def local_exact(self, rows: Rows) -> Bounds:
-        """The same candidates, stepped on with their own Hessians; where forming one of these takes long."""
-        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.decided, EXACT_STEPS, exact=True)
+        """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
+
+        Rows of leverage near 1 ask for a metric that is nearly exact. Where forming a Hessian takes long, this one is
+        formed for all of them.
+        """
+        factor = float(self.factors[rows[0]])
+        if factor not in self._sharp:
+            self._sharp[factor] = LocalRows(self._local_family(factor), factor)
+        return self._sharp[factor].refined(rows, self.decided, EXACT_STEPS, exact=True)
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:

@@ -17,7 +17,7 @@ from glru._numerics import TINY, Array, Matrix, dense, gamma
 from glru._products import hessian
 from glru.certificate import FEW
 from glru.problem import Problem
-from glru.regions.metric import ColumnMetric
+from glru.regions.metric import ColumnMetric, least_curvature
 
 
 def column_metric(problem: Problem, bend: Array) -> ColumnMetric:
@@ -31,6 +31,7 @@ class DeviceMetric(ColumnMetric):
 
     def __init__(self, problem: Problem, bend: Array) -> None:
         self.fit_intercept, self.arrays = problem.fit_intercept, problem.arrays
+        self.least = least_curvature(problem)
         matrix = hessian(problem, bend)
         self.eta = self.tau = np.inf
         unit = self.arrays.xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
@@ -91,8 +92,8 @@ class DeviceMetric(ColumnMetric):
         transposed = self.arrays.xp.matrix_transpose(self.inverse)
         solved = home(transposed @ self.arrays.put(gradient))
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
-        outer = home(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))
-        return float(np.linalg.norm(solved) + np.linalg.norm(outer)) * (1.0 + self.solve_error)
+        outer = float(np.linalg.norm(home(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))))
+        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error)
 
     def gradient_norms(self, gradients: Any) -> Array:
         solved = self.arrays.xp.matrix_transpose(self.inverse) @ gradients

@@ -45,6 +45,11 @@ class Metric(ABC):
         """Norms of the unit vectors (the intercept's last)."""
 
 
+def least_curvature(problem: Problem) -> float:
+    """A number that no eigenvalue of the problem's Hessian is below, wherever it is taken."""
+    return 0.0 if problem.fit_intercept else problem.penalty.strong_convexity
+
+
 class ColumnMetric(Metric):
     """The metric from a Cholesky factor of the Hessian."""
 
@@ -54,17 +59,20 @@ class ColumnMetric(Metric):
     """Operations on the matrices that the metric is asked about."""
 
     def __init__(self, problem: Problem, bend: Array) -> None:
-        self._factor(hessian(problem, bend), problem.fit_intercept, problem.n_rows)
+        self._factor(hessian(problem, bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
 
     @classmethod
-    def of_hessian(cls, matrix: Array, fit_intercept: bool, n_rows: int) -> "ColumnMetric":
-        """The metric of a Hessian given by its upper triangle, summed over ``n_rows`` rows in any order."""
+    def of_hessian(cls, matrix: Array, fit_intercept: bool, n_rows: int, least: float = 0.0) -> "ColumnMetric":
+        """The metric of a Hessian given by its upper triangle, summed over ``n_rows`` rows in any order.
+
+        ``least``: no eigenvalue of the exact Hessian is below it.
+        """
         new = cls.__new__(cls)
-        new._factor(matrix, fit_intercept, n_rows)
+        new._factor(matrix, fit_intercept, n_rows, least)
         return new
 
-    def _factor(self, matrix: Array, fit_intercept: bool, n_rows: int) -> None:
-        self.fit_intercept = fit_intercept
+    def _factor(self, matrix: Array, fit_intercept: bool, n_rows: int, least: float) -> None:
+        self.fit_intercept, self.least = fit_intercept, least
         size, trace = matrix.shape[0], float(np.trace(matrix))
         self.eta = self.tau = np.inf
         self.factor = self.inverse = np.eye(size)
@@ -93,6 +101,13 @@ class ColumnMetric(Metric):
     def inverse_norm(self) -> float:
         """The Frobenius norm of the inverse factor."""
         return float(np.linalg.norm(self.inverse))
+
+    @property
+    def largest(self) -> float:
+        """At least the norm in the inverse metric of any vector of length 1."""
+        found = self.inverse_norm * (1.0 + self.solve_error)
+        # The Hessian, never below ``least``, is at most 1 + eta times the metric.
+        return min(found, float(np.sqrt((1.0 + self.eta) / self.least)) * (1.0 + FEW)) if self.least > 0.0 else found
 
     @property
     def _scale(self) -> float:
@@ -149,7 +164,11 @@ class ColumnMetric(Metric):
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
         outer = float(np.linalg.norm(absolute_product(self.inverse.T, slack)))
-        return (float(np.linalg.norm(solved)) + outer) * (1.0 + self.solve_error)
+        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error)
+
+    def _least_of(self, outer: float, slack: Array) -> float:
+        """The smaller of two bounds of the norm of an error: one entry by entry, one by its length."""
+        return min(outer, self.largest * float(np.linalg.norm(slack)) * (1.0 + gamma(slack.size + 4)))
 
     def gradient_norms(self, gradients: Any) -> Array:
         """Norms of gradients, a column each."""
