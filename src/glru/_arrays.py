@@ -242,6 +242,12 @@ def same_arrays(matrix: Any) -> Arrays:
     return Arrays(matrix) if is_foreign(matrix) else NUMPY
 
 
+def outward(array: Any, end: float) -> Any:
+    """The next float64 number in the direction of an end, entry by entry."""
+    xp = namespace(array)
+    return np.nextafter(array, end) if xp is np else xp.nextafter(array, xp.full_like(array, end))
+
+
 def cholesky(matrix: Any) -> Any:
     """Upper Cholesky factor of a foreign matrix; ``LinAlgError`` where it is not positive definite."""
     xp = namespace(matrix)

@@ -16,6 +16,9 @@ ACCURACY = 1e-3
 MOST_PRODUCTS = 40
 """Products with the Hessians in a step."""
 
+EXACT_STEPS = 12
+"""Steps with Hessians of their own; each squares the error."""
+
 Map = Callable[[Any], Any]
 
 

@@ -16,6 +16,7 @@ from glru._threads import SMALL_WORK
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
+from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
@@ -30,9 +31,6 @@ from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
-
-EXACT_STEPS = 12
-"""Steps with Hessians of their own in a batch; each squares the error."""
 
 POLISHED = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""

@@ -1,9 +1,11 @@
 """What a region is: a set that holds the retrained optimum, asked for bounds of scores and coefficients."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
+from glru._arrays import namespace, outward
 from glru._numerics import Array, Matrix, gamma
 from glru._sizes import absolute_product
 from glru.certificate import depths
@@ -27,12 +29,13 @@ class Region(ABC):
         """Lower and upper bound of the intercept."""
 
 
-def widened(center: Array, half: Array) -> Bounds:
+def widened(center: Any, half: Any) -> Bounds:
     """``center -/+ half``, rounded outward; a half-width that is not a number proves nothing."""
-    half = np.where(np.isnan(half), np.inf, half)
+    xp = namespace(half)
+    half = xp.where(xp.isnan(half), np.inf, half)
     with np.errstate(invalid="ignore"):
-        lower, upper = np.nextafter(center - half, -np.inf), np.nextafter(center + half, np.inf)
-    return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+        lower, upper = outward(center - half, -np.inf), outward(center + half, np.inf)
+    return xp.where(xp.isnan(lower), -np.inf, lower), xp.where(xp.isnan(upper), np.inf, upper)
 
 
 def spread(radius: float, norms: Array) -> Array:
@@ -43,7 +46,8 @@ def spread(radius: float, norms: Array) -> Array:
 
 def intersected(first: Bounds, second: Bounds) -> Bounds:
     """The bounds that two valid pairs of bounds imply together."""
-    return np.maximum(first[0], second[0]), np.minimum(first[1], second[1])
+    xp = namespace(first[0])
+    return xp.maximum(first[0], second[0]), xp.minimum(first[1], second[1])
 
 
 def centers(X: Matrix, coef: Array, intercept: float) -> tuple[Array, Array]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
-import numpy as np
-
+from glru._arrays import home, namespace, same_arrays
 from glru._numerics import UNIT, Array, gamma
+from glru.losses.base import where_true
 from glru.losses.logistic import softplus
 
 
@@ -31,39 +31,47 @@ class Criterion:
 
     name: str
     task: str
-    terms: Callable[[Array, Array, Array], tuple[Array, Array]]
+    terms: Callable[[Any, Any, Any], tuple[Any, Any]]
     resolution: float
     counts: bool
 
-    def sums(self, y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+    def sums(self, y: Array, lower: Any, upper: Any) -> tuple[Array, Array]:
         """Bounds of the sum over the rows (the first axis), the rounding of the summation included."""
-        low, high = (terms.sum(axis=0) for terms in self.terms(y, lower, upper))
+        arrays = same_arrays(lower)
+        return self.added(*self.terms(arrays.put(y), lower, upper))
+
+    def added(self, least: Any, most: Any) -> tuple[Array, Array]:
+        """The same from the terms, wherever they live; sums come to the host."""
+        xp = namespace(least)
         # Numbers of rows are added without an error.
-        off = 0.0 if self.counts else gamma(y.size + 2)
-        return low * (1.0 - off), high * (1.0 + off)
+        off = 0.0 if self.counts else gamma(least.shape[0] + 2)
+        return home(xp.sum(least, axis=0)) * (1.0 - off), home(xp.sum(most, axis=0)) * (1.0 + off)
 
 
-def _errors(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+def _errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     # A score that is zero, or cannot be told from it, is an error whatever the label.
-    right = np.where(y > 0.0, lower > 0.0, upper < 0.0)
-    wrong = np.where(y > 0.0, upper <= 0.0, lower >= 0.0)
-    return wrong.astype(np.float64), 1.0 - right
+    xp = namespace(lower)
+    right = xp.where(y > 0.0, lower > 0.0, upper < 0.0)
+    wrong = xp.where(y > 0.0, upper <= 0.0, lower >= 0.0)
+    return where_true(xp, wrong, 1.0), where_true(xp, ~right, 1.0)
 
 
-def _log_losses(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    best = np.where(y > 0.0, upper, -lower)
-    worst = np.where(y > 0.0, lower, -upper)
+def _log_losses(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    xp = namespace(lower)
+    best = xp.where(y > 0.0, upper, -lower)
+    worst = xp.where(y > 0.0, lower, -upper)
     slack = 16.0 * UNIT
     return softplus(-best) * (1.0 - slack), softplus(-worst) * (1.0 + slack)
 
 
-def _squares(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    ends = np.square(y - lower), np.square(y - upper)
+def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    xp = namespace(lower)
+    ends = (y - lower) ** 2, (y - upper) ** 2
     inside = (lower <= y) & (y <= upper)
-    nearest = np.where(inside, 0.0, np.minimum(*ends))
-    slack = 16.0 * UNIT * np.square(np.abs(y) + np.minimum(np.abs(lower), np.abs(upper)))
-    wide = 16.0 * UNIT * np.square(np.abs(y) + np.maximum(np.abs(lower), np.abs(upper)))
-    return np.maximum(nearest - np.where(np.isfinite(slack), slack, 0.0), 0.0), np.maximum(*ends) + wide
+    nearest = xp.where(inside, 0.0, xp.minimum(*ends))
+    slack = 16.0 * UNIT * (xp.abs(y) + xp.minimum(xp.abs(lower), xp.abs(upper))) ** 2
+    wide = 16.0 * UNIT * (xp.abs(y) + xp.maximum(xp.abs(lower), xp.abs(upper))) ** 2
+    return xp.maximum(nearest - xp.where(xp.isfinite(slack), slack, 0.0), 0.0), xp.maximum(*ends) + wide
 
 
 CRITERIA = {

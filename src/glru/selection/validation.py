@@ -1,7 +1,7 @@
 """A model judged on validation rows."""
 
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +93,7 @@ class ValidationJudge(Judge):
         with np.errstate(invalid="ignore"):
             certain = high - low <= self._fine / max(self.n_rows, 1)
         family = not alone.all() and method == "certified"
-        sums = self.criterion.sums(self.y[:, None], lower, upper)
-        return Screened(*sums, certain.sum(axis=0), "newton" if family else "carry")
+        return Screened(*self.criterion.added(low, high), certain.sum(axis=0), "newton" if family else "carry")
 
     def _family(self, columns: Columns, add: bool, method: str) -> tuple[Array, Array] | None:
         """Bounds of the queries' scores for moves of single columns; None where no family applies."""
@@ -126,7 +125,7 @@ class ValidationJudge(Judge):
             return n_rows <= max(WIDEST, self.model.whole.n_columns)
         return n_rows < self.model.problem.n_columns or not has_local_columns(self.model.problem)
 
-    def _columns_settled(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+    def _columns_settled(self, lower: Any, upper: Any) -> NDArray[np.bool_]:
         """Which removals are known well enough, or worse than another."""
         low, high = self.criterion.sums(self.y[:, None], lower, upper)
         return (high - low <= self._fine) | (low > high.min(initial=np.inf))

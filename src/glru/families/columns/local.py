@@ -7,20 +7,23 @@ zero there): one metric serves all candidates.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import arrays_of, home, raw
+from glru._arrays import home, raw
 from glru._numerics import Array, Matrix, gamma, squared_row_norms
+from glru._threads import SMALL_WORK
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
-from glru.families.columns.common import CHUNK, LARGEST, Columns
-from glru.families.gradients import SLOW, Gradients, local_radius
+from glru.families.columns.common import CHUNK, DEVICE_CHUNK, LARGEST, Columns
+from glru.families.conjugate import EXACT_STEPS, newton_directions
+from glru.families.gradients import SLOW, Entries, Gradients, local_radius, split_models
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.base import widened
+from glru.regions.base import intersected, widened
 from glru.regions.device_metric import column_metric
 
 
@@ -67,6 +70,7 @@ class LocalColumns:
         self.gradients = Gradients(problem, problem.weights, self.metric)
         self.top = float(self.metric.norms(problem.X)[self.used].max())
         self.query_norms = self.metric.norms(queries)
+        self.query_lengths = np.sqrt(squared_row_norms(queries)) * (1.0 + gamma(problem.n_columns + 4))
         self._models: dict[int, tuple[Any, int]] = {}
 
     def candidate(self, column: int) -> Point | None:
@@ -78,69 +82,95 @@ class LocalColumns:
         return Point(np.delete(model[:size], column), float(model[-1]) if self.problem.fit_intercept else 0.0)
 
     def bounds(
-        self, columns: Columns, settled: Callable[[Array, Array], NDArray[np.bool_]], n_steps: int
+        self, columns: Columns, settled: Callable[[Any, Any], NDArray[np.bool_]], n_steps: int
     ) -> tuple[Array, Array]:
-        """Bounds of shape (n_queries, n_removals); each removal is stepped on until ``settled`` or no longer getting better."""
+        """Bounds of shape (n_queries, n_removals); each removal is stepped on until ``settled`` or no longer getting better.
+
+        ``settled`` is shown bounds where they live.
+        """
         shape = (self.query_norms.size if self.usable else self.queries.shape[0], columns.size)
         lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         if not self.usable:
             return lower, upper
-        width = max(16, 32 * CHUNK // self.problem.n_rows)
+        width = max(16, (DEVICE_CHUNK if self.problem.on_device else 32 * CHUNK) // self.problem.n_rows)
         for k in range(0, columns.size, width):
             part = slice(k, k + width)
             lower[:, part], upper[:, part] = self._bounds(columns[part], settled, n_steps)
+        if self.problem.work > SMALL_WORK:
+            # Where forming a Hessian takes long, the few that are left are stepped on together.
+            left = np.flatnonzero(~settled(lower, upper))
+            for k in range(0, left.size, width):
+                mine = left[k : k + width]
+                found = self._bounds(columns[mine], settled, EXACT_STEPS, exact=True)
+                lower[:, mine], upper[:, mine] = intersected((lower[:, mine], upper[:, mine]), found)
         return lower, upper
 
     def _bounds(
-        self, columns: Columns, settled: Callable[[Array, Array], NDArray[np.bool_]], n_steps: int
+        self,
+        columns: Columns,
+        settled: Callable[[Any, Any], NDArray[np.bool_]],
+        n_steps: int,
+        exact: bool = False,
     ) -> tuple[Array, Array]:
         arrays, places = self.problem.arrays, np.arange(columns.size)
         images = self.metric.solve(arrays.units(self.metric.size, columns))
         images /= arrays.put(arrays.entries(images, (columns, places)))
         models = arrays.put(self.start)[:, None] - images * arrays.put(self.start[columns])
         shape = (self.query_norms.size, columns.size)
-        lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
-        active, before = np.arange(columns.size), np.full(columns.size, np.inf)
-        for _ in range(n_steps):
-            here, places = columns[active], np.arange(active.size)
-            models = arrays.zeroed(models, (here, places))
-            self._models.update((column, (models, place)) for place, column in enumerate(here.tolist()))
-            low, high, gradient, nu = self._certified(models, here)
-            lower[:, active], upper[:, active] = np.maximum(lower[:, active], low), np.minimum(upper[:, active], high)
-            going = ~settled(lower[:, active], upper[:, active]) & (nu < SLOW * before[active])
-            before[active] = nu
-            active = active[going]
+        lower, upper = np.empty(shape), np.empty(shape)
+        active, before, bounds = places, np.full(columns.size, np.inf), None
+        for step in range(n_steps):
+            entries = columns[active], np.arange(active.size)
+            models = arrays.zeroed(models, entries)
+            self._models.update((column, (models, place)) for place, column in enumerate(entries[0].tolist()))
+            *found, gradient, nu = self._certified(models, entries)
+            low, high = found if bounds is None else intersected(bounds, (found[0], found[1]))
+            going = ~settled(low, high) & (nu < SLOW * before) & (step + 1 < n_steps)
+            lower[:, active[~going]] = home(arrays.take(low, ~going))
+            upper[:, active[~going]] = home(arrays.take(high, ~going))
+            before, active = nu[going], active[going]
             if not active.size:
                 break
+            bounds = arrays.take(low, going), arrays.take(high, going)
+            models, images, gradient = (arrays.take(matrix, going) for matrix in (models, images, gradient))
             entries = columns[active], np.arange(active.size)
-            images = arrays.take(images, going)
-            solved = self.metric.solve(arrays.take(gradient, going))
-            models = arrays.take(models, going) - (solved - images * arrays.put(arrays.entries(solved, entries)))
+            solve = partial(self._solve, images, entries)
+            if exact:
+                models = models + newton_directions(self.problem, self.problem.weights, models, gradient, solve)
+            else:
+                models = models - solve(gradient)
         return lower, upper
 
-    def _certified(self, models: Any, columns: Columns) -> tuple[Array, Array, Any, Array]:
+    def _solve(self, images: Any, entries: Entries, right: Any) -> Any:
+        """The inverse of the Hessian without each column, times a matrix."""
+        solved = self.metric.solve(right)
+        return solved - images * self.problem.arrays.put(self.problem.arrays.entries(solved, entries))
+
+    def _certified(self, models: Any, entries: Entries) -> tuple[Any, Any, Any, Array]:
         """Bounds of the queries' scores, gradients, and at least their norms in the metric without each column."""
-        places, arrays = np.arange(columns.size), self.problem.arrays
-        scores, gradient, nu, error = self.gradients.at(models, fixed=(columns, places))
+        arrays = self.problem.arrays
+        scores, gradient, nu, error = self.gradients.at(models, fixed=entries)
         scores -= arrays.put(self.scores)[:, None]
         moved = arrays.largest_of(arrays.absolute(scores), self.used)
         reach = self.constant * (moved + float(self.gradients.plain.max()) * error[0] + error[1] + self.off)
         rest = np.sqrt(1.0 - self.eta)
         nu = nu / rest * (1.0 + FEW)
         radius = local_radius(self.constant, self.top / rest, nu, reach * (1.0 + FEW))
-        coefs, shifts = models, np.zeros(columns.size)
-        if self.problem.fit_intercept:
-            coefs, shifts = models[:-1, :], home(models[-1, :])
-        center, off = _many_centers(self.queries, coefs, shifts)
+        center, off = self._centers(models)
         with np.errstate(invalid="ignore"):
-            half = self.query_norms[:, None] / rest * radius * (1.0 + FEW) + off
-        low, high = widened(np.where(np.isfinite(half), center, 0.0), np.where(np.isfinite(half), half, np.inf))
+            half = arrays.put(self.query_norms / rest)[:, None] * arrays.put(radius * (1.0 + FEW)) + off
+        finite = arrays.xp.isfinite(half)
+        low, high = widened(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
         return low, high, gradient, nu
 
-
-def _many_centers(X: Matrix, coefs: Any, shifts: Array) -> tuple[Array, Array]:
-    """Scores of several models, and the rounding error of each."""
-    norms = np.sqrt(squared_row_norms(X)) * (1.0 + gamma(X.shape[1] + 4))
-    lengths = np.sqrt(arrays_of(X).inner(coefs, coefs)) * (1.0 + FEW)
-    sizes = norms[:, None] * lengths + np.abs(shifts)
-    return home(raw(X) @ coefs) + shifts, gamma(X.shape[1] + 8) * sizes * (1.0 + FEW)
+    def _centers(self, models: Any) -> tuple[Any, Any]:
+        """Scores of the queries under several models, and the rounding error of each."""
+        arrays, size = self.problem.arrays, self.problem.n_columns
+        coefs, shifts = split_models(models, self.problem.fit_intercept)
+        lengths = np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + FEW)
+        unit = gamma(size + 8) * (1.0 + FEW)
+        off = arrays.put(unit * self.query_lengths)[:, None] * arrays.put(lengths)
+        scores = raw(self.queries) @ coefs
+        if self.problem.fit_intercept:
+            scores, off = scores + shifts, off + unit * arrays.xp.abs(shifts)
+        return scores, off
