@@ -242,6 +242,11 @@ def same_arrays(matrix: Any) -> Arrays:
     return Arrays(matrix) if is_foreign(matrix) else NUMPY
 
 
+def returned(values: Any, like: Any) -> Any:
+    """Host values where another array lives; what has no numbers (names of classes) stays on the host."""
+    return same_arrays(like).put(values) if values.dtype.kind in "fiub" else values
+
+
 def outward(array: Any, end: float) -> Any:
     """The next float64 number in the direction of an end, entry by entry."""
     xp = namespace(array)

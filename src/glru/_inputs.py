@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._arrays import DeviceMatrix, home, is_device, is_foreign, namespace
+from glru._arrays import DeviceMatrix, home, is_device, is_foreign, namespace, raw
 from glru._numerics import Array, Matrix
 
 
@@ -16,8 +16,8 @@ def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
     if is_sparse_frame(X):
         X = X.sparse.to_coo()
     matrix: Matrix
-    if is_foreign(X):
-        matrix = _device_matrix(X, name)
+    if is_foreign(X) or is_device(X):
+        matrix = _device_matrix(raw(X), name)
     else:
         matrix = _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)
     n_rows, n_columns = matrix.shape

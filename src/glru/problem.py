@@ -17,6 +17,9 @@ from glru.penalties import L2, Penalty
 
 Scaling = Literal["mean", "sum"]
 
+LARGEST, LARGEST_ON_DEVICE = 6000, 40_000
+"""Dense systems in more unknowns than this are not formed on the host, and on a device."""
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,6 +158,11 @@ class Problem:
         """Operations of the largest product in a direct solve."""
         stored = self.X.nnz if isinstance(self.X, sp.csr_array) else self.X.size
         return float(stored) * min(self.X.shape)
+
+    @property
+    def largest(self) -> int:
+        """Dense systems in more unknowns than this are not formed where X lives."""
+        return LARGEST_ON_DEVICE if self.on_device else LARGEST
 
     @cached_property
     def X_by_column(self) -> Array | sp.csc_array:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru import _inputs
+from glru._arrays import DeviceMatrix, home, is_device
 from glru._numerics import Array, Matrix, is_sparse
 from glru.adapters.objectives import Objective, penalty_of
 from glru.adapters.targets import Targets
@@ -121,7 +122,9 @@ class Adapted:
             scaler, fitted = scaler_of(fitted), fitted.steps[-1][1]
         models = fitted.estimators_ if is_a(fitted, "OneVsRestClassifier") else [fitted]
         coef = np.vstack([np.atleast_2d(_dense(model.coef_)) for model in models]).astype(np.float64)
-        intercept = np.concatenate([np.atleast_1d(np.asarray(model.intercept_, dtype=np.float64)) for model in models])
+        intercept = np.concatenate(
+            [np.atleast_1d(np.asarray(home(model.intercept_), dtype=np.float64)) for model in models]
+        )
         intercept = np.broadcast_to(intercept, (coef.shape[0],))
         if scaler is None:
             return coef, intercept
@@ -181,6 +184,9 @@ def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:
     if constant is None:
         return matrix
     column = np.full((matrix.shape[0], 1), constant)
+    if is_device(matrix):
+        there: Any = DeviceMatrix(matrix.arrays.xp.concat([matrix.arrays.put(column), matrix.array], axis=1))
+        return there
     if isinstance(matrix, np.ndarray):
         return np.hstack([column, matrix])
     return sp.csr_array(sp.hstack([sp.csr_array(column), matrix], format="csr"))
@@ -204,7 +210,7 @@ def scaler_of(pipeline: Any) -> Any:
 
 
 def _dense(coef: Any) -> Array:
-    return coef.toarray() if is_sparse(coef) else np.asarray(coef)
+    return coef.toarray() if is_sparse(coef) else np.asarray(home(coef))
 
 
 def _factors(scaler: Any) -> Array | float:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._arrays import home
 from glru._numerics import Array
 from glru.adapters.objectives import Objective
 
@@ -97,7 +98,7 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     class_weight = objective.class_weight
     if objective.targets == "numbers":
         return Targets(_inputs.as_vector(y, n_rows, "y"), weight, None, None, seen)
-    raw = np.asarray(y)
+    raw = np.asarray(home(y))
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (n_rows,):
         raise ValueError(f"y must have one label a row of X, shape ({n_rows},); got shape {raw.shape}.")

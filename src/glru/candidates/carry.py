@@ -7,12 +7,13 @@ only if somebody asks for it. Everything else is evaluated afresh on the changed
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import TINY, UNIT, Array, Matrix, gamma
+from glru._arrays import DeviceMatrix, is_device
+from glru._numerics import TINY, UNIT, Array, Matrix, dense_columns, gamma, squared_row_norms
 from glru.candidates.mapping import carried_point, new_coefficients
 from glru.certificate import (
     FEW,
@@ -136,7 +137,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     scores = swap.X @ coef
     dual = -problem.loss.gradient(swap.y, scores)
     weights = swap.sample_weight / unit
-    norms = np.sqrt(_squares(swap.X).sum(axis=1)) * float(np.linalg.norm(coef))
+    norms = np.sqrt(squared_row_norms(swap.X)) * float(np.linalg.norm(coef))
     errors = gamma(problem.n_columns + 2) * norms * (1.0 + gamma(2 * problem.n_columns + 8))
     arriving = weighted_sum(weights, loss_terms(problem.loss, swap.y, scores, errors, dual))
 
@@ -285,9 +286,10 @@ def _rescored(
 
 
 def _columns(problem: Problem, columns: NDArray[np.intp]) -> Array:
-    X = problem.X_by_column
-    return X[:, columns] if isinstance(X, np.ndarray) else X[:, columns].toarray()
+    return dense_columns(problem.X_by_column, columns)
 
 
-def _squares(X: Matrix) -> Matrix:
+def _squares(X: Matrix) -> Any:
+    if is_device(X):
+        return DeviceMatrix(X.array * X.array)
     return X * X if isinstance(X, np.ndarray) else X.multiply(X).tocsr()

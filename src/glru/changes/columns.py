@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from glru import _inputs
-from glru._numerics import Matrix
+from glru._arrays import DeviceMatrix, is_device, placed, raw
+from glru._numerics import Matrix, dense
 from glru.changes.base import Change, Layout, column_positions, layout_of
 from glru.penalties import Penalty
 from glru.problem import Problem
@@ -120,9 +121,12 @@ class AddColumns(Change):
 
     def apply(self, problem: Problem) -> Problem:
         after = self.check(layout_of(problem))
-        if isinstance(problem.X, np.ndarray):
-            block = self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()
-            X: Matrix = np.hstack([problem.X, block])
+        X: Any
+        if is_device(problem.X):
+            parts = [problem.X.array, raw(placed(self.matrix, problem.X))]
+            X = DeviceMatrix(problem.X.arrays.xp.concat(parts, axis=1))
+        elif isinstance(problem.X, np.ndarray):
+            X = np.hstack([problem.X, dense(self.matrix)])
         else:
             X = sp.csr_array(sp.hstack([problem.X, sp.csr_array(self.matrix)], format="csr"))
         return problem.derive(X=X, penalty=after.penalty, column_names=after.column_names)

@@ -8,7 +8,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
+from glru._arrays import DeviceMatrix, is_device, placed, raw
+from glru._numerics import Array, Matrix, dense
 from glru.changes.base import Change, Layout, column_positions, layout_of, matched_columns, row_positions
 from glru.problem import Problem
 
@@ -231,13 +232,13 @@ class EditValues(Change):
     def edited_rows(self, problem: Problem) -> tuple[NDArray[np.intp], Matrix]:
         """The named rows as they are after the change."""
         rows, columns, values = self.block(layout_of(problem))
-        if isinstance(problem.X, np.ndarray):
-            edited = np.array(problem.X[rows])
-            edited[:, columns] = values
-            return rows, edited
-        block = problem.X[rows].tolil()
-        block[:, columns] = values
-        return rows, sp.csr_array(block)
+        if isinstance(problem.X, sp.csr_array):
+            block = problem.X[rows].tolil()
+            block[:, columns] = values
+            return rows, sp.csr_array(block)
+        edited = np.array(dense(problem.X[rows]))
+        edited[:, columns] = values
+        return rows, placed(edited, problem.X)
 
     def apply(self, problem: Problem) -> Problem:
         rows, edited = self.edited_rows(problem)
@@ -249,8 +250,12 @@ class EditValues(Change):
 
 def stack_rows(above: Matrix, below: Matrix) -> Matrix:
     """Two blocks of rows, stored as the first one is."""
+    if is_device(above):
+        parts = [above.array, raw(placed(below, above))]
+        stacked: Any = DeviceMatrix(above.arrays.xp.concat(parts, axis=0))
+        return stacked
     if isinstance(above, np.ndarray):
-        return np.vstack([above, below if isinstance(below, np.ndarray) else below.toarray()])
+        return np.vstack([above, dense(below)])
     return sp.csr_array(sp.vstack([above, sp.csr_array(below)], format="csr"))
 
 

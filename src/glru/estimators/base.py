@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from glru._arrays import home, is_foreign, namespace, same_arrays
 from glru._numerics import Array, Matrix
 from glru.adapters import Adapted, adapt
 from glru.after import ModelAfter, Retraining, after_models
@@ -59,7 +61,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self.adapted_, self.solutions_ = adapted, solutions
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         self.dual_gap_ = float(sum(solution.gap for solution in solutions))
-        self.coef_, self.intercept_ = adapted.coefficients(tuple(solution.point for solution in solutions))
+        coef, intercept = adapted.coefficients(tuple(solution.point for solution in solutions))
+        there = adapted.problems[0].arrays
+        self.coef_, self.intercept_ = there.put(coef), there.put(intercept)
 
     @property
     def certificate_(self) -> Certificate | tuple[Certificate, ...]:
@@ -115,8 +119,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
         matrix = validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
-        scores = np.asarray(matrix @ coef.T) + intercept
+        coef, intercept = np.atleast_2d(home(self.coef_)), np.atleast_1d(home(self.intercept_))
+        there = same_arrays(matrix)
+        product = matrix @ there.put(coef.T)
+        scores = (product if there.foreign else np.asarray(product)) + there.put(intercept)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,11 +135,19 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.array_api_support = True
         return tags
 
 
 def validated(estimator: Any, X: Any, **options: Any) -> Any:
-    """scikit-learn's checks of data, under the name they have in the version at hand."""
+    """scikit-learn's checks of data, under the name they have in the version at hand.
+
+    Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets come home.
+    """
+    if is_foreign(X) and get_config().get("array_api_dispatch", False):
+        options["dtype"] = namespace(X).float64
+        if "y" in options:
+            options["y"] = home(options["y"])
     try:
         from sklearn.utils.validation import validate_data
     except ImportError:

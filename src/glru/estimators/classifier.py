@@ -8,6 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from glru._arrays import home, namespace, returned
 from glru._numerics import Array, Matrix
 from glru.after import Retraining
 from glru.estimators.base import LinearModel, validated
@@ -36,7 +37,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return self.adapted_.labels(scores)
+        return returned(self.adapted_.labels(home(scores)), scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
@@ -48,7 +49,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return self.adapted_.probabilities(scores)
+        return returned(self.adapted_.probabilities(home(scores)), scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -59,7 +60,8 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries.
         """
-        return np.log(self.predict_proba(X))
+        likely = self.predict_proba(X)
+        return namespace(likely).log(likely)
 
     def needs_retraining(self, X: Any, add: Any = None, remove: Any = None) -> Retraining:
         """Whether refitting after a change would give some queries other labels; never trains.
@@ -83,9 +85,10 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Matrix, Any]:
         X, y = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, **options)
         check_classification_targets(y)
-        self.classes_ = np.unique(y)
-        if self.classes_.size < 2:
-            raise ValueError(f"y must have at least two classes; got one class: {self.classes_[0]!r}.")
+        classes = np.unique(y)
+        if classes.size < 2:
+            raise ValueError(f"y must have at least two classes; got one class: {classes[0]!r}.")
+        self.classes_ = returned(classes, X)
         return X, y
 
 

@@ -54,7 +54,7 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def _keep(self, adapted: Adapted, solutions: tuple[Solution, ...]) -> None:
         super()._keep(adapted, solutions)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self.coef_, self.intercept_ = self.coef_[0, :], float(self.intercept_[0])
 
 
 class GLRURegressor(Regressor):

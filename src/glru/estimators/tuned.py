@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
+from glru._arrays import returned
 from glru._numerics import Array
 from glru.adapters import Adapted
 from glru.estimators.base import LinearModel
@@ -35,12 +36,11 @@ class Tuned(LinearModel):
             cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
             bounds.append(value_bounds(held_out(adapted, cv, groups, width, self.tol, False, start), criterion))
             found.append((adapted, start))
-        self.criterion_lower_, self.criterion_upper_ = np.array(bounds).T
+        lower, upper = np.array(bounds).T
         # The grid starts at the strongest penalty, which wins a tie.
-        self.best_index_ = int(np.argmin(self.criterion_upper_))
-        others = np.delete(self.criterion_lower_, self.best_index_)
-        self.certified_ = bool(np.all(others >= self.criterion_upper_[self.best_index_]))
-        self.grid_ = grid
+        self.best_index_ = int(np.argmin(upper))
+        self.certified_ = bool(np.all(np.delete(lower, self.best_index_) >= upper[self.best_index_]))
+        self.criterion_lower_, self.criterion_upper_, self.grid_ = (returned(a, X) for a in (lower, upper, grid))
         setattr(self, f"{name}_", float(grid[self.best_index_]))
         self._keep(*found[self.best_index_])
 

@@ -23,9 +23,6 @@ from glru.regions.local import gradient_slack
 
 Rows = NDArray[np.intp]
 
-LARGEST = 6000
-"""The factor is not formed in more dimensions than this."""
-
 MOST_DRIFT = 0.05
 """The base is found when a Newton step moves no score by more than this (times the self-concordance constant)."""
 
@@ -38,7 +35,7 @@ def has_local_rows(problem: Problem) -> bool:
     return (
         problem.loss.self_concordance is not None
         and problem.penalty.smooth
-        and problem.n_columns <= min(problem.n_rows, LARGEST)
+        and problem.n_columns <= min(problem.n_rows, problem.largest)
     )
 
 

@@ -78,7 +78,7 @@ def has_newton_rows(problem: Problem) -> bool:
         and problem.penalty.smooth
         and problem.penalty.strong_convexity > 0.0
         and not problem.fit_intercept
-        and min(problem.n_rows, problem.n_columns) <= 6000
+        and min(problem.n_rows, problem.n_columns) <= problem.largest
     )
 
 

@@ -97,6 +97,10 @@ class LiveModel:
             raise ValueError("a loaded model keeps its data; make a new glru.LiveModel(estimator) to fit other data.")
         adapted = adapt(self._estimator, X, y, sample_weight)
         terms, first = Terms.of(adapted), adapted.problems[0]
+        if first.on_device:
+            raise ValueError(
+                f"a live model keeps its data on the host; got X on {first.arrays.device}. Give it as a NumPy array."
+            )
         roster = Roster(None if keys is None else as_keys(keys, first.n_rows))
         data = first.X.copy(order="K") if isinstance(first.X, np.ndarray) else first.X.copy()
         problem = terms.problem(data, terms.targets(y, first.n_rows), first.sample_weight)

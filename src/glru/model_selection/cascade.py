@@ -20,7 +20,7 @@ from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
-from glru.model_selection.pursuit import LARGEST, REFINE_STEPS, has_local_steps, local_steps, regions_in_order
+from glru.model_selection.pursuit import REFINE_STEPS, has_local_steps, local_steps, regions_in_order
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
@@ -111,7 +111,7 @@ class Cascade:
         if self.uniform and has_local_rows(self.problem) and self.problem.work > SMALL_WORK:
             for rows in self.batches():
                 self.run("refine", rows, self.local_exact)
-        if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= LARGEST:
+        if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
             for row in self.open_rows():
                 self.run("refine", np.array([row]), self.refine)
         self.train()

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._files import write_atomically
-from glru._numerics import Array
+from glru._numerics import Array, dense
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds
@@ -143,7 +144,7 @@ def _data_digest(problem: Problem) -> bytes:
     if "digest" not in problem.shared:
         found, X = hashlib.blake2b(digest_size=12), problem.X
         found.update(repr(X.shape).encode())
-        for array in (X,) if isinstance(X, np.ndarray) else (X.data, X.indices, X.indptr):
+        for array in (X.data, X.indices, X.indptr) if isinstance(X, sp.csr_array) else (dense(X),):
             found.update(np.ascontiguousarray(array).data)
         problem.shared["digest"] = found.digest()
     return problem.shared["digest"]

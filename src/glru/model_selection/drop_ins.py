@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._arrays import returned
 from glru._numerics import Array
 from glru.adapters import Adapted, adapt
 from glru.model_selection.classes import ClassesLOOCVResult
@@ -81,7 +82,7 @@ def estimator_cross_val_predict(
         raise ValueError(
             "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters."
         )
-    return predictions(found, method)[np.argsort(found.rows)]
+    return returned(predictions(found, method)[np.argsort(found.rows)], X)
 
 
 def cross_val_score(

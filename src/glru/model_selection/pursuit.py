@@ -25,9 +25,6 @@ REFINE_STEPS = 8
 LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
 
-LARGEST = 6000
-"""Newton systems in more dimensions than this are left to the iterative solver of the training."""
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -88,7 +85,7 @@ def pursue(
     thorough = problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
     if certificate is not None and take(certificate, thorough):
         return Pursued(found[0], found[1], "carry", point)
-    if newton and not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= LARGEST:
+    if newton and not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= problem.largest:
         before = np.inf
         for step in range(REFINE_STEPS):
             stepped = newton_candidate(problem, point)

@@ -110,4 +110,4 @@ def _with_ones(arrays: Arrays, block: Any) -> Any:
 
 
 def _frobenius(xp: Any, matrix: Any) -> float:
-    return float(np.sqrt(float(xp.sum(matrix * matrix))))
+    return float(xp.linalg.vector_norm(matrix))

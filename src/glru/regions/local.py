@@ -24,9 +24,6 @@ from glru.regions.base import Bounds, Region, centers, widened
 from glru.regions.device_metric import column_metric
 from glru.regions.metric import ColumnMetric, Metric, RowMetric
 
-LARGEST = 6000
-"""The metric is not formed in more dimensions than this."""
-
 
 def uses_rows(problem: Problem) -> bool:
     """Whether the metric is formed in the dimension of the rows."""
@@ -41,7 +38,7 @@ def has_local(problem: Problem) -> bool:
     if uses_rows(problem) and problem.on_device:
         return False
     size = problem.n_rows if uses_rows(problem) else problem.n_columns
-    return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= LARGEST
+    return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= problem.largest
 
 
 def gradient_slack(spread: float, columns: Array, quadratic: Array, coef: Array) -> Array:

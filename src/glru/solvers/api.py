@@ -78,6 +78,8 @@ def solve(
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
+    if problem.on_device:
+        _require_smooth(problem, solver)
     with calm_blas(problem.work):
         plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
         point, n_iter = starting_point(problem, start), 0
@@ -118,7 +120,7 @@ def fits_direct(problem: Problem) -> bool:
     """Whether a direct Newton step is cheap: few unknowns, and a Gram matrix that is quick to form."""
     X = problem.X
     if not isinstance(X, sp.csr_array):
-        return min(X.shape) <= 6000 or problem.on_device
+        return min(X.shape) <= problem.largest
     return X.nnz <= 200_000 and min(X.shape) <= 600
 
 
@@ -138,6 +140,17 @@ def checked(problem: Problem, solver: str) -> str:
     if solver == "dual-cd" and (problem.fit_intercept or problem.unpenalised.size):
         raise ValueError("solver 'dual-cd' needs a penalty on every column and no intercept. Use 'auto'.")
     return solver
+
+
+def _require_smooth(problem: Problem, solver: str) -> None:
+    """Refuse what is not trained on a device."""
+    smooth = np.isfinite(problem.loss.smoothness) and problem.penalty.smooth
+    if solver not in ("auto", "newton") or not smooth:
+        asked = f"solver {solver!r}" if smooth else f"{problem.loss!r} with {problem.penalty!r}"
+        raise ValueError(
+            f"data on a device is trained by 'newton', which needs a smooth loss and an L2 penalty; got {asked} for X on "
+            f"{problem.arrays.device}. Give X as a NumPy array to train it on the host."
+        )
 
 
 def starting_point(problem: Problem, start: Solution | Point | None) -> Point:

@@ -7,6 +7,7 @@ import numpy as np
 from mpmath import MPContext
 from numpy.typing import NDArray
 
+from glru._numerics import dense
 from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import Problem
 
@@ -107,13 +108,13 @@ def precise_problem(problem: Problem, digits: int) -> Precise:
     mp = context(digits)
     used = np.flatnonzero(problem.weights > 0.0)
     X = problem.X[used]
-    dense = np.asarray(X if isinstance(X, np.ndarray) else X.toarray())
+    rows = dense(X)
     weights = precise(mp, problem.weights[used])
     strengths = (
         np.broadcast_to(a, (problem.n_columns,)) for a in (problem.penalty.quadratic, problem.penalty.absolute)
     )
     lam, kappa = (precise(mp, strength) for strength in strengths)
-    entries = precise(mp, dense)
+    entries = precise(mp, rows)
     total = sum(weights, mp.zero)
     scales = []
     for j in range(problem.n_columns):

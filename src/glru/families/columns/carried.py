@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from glru._numerics import Array, Matrix, gamma, squared_row_norms
+from glru._numerics import Array, Matrix, dense_columns, gamma, squared_row_norms
 from glru.certificate import FEW, ball_radius, loss_terms, penalty_terms
-from glru.families.columns.common import CHUNK, Columns, dense_block, rounded_norms
+from glru.families.columns.common import CHUNK, Columns, rounded_norms
 from glru.regions.base import centers, widened
 from glru.solution import Solution
 
@@ -25,7 +25,7 @@ def carried_columns(solution: Solution, queries: Matrix, columns: Columns) -> tu
     width = max(16, CHUNK // problem.n_rows)
     for start in range(0, columns.size, width):
         here = columns[start : start + width]
-        block = dense_block(by_column, here)
+        block = dense_columns(by_column, here)
         moved = block * solution.coef[here]
         scores = solution.scores[:, None] - moved
         errors = root.score_errors[:, None] + 4.0 * FEW * (np.abs(moved) + np.abs(scores))
@@ -34,7 +34,7 @@ def carried_columns(solution: Solution, queries: Matrix, columns: Columns) -> tu
         losses = (problem.weights @ terms) * (1.0 + gamma(problem.n_rows + 4))
         gaps = (losses + np.maximum(total - kept[here] * (1.0 - FEW), 0.0) + FEW * total) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        asked = dense_block(queries, here)
+        asked = dense_columns(queries, here)
         shift = asked * solution.coef[here]
         own = np.square(asked) * inverse[here]
         squares = queries_squares[:, None] - own + gamma(problem.n_columns + 8) * (queries_squares[:, None] + own)

@@ -14,9 +14,6 @@ from glru.problem import Problem
 
 Columns = NDArray[np.intp]
 
-LARGEST = 6000
-"""Systems in more dimensions than this are not formed."""
-
 CHUNK = 1 << 18
 """Entries of the arrays that a thread works on at a time: they stay in the cache."""
 

@@ -18,7 +18,7 @@ from glru._numerics import Array, Matrix, gamma, squared_row_norms
 from glru._threads import SMALL_WORK
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
-from glru.families.columns.common import CHUNK, DEVICE_CHUNK, LARGEST, Columns
+from glru.families.columns.common import CHUNK, DEVICE_CHUNK, Columns
 from glru.families.conjugate import EXACT_STEPS, newton_directions
 from glru.families.gradients import SLOW, Entries, Gradients, local_radius, split_models
 from glru.point import Point
@@ -29,7 +29,11 @@ from glru.regions.device_metric import column_metric
 
 def has_local_columns(problem: Problem) -> bool:
     """Whether :class:`LocalColumns` applies."""
-    return problem.loss.self_concordance is not None and problem.penalty.smooth and 1 < problem.n_columns <= LARGEST
+    return (
+        problem.loss.self_concordance is not None
+        and problem.penalty.smooth
+        and 1 < problem.n_columns <= problem.largest
+    )
 
 
 @final

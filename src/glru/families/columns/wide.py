@@ -21,7 +21,7 @@ from glru._sizes import SMALL
 from glru._threads import calm_blas, in_parts
 from glru.certificate import FEW, ball_radius, quick_loss_terms
 from glru.families.carried import row_norms, weight_error
-from glru.families.columns.common import CHUNK, DEVICE_CHUNK, LARGEST, rounded_norms
+from glru.families.columns.common import CHUNK, DEVICE_CHUNK, rounded_norms
 from glru.losses import Logistic
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected, widened
@@ -35,7 +35,7 @@ def has_wide_columns(problem: Problem) -> bool:
         and problem.penalty.smooth
         and problem.penalty.strong_convexity > 0.0
         and not problem.fit_intercept
-        and problem.n_rows <= LARGEST
+        and problem.n_rows <= problem.largest
     )
 
 
