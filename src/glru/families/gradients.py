@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, gamma
+from glru._numerics import TINY, Array, gamma
 from glru.certificate import FEW
 from glru.families.carried import weight_error
 from glru.problem import Problem
@@ -43,7 +43,7 @@ class Gradients:
     @cached_property
     def plain(self) -> Array:
         """At least the Euclidean norms of the rows."""
-        return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4))
+        return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4)) + TINY
 
     @cached_property
     def plain_mass(self) -> float:
@@ -93,4 +93,4 @@ class Gradients:
         outer = float(np.linalg.norm(self.metric.inverse)) * FEW * np.linalg.norm(lam * coefs, axis=0)
         solved = self.metric.inverse.T @ gradient
         norms = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.metric.solve_error)
-        return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW), (first, second)
+        return scores, gradient, (norms + spread * self.steady + outer) * (1.0 + FEW) + TINY, (first, second)

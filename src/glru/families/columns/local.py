@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix, gamma, squared_row_norms
+from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.columns.common import CHUNK, LARGEST, Columns
@@ -139,6 +139,6 @@ class LocalColumns:
 
 def _many_centers(X: Matrix, coefs: Array, shifts: Array) -> tuple[Array, Array]:
     """Scores of several models, and the rounding error of each."""
-    norms = np.sqrt(squared_row_norms(X)) * (1.0 + gamma(X.shape[1] + 4))
+    norms = np.sqrt(squared_row_norms(X)) * (1.0 + gamma(X.shape[1] + 4)) + TINY
     sizes = norms[:, None] * np.linalg.norm(coefs, axis=0) + np.abs(shifts)
     return X @ coefs + shifts, gamma(X.shape[1] + 8) * sizes * (1.0 + FEW)
