@@ -6,9 +6,7 @@ read is checked before anything of its size is allocated, and again as data.
 
 import json
 import os
-import tempfile
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +14,7 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse as sp
 
+from glru._files import write_atomically
 from glru._numerics import Array, Matrix
 from glru.live import history
 from glru.live.history import Entry
@@ -50,17 +49,17 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     arrays, document = _written(saved)
     text = json.dumps(document, allow_nan=False)
     arrays["document"] = np.frombuffer(text.encode(), dtype=np.uint8)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
+
+    def write(part: Path) -> None:
+        with open(part, "wb", opener=_private) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+
+    write_atomically(target, write)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read: it holds training data."""
+    return os.open(path, flags, 0o600)
 
 
 def load(path: str | os.PathLike[str]) -> Saved:

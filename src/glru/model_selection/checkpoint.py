@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._files import write_atomically
+from glru._files import check_target, write_atomically
 from glru._numerics import Array
 from glru.point import Point
 from glru.problem import Problem
@@ -45,8 +45,7 @@ class Checkpoint:
         self._arrays: dict[str, Array] = {}
         self._journals: dict[str, list[tuple[Rows, Array, Array]]] = {}
         self._written, self._pause = time.perf_counter(), EVERY
-        if not self.path.parent.is_dir():
-            raise ValueError(f"a checkpoint must lie in a folder that exists; {self.path.parent} does not.")
+        check_target(self.path, "a checkpoint")
         if self.path.exists():
             self._read()
 
