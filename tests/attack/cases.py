@@ -197,7 +197,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (N_QUERIES, last + 1)) * np.abs(dense).max(axis=0)])
     lam = np.broadcast_to(whole.penalty.quadratic, (last + 1,))
     if add:
-        if not has_wide_columns(problem) or not lam[last] > 0.0:
+        if not has_wide_columns(problem) or not lam[last] > 0.0 or not whole.penalty.smooth:
             return
         truth = retrained(whole, DIGITS)
         if truth is not None:
