@@ -6,7 +6,6 @@ read is checked before anything of its size is allocated, and again as data.
 
 import json
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -14,6 +13,7 @@ from typing import Any, final
 import numpy as np
 import scipy.sparse as sp
 
+from glru._archives import opened
 from glru._files import write_atomically
 from glru._numerics import Array, Matrix
 from glru.live import history
@@ -66,9 +66,9 @@ def load(path: str | os.PathLike[str]) -> Saved:
     """Read a live model; a ``ValueError`` says why a file is none."""
     try:
         return _read(_members(path))
-    except (zipfile.BadZipFile, KeyError, TypeError, IndexError, AttributeError, EOFError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error!r}.") from None
-    except (ValueError, RecursionError, OverflowError, NotImplementedError) as error:
+    except (ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error}") from None
 
 
@@ -119,25 +119,9 @@ def _matrix_out(name: str, X: Matrix) -> Arrays:
 
 
 def _members(path: str | os.PathLike[str]) -> Arrays:
-    """The arrays in a file; a member's header must fit the bytes that are there before they are read."""
-    found: Arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED or not info.filename.endswith(".npy"):
-                raise ValueError(f"member {info.filename!r} is not a stored NumPy array.")
-            with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                reader = {
-                    (1, 0): np.lib.format.read_array_header_1_0,
-                    (2, 0): np.lib.format.read_array_header_2_0,
-                }[version]
-                shape, _, dtype = reader(member)
-                size = int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize
-                if dtype.hasobject or min(shape, default=0) < 0 or member.tell() + size != info.file_size:
-                    raise ValueError(f"member {info.filename!r} says it is {shape} of {dtype}, which its size is not.")
-            with archive.open(info) as member:
-                found[info.filename.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
-    return found
+    """The arrays in a file."""
+    with open(path, "rb") as file, opened(file, packed=False) as archive:
+        return {name: archive.read(name) for name in archive.names}
 
 
 def _read(arrays: Arrays) -> Saved:
