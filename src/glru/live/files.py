@@ -8,7 +8,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,13 +23,11 @@ from glru.live.roster import Roster, as_keys
 from glru.live.standing import Standing
 from glru.live.terms import Terms
 from glru.point import Point
-from glru.solution import solution_at
+from glru.solution import Status, solution_at
 
 SCHEMA = "glru-live/1"
 
 Arrays = dict[str, np.ndarray]
-
-STATUS = ("converged", "stopped", "max_iter", "stalled")
 
 
 @final
@@ -148,7 +146,7 @@ def _standing(arrays: Arrays, document: dict[str, Any]) -> Standing:
     point = Point(
         _vector("coef", arrays, problem.n_columns), float(stored["intercept"]), _vector("dual", arrays, problem.n_rows)
     )
-    if not np.isfinite(point.intercept) or stored["status"] not in STATUS:
+    if not np.isfinite(point.intercept) or stored["status"] not in get_args(Status):
         raise ValueError("the stored model is not valid.")
     solution = solution_at(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
     ledger = _ledger(arrays, document, problem, terms)

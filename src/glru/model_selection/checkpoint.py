@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from glru._numerics import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds
-from glru.solution import Solution, solution_at
+from glru.solution import Solution, Status, solution_at
 
 EVERY, WRITES = 1.0, 10.0
 """Seconds between two writes, or so many times what a write takes if that is longer."""
@@ -72,8 +72,12 @@ class Checkpoint:
     def _vector(self, name: str, size: int, words: bool = False) -> NDArray[Any]:
         """An array of the file, as it must be: words, or finite numbers."""
         found: NDArray[Any] = self._arrays.get(name, np.empty(0))
-        good = found.dtype.kind == "U" if words else found.dtype == np.float64 and bool(np.all(np.isfinite(found)))
-        if found.shape != (size,) or not good:
+        good = found.shape == (size,)
+        if words:
+            good = good and found.dtype.kind == "U" and str(found[0]) in get_args(Status)
+        else:
+            good = good and found.dtype == np.float64 and bool(np.all(np.isfinite(found)))
+        if not good:
             raise ValueError(
                 f"{self.path} is not a checkpoint of glru: {name} does not fit the problem. Remove it or name another file."
             )
