@@ -1,17 +1,58 @@
 """Writing files in full or not at all."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 
-def write_atomically(target: Path, write: Callable[[Path], None]) -> None:
-    """Let a function write a file beside the target, and put it in the target's place once it is whole."""
-    part = target.with_name(f".{target.stem}.{os.getpid()}.part{target.suffix}")
+def write_atomically(target: Path, write: Callable[[Path], None], make_folder: bool = False) -> None:
+    """Let a function write a file beside the target, and put it in the target's place once it is whole.
+
+    An error, an interrupt or a crash leaves the target as it was; the error says what to do about it.
+    """
+    part = target.with_name(f".{target.stem}.{os.getpid()}.{threading.get_ident()}.part{target.suffix}")
     try:
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         write(part)
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(target)
+    except (ConnectionError, TimeoutError):
+        # What was to be written did not come: nothing is wrong with the place.
+        raise
+    except OSError as error:
+        raise _explained(error, target) from None
     finally:
+        _removed(part)
+
+
+def check_target(target: Path, what: str) -> None:
+    """Refuse, before any work, a place where no file can be written."""
+    if target.is_dir():
+        raise ValueError(f"{what} must be a file; {target} is a folder. Name a file in it.")
+    if not target.parent.is_dir():
+        raise ValueError(f"{what} must lie in a folder that exists; {target.parent} does not. Make it first.")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"{what} must lie in a folder that you may write to; {target.parent} is not. Name another.")
+
+
+def _explained(error: OSError, target: Path) -> OSError:
+    """The same kind of error, with the file it is about and what to do."""
+    reason = error.strerror or str(error)
+    found = type(error)(
+        f"{target} could not be written ({reason}). Free space, or name another file in a folder that exists and that you "
+        "may write to; a file of that name is as it was before."
+    )
+    found.errno = error.errno
+    return found
+
+
+def _removed(part: Path) -> None:
+    """Remove what is left of a write that failed, as far as the folder allows it."""
+    try:
         part.unlink(missing_ok=True)
+    except OSError:
+        # The folder is not there, is no folder, or is read-only: then nothing was written into it either.
+        return

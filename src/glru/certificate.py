@@ -293,7 +293,8 @@ def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, 
         return np.full(X.shape[1], -np.inf), np.full(X.shape[1], np.inf)
     middle = X.T @ (weights * (-0.5 * (low + high)))
     half = absolute(X).T @ (weights * (0.5 * (high - low)))
-    half = half * (1.0 + 2.0 * gamma(y.size + 4)) + gamma(y.size + 4) * np.abs(middle)
+    # Products of denormals err by more than their share; all of that is far below TINY.
+    half = half * (1.0 + 2.0 * gamma(y.size + 4)) + gamma(y.size + 4) * np.abs(middle) + TINY
     return middle - half, middle + half
 
 

@@ -8,10 +8,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from glru.certificate import certify
+from glru.duality import feasible_dual
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import WideRows, has_newton_rows, removed_rows
+from glru.point import Point
+from glru.regions import LocalEllipsoid, has_local, regions_of
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
 from tests.attack.generators import hostile_change, hostile_problem
@@ -47,8 +51,7 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
     if truth is None:
         return
     solution = quiet(problem, random)
-    rows = changed.X if isinstance(changed.X, np.ndarray) else changed.X.toarray()
-    queries = np.vstack([rows, random.normal(0.0, 1.0, (N_QUERIES, changed.n_columns)) * np.abs(rows).max(axis=0)])
+    queries = some_queries(random, changed)
     exact = truth.scores(queries)
     loss, penalty = problem.loss, problem.penalty
     for candidate in ("carry", "newton", "auto"):
@@ -61,6 +64,43 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
             yield f"{name}: scores", exact, *out.score_bounds(queries)
             yield f"{name}: coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *out.coef_bounds()
             yield f"{name}: intercept", [(truth.intercept, truth.doubts[-1])], *out.intercept_bounds()
+            used = changed.weights > 0.0
+            lower, upper = out.dual_bounds()
+            yield f"{name}, dual variables", truth.dual, lower[used], upper[used]
+
+
+def points(random: np.random.Generator) -> Iterator[Answer]:
+    """Every region by itself, at points that no training or step has led to."""
+    problem = hostile_problem(random)
+    truth = retrained(problem, DIGITS)
+    if truth is None:
+        return
+    solution = quiet(problem, random)
+    away = float(random.choice([0.0, 1e-9, 1e-3, 1.0]))
+
+    def moved(values: np.ndarray) -> np.ndarray:
+        return values * (1.0 + away * random.normal(0.0, 1.0, values.shape))
+
+    with np.errstate(all="ignore"):
+        intercept = float(moved(np.array([solution.intercept]))[0])
+        dual = -problem.loss.project(problem.y, -moved(solution.dual))
+        point = Point(moved(solution.coef), intercept, feasible_dual(problem, dual))
+        regions = regions_of(certify(problem, point), problem.fit_intercept, "auto")
+        if has_local(problem):
+            regions.append(LocalEllipsoid(certify(problem, point), problem.fit_intercept))
+        queries = some_queries(random, problem)
+        exact = truth.scores(queries)
+        for region in regions:
+            name = type(region).__name__
+            yield f"{name}: scores", exact, *region.score_bounds(queries)
+            yield f"{name}: coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *region.coef_bounds()
+            yield f"{name}: intercept", [(truth.intercept, truth.doubts[-1])], *region.intercept_bounds()
+
+
+def some_queries(random: np.random.Generator, problem: glru.Problem) -> np.ndarray:
+    """The rows of a problem and others of their size."""
+    rows = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    return np.vstack([rows, random.normal(0.0, 1.0, (N_QUERIES, problem.n_columns)) * np.abs(rows).max(axis=0)])
 
 
 def left_out(problem: glru.Problem) -> tuple[np.ndarray, list[Any]]:
@@ -71,6 +111,8 @@ def left_out(problem: glru.Problem) -> tuple[np.ndarray, list[Any]]:
         if not weight.any():
             continue
         truth = retrained(problem.derive(sample_weight=weight), DIGITS)
+        if truth is None and row == 2 and not rows:
+            break  # where the first three have no optimum that is found, the others are not worth their time
         if truth is not None:
             rows.append(row)
             exact.append(truth.scores(problem.X[row : row + 1])[0])
@@ -98,17 +140,19 @@ def validation(random: np.random.Generator) -> Iterator[Answer]:
             return
         raise
     for fold, train in enumerate(folds.train_rows):
-        weight = np.zeros(problem.n_rows)
-        weight[train] = problem.sample_weight[train]
-        truth, mine = retrained(problem.derive(sample_weight=weight), DIGITS), folds.folds == fold
+        truth, mine = retrained(_trained_on(problem, train), DIGITS), folds.folds == fold
         if truth is not None:
             scores = truth.scores(problem.X[folds.rows[mine]])
             yield "cross_val_predict", scores, folds.score_lower[mine], folds.score_upper[mine]
 
 
 def _folds(random: np.random.Generator, n_rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    parts = np.array_split(random.permutation(n_rows), 2)
-    return [(parts[1], parts[0]), (parts[0], parts[1])]
+    """Two or three folds; now and then rows are drawn more than once for training."""
+    parts = np.array_split(random.permutation(n_rows), int(random.choice([2, 2, 3])))
+    folds = [(np.concatenate([*parts[:k], *parts[k + 1 :]]), part) for k, part in enumerate(parts)]
+    if random.random() < 0.3:
+        folds = [(random.choice(train, train.size) if train.size else train, test) for train, test in folds]
+    return folds
 
 
 def _row_families(random: np.random.Generator) -> Iterator[Answer]:
@@ -155,7 +199,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (N_QUERIES, last + 1)) * np.abs(dense).max(axis=0)])
     lam = np.broadcast_to(whole.penalty.quadratic, (last + 1,))
     if add:
-        if not has_wide_columns(problem) or not lam[last] > 0.0:
+        if not has_wide_columns(problem) or not lam[last] > 0.0 or not whole.penalty.smooth:
             return
         truth = retrained(whole, DIGITS)
         if truth is not None:
@@ -193,45 +237,78 @@ def column_families(random: np.random.Generator) -> Iterator[Answer]:
 
 
 def selection(random: np.random.Generator) -> Iterator[Answer]:
-    """Steps of ``stepwise``: what every candidate is worth, when screened and when decided."""
+    """Steps of ``stepwise``, on validation rows or over folds: what every candidate is worth, screened and decided."""
     problem = hostile_problem(random)
     if not 2 <= problem.n_columns <= 4:
         return
-    dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
-    queries = random.normal(0.0, 1.0, (6, problem.n_columns)) * np.abs(dense).max(axis=0)
     regression = problem.loss.task == "regression"
-    targets = random.normal(0.0, 1.0, 6) if regression else random.choice([-1.0, 1.0], 6)
     criterion = "mse" if regression else str(random.choice(["error", "log_loss"]))
-    method = str(random.choice(["certified", "glru"]))
-    direction = str(random.choice(["backward", "forward"]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        result = glru.stepwise(
-            problem,
-            queries,
-            targets,
-            direction=direction,
-            method=method,
-            criterion=criterion,
-            max_steps=2,
-            max_seconds=1.0,
-        )
+    folds = bool(random.random() < 0.4)
+    dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    if folds:
+        cv, arguments, options = _folds(random, problem.n_rows), (), {"max_steps": 1}
+        options["cv"] = cv
+        parts = [(_trained_on(problem, train), dense[test], problem.y[test]) for train, test in cv]
+    else:
+        queries = random.normal(0.0, 1.0, (6, problem.n_columns)) * np.abs(dense).max(axis=0)
+        targets = random.normal(0.0, 1.0, 6) if regression else random.choice([-1.0, 1.0], 6)
+        arguments, options = (queries, targets), {"max_steps": 2}
+        parts = [(problem, queries, targets)]
+    options["method"] = str(random.choice(METHODS))
+    options["direction"] = str(random.choice(["backward", "forward"]))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = glru.stepwise(problem, *arguments, criterion=criterion, max_seconds=1.0, **options)
+    except ValueError as error:
+        if "every split needs" in str(error):
+            return
+        raise
+    name = f"stepwise {options['method']}{' over folds' if folds else ''}"
     chosen = set(result.selected.tolist())
     for step in result.path:
         chosen ^= set(step.columns)
     for step in result.path:
         for k, (action, columns) in enumerate(step.candidates):
             after = sorted(chosen | set(columns) if action == "add" else chosen - set(columns))
-            gone = [j for j in range(problem.n_columns) if j not in after]
-            changed = glru.RemoveColumns(gone).apply(problem) if gone else problem
-            truth = retrained(changed, DIGITS)
-            if truth is None:
+            value = _worth(parts, after, criterion)
+            if value is None:
                 continue
-            value = [_criterion(criterion, queries[:, after], targets)(truth)]
-            yield f"stepwise {method}, screened", value, step.first_lower[k : k + 1], step.first_upper[k : k + 1]
+            yield f"{name}, screened", [value], step.first_lower[k : k + 1], step.first_upper[k : k + 1]
             if step.n_vague == 0:
-                yield f"stepwise {method}, decided", value, step.lower[k : k + 1], step.upper[k : k + 1]
+                yield f"{name}, decided", [value], step.lower[k : k + 1], step.upper[k : k + 1]
         chosen ^= set(step.columns)
 
 
-KINDS = (changes, changes, changes, validation, row_families, row_families, column_families, column_families, selection)
+def _worth(parts: list[Any], columns: list[int], criterion: str) -> tuple[Any, Any] | None:
+    """What a model of some columns is worth over all folds, and how far that may be off; None without an optimum."""
+    total, off, count = 0, 0, 0
+    for problem, rows, targets in parts:
+        gone = [j for j in range(problem.n_columns) if j not in columns]
+        truth = retrained(glru.RemoveColumns(gone).apply(problem) if gone else problem, DIGITS)
+        if truth is None:
+            return None
+        value, doubt = _criterion(criterion, rows[:, columns], targets)(truth)
+        share = 1 if criterion == "error" else len(targets)
+        total, off, count = total + share * value, off + share * doubt, count + len(targets)
+    return (total, off) if criterion == "error" else (total / count, off / count)
+
+
+def _trained_on(problem: glru.Problem, train: np.ndarray) -> glru.Problem:
+    weight = np.zeros(problem.n_rows)
+    np.add.at(weight, train, problem.sample_weight[train])
+    return problem.derive(sample_weight=weight)
+
+
+KINDS = (
+    changes,
+    changes,
+    changes,
+    points,
+    validation,
+    row_families,
+    row_families,
+    column_families,
+    column_families,
+    selection,
+)

@@ -1,6 +1,6 @@
 """Problems aimed at the weak spots of float64: each recipe spoils a small ordinary problem in one way."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,8 +32,8 @@ class Draft:
     strength: float = 1.0
     weight: np.ndarray | None = None
     free: bool = False
+    alone: bool = False
     signs: np.ndarray | None = None
-    names: list[str] = field(default_factory=list)
 
 
 def separable(draft):
@@ -99,6 +99,11 @@ def few_rows(draft):
     draft.X, draft.z = draft.X[:2], draft.z[:2]
 
 
+def one_row(draft):
+    """A single row: of a classification, what is left when all others were removed."""
+    draft.alone = True
+
+
 def one_column(draft):
     """One column."""
     draft.X = draft.X[:, :1]
@@ -159,6 +164,7 @@ RECIPES = (
     weights,
     mild_weights,
     few_rows,
+    one_row,
     one_column,
     offset,
     denormals,
@@ -193,7 +199,7 @@ def hostile_problem(random: np.random.Generator, loss: glru.Loss | None = None) 
         weight = weight[:n] if weight[:n].any() else None
     if random.random() < 0.3:
         X = X * (random.random(X.shape) < 0.7)
-    return glru.Problem(
+    problem = glru.Problem(
         sp.csr_array(X) if random.random() < 0.25 else X,
         y,
         loss,
@@ -202,6 +208,10 @@ def hostile_problem(random: np.random.Generator, loss: glru.Loss | None = None) 
         str(random.choice(["mean", "sum"])),
         weight,
     )
+    if not draft.alone:
+        return problem
+    kept = int(np.argmax(problem.sample_weight))
+    return glru.RemoveRows(np.delete(np.arange(n), kept)).apply(problem)
 
 
 def _penalty(random: np.random.Generator, strength: float, d: int, free: bool) -> glru.Penalty:

@@ -1,14 +1,20 @@
 """A short attack with fixed seeds, and what earlier attacks and the reading of the code have found."""
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from glru.families.carried import removal_factors
+from glru.families.local import LocalRows
+from glru.regions.local import LocalEllipsoid, Plain
 from glru.regions.metric import ColumnMetric
 from glru.verify.retraining import retrained
 from tests.attack.campaign import campaign
+from tests.attack.cases import left_out, never
 from tests.cases import dense, make
 
 
@@ -88,3 +94,58 @@ def test_overflow_is_no_warning():
     out = glru.after(solution, glru.RemoveRows([0]))
     for lower, upper in (out.score_bounds(huge.X), out.coef_bounds(), out.dual_bounds()):
         assert not np.isnan(lower).any() and not np.isnan(upper).any()
+
+
+def test_a_gradient_whose_square_underflows():
+    """Entries of 1e-309: the gradient's error bound of 1e-166 is not zero although its square is."""
+    problem = glru.Problem(np.array([[9e-310], [1e-309], [1.1e-309]]), [-1, 1, -1], glru.Logistic(), glru.L2(15.3))
+    for scaling in ("sum", "mean"):
+        moved = problem.derive(scaling=scaling)
+        truth = retrained(moved)
+        coef = np.array([float(truth.coef[0]) + 1e-319])
+        lower, upper = LocalEllipsoid(Plain(moved, coef, 0.0), fit_intercept=False).coef_bounds()
+        assert float(lower[0]) <= truth.coef[0] <= float(upper[0])
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", [glru.Squared(), glru.Logistic(), glru.SquaredHinge(), glru.Hinge()], ids=repr)
+def test_one_row(loss, fit_intercept):
+    """A single row, in a classification what is left of more: every change is answered, rightly where an optimum is found."""
+    whole = glru.Problem([[1.0, -2.0], [0.5, 3.0]], [1.0, -1.0], loss, glru.L2(0.1), fit_intercept=fit_intercept)
+    problem = glru.RemoveRows([1]).apply(whole)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = glru.solve(problem)
+    for change in (
+        glru.AddRows([[0.3, 0.2]], [-1.0]),
+        glru.EditValues([0], [1], 0.5),
+        glru.Relabel([0], [-1.0]),
+        glru.Reweight([0], 2.5),
+        glru.RemoveColumns([0]),
+        glru.AddColumns([[0.7]]),
+    ):
+        changed = change.apply(problem)
+        truth = retrained(changed)
+        lower, upper = glru.after(solution, change).score_bounds(changed.X)
+        one_class = loss.task == "classification" and fit_intercept and changed.n_rows == 1
+        assert (truth is None) == one_class
+        assert np.all(lower <= upper)
+        for (score, off), low, high in zip(
+            truth.scores(changed.X) if truth else [], lower, upper, strict=truth is not None
+        ):
+            assert float(low) - off <= score <= float(high) + off
+    with pytest.raises(ValueError, match="must leave at least one row"):
+        glru.after(solution, glru.RemoveRows([0]))
+    with pytest.raises(ValueError, match="leave-one-out needs at least two rows"):
+        glru.loocv(solution)
+
+
+def test_norms_that_are_all_underflow():
+    """Rows of 1e-309: what keeps their norms above zero is no share of them, and moves their scores by nothing."""
+    X = 1e-309 * np.arange(1.0, 12.0)[:, None]
+    problem = glru.Problem(X, 1e4 * np.arange(-5.0, 6.0) - 3.0, glru.Squared(), glru.L2(0.03))
+    solution = glru.solve(problem, tol=1e-1)
+    rows, exact = left_out(problem)
+    lower, upper = LocalRows(solution, float(removal_factors(problem)[0])).bounds(rows, never)
+    for (score, _), low, high in zip(exact, lower, upper, strict=True):
+        assert float(low) <= score <= float(high)

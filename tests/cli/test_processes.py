@@ -95,3 +95,20 @@ def test_interrupted(long_run, tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     assert finished(process) == (130, "", "interrupted\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_the_result_cannot_be_printed(unbuffered):
+    """A full disk behind the standard output is told of, once, and is no success."""
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [*COMMAND, "version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+    message = "error: the result could not be printed (No space left on device). Free space, or print it elsewhere.\n"
+    assert (process.returncode, process.stderr) == (1, message)

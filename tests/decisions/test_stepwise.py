@@ -12,7 +12,9 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 import glru
 from glru.selection.contest import Contest, decide
 from glru.selection.criteria import CRITERIA
-from tests.cases import LOSSES, dense, each, targets, uneven
+from glru.selection.judge import Model, Move
+from glru.selection.validation import ValidationJudge
+from tests.cases import LOSSES, dense, each, make, targets, uneven
 from tests.decisions.retraining import carefully, real
 
 METHODS = ("certified", "glru", "naive")
@@ -381,3 +383,29 @@ def test_terms_hold_every_score_inside(name, y, ends, share):
     bounds = criterion.terms(np.array([y]), np.array([low]), np.array([high]))
     value = {"error": float(y * score <= 0.0), "log_loss": np.logaddexp(0.0, -y * score), "mse": (y - score) ** 2}[name]
     assert bounds[0][0] <= value * (1 + 1e-15) and value * (1 - 1e-15) <= bounds[1][0]
+
+
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+def test_columns_with_an_absolute_value_among_others(criterion):
+    """Columns whose penalty has none are judged together; one that has it, and comes to them, is not one of them."""
+    kappa = np.array([0.0, 0.0, 0.0, 0.2, 0.2, 0.0, 0.2, 0.0])
+    problem = make(glru.Logistic(), glru.ElasticNet(np.full(8, 0.02), kappa), 30, 8, seed=2)
+    rows = make(glru.Logistic(), glru.L2(0.05), 40, 8, seed=5)
+    options = {"direction": "forward", "criterion": criterion}
+    certified, naive = (glru.stepwise(problem, rows.X, rows.y, method=m, **options) for m in ("certified", "naive"))
+    assert [step.columns for step in certified.path] == [step.columns for step in naive.path]
+    found = glru.verify(certified, problem, sample=None, queries=rows.X, targets=rows.y, digits=30)
+    assert found.checked >= 7 and found.wrong == ()
+
+
+def test_a_column_that_comes_is_looked_at_by_its_own_penalty():
+    """Also where removals of the same step, of columns with squares alone, are judged together."""
+    problem = make(glru.Logistic(), glru.ElasticNet(np.full(4, 0.02), np.array([0.0, 0.0, 0.0, 0.3])), 6, 4)
+    judge = ValidationJudge(Model(problem, np.arange(3), 1e-9), problem.X, problem.y, CRITERIA["log_loss"])
+    moves = [Move((0,), add=False), Move((3,), add=True)]
+    screened = judge.screen(moves, "certified")
+    worth = judge.look(moves[1], lambda low, high: False, "certified", 1e-9)
+    trained = glru.solve(problem, tol=1e-13)
+    exact = float(np.logaddexp(0.0, -problem.y * trained.scores).sum())
+    for low, high in ((screened.lower[1], screened.upper[1]), (worth.lower, worth.upper)):
+        assert low <= exact * (1.0 + 1e-9) and exact * (1.0 - 1e-9) <= high

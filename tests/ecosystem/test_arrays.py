@@ -158,7 +158,9 @@ def test_after(put, change, candidate):
 def test_folds_paths_and_checkpoints(put, tmp_path):
     X, y = _data(7, 40, 5)
     ours, theirs = (glru.Problem(there, y, penalty=glru.L2(0.05)) for there in (X, put(X)))
-    np.testing.assert_array_equal(glru.cross_val_predict(ours, cv=4).labels, glru.cross_val_predict(theirs, cv=4).labels)
+    np.testing.assert_array_equal(
+        glru.cross_val_predict(ours, cv=4).labels, glru.cross_val_predict(theirs, cv=4).labels
+    )
     paths = [glru.loocv_path(problem, [1.0, 0.1, 0.01]) for problem in (ours, theirs)]
     assert paths[0].best_lam == paths[1].best_lam
     first = glru.loocv(theirs, checkpoint=tmp_path / "run")

@@ -36,6 +36,12 @@ def state(live):
     return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}, document
 
 
+def without_times(live):
+    """The state of a live model but for the times in its history."""
+    arrays, document = state(live)
+    return arrays, document | {"history": [entry | {"at": ""} for entry in document["history"]]}
+
+
 def quietly(call, *arguments, **named):
     """A call whose warnings do not matter."""
     with warnings.catch_warnings():

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -62,12 +63,25 @@ def _plain_errors() -> Iterator[None]:
         warnings.showwarning = _warned  # type: ignore[assignment]
         try:
             yield
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read the output has seen enough; the frame of the command line ends quietly.
+            raise
         except (ValueError, OSError, ModuleNotFoundError) as error:
-            sys.stderr.write(f"error: {error}\n")
+            sys.stderr.write(f"error: {_reason(error)}\n")
             raise typer.Exit(BAD_INPUT) from None
         except KeyboardInterrupt:
             sys.stderr.write("interrupted\n")
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _reason(error: Exception) -> str:
+    """An error's message; one of the operating system that names no file is about the standard output."""
+    if not isinstance(error, OSError) or error.filename is not None or error.strerror is None:
+        return str(error)
+    # What is still in the buffer would fail once more when the process ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"the result could not be printed ({error.strerror}). Free space, or print it elsewhere."
 
 
 def _warned(message: Warning | str, *details: Any) -> None:

@@ -1,5 +1,6 @@
 """What a command found, and the forms in which it is told: a table, JSON, files."""
 
+import io
 import json
 import math
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import glru
-from glru._files import write_atomically
+from glru._files import check_target, write_atomically
 from glru.cli.options import OutputOptions
 
 SCHEMA = "glru/1"
@@ -69,8 +70,7 @@ def check(output: OutputOptions) -> None:
             continue
         if path.suffix.lower() not in suffixes:
             raise ValueError(f"{path} must end in {' or '.join(suffixes)}.")
-        if not path.parent.is_dir():
-            raise ValueError(f"{path} must lie in a folder that exists; {path.parent} does not.")
+        check_target(path, str(path))
     if output.plot is not None:
         _matplotlib()
 
@@ -88,25 +88,26 @@ def deliver(outcome: Outcome, output: OutputOptions) -> None:
     """Write the files that were asked for, then print the result."""
     written = []
     if output.out is not None and outcome.table is not None:
-        write_atomically(output.out, _table_writer(outcome.table()))
-        written.append(output.out)
+        written.append(_written(output.out, _table(outcome.table(), output.out.suffix.lower())))
     if output.plot is not None and outcome.display is not None:
         _matplotlib()
-        figure = outcome.display().plot().figure_
-        write_atomically(output.plot, lambda part: figure.savefig(part, dpi=150))
-        written.append(output.plot)
+        written.append(_written(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
     if output.html is not None and outcome.page is not None:
-        page = outcome.page().encode()
-        write_atomically(output.html, lambda part: _write(part, page))
-        written.append(output.html)
+        written.append(_written(output.html, outcome.page().encode()))
     if output.json:
         sys.stdout.write(outcome.as_json() + "\n")
     elif not output.quiet:
         show(outcome.title, outcome.lines + [("written", str(path)) for path in written])
 
 
-def _write(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+def _written(path: Path, data: bytes) -> Path:
+    """Write a file that was made in memory: other libraries tell of a full disk in errors of their own."""
+
+    def write(part: Path) -> None:
+        part.write_bytes(data)
+
+    write_atomically(path, write)
+    return path
 
 
 def show(title: str, lines: list[tuple[str, str]]) -> None:
@@ -123,18 +124,21 @@ def show(title: str, lines: list[tuple[str, str]]) -> None:
     Console(soft_wrap=not sys.stdout.isatty()).print(table)
 
 
-def _table_writer(columns: dict[str, Any]) -> Callable[[Path], None]:
+def _table(columns: dict[str, Any], suffix: str) -> bytes:
     import polars as pl
 
-    frame = pl.DataFrame(columns)
+    frame, data = pl.DataFrame(columns), io.BytesIO()
+    if suffix == ".csv":
+        frame.write_csv(data)
+    else:
+        frame.write_parquet(data)
+    return data.getvalue()
 
-    def write(path: Path) -> None:
-        if path.suffix.lower() == ".csv":
-            frame.write_csv(path)
-        else:
-            frame.write_parquet(path)
 
-    return write
+def _picture(figure: Any, suffix: str) -> bytes:
+    data = io.BytesIO()
+    figure.savefig(data, format=suffix.removeprefix("."), dpi=150)
+    return data.getvalue()
 
 
 def _plain(value: Any) -> Any:

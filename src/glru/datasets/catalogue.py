@@ -166,8 +166,8 @@ def _fetched(entry: PaperDataset) -> Path:
     try:
         X, y = parse(entry, paths)
         y = entry.checked(X, y, f"the download of {entry.name}")
-        cache.mkdir(parents=True, exist_ok=True)
-        write_atomically(target := cache / f"{entry.name}.npz", lambda part: save(part, X, y))
+        target = cache / f"{entry.name}.npz"
+        write_atomically(target, lambda part: save(part, X, y), make_folder=True)
     finally:
         for path in paths:
             if path.parent == cache:

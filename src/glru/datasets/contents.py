@@ -1,5 +1,6 @@
 """What a file holds, where it is and how it is to be read."""
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru._archives import RATIO, ROOM, room_for
 from glru._numerics import Matrix
+
+MOST_COLUMNS = 10_000_000
+"""Columns of a matrix file, where the number was not given: a damaged index is taken for no more."""
 
 Format = Literal["csv", "tsv", "parquet", "npz", "libsvm"]
 
@@ -59,7 +64,7 @@ class ReadOptions:
     zero_based : bool, default=False
         Whether the columns of a LIBSVM file are counted from 0.
     n_columns : int, default=None
-        The number of columns of a LIBSVM file; the largest that occurs if not given.
+        The number of columns of a LIBSVM file; the largest that occurs, up to 10 million, if not given.
     """
 
     format: Format | None = None
@@ -80,14 +85,58 @@ class Place:
     opener: Callable[..., Any]
 
     def open(self) -> IO[bytes]:
-        """The file's bytes, decompressed."""
-        return self.opener(self.path, "rb")
+        """The file's bytes, decompressed; an error once they are far more than the file can be meant to hold."""
+        file = self.opener(self.path, "rb")
+        return file if self.opener is open else io.BufferedReader(_Unpacked(file, self.path))
 
 
-def matrix_contents(path: Path, X: Matrix, y: NDArray[Any] | None) -> Contents:
+class _Unpacked(io.RawIOBase):
+    """What a compressed file unpacks to, up to a limit."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        self._file, self._path = file, path
+        self._limit = room_for(path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_END:
+            return self._file.seek(offset, whence)
+        # The end is found by reading, within the limit.
+        while self.read(io.DEFAULT_BUFFER_SIZE):
+            pass
+        return self._file.seek(offset + self._file.tell())
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        if self._file.tell() > self._limit:
+            raise ValueError(
+                f"{self._path} must unpack to at most {RATIO} times its size or {ROOM >> 20} MiB; it is more. If it is meant to "
+                "be, unpack it first and read that file."
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def matrix_contents(path: Path, X: Matrix, y: NDArray[Any] | None, declared: int | None = None) -> Contents:
     """The contents of a matrix file; its columns are named by their positions."""
     if 0 in X.shape:
         raise ValueError(f"{path} must hold at least one row and one column; it has {X.shape[0]} x {X.shape[1]}.")
+    if X.shape[1] > max(MOST_COLUMNS, declared or 0):
+        raise ValueError(
+            f"{path} must have at most {MOST_COLUMNS} columns; it has {X.shape[1]}. If that is meant, say so: n_columns={X.shape[1]}."
+        )
     if y is not None and y.shape != (X.shape[0],):
         raise ValueError(f"{path}: y must have one entry a row of X, shape ({X.shape[0]},); got {y.shape}.")
     X = X if isinstance(X, np.ndarray) else sp.csr_array(X)

@@ -23,13 +23,12 @@ def user_cache() -> Path:
 
 def download(url: str, target: Path) -> None:
     """Fetch an address into a file; an OSError where that fails, and then there is no file."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
             expected = answer.headers.get("Content-Length")
             size = f"{int(expected) / 1e6:.1f} MB" if expected else "size unknown"
             sys.stderr.write(f"downloading {url} ({size})\n")
-            write_atomically(target, lambda part: _copied(answer, part, expected))
+            write_atomically(target, lambda part: _copied(answer, part, expected), make_folder=True)
     except urllib.error.URLError as error:
         raise OSError(f"{url}: {error.reason}") from None
     except (TimeoutError, ConnectionError) as error:

@@ -1,11 +1,13 @@
 """Readers of matrices: NPZ and LIBSVM."""
 
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import scipy.sparse as sp
 
+from glru._archives import Archive, opened
+from glru._numerics import Matrix
 from glru.datasets.contents import Contents, Place, matrix_contents
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
@@ -13,37 +15,43 @@ CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 def read_npz(place: Place) -> Contents:
     """A dense ``X`` or the parts of a CSR matrix, and ``y`` where the file has it."""
-    with place.open() as file, _npz(file, place.path) as stored:
-        names = set(stored.files)
-        try:
-            y = stored["y"] if "y" in names else None
-            if "X" in names:
-                X: Any = stored["X"]
-            elif names.issuperset(CSR_PARTS):
-                parts = [stored[name] for name in ("data", "indices", "indptr")]
-                X = sp.csr_array((parts[0].astype(np.float64), *parts[1:]), shape=tuple(stored["shape"]))
-                X.check_format(full_check=True)
-            else:
-                raise ValueError(f"it must hold X, or {', '.join(CSR_PARTS)}; it holds {', '.join(sorted(names))}.")
-            if isinstance(X, np.ndarray):
-                if X.ndim != 2:
-                    raise ValueError(f"X must be two-dimensional, rows by columns; got shape {X.shape}.")
-                if X.dtype.kind not in "fiub":
-                    raise ValueError(f"X must hold real numbers; got dtype {X.dtype}.")
-                X = X.astype(np.float64)
-        except ValueError as error:
-            raise ValueError(f"{place.path} cannot be read: {error}") from None
-    return matrix_contents(place.path, X, y)
-
-
-def _npz(file: IO[bytes], path: Any) -> Any:
     try:
-        stored = np.load(file, allow_pickle=False)
-    except ValueError:
-        raise ValueError(f"{path} is not an NPZ file, or it holds pickled objects, which are not read.") from None
-    if not hasattr(stored, "files"):
-        raise ValueError(f"{path} is a single array, not an NPZ file. Save it with numpy.savez(path, X=..., y=...).")
-    return stored
+        with place.open() as file:
+            _refuse_single_array(file, place)
+            with opened(file, packed=True) as archive:
+                y = archive.read("y") if "y" in archive.names else None
+                X = _matrix(archive)
+    except ValueError as error:
+        raise ValueError(f"{place.path} cannot be read: {error}") from None
+    return matrix_contents(place.path, X, y, place.options.n_columns)
+
+
+def _refuse_single_array(file: IO[bytes], place: Place) -> None:
+    if file.read(6) == np.lib.format.MAGIC_PREFIX:
+        raise ValueError("it is a single array, not an NPZ file. Save it with numpy.savez(path, X=..., y=...).")
+
+
+def _matrix(archive: Archive) -> Matrix:
+    names = archive.names
+    if "X" in names:
+        X = archive.read("X")
+        if X.ndim != 2:
+            raise ValueError(f"X must be two-dimensional, rows by columns; got shape {X.shape}.")
+        if X.dtype.kind not in "fiub":
+            raise ValueError(f"X must hold real numbers; got dtype {X.dtype}.")
+        return X.astype(np.float64)
+    if not set(names).issuperset(CSR_PARTS):
+        raise ValueError(f"it must hold X, or {', '.join(CSR_PARTS)}; it holds {', '.join(sorted(names))}.")
+    data, indices, indptr, shape = (archive.read(name) for name in CSR_PARTS)
+    if data.dtype.kind not in "fiub" or any(part.dtype.kind not in "iu" for part in (indices, indptr, shape)):
+        raise ValueError(f"data must hold real numbers, {', '.join(CSR_PARTS[1:])} whole ones.")
+    if shape.shape != (2,) or indptr.shape != (int(shape[0]) + 1,):
+        raise ValueError(
+            f"indptr must have one entry a row and one more, of shape {shape.tolist()}; got {indptr.shape}."
+        )
+    matrix = sp.csr_array((data.astype(np.float64), indices, indptr), shape=(int(shape[0]), int(shape[1])))
+    matrix.check_format(full_check=True)
+    return matrix
 
 
 def read_libsvm(place: Place) -> Contents:
@@ -54,9 +62,9 @@ def read_libsvm(place: Place) -> Contents:
     try:
         with place.open() as file:
             X, y = load_svmlight_file(file, n_features=options.n_columns, zero_based=options.zero_based)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{place.path} is not a LIBSVM file{_where(place)}: {error}") from None
-    return matrix_contents(place.path, sp.csr_array(X), y)
+    return matrix_contents(place.path, sp.csr_array(X), y, options.n_columns)
 
 
 def _where(place: Place) -> str:

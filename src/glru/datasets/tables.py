@@ -22,7 +22,7 @@ def read_parquet(place: Place) -> Contents:
         data = file.read()
     try:
         table = pl.read_parquet(io.BytesIO(data))
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"{place.path} is not a Parquet file, or is cut short: {_first_line(error)}.") from None
     return _contents(place, table)
 
@@ -43,7 +43,7 @@ def read_text(place: Place) -> Contents:
             infer_schema_length=None,
             null_values=MISSING,
         )
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
     if not place.options.header:
         table.columns = [f"x{k}" for k in range(n_fields)]
@@ -61,7 +61,10 @@ def _check_lines(place: Place, data: bytes, delimiter: str) -> int:
         raise ValueError(f"{place.path} must be text in UTF-8; its first line is not.") from None
     if "\0" in first:
         raise ValueError(f"{place.path} must be text; its first line holds binary data.")
-    names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    try:
+        names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
+    except csv.Error as error:
+        raise ValueError(f"{place.path} must be a table; its first line is not one of its lines ({error}).") from None
     if len(names) < 2:
         other = next((mark for mark in GUESSES if mark != delimiter and mark in first), None)
         hint = f" It seems to be separated by {GUESSES[other]}: give the delimiter {other!r}." if other else ""
@@ -116,5 +119,5 @@ def _contents(place: Place, table: Any) -> Contents:
     return Contents(place.path, tuple(table.columns), table=table)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0].rstrip(".")

@@ -55,7 +55,6 @@ class Record:
     def write(self, folder: Path) -> Path:
         """Write the run into the folder of the runs."""
         path = folder / RUNS / f"{self.experiment}--{self.dataset}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"schema": SCHEMA} | asdict(self), indent=1, allow_nan=False) + "\n"
         write_text(path, text)
         return path
@@ -67,7 +66,7 @@ def write_text(path: Path, text: str) -> None:
     def write(part: Path) -> None:
         part.write_text(text, encoding="utf-8")
 
-    write_atomically(path, write)
+    write_atomically(path, write, make_folder=True)
 
 
 def recorded(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._arrays import home, raw
-from glru._numerics import Array, gamma
+from glru._numerics import TINY, Array, gamma
 from glru.certificate import FEW
 from glru.families.carried import sum_error
 from glru.problem import Problem
@@ -94,7 +94,7 @@ class GradientNorms:
         spread = sum_error(self.n_rows) * size + wrong * (1.0 + FEW)
         outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(pull, pull)) * (1.0 + FEW)
         norms = self.metric.gradient_norms(gradient)
-        return gradient, (norms + spread * self.steady + outer) * (1.0 + FEW)
+        return gradient, (norms + spread * self.steady + outer) * (1.0 + FEW) + TINY
 
 
 def split_models(models: Any, fit_intercept: bool) -> tuple[Any, Any]:
@@ -129,7 +129,7 @@ class Gradients:
     @cached_property
     def plain(self) -> Array:
         """At least the Euclidean norms of the rows."""
-        return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4))
+        return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4)) + TINY
 
     @cached_property
     def norms(self) -> GradientNorms:

@@ -163,8 +163,10 @@ class Base:
         error, step_norm = self.metric.solve_error, rows.lengths
         squares = norms**2
         shifts = moves + change * squares
-        # The step took two triangular solves and a product; the squares are those of norms that were rounded up.
+        # The step took two triangular solves and a product; the squares are those of norms that were rounded up, by a share
+        # of themselves and by what covers underflow.
         shift_error = 2.0 * error * norms * step_norm + 5.0 * error * np.abs(change) * squares
+        shift_error += 2.0 * np.abs(change) * norms * self.metric.tiny
         shift_error += FEW * (np.abs(moves) + np.abs(change) * squares)
         length = step_norm**2 + 2.0 * change * moves + change**2 * squares
         length = np.maximum(length, 0.0) + (8.0 * error + FEW) * (step_norm**2 + change**2 * squares)

@@ -6,16 +6,15 @@ read is checked before anything of its size is allocated, and again as data.
 
 import json
 import os
-import tempfile
-import zipfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
+from glru._archives import opened
+from glru._files import write_atomically
 from glru._numerics import Array, Matrix
 from glru.live import history
 from glru.live.history import Entry
@@ -24,13 +23,11 @@ from glru.live.roster import Roster, as_keys
 from glru.live.standing import Standing
 from glru.live.terms import Terms
 from glru.point import Point
-from glru.solution import solution_at
+from glru.solution import Status, solution_at
 
 SCHEMA = "glru-live/1"
 
 Arrays = dict[str, np.ndarray]
-
-STATUS = ("converged", "stopped", "max_iter", "stalled")
 
 
 @final
@@ -50,26 +47,26 @@ def save(path: str | os.PathLike[str], saved: Saved) -> None:
     arrays, document = _written(saved)
     text = json.dumps(document, allow_nan=False)
     arrays["document"] = np.frombuffer(text.encode(), dtype=np.uint8)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
+
+    def write(part: Path) -> None:
+        with open(part, "wb", opener=_private) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+
+    write_atomically(target, write)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that its owner alone may read: it holds training data."""
+    return os.open(path, flags, 0o600)
 
 
 def load(path: str | os.PathLike[str]) -> Saved:
     """Read a live model; a ``ValueError`` says why a file is none."""
     try:
         return _read(_members(path))
-    except (zipfile.BadZipFile, KeyError, TypeError, IndexError, AttributeError, EOFError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error!r}.") from None
-    except (ValueError, RecursionError, OverflowError, NotImplementedError) as error:
+    except (ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error}") from None
 
 
@@ -120,25 +117,9 @@ def _matrix_out(name: str, X: Matrix) -> Arrays:
 
 
 def _members(path: str | os.PathLike[str]) -> Arrays:
-    """The arrays in a file; a member's header must fit the bytes that are there before they are read."""
-    found: Arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED or not info.filename.endswith(".npy"):
-                raise ValueError(f"member {info.filename!r} is not a stored NumPy array.")
-            with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                reader = {
-                    (1, 0): np.lib.format.read_array_header_1_0,
-                    (2, 0): np.lib.format.read_array_header_2_0,
-                }[version]
-                shape, _, dtype = reader(member)
-                size = int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize
-                if dtype.hasobject or min(shape, default=0) < 0 or member.tell() + size != info.file_size:
-                    raise ValueError(f"member {info.filename!r} says it is {shape} of {dtype}, which its size is not.")
-            with archive.open(info) as member:
-                found[info.filename.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
-    return found
+    """The arrays in a file."""
+    with open(path, "rb") as file, opened(file, packed=False) as archive:
+        return {name: archive.read(name) for name in archive.names}
 
 
 def _read(arrays: Arrays) -> Saved:
@@ -165,7 +146,7 @@ def _standing(arrays: Arrays, document: dict[str, Any]) -> Standing:
     point = Point(
         _vector("coef", arrays, problem.n_columns), float(stored["intercept"]), _vector("dual", arrays, problem.n_rows)
     )
-    if not np.isfinite(point.intercept) or stored["status"] not in STATUS:
+    if not np.isfinite(point.intercept) or stored["status"] not in get_args(Status):
         raise ValueError("the stored model is not valid.")
     solution = solution_at(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
     ledger = _ledger(arrays, document, problem, terms)

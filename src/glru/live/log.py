@@ -1,6 +1,7 @@
 """The history of a live model while it is being written."""
 
-from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import final
 
 from glru.live.answers import Answer, radius_of
 from glru.live.history import CertificateEntry, ChangeEntry, ChangeKind, Entry, Query, Reason, TrainingEntry, now
@@ -8,18 +9,43 @@ from glru.live.roster import Key
 from glru.live.standing import Standing
 
 
+@final
+@dataclass(frozen=True, eq=False)
 class Log:
-    """Entries in the order they were made."""
+    """How a live model stands and the entries that led there, as one value: whoever is interrupted keeps the one before.
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.entries = list(entries)
+    Attributes
+    ----------
+    standing : Standing
+        How it stands.
+    width : float or None
+        To what width a regression is answered; None for a classifier.
+    written : list of entries
+        Shared by every log of a model, so that an entry costs no copy.
+    length : int
+        How many of these are this log's; what lies behind them was never taken over.
+    """
 
-    def trained(self, standing: Standing, reason: Reason) -> None:
-        """Note a training, by what it led to."""
+    standing: Standing
+    width: float | None
+    written: list[Entry] = field(default_factory=list)
+    length: int = 0
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries in the order they were made."""
+        return tuple(self.written[: self.length])
+
+    def entry(self, number: int) -> Entry | None:
+        """One entry; None where there is none of that number."""
+        return self.written[number] if 0 <= number < self.length else None
+
+    def trained(self, standing: Standing, reason: Reason) -> "Log":
+        """The log after a training, which is noted by what it led to."""
         solution = standing.solution
-        self.entries.append(
+        return self._with(
             TrainingEntry(
-                number=len(self.entries),
+                number=self.length,
                 at=now(),
                 reason=reason,
                 revision=standing.revision,
@@ -31,7 +57,8 @@ class Log:
                 n_iter=int(solution.n_iter),
                 gap=float(solution.certificate.gap),
                 radius=radius_of(solution.certificate),
-            )
+            ),
+            standing,
         )
 
     def changed(
@@ -43,10 +70,10 @@ class Log:
         columns: tuple[str, ...] | None = None,
         digests: tuple[str, ...] = (),
         n_trained: int = 0,
-    ) -> ChangeEntry:
-        """Note a change of the data, by the standing after it."""
+    ) -> tuple["Log", ChangeEntry]:
+        """The log after a change of the data, and its entry."""
         entry = ChangeEntry(
-            number=len(self.entries),
+            number=self.length,
             at=now(),
             kind=kind,
             count=int(count),
@@ -57,22 +84,26 @@ class Log:
             revision=standing.revision,
             model=standing.digest,
         )
-        self.entries.append(entry)
-        return entry
+        return self._with(entry, standing), entry
 
-    def certified(self, query: Query, revision: int, answer: Answer) -> None:
-        """Note an answer to queries."""
-        self.entries.append(
+    def certified(self, query: Query, answer: Answer) -> "Log":
+        """The log after an answer to queries."""
+        return self._with(
             CertificateEntry(
-                number=len(self.entries),
+                number=self.length,
                 at=now(),
                 query=query,
-                revision=revision,
+                revision=self.standing.revision,
                 carry=answer.settled_by("carry"),
                 newton=answer.settled_by("newton"),
                 training=answer.settled_by("training"),
                 n_open=answer.settled_by(""),
                 gap=float(answer.gap),
                 radius=float(answer.radius),
-            )
+            ),
+            self.standing,
         )
+
+    def _with(self, entry: Entry, standing: Standing) -> "Log":
+        self.written[self.length :] = [entry]
+        return replace(self, standing=standing, length=self.length + 1)

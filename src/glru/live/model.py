@@ -79,9 +79,7 @@ class LiveModel:
             raise ValueError(f"width must be a finite number above 0; got {width!r}.")
         self._estimator, self._tol = estimator, float(tol)
         self._given_width = None if width is None else float(width)
-        self._width: float | None = None
-        self._present: Standing | None = None
-        self._log = Log()
+        self._present: Log | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, keys: Any = None) -> "LiveModel":
         """Train on first data, of which a copy is kept; the history starts anew.
@@ -107,11 +105,10 @@ class LiveModel:
         if terms.classes is not None and 0 in count_weighty(problem.y, problem.sample_weight):
             raise ValueError("each class must have a row of weight above 0; got one without.")
         standing = Standing.trained(terms, solve(problem, tol=self._tol), roster, 1, exhausted=False)
-        self._width = None
+        width = None
         if terms.classes is None:
-            self._width = self._given_width or 1e-3 * (float(problem.y.std()) or 1.0)
-        self._present, self._log = standing, Log()
-        self._log.trained(standing, "fit")
+            width = self._given_width or 1e-3 * (float(problem.y.std()) or 1.0)
+        self._present = Log(standing, width).trained(standing, "fit")
         return self
 
     def add_rows(self, X: Any, y: Any, sample_weight: Any = None, *, keys: Any = None) -> ChangeEntry:
@@ -198,7 +195,7 @@ class LiveModel:
             Queries in the present columns.
         """
         answer = self._standing.outlook.tightest(self._queries(X), self._settled)
-        self._log.certified("decision_bounds", self.revision, answer)
+        self._present = self._log.certified("decision_bounds", answer)
         return answer.lower, answer.upper
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -218,7 +215,7 @@ class LiveModel:
             solution, bounds = standing.outlook.train(queries[answer.open], settled, answer.open_bounds)
             self._train(solution, "predict", exhausted=solution.status != "stopped")
             answer = joined(answer, bounds, settled, "training", solution.certificate)
-        self._log.certified("predict", self.revision, answer)
+        self._present = self._log.certified("predict", answer)
         middle = np.where(answer.lower > 0.0, 1.0, -1.0) if self._width is None else 0.5 * (answer.lower + answer.upper)
         if answer.open.size:
             middle[answer.open] = self._stored_scores(queries[answer.open])
@@ -247,7 +244,7 @@ class LiveModel:
         """
         queries = self._queries(X)
         answer = self._standing.outlook.ask(queries, self._settled)
-        self._log.certified("needs_retraining", self.revision, answer)
+        self._present = self._log.certified("needs_retraining", answer)
         return retraining(answer, self._stored_scores(queries), self._width)
 
     def refresh(self) -> "LiveModel":
@@ -274,7 +271,7 @@ class LiveModel:
             The receipt, ready for ``json.dumps``.
         """
         standing = self._standing
-        if not isinstance(change, ChangeEntry) or change not in self._log.entries[change.number : change.number + 1]:
+        if not isinstance(change, ChangeEntry) or change != self._log.entry(change.number):
             raise ValueError(
                 f"change must be an entry of this model's history, as remove_rows returns it; got {change!r}."
             )
@@ -293,7 +290,7 @@ class LiveModel:
         path : str or path
             The file; by custom it ends in ``.npz``.
         """
-        files.save(path, files.Saved(self._standing, tuple(self._log.entries), self._tol, self._width))
+        files.save(path, files.Saved(self._standing, self.history, self._tol, self._width))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LiveModel":
@@ -306,13 +303,13 @@ class LiveModel:
         """
         saved = files.load(path)
         live = cls(None, tol=saved.tol, width=saved.width)
-        live._present, live._log, live._width = saved.standing, Log(saved.history), saved.width
+        live._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
         return live
 
     @property
     def history(self) -> tuple[Entry, ...]:
         """Every change, training and certificate, oldest first."""
-        return tuple(self._log.entries)
+        return self._log.entries
 
     @property
     def revision(self) -> int:
@@ -350,10 +347,18 @@ class LiveModel:
         return self._standing.terms.classes
 
     @property
-    def _standing(self) -> Standing:
+    def _log(self) -> Log:
         if self._present is None:
             raise ValueError("the live model has no data yet; call fit first.")
         return self._present
+
+    @property
+    def _standing(self) -> Standing:
+        return self._log.standing
+
+    @property
+    def _width(self) -> float | None:
+        return self._log.width
 
     @property
     def _settled(self) -> Settled:
@@ -366,15 +371,15 @@ class LiveModel:
         return queries @ self._standing.stored_coef + self._standing.solution.intercept
 
     def _train(self, solution: Solution, reason: Reason, exhausted: bool) -> None:
-        self._present = self._standing.retrained(solution, exhausted)
-        self._log.trained(self._present, reason)
+        self._present = self._log.trained(self._standing.retrained(solution, exhausted), reason)
 
     def _change(self, standing: Standing, kind: ChangeKind, count: int, **details: Any) -> ChangeEntry:
-        self._present = standing
-        return self._log.changed(standing, kind, count, **details)
+        # One assignment takes the new data and its entry: an interrupt before it leaves both as they were.
+        self._present, entry = self._log.changed(standing, kind, count, **details)
+        return entry
 
     def __repr__(self) -> str:
         if self._present is None:
             return f"LiveModel({self._estimator!r})"
-        state = "fresh" if self._present.is_fresh else "changed since"
+        state = "fresh" if self._standing.is_fresh else "changed since"
         return f"LiveModel({self.n_rows} rows x {self.n_columns} columns, revision {self.revision}, {state})"

@@ -8,24 +8,27 @@ a file can serve several runs, and never gives one the answers of another.
 
 import hashlib
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, final
+from typing import Any, final, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._files import write_atomically
+from glru._archives import opened
+from glru._files import check_target, write_atomically
 from glru._numerics import Array, dense
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds
-from glru.solution import Solution, solution_at
+from glru.solution import Solution, Status, solution_at
 
 EVERY, WRITES = 1.0, 10.0
 """Seconds between two writes, or so many times what a write takes if that is longer."""
+
+PARTS = ("rows", "lower", "upper")
+"""What is kept of every answer."""
 
 Rows = NDArray[np.intp]
 Work = Callable[[Rows], Bounds]
@@ -46,8 +49,7 @@ class Checkpoint:
         self._arrays: dict[str, Array] = {}
         self._journals: dict[str, list[tuple[Rows, Array, Array]]] = {}
         self._written, self._pause = time.perf_counter(), EVERY
-        if not self.path.parent.is_dir():
-            raise ValueError(f"a checkpoint must lie in a folder that exists; {self.path.parent} does not.")
+        check_target(self.path, "a checkpoint")
         if self.path.exists():
             self._read()
 
@@ -61,10 +63,26 @@ class Checkpoint:
             self._arrays[f"{key}/words"] = np.array([found.status, found.solver])
             self.save()
             return found
-        intercept, n_iter = self._arrays[f"{key}/numbers"]
-        status, solver = self._arrays[f"{key}/words"]
-        point = Point(self._arrays[f"{key}/coef"], float(intercept), self._arrays[f"{key}/dual"])
-        return solution_at(problem, point, int(n_iter), str(status), str(solver))  # type: ignore[arg-type]
+        coef, dual, numbers = (
+            self._vector(f"{key}/{name}", size)
+            for name, size in (("coef", problem.n_columns), ("dual", problem.n_rows), ("numbers", 2))
+        )
+        status, solver = self._vector(f"{key}/words", 2, words=True).tolist()
+        return solution_at(problem, Point(coef, float(numbers[0]), dual), int(numbers[1]), status, solver)
+
+    def _vector(self, name: str, size: int, words: bool = False) -> NDArray[Any]:
+        """An array of the file, as it must be: words, or finite numbers."""
+        found: NDArray[Any] = self._arrays.get(name, np.empty(0))
+        good = found.shape == (size,)
+        if words:
+            good = good and found.dtype.kind == "U" and str(found[0]) in get_args(Status)
+        else:
+            good = good and found.dtype == np.float64 and bool(np.all(np.isfinite(found)))
+        if not good:
+            raise ValueError(
+                f"{self.path} is not a checkpoint of glru: {name} does not fit the problem. Remove it or name another file."
+            )
+        return found
 
     def recall(self, *settings: Any) -> Callable[[Rows, Work], Bounds]:
         """A function that does work on rows once, and has it from the file in a later run of the same settings."""
@@ -94,7 +112,7 @@ class Checkpoint:
         for key, journal in self._journals.items():
             if journal:
                 arrays[f"{key}/sizes"] = np.array([rows.size for rows, _, _ in journal])
-                for name, parts in zip(("rows", "lower", "upper"), zip(*journal, strict=True), strict=True):
+                for name, parts in zip(PARTS, zip(*journal, strict=True), strict=True):
                     arrays[f"{key}/{name}"] = np.concatenate(parts)
 
         def write(part: Path) -> None:
@@ -107,18 +125,31 @@ class Checkpoint:
 
     def _read(self) -> None:
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
+            with self.path.open("rb") as file, opened(file, packed=False) as archive:
+                arrays = {name: archive.read(name) for name in archive.names}
             for name in [name for name in arrays if name.endswith("/sizes")]:
                 key = name.removesuffix("/sizes")
-                edges = np.cumsum(arrays.pop(name))[:-1]
-                parts = [np.split(arrays.pop(f"{key}/{part}"), edges) for part in ("rows", "lower", "upper")]
-                self._journals[key] = list(zip(*parts, strict=True))
+                self._journals[key] = _journal(arrays.pop(name), *(arrays.pop(f"{key}/{part}") for part in PARTS))
             self._arrays = arrays
-        except (ValueError, KeyError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError) as error:
             raise ValueError(
                 f"{self.path} is not a checkpoint of glru ({error}). Remove it or name another file."
             ) from None
+
+
+def _journal(sizes: Array, rows: Array, lower: Array, upper: Array) -> list[tuple[Rows, Array, Array]]:
+    """The answers in their order, from arrays that hold all of them one behind the other."""
+    kinds = sizes.dtype.kind + rows.dtype.kind == "ii" and lower.dtype == upper.dtype == np.float64
+    flat = all(part.ndim == 1 for part in (sizes, rows, lower, upper))
+    if (
+        not kinds
+        or not flat
+        or np.any(sizes < 0)
+        or not rows.size == lower.size == upper.size == sizes.sum(dtype=object)
+    ):
+        raise ValueError("answers must be rows with two ends each.")
+    edges = np.cumsum(sizes)[:-1]
+    return list(zip(*(np.split(part, edges) for part in (rows, lower, upper)), strict=True))
 
 
 def digest(*values: Any) -> str:

@@ -86,14 +86,14 @@ class DeviceMetric(ColumnMetric):
         block = _with_ones(self.arrays, array) if self.fit_intercept else array
         solved = block @ self.inverse
         norms = np.sqrt(home(self.arrays.xp.sum(solved * solved, axis=1)))
-        return norms * (1.0 + self.solve_error) + TINY * (1.0 + self.inverse_norm)
+        return norms * (1.0 + self.solve_error) + self.tiny
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         transposed = self.arrays.xp.matrix_transpose(self.inverse)
         solved = home(transposed @ self.arrays.put(gradient))
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
         outer = float(np.linalg.norm(home(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))))
-        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error)
+        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
 
     def gradient_norms(self, gradients: Any) -> Array:
         solved = self.arrays.xp.matrix_transpose(self.inverse) @ gradients

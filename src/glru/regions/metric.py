@@ -110,8 +110,9 @@ class ColumnMetric(Metric):
         return min(found, float(np.sqrt((1.0 + self.eta) / self.least)) * (1.0 + FEW)) if self.least > 0.0 else found
 
     @property
-    def _scale(self) -> float:
-        return 1.0 + self.inverse_norm
+    def tiny(self) -> float:
+        """What every norm is raised by, for squares that underflow."""
+        return TINY * (1.0 + self.inverse_norm)
 
     def solve(self, vector: Any) -> Any:
         """The inverse of the metric times a vector or a matrix."""
@@ -136,7 +137,7 @@ class ColumnMetric(Metric):
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
             solved = block @ self.inverse
             norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
-        return norms * (1.0 + self.solve_error) + TINY * self._scale
+        return norms * (1.0 + self.solve_error) + self.tiny
 
     def _sparse_norms(self, X: sp.csr_array) -> Array:
         """The same for rows with few entries, as quadratic forms in the inverse."""
@@ -158,17 +159,19 @@ class ColumnMetric(Metric):
             reach = reach + axes[-1]
         # |entries of the inverse| <= axes_i axes_j, so that is also the scale of every rounding error.
         squares = np.maximum(squares, 0.0) + gamma(4 * inverse.shape[0] + 16) * reach**2
-        return np.sqrt(squares) * (1.0 + self.solve_error) + TINY * self._scale
+        return np.sqrt(squares) * (1.0 + self.solve_error) + self.tiny
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
         outer = float(np.linalg.norm(absolute_product(self.inverse.T, slack)))
-        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error)
+        # Squares underflow in both norms.
+        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
 
     def _least_of(self, outer: float, slack: Array) -> float:
         """The smaller of two bounds of the norm of an error: one entry by entry, one by its length."""
-        return min(outer, self.largest * float(np.linalg.norm(slack)) * (1.0 + gamma(slack.size + 4)))
+        length = float(np.linalg.norm(slack)) * (1.0 + gamma(slack.size + 4)) + TINY
+        return min(outer, self.largest * length)
 
     def gradient_norms(self, gradients: Any) -> Array:
         """Norms of gradients, a column each."""
@@ -235,7 +238,7 @@ class RowMetric(Metric):
             # |p . X Lambda^-1 u| <= sqrt(p^T K p) |u|, and p^T K p <= 1^T p.
             cross = np.sqrt(float(self.p.sum()) * (1.0 + 3.0 * self.eta_core)) * np.sqrt(square)
             square += (abs(float(gradient[-1])) + float(slack[-1]) + cross) ** 2 / self.sigma
-        return float(np.sqrt(square)) * (1.0 + FEW)
+        return float(np.sqrt(square)) * (1.0 + FEW) + TINY
 
     def axis_norms(self) -> Array:
         axes = np.sqrt(self.inverse) * (1.0 + FEW)

@@ -102,7 +102,7 @@ class ValidationJudge(Judge):
         if method != "certified":
             if method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
                 return carried_columns(self.model.solution, queries, np.searchsorted(self.model.chosen, columns))
-        elif has_wide_columns(problem) and whole.penalty.strong_convexity > 0.0 and self._rows_are_few(add):
+        elif self._has_wide(columns) and self._rows_are_few(add):
             lam = np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[columns]
 
             def make(start: int, stop: int) -> tuple[Array, Array]:
@@ -114,6 +114,11 @@ class ValidationJudge(Judge):
             local = self._local = LocalColumns(problem, self.model.near, queries)
             return local.bounds(np.searchsorted(self.model.chosen, columns), self._columns_settled, BATCH_STEPS)
         return None
+
+    def _has_wide(self, columns: Columns) -> bool:
+        """Whether :class:`WideColumns` applies to moves of some columns: those that come need squares alone, too."""
+        penalty = self.model.whole.penalty.select(columns)
+        return has_wide_columns(self.model.problem) and penalty.smooth and penalty.strong_convexity > 0.0
 
     @cached_property
     def _wide(self) -> WideColumns:
@@ -131,7 +136,8 @@ class ValidationJudge(Judge):
         return (high - low <= self._fine) | (low > high.min(initial=np.inf))
 
     def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
-        if method == "certified" and "_wide" in self.__dict__ and len(move.columns) == 1:
+        alone = len(move.columns) == 1 and self._has_wide(np.array(move.columns, dtype=np.intp))
+        if method == "certified" and "_wide" in self.__dict__ and alone:
             low, high, done = self._refined(move, enough)
             if done:
                 return Worth(low, high, "refine", high)

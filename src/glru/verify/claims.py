@@ -101,6 +101,9 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
     for j, (low, up) in enumerate(zip(*result.coef_bounds(), strict=True)):
         found.append(Claim(f"coefficient {j}", model, _coefficient(j), float(low), float(up)))
     found.append(Claim("intercept", model, lambda t: (t.intercept, t.doubts[-1]), *result.intercept_bounds()))
+    lower, upper = result.dual_bounds()
+    for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
+        found.append(Claim(f"dual variable {row}", model, _dual(place), float(lower[row]), float(upper[row])))
     return found
 
 
@@ -143,6 +146,10 @@ def _score(row: Any) -> Value:
 
 def _coefficient(place: int) -> Value:
     return lambda trained: (trained.coef[place], trained.doubts[place])
+
+
+def _dual(place: int) -> Value:
+    return lambda trained: trained.dual[place]
 
 
 def _criterion(name: str, X: Any, y: Any) -> Value:

@@ -35,6 +35,8 @@ class Trained:
         The intercept.
     doubts : array of objects
         How far each coefficient, and behind them the intercept, may be from the exact one.
+    dual : list of (mpf, mpf)
+        Every row's dual variable and how far it may be off; rows of weight zero are left out.
     mp : mpmath context
         The arithmetic they live in.
     """
@@ -42,6 +44,7 @@ class Trained:
     coef: Objects
     intercept: Any
     doubts: Objects
+    dual: list[tuple[Any, Any]]
     mp: Any
 
     def scores(self, X: Any) -> list[tuple[Any, Any]]:
@@ -68,9 +71,21 @@ def retrained(problem: Problem, digits: int = 50) -> Trained | None:
         if solved is None:
             return None
         if sets.mended(*solved[:3]):
+            dual = _dual(exact, *solved, exact.mp.mpf(10) ** -digits)
             doubts = solved[3] * np.append(exact.scales, exact.mp.one) * 1000
-            return Trained(solved[0] * exact.scales, solved[1], doubts, exact.mp)
+            return Trained(solved[0] * exact.scales, solved[1], doubts, dual, exact.mp)
     return None
+
+
+def _dual(exact: Precise, w: Objects, b: Any, q: Objects, doubts: Objects, small: Any) -> list[tuple[Any, Any]]:
+    """Dual variables: minus the slopes, which follow the scores; of a hinge they were solved for."""
+    mp = exact.mp
+    if exact.kinked:
+        return [(y * slope, 1000 * small) for y, slope in zip(exact.y, q, strict=True)]
+    scores, smoothness = exact.scores(w, b), mp.mpf(float(exact.loss.smoothness))
+    slopes, _ = exact.slopes(scores)
+    off = [mp.fdot(abs(row), doubts[:-1]) + doubts[-1] for row in exact.X]
+    return [(-slope, 1000 * smoothness * far) for slope, far in zip(slopes, off, strict=True)]
 
 
 class _Sets:
@@ -171,7 +186,9 @@ class _Equations:
     def floors(self, w: Objects, b: Any, q: Objects, bends: Objects) -> Objects:
         """The size of every unknown, at least that of the terms that cancel in its equation, over its curvature."""
         exact, mp = self.exact, self.exact.mp
-        g = abs(exact.y * q) if exact.kinked else abs(exact.slopes(exact.scores(w, b))[0])
+        scores = exact.scores(w, b)
+        # A slope is itself a difference: of a score and a target where the loss is quadratic.
+        g = abs(exact.y * q) if exact.kinked else abs(exact.slopes(scores)[0]) + bends * (abs(scores) + abs(exact.y))
         terms, curved = exact.weights * g, exact.weights * bends
         found = []
         for k in range(self.design.shape[1]):

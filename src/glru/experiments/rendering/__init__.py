@@ -1,5 +1,6 @@
 """From runs to Markdown pages and pictures."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,8 @@ def page(what: Shown) -> str:
 
 
 def _draw(figures: dict[str, Any], folder: Path) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
-        write_atomically(folder / name, lambda part, figure=figure: figure.savefig(part, dpi=110))  # type: ignore[misc]
+        write_atomically(folder / name, partial(figure.savefig, dpi=110), make_folder=True)
     return [folder / name for name in figures]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._arrays import home, raw
-from glru._numerics import Array, Matrix, gamma, squared_row_norms
+from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
 from glru._threads import SMALL_WORK
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
@@ -74,7 +74,7 @@ class LocalColumns:
         self.gradients = Gradients(problem, problem.weights, self.metric)
         self.top = float(self.metric.norms(problem.X)[self.used].max())
         self.query_norms = self.metric.norms(queries)
-        self.query_lengths = np.sqrt(squared_row_norms(queries)) * (1.0 + gamma(problem.n_columns + 4))
+        self.query_lengths = np.sqrt(squared_row_norms(queries)) * (1.0 + gamma(problem.n_columns + 4)) + TINY
         self._models: dict[int, tuple[Any, int]] = {}
 
     def candidate(self, column: int) -> Point | None:

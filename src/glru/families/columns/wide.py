@@ -167,7 +167,7 @@ class WideColumns:
         squares = self.query_squares[:, None] + sign * share
         rounding = gamma(problem.n_columns + 8) * (self.query_squares[:, None] + share)
         reach = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
-        length = np.sqrt(self.query_squares)[:, None] * (1.0 + gamma(problem.n_columns + 4))
+        length = rounded_norms(self.query_squares, problem)[:, None]
         off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
         return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
 
