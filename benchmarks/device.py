@@ -11,6 +11,10 @@ import numpy as np
 import glru
 from benchmarks.loocv import synthetic
 from benchmarks.timing import print_table
+from glru import _arrays
+from glru._products import hessian
+from glru.families.gradients import Gradients
+from glru.regions.device_metric import DeviceMetric
 
 N, D, QUERIES = 6000, 4955, 1000
 LAMS = [2.0**-k for k in range(11)]
@@ -32,6 +36,7 @@ def run() -> None:
     problem = glru.Problem(on[:N], y[:N])
     peak = _peak(torch)
     _loocv(torch, problem.derive(penalty=glru.L2(1.0)))
+    _stages(torch, problem, peak)
     found = _path(torch, problem, peak)
     _elimination(torch, problem, on[N:], y[N:], peak)
     if os.environ.get("GLRU_DEVICE_HOST") == "1":
@@ -51,6 +56,38 @@ def _peak(torch) -> float:
     A = torch.randn(8192, 8192, dtype=torch.float64, device="cuda")
     A @ A
     return 2 * 8192**3 / min(_timed(torch, lambda: A @ A)[1] for _ in range(5))
+
+
+def _stages(torch, problem, peak) -> None:
+    """What a step and a certificate are made of, each by itself."""
+    bend = np.full(N, 0.2 / N)
+    at = problem.derive(penalty=glru.L2(0.1))
+    matrix = hessian(at, bend)
+    factor = _arrays.cholesky(matrix)
+    unit = torch.eye(D, dtype=torch.float64, device="cuda")
+    metric = DeviceMetric(at, bend)
+    models = torch.randn(D, 1000, dtype=torch.float64, device="cuda") / D
+    gradients = Gradients(at, at.weights, metric)
+    stages = [
+        ("Hessian", lambda: hessian(at, bend), 2 * N * D * D),
+        ("Cholesky", lambda: _arrays.cholesky(matrix), D**3 / 3),
+        ("inverse factor", lambda: _arrays.solve_upper(factor, unit), D**3),
+        ("both residuals", lambda: metric._judge(at, matrix, unit), 4 * D**3),
+        ("norms of all rows", lambda: metric.norms(at.X), 2 * N * D * D),
+        ("gradients of 1000 models", lambda: gradients.at(models), 1000 * (4 * N * D + 2 * D * D)),
+    ]
+    rows = []
+    for name, work, operations in stages:
+        work()
+        seconds = min(_timed(torch, work)[1] for _ in range(5))
+        rows.append(
+            [name, f"{1e3 * seconds:.1f}", f"{operations / seconds / 1e12:.1f}", f"{operations / seconds / peak:.2f}"]
+        )
+    print_table(
+        f"Stages at {N} x {D}, float64; a large product runs at {peak / 1e12:.1f} TFlop/s",
+        ["stage", "ms", "TFlop/s", "of that"],
+        rows,
+    )
 
 
 def _loocv(torch, problem, start=None):

@@ -29,7 +29,18 @@ def _torch(array):
     return pytest.importorskip("torch").asarray(np.array(array))
 
 
-NAMESPACES = pytest.mark.parametrize("put", [_strict, _torch])
+def _torch_on_gpu(array):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    return torch.asarray(np.array(array), device="cuda")
+
+
+def _cupy(array):
+    return pytest.importorskip("cupy").asarray(np.array(array))
+
+
+NAMESPACES = pytest.mark.parametrize("put", [_strict, _torch, _torch_on_gpu, _cupy])
 
 
 def _data(seed, n_rows, n_columns, task="classification"):
