@@ -273,6 +273,8 @@ def solve_upper(factor: Any, right: Any) -> Any:
 
 def _solve_triangular(factor: Any, right: Any, lower: bool) -> Any:
     library = type(factor).__module__.partition(".")[0]
+    if 0 in right.shape:
+        return right
     if library == "torch":
         import torch
 
