@@ -107,7 +107,8 @@ def _dense_row_gram(X: Array, column_weights: Array) -> Array:
 def robust_cholesky(matrix: Array) -> Array:
     """Upper Cholesky factor of a positive semidefinite matrix given by its upper triangle.
 
-    A matrix that is singular to rounding is shifted until it is not.
+    A matrix that is singular to rounding is shifted until it is not. One that overflowed has a factor without numbers: what
+    is solved with it is not a number either, which no solver takes for a step and no certificate for a proof.
     """
     shift, diagonal = 0.0, np.diag_indices(matrix.shape[0])
     while True:
@@ -116,7 +117,7 @@ def robust_cholesky(matrix: Array) -> Array:
         except LinAlgError:
             before, shift = shift, max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
             if not np.isfinite(shift):
-                raise
+                return np.full_like(matrix, np.nan)
             matrix = matrix.copy() if before == 0.0 else matrix
             matrix[diagonal] += shift - before
 
