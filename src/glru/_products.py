@@ -158,7 +158,8 @@ def core_factor(gram: Any, root: Array) -> Any:
 def robust_cholesky(matrix: Any) -> Any:
     """Upper Cholesky factor of a positive semidefinite matrix given by its upper triangle.
 
-    A matrix that is singular to rounding is shifted until it is not.
+    A matrix that is singular to rounding is shifted until it is not. One that overflowed has a factor without numbers: what
+    is solved with it is not a number either, which no solver takes for a step and no certificate for a proof.
     """
     if is_foreign(matrix):
         return _robust_device_cholesky(matrix)
@@ -169,7 +170,7 @@ def robust_cholesky(matrix: Any) -> Any:
         except LinAlgError:
             before, shift = shift, max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
             if not np.isfinite(shift):
-                raise
+                return np.full_like(matrix, np.nan)
             matrix = matrix.copy() if before == 0.0 else matrix
             matrix[diagonal] += shift - before
 

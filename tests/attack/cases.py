@@ -248,12 +248,10 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
     if folds:
         cv, arguments, options = _folds(random, problem.n_rows), (), {"max_steps": 1}
         options["cv"] = cv
-        parts = [(_trained_on(problem, train), dense[test], problem.y[test]) for train, test in cv]
     else:
         queries = random.normal(0.0, 1.0, (6, problem.n_columns)) * np.abs(dense).max(axis=0)
         targets = random.normal(0.0, 1.0, 6) if regression else random.choice([-1.0, 1.0], 6)
         arguments, options = (queries, targets), {"max_steps": 2}
-        parts = [(problem, queries, targets)]
     options["method"] = str(random.choice(METHODS))
     options["direction"] = str(random.choice(["backward", "forward"]))
     try:
@@ -264,7 +262,10 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
         if "every split needs" in str(error):
             return
         raise
-    name = f"stepwise {options['method']}{' over folds' if folds else ''}"
+    name, parts = f"stepwise {options['method']}", [(problem, *arguments)]
+    if folds:
+        name += " over folds"
+        parts = [(_trained_on(problem, train), dense[test], problem.y[test]) for train, test in cv]
     chosen = set(result.selected.tolist())
     for step in result.path:
         chosen ^= set(step.columns)

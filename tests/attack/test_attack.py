@@ -149,3 +149,17 @@ def test_norms_that_are_all_underflow():
     lower, upper = LocalRows(solution, float(removal_factors(problem)[0])).bounds(rows, never)
     for (score, _), low, high in zip(exact, lower, upper, strict=True):
         assert float(low) <= score <= float(high)
+
+
+@pytest.mark.parametrize("penalty", [glru.ElasticNet(29.0, 0.01), glru.L2(29.0)], ids=["elastic-net", "l2"])
+@pytest.mark.parametrize("shape", [(11, 3), (4, 9)], ids=["tall", "wide"])
+def test_a_hessian_that_overflows_has_no_factor(penalty, shape):
+    """Squares of 1e158, in a system that is solved: no step, no crash, a model whose gap says how good it is."""
+    problem = make(glru.SquaredHinge(), penalty, *shape, fit_intercept=True)
+    huge = problem.derive(X=3.7 * 10.0 ** np.linspace(158.0, 8.0, shape[1]) * (1.0 + 1e-9 * problem.X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = glru.solve(huge)
+    assert np.all(np.isfinite(solution.coef)) and solution.gap >= 0.0
+    lower, upper = glru.after(solution, glru.Reweight([0], 2.0)).score_bounds(huge.X)
+    assert np.all(lower <= upper)

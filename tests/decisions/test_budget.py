@@ -1,6 +1,7 @@
-"""Limits of time, and calls that share one solution."""
+"""Limits of time and memory, and calls that share one solution."""
 
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,6 +9,12 @@ import pytest
 
 import glru
 from glru import _budget
+from glru.families.columns import LocalColumns, WideColumns, wide
+from glru.families.local import LocalRows
+from glru.families.newton import WideRows
+from glru.model_selection import cascade
+from glru.regions import LocalEllipsoid
+from glru.selection import validation
 from tests.cases import make
 from tests.decisions.retraining import assert_proven, held_out
 
@@ -105,3 +112,100 @@ def test_calls_at_the_same_time():
                 together = list(pool.map(lambda task, s=shared: task(s), tasks * 4))
             for k, found in enumerate(together):
                 np.testing.assert_array_equal(found, alone[k % len(tasks)])
+
+
+@pytest.mark.parametrize(
+    ("loss", "shape"),
+    [(glru.Logistic(), (800, 8)), (glru.SquaredHinge(), (800, 8)), (glru.SquaredHinge(), (120, 300))],
+    ids=["local", "tall", "wide"],
+)
+def test_memory(loss, shape):
+    """What batches of more rows take beyond batches of one fits the limit, and the bounds do not depend on it."""
+    solution = glru.solve(make(loss, glru.L2(0.05), *shape))
+    one = 192 * shape[0]
+    peaks, results = [], []
+    for limit in (one, one, 4 * one, 16 * one, 48 * one):
+        tracemalloc.start()
+        results.append(glru.loocv(solution, width=1e-3, max_memory=limit))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # The first run also pays for what is made once.
+    for limit, peak in zip((4 * one, 16 * one, 48 * one), peaks[2:], strict=True):
+        assert peak - peaks[1] <= limit
+    assert peaks[-1] > peaks[1]
+    for result in results[1:]:
+        assert np.all(
+            np.maximum(result.score_lower, results[0].score_lower)
+            <= np.minimum(result.score_upper, results[0].score_upper)
+        )
+
+
+def test_too_little_memory(monkeypatch):
+    """Less than one row takes is refused before any work."""
+    solution = glru.solve(make(glru.Logistic(), glru.L2(0.05), 50, 3))
+    monkeypatch.setattr(cascade, "Cascade", None)
+    with pytest.raises(ValueError, match=r"max_memory must hold .* 9600 bytes for 50 rows; got 9599\. Give at least"):
+        glru.loocv(solution, max_memory=9599)
+
+
+def _stepwise(problem, seconds):
+    return glru.stepwise(problem, problem.X, problem.y, criterion="log_loss", max_seconds=seconds)
+
+
+STEPS = {
+    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, LocalRows, "_widened", 3),
+    "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 3),
+    "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "_certified", 40),
+    "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, cascade, "newton_candidate", 2),
+    "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
+    "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, cascade, "certify", 5),
+    "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),
+    "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "_certified", 2),
+    "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", WideColumns, "_bounds", 2),
+    "candidates one by one": (glru.Hinge(), (20, 6), "stepwise", validation, "certify", 3),
+}
+"""Where the time goes in each stage: a loss, a shape, options, and what is called once a step; the call at which time is up."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
+    """When the time is up in the midst of a stage, at most one more step of it is begun."""
+    loss, shape, options, owner, attribute, last = STEPS[name]
+    problem = make(loss, glru.L2(0.02), *shape)
+    solution = glru.solve(problem, tol=1e-3)
+    now, seen, step = [0.0], [0], getattr(owner, attribute)
+
+    def counted(*arguments, **named):
+        seen[0] += 1
+        if seen[0] == last:
+            now[0] = 1e9
+        return step(*arguments, **named)
+
+    monkeypatch.setattr(_budget.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(owner, attribute, counted)
+    monkeypatch.setattr(wide, "CHUNK", 1)
+    if options == "stepwise":
+        assert _stepwise(problem, 10.0).interrupted
+    elif options is None:
+        result = glru.cross_val_predict(solution, cv=3, width=1e-15, max_seconds=10.0)
+        assert result.decided_by["undetermined"] > 0
+    else:
+        result = glru.loocv(solution, max_seconds=10.0, **options)
+        assert result.decided_by["undetermined"] > 0
+        assert result.n_trainings <= 1
+    assert last <= seen[0] <= last + 1
+
+
+@pytest.mark.parametrize("method", ["certified", "glru"])
+def test_work_that_was_cut_short_is_not_kept(tmp_path, monkeypatch, method):
+    """A run that had no time is taken up by one that has, which ends as if nothing had been before."""
+    problem = make(glru.Hinge(), glru.L2(0.05), 12, 3)
+    whole = glru.loocv(problem, method=method)
+    for allowed in (0, 1, 3, 8, 20, 50):
+        path, ticks = tmp_path / f"{allowed}", iter(range(10**9))
+        with monkeypatch.context() as patch:
+            patch.setattr(_budget.time, "monotonic", lambda ticks=ticks: float(next(ticks)))
+            glru.loocv(problem, method=method, checkpoint=path, max_seconds=allowed + 0.5)
+        resumed = glru.loocv(problem, method=method, checkpoint=path)
+        assert np.array_equal(resumed.score_lower, whole.score_lower)
+        assert np.array_equal(resumed.stages, whole.stages) and resumed.n_trainings == whole.n_trainings

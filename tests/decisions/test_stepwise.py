@@ -403,7 +403,7 @@ def test_a_column_that_comes_is_looked_at_by_its_own_penalty():
     problem = make(glru.Logistic(), glru.ElasticNet(np.full(4, 0.02), np.array([0.0, 0.0, 0.0, 0.3])), 6, 4)
     judge = ValidationJudge(Model(problem, np.arange(3), 1e-9), problem.X, problem.y, CRITERIA["log_loss"])
     moves = [Move((0,), add=False), Move((3,), add=True)]
-    screened = judge.screen(moves, "certified")
+    screened = judge.screen(moves, "certified", lambda: None)
     worth = judge.look(moves[1], lambda low, high: False, "certified", 1e-9)
     trained = glru.solve(problem, tol=1e-13)
     exact = float(np.logaddexp(0.0, -problem.y * trained.scores).sum())

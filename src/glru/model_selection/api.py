@@ -76,14 +76,15 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     progress : bool or callable, default=False
         Show progress on the terminal, or call ``progress(stage, n_decided, n_rows)``.
     max_memory : int, default=2 GiB
-        Limit in bytes for the work arrays of a batch.
+        Limit in bytes for the work arrays of a batch of rows, beside what the problem itself needs (its data, and for wide
+        data a matrix of one entry a pair of rows); at least 192 bytes a row.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training where a problem is given.
     checkpoint : str or Path, default=None
         A file that keeps finished work. A run that was killed goes on from it and gives the same result.
     max_seconds : float, default=None
         Start nothing new after so many seconds: rows that are not decided by then stay undetermined, and every bound
-        holds all the same. A stage that is under way ends first.
+        holds all the same. What is under way ends at its next step: a Newton step of a batch, an iteration of a training.
 
     Returns
     -------

@@ -44,6 +44,11 @@ Recall = Callable[[Rows, Callable[[Rows], Bounds]], Bounds]
 """Does the work on some rows, or has it from a checkpoint."""
 
 
+def smallest_batch(problem: Problem) -> int:
+    """Bytes of the work arrays of a batch of one row: at most 24 vectors of one entry a row."""
+    return 8 * 24 * problem.n_rows
+
+
 @final
 class Cascade:
     """The state of a leave-one-out run: bounds of every held-out score, and who decided it."""
@@ -80,6 +85,10 @@ class Cascade:
         if self.width is not None:
             return upper - lower <= self.width
         return (lower > 0.0) | (upper < 0.0)
+
+    def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
+        return np.ones(lower.shape, dtype=bool) if self.budget.spent else self.decided(lower, upper)
 
     def run(self, stage: str, rows: Rows, work: Callable[[Rows], Bounds]) -> None:
         """Run a stage on some rows and take in what it proves."""
@@ -119,6 +128,8 @@ class Cascade:
     def train(self) -> None:
         """Train every open row, stopped as soon as it is decided."""
         for row in self.open_rows():
+            if self.budget.spent:
+                break
             self.run("training", np.array([row]), self.training)
             self.n_trainings += 1
 
@@ -142,12 +153,12 @@ class Cascade:
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
             mine = self.factors[rows] == factor
-            lower[mine], upper[mine] = self._local_family(float(factor)).bounds(rows[mine], self.decided)
+            lower[mine], upper[mine] = self._local_family(float(factor)).bounds(rows[mine], self.enough)
         return lower, upper
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
-        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.decided, BATCH_STEPS)
+        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.enough, BATCH_STEPS)
 
     def local_exact(self, rows: Rows) -> Bounds:
         """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
@@ -175,11 +186,11 @@ class Cascade:
             return self.solution
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return solve(self.problem, tol=POLISHED, start=self.solution)
+            return solve(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
 
     def batches(self) -> list[Rows]:
         """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
-        size = max(1, self.max_memory // (8 * 24 * self.problem.n_rows))
+        size = max(1, self.max_memory // smallest_batch(self.problem))
         found = []
         rows = self.open_rows()
         for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
@@ -196,7 +207,7 @@ class Cascade:
         """More steps from the same candidates, with the old Hessian."""
         family = self._family(float(self.factors[rows[0]]))
         if isinstance(family, WideRows):
-            return family.stepped(rows, self.decided, BATCH_STEPS)
+            return family.stepped(rows, self.enough, BATCH_STEPS)
         return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
 
     def guesses(self, rows: Rows) -> Array:
@@ -221,8 +232,8 @@ class Cascade:
         if self.has_families and np.isfinite(self.factors[row]):
             family = self._family(float(self.factors[row]))
             if isinstance(family, WideRows):
-                low, high = family.refined(row, self.decided, REFINE_STEPS)
-                if self.decided(low, high)[0]:
+                low, high = family.refined(row, self.enough, REFINE_STEPS)
+                if self.enough(low, high)[0]:
                     return low, high
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
@@ -234,14 +245,14 @@ class Cascade:
                 lower, upper = intersected((lower, upper), score_bounds([region], query, dead))
                 return bool(self.decided(lower, upper)[0])
 
-            if local_steps(problem, point, take_in) is not None:
+            if local_steps(problem, point, take_in, self.budget) is not None:
                 return lower, upper
         before = np.inf
         for _ in range(REFINE_STEPS):
             certificate = newton_candidate(problem, point)
             low, high = self.bounds_at(certificate, row, thorough=False)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-            if self.decided(lower, upper)[0]:
+            if self.enough(lower, upper)[0]:
                 return lower, upper
             if not certificate.gap < 0.5 * before:
                 break

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._archives import opened
+from glru._budget import Budget
 from glru._files import check_target, write_atomically
 from glru._numerics import Array, dense
 from glru.point import Point
@@ -58,6 +59,8 @@ class Checkpoint:
         key = digest(problem, tol)
         if f"{key}/coef" not in self._arrays:
             found = train()
+            if found.status == "stopped":
+                return found  # by the clock: that is no finished work
             self._arrays[f"{key}/coef"], self._arrays[f"{key}/dual"] = found.coef, found.dual
             self._arrays[f"{key}/numbers"] = np.array([found.intercept, found.n_iter])
             self._arrays[f"{key}/words"] = np.array([found.status, found.solver])
@@ -84,8 +87,11 @@ class Checkpoint:
             )
         return found
 
-    def recall(self, *settings: Any) -> Callable[[Rows, Work], Bounds]:
-        """A function that does work on rows once, and has it from the file in a later run of the same settings."""
+    def recall(self, budget: Budget, *settings: Any) -> Callable[[Rows, Work], Bounds]:
+        """A function that does work on rows once, and has it from the file in a later run of the same settings.
+
+        What was under way when the time was up may have been cut short, and is not kept.
+        """
         journal = self._journals.setdefault(digest(*settings), [])
         place = 0
 
@@ -97,6 +103,8 @@ class Checkpoint:
                     raise ValueError(f"the checkpoint {self.path} does not fit this run. Remove it and start again.")
             else:
                 lower, upper = work(rows)
+                if budget.spent:
+                    return lower, upper
                 journal.append((rows.copy(), lower.copy(), upper.copy()))
                 if time.perf_counter() - self._written > self._pause:
                     self.save()

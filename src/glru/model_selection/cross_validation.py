@@ -148,6 +148,6 @@ def fold_bounds(
             return bool(np.all(upper - lower <= width))
         return bool(np.all((lower > 0.0) | (upper < 0.0)))
 
-    found = pursue(problem, point, data.X[test], lambda *bounds: settled(*bounds) or budget.spent)
+    found = pursue(problem, point, data.X[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
     return found.lower, found.upper, "undetermined" if late else found.stage

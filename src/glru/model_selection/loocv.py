@@ -12,7 +12,7 @@ from glru._budget import UNLIMITED, Budget
 from glru._threads import calm_blas
 from glru.families.carried import has_carried
 from glru.losses import Hinge
-from glru.model_selection.cascade import Cascade, Report, Rows
+from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.progress import reporter
 from glru.model_selection.result import STAGES, LOOCVResult
@@ -41,14 +41,15 @@ def leave_one_out(
     if isinstance(checkpoint, str | Path):
         checkpoint = Checkpoint(checkpoint)
     budget = Budget(max_seconds)
+    if isinstance(problem, Problem | Solution):
+        _check(problem if isinstance(problem, Problem) else problem.problem, method, bound, width, max_memory)
     solution = trained(problem, tol, checkpoint, budget=budget)
-    _check(solution.problem, method, bound, width)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
     with reporter(progress) as report, calm_blas(solution.problem.work):
         cascade = Cascade(solution, bound, width, max_memory, report, budget)
         if checkpoint is not None:
-            cascade.recall = checkpoint.recall(solution, method, bound, width, max_memory, tol)
+            cascade.recall = checkpoint.recall(budget, solution, method, bound, width, max_memory, tol)
         if method == "certified":
             cascade.certified()
         elif method in ("glru", "approx-glru"):
@@ -89,7 +90,7 @@ def check_width(width: float | None) -> None:
         raise ValueError(f"width must be above 0; got {width!r}.")
 
 
-def _check(problem: Problem, method: str, bound: str, width: float | None) -> None:
+def _check(problem: Problem, method: str, bound: str, width: float | None, max_memory: int) -> None:
     methods = ("certified", "glru", "naive", "approx", "approx-glru")
     if method not in methods:
         raise ValueError(f"method must be one of {', '.join(map(repr, methods))}; got {method!r}.")
@@ -98,6 +99,11 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
     check_width(width)
     if problem.n_rows < 2 or np.count_nonzero(problem.sample_weight) < 2:
         raise ValueError("leave-one-out needs at least two rows of weight above 0.")
+    if max_memory < smallest_batch(problem):
+        raise ValueError(
+            f"max_memory must hold the work arrays of one row, {smallest_batch(problem)} bytes for {problem.n_rows} rows; got "
+            f"{max_memory!r}. Give at least that."
+        )
     if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):
         raise ValueError("the approximate methods need a smooth loss; the hinge has no curvature.")
     if problem.loss.task == "classification" and problem.fit_intercept:

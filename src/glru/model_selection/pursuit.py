@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array, Matrix
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
@@ -44,6 +45,7 @@ def pursue(
     settled: Callable[[Array, Array], bool],
     newton: bool = True,
     certificate: Certificate | None = None,
+    budget: Budget = UNLIMITED,
 ) -> Pursued:
     """Bounds of the scores of some queries under the optimum of a problem.
 
@@ -61,13 +63,15 @@ def pursue(
         Whether to try Newton steps and the local certificate; otherwise the paper's bounds stop a training.
     certificate : Certificate, default=None
         The certificate of the point, where it is at hand: it is asked first.
+    budget : Budget, default=UNLIMITED
+        When it is spent, what is known by then is returned.
     """
     found = np.full(queries.shape[0], -np.inf), np.full(queries.shape[0], np.inf)
 
     def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
         nonlocal found
         found = intersected(found, score_bounds([region], queries, dead))
-        return settled(*found)
+        return settled(*found) or budget.spent
 
     def take(certificate: Certificate, thorough: bool = True) -> bool:
         for region in regions_in_order(certificate, local=newton):
@@ -78,7 +82,7 @@ def pursue(
         return False
 
     if newton and has_local_steps(problem):
-        settled_at = local_steps(problem, point, take_in)
+        settled_at = local_steps(problem, point, take_in, budget)
         if settled_at is not None:
             return Pursued(found[0], found[1], *settled_at)
     # Where the ball is bounded and the local certificate is dearer than a step, another step is the better question.
@@ -108,7 +112,10 @@ def has_local_steps(problem: Problem) -> bool:
 
 
 def local_steps(
-    problem: Problem, point: Point, take_in: Callable[[Region, NDArray[np.bool_]], bool]
+    problem: Problem,
+    point: Point,
+    take_in: Callable[[Region, NDArray[np.bool_]], bool],
+    budget: Budget = UNLIMITED,
 ) -> tuple[str, Point] | None:
     """Newton steps under the local certificate alone, one Hessian each: the stage and the point that settled it.
 
@@ -120,7 +127,7 @@ def local_steps(
         if region.nu < HOPEFUL and take_in(region, problem.dead_columns):
             stage = ("carry", "newton")[step] if step < 2 else "refine"
             return stage, Point(coef, intercept, dual_of(problem, problem.scores(coef, intercept)))
-        if not region.nu < before:
+        if not region.nu < before or budget.spent:
             return None
         before = region.nu
         coef, intercept = region.stepped()

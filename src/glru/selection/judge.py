@@ -20,6 +20,7 @@ from glru.solvers import solve
 
 Columns = NDArray[np.intp]
 Enough = Callable[[float, float], bool]
+Check = Callable[[], None]
 
 
 @final
@@ -79,8 +80,8 @@ class Judge(ABC):
         """The worth of the present columns."""
 
     @abstractmethod
-    def screen(self, moves: list[Move], method: str) -> Screened:
-        """First bounds for every move."""
+    def screen(self, moves: list[Move], method: str, check: Check) -> Screened:
+        """First bounds for every move; ``check`` is called between parts of the work and may raise."""
 
     @abstractmethod
     def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:

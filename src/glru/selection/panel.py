@@ -7,7 +7,7 @@ import numpy as np
 from glru._numerics import gamma
 from glru.model_selection.loocv import leave_one_out
 from glru.selection.criteria import Criterion
-from glru.selection.judge import Enough, Judge, Model, Move, Screened, Worth
+from glru.selection.judge import Check, Enough, Judge, Model, Move, Screened, Worth
 from glru.solution import Solution
 from glru.solvers import solve
 
@@ -26,7 +26,7 @@ class LeaveOneOutJudge(Judge):
     def value(self) -> Worth:
         return self._worth(self.model.solution, "certified")
 
-    def screen(self, moves: list[Move], method: str) -> Screened:
+    def screen(self, moves: list[Move], method: str, check: Check) -> Screened:
         none = np.zeros(len(moves))
         return Screened(none, np.full(len(moves), np.inf), none, "carry")
 
@@ -64,8 +64,8 @@ class Panel(Judge):
     def value(self) -> Worth:
         return self._added([judge.value() for judge in self.judges])
 
-    def screen(self, moves: list[Move], method: str) -> Screened:
-        found = [judge.screen(moves, method) for judge in self.judges]
+    def screen(self, moves: list[Move], method: str, check: Check) -> Screened:
+        found = [judge.screen(moves, method, check) for judge in self.judges]
         self._screened = {move.columns: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
         lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
         certain = np.sum([s.certain for s in found], axis=0)

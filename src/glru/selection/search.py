@@ -117,7 +117,7 @@ def _step(
 ) -> tuple[Callable[..., Step], Move | None, Worth | None]:
     """Decide a step: how to record it once its value is known, the move (None: no move is best), and its worth if proven."""
     begin = time.perf_counter()
-    screened = _unknown(len(moves)) if method == "naive" else judge.screen(moves, method)
+    screened = _unknown(len(moves)) if method == "naive" else judge.screen(moves, method, budget.check)
     stages = [screened.stage] * len(moves)
     offset = 0 if forced else 1
     resolution = rule.resolution * value.guess

@@ -22,7 +22,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import centers
 from glru.selection.criteria import Criterion
-from glru.selection.judge import Columns, Enough, Judge, Model, Move, Screened, Worth
+from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth
 from glru.solvers import solve
 
 WIDEST = 1000
@@ -73,18 +73,19 @@ class ValidationJudge(Judge):
         middle, off = centers(queries, point.coef, point.intercept)
         return self._sums(middle - off, middle + off, zero)[1]
 
-    def screen(self, moves: list[Move], method: str) -> Screened:
+    def screen(self, moves: list[Move], method: str, check: Check) -> Screened:
         lower = np.full((self.n_rows, len(moves)), -np.inf)
         upper = np.full((self.n_rows, len(moves)), np.inf)
         alone = np.ones(len(moves), dtype=bool)
         for add in (False, True):
             places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
             columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
-            bounds = self._family(columns, add, method) if places.size else None
+            bounds = self._family(columns, add, method, check) if places.size else None
             if bounds is not None:
                 lower[:, places], upper[:, places] = bounds
                 alone[places] = False
         for k in np.flatnonzero(alone).tolist():
+            check()
             problem, point, chosen = self.model.trial(moves[k], carried=True)
             lower[:, k], upper[:, k] = certified_bounds(certify(problem, point), self._queries(chosen))
         zero = self._zero_after(moves)
@@ -95,7 +96,7 @@ class ValidationJudge(Judge):
         family = not alone.all() and method == "certified"
         return Screened(*self.criterion.added(low, high), certain.sum(axis=0), "newton" if family else "carry")
 
-    def _family(self, columns: Columns, add: bool, method: str) -> tuple[Array, Array] | None:
+    def _family(self, columns: Columns, add: bool, method: str, check: Check) -> tuple[Array, Array] | None:
         """Bounds of the queries' scores for moves of single columns; None where no family applies."""
         problem, whole = self.model.problem, self.model.whole
         queries = self._queries(self.model.chosen)
@@ -106,13 +107,19 @@ class ValidationJudge(Judge):
             lam = np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[columns]
 
             def make(start: int, stop: int) -> tuple[Array, Array]:
+                check()
                 here = columns[start:stop]
                 return dense_block(whole.X_by_column, here), dense_block(self.X, here)
 
             return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
         elif not add and has_local_columns(problem):
             local = self._local = LocalColumns(problem, self.model.near, queries)
-            return local.bounds(np.searchsorted(self.model.chosen, columns), self._columns_settled, BATCH_STEPS)
+
+            def settled(lower: Array, upper: Array) -> NDArray[np.bool_]:
+                check()
+                return self._columns_settled(lower, upper)
+
+            return local.bounds(np.searchsorted(self.model.chosen, columns), settled, BATCH_STEPS)
         return None
 
     def _has_wide(self, columns: Columns) -> bool:

@@ -175,7 +175,11 @@ class RowSpace(Space):
             bent = bend[:, None] * self.border
             both = through(np.hstack([residual, bent]))
             right = self.border.T @ beta - self.border.T @ both[:, 0]
-            tail = lstsq(self.border.T @ both[:, 1:], right, check_finite=False)[0]
+            system = self.border.T @ both[:, 1:]
+            # Of what overflowed LAPACK makes an error; here it is no step.
+            tail = np.full(right.shape, np.nan)
+            if np.all(np.isfinite(system)) and np.all(np.isfinite(right)):
+                tail = lstsq(system, right, check_finite=False)[0]
             move = np.concatenate([-both[:, 0] - both[:, 1:] @ tail, tail])
         else:
             move = -through(residual)[:, 0]
