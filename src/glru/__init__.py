@@ -36,6 +36,7 @@ from glru.model_selection import (
     loocv,
     loocv_path,
 )
+from glru.partitioned import PartitionedLOOCVResult, PartitionedProblem, PartitionedSolution
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -77,6 +78,9 @@ __all__ = [
     "Loss",
     "ModelAfter",
     "ModelCertificate",
+    "PartitionedLOOCVResult",
+    "PartitionedProblem",
+    "PartitionedSolution",
     "Penalty",
     "Point",
     "Problem",

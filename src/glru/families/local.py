@@ -14,7 +14,7 @@ from glru._numerics import Array, gamma
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.gradients import Gradients
-from glru.families.removals import Base, Decided, Measured, Removals, with_ones
+from glru.families.removals import Base, Decided, Measured, Removals, rough_top, with_ones
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
 from glru.regions.local import gradient_slack
@@ -130,7 +130,7 @@ class LocalRows:
     def rough_top(self) -> float:
         """The same from the Euclidean norms, which costs nothing."""
         plain = float(self.gradients.plain[self.used].max())
-        return self.base.rough_top(plain, self.problem.penalty.strong_convexity)
+        return rough_top(self.metric, self.eta, plain, self.problem.penalty.strong_convexity)
 
     def removals(self, rows: Rows) -> Removals:
         """The removals of some rows."""

@@ -147,17 +147,6 @@ class Base:
         lengths = np.broadcast_to(lengths, weights.shape)
         return Removals(weights, scores, off, slopes, bends, norms, moves, lengths, leverage, rest, change)
 
-    def rough_top(self, plain: float, strength: float) -> float:
-        """At least the largest norm of a row, from the Euclidean norms, which costs nothing.
-
-        ``strength``: the least strength of the penalty.
-        """
-        plain = float(np.hypot(plain, 1.0)) if self.metric.fit_intercept else plain
-        largest = float(np.linalg.norm(self.metric.inverse)) * (1.0 + self.metric.solve_error)
-        if strength > 0.0 and not self.metric.fit_intercept:
-            largest = min(largest, float(np.sqrt((1.0 + self.eta) / strength)))
-        return plain * largest * (1.0 + FEW)
-
     def bounds(self, rows: Removals, top: float) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; ``top``: at least the largest norm."""
         weights, slopes, bends, norms, moves = rows.weights, rows.slopes, rows.bends, rows.norms, rows.moves
@@ -236,6 +225,18 @@ class Base:
             fed = bend * np.einsum("ij,ij->j", block[active].T, solved) / (1.0 - rows.leverage[active])
             models[:, active] -= solved + images[:, active] * fed
         return lower, upper
+
+
+def rough_top(metric: ColumnMetric, eta: float, plain: float, strength: float) -> float:
+    """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing.
+
+    ``eta``: the exact Hessian is at most ``1 + eta`` times the metric; ``strength``: the least strength of the penalty.
+    """
+    plain = float(np.hypot(plain, 1.0)) if metric.fit_intercept else plain
+    largest = float(np.linalg.norm(metric.inverse)) * (1.0 + metric.solve_error)
+    if strength > 0.0 and not metric.fit_intercept:
+        largest = min(largest, float(np.sqrt((1.0 + eta) / strength)))
+    return plain * largest * (1.0 + FEW)
 
 
 def with_ones(X: Matrix, fit_intercept: bool) -> Array:

@@ -5,6 +5,7 @@ from typing import Any, overload
 
 from numpy.typing import NDArray
 
+from glru._handover import Handover
 from glru.adapters import is_estimator
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.classes import ClassesLOOCVResult
@@ -104,6 +105,8 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     >>> glru.loocv(LogisticRegression(C=0.1), X, y).n_errors
     13
     """
+    if isinstance(model, Handover):
+        return model.perform("loocv", *args, **options)
     return estimator_loocv(model, *args, **options) if is_estimator(model) else leave_one_out(model, *args, **options)
 
 
@@ -190,6 +193,8 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
     >>> glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="predict_proba")[0].round(4)
     array([1., 0.])
     """
+    if isinstance(model, Handover):
+        return model.perform("cross_val_predict", *args, **options)
     if is_estimator(model):
         return estimator_cross_val_predict(model, *args, **options)
     return held_out_blocks(model, *args, **options)
