@@ -17,6 +17,9 @@ from glru._inputs import column_names
 BLOCK_BYTES = 64 << 20
 """Blocks of memory maps and Parquet files have about this size in memory."""
 
+INDEX_COLUMNS = ("__index_level_", "__null_dask_index__")
+"""How pandas and dask call the index where they write it to a Parquet file; it is no data."""
+
 
 class Reader(ABC):
     """Rows that are read when they are needed, by whoever needs them."""
@@ -173,7 +176,8 @@ def _features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[str, 
     for role, name in (("y", y), ("sample_weight", sample_weight)):
         if isinstance(name, str) and name not in names:
             raise ValueError(f"{role} must be a column of X; got {name!r}, not one of {', '.join(names)}.")
-    return tuple(name for name in names if name not in [n for n in (y, sample_weight) if isinstance(n, str)])
+    others = [name for name in (y, sample_weight) if isinstance(name, str)]
+    return tuple(name for name in names if name not in others and not name.startswith(INDEX_COLUMNS))
 
 
 def _weights(values: Any, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...] | None:
