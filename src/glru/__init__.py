@@ -36,7 +36,13 @@ from glru.model_selection import (
     loocv,
     loocv_path,
 )
-from glru.partitioned import PartitionedLOOCVResult, PartitionedProblem, PartitionedSolution
+from glru.partitioned import (
+    PartitionedAfter,
+    PartitionedCrossValResult,
+    PartitionedLOOCVResult,
+    PartitionedProblem,
+    PartitionedSolution,
+)
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -78,6 +84,8 @@ __all__ = [
     "Loss",
     "ModelAfter",
     "ModelCertificate",
+    "PartitionedAfter",
+    "PartitionedCrossValResult",
     "PartitionedLOOCVResult",
     "PartitionedProblem",
     "PartitionedSolution",

@@ -2,6 +2,7 @@
 
 from typing import Any, overload
 
+from glru._handover import Handover
 from glru.adapters import adapt, is_estimator
 from glru.after.bounds import After, BoundName, CandidateName, after_solution
 from glru.after.models import ModelAfter, after_models
@@ -81,6 +82,8 @@ def after(
     >>> out.needs_retraining(X[500:]).verdict
     'no'
     """
+    if isinstance(model, Handover):
+        return model.perform("after", change, candidate, bound)
     if not is_estimator(model):
         return after_solution(model, change, candidate, bound)
     if X is None or y is None:

@@ -3,12 +3,19 @@
 from collections.abc import Callable
 from typing import Any
 
+from glru.partitioned.after import after
+from glru.partitioned.folds import cross_val_predict
 from glru.partitioned.loocv import loocv
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.solution import PartitionedSolution
 from glru.partitioned.training import solve
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"solve": solve, "loocv": loocv}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "solve": solve,
+    "loocv": loocv,
+    "cross_val_predict": cross_val_predict,
+    "after": after,
+}
 
 
 def perform(model: PartitionedProblem | PartitionedSolution, function: str, *args: Any, **options: Any) -> Any:

@@ -11,7 +11,7 @@ from glru.partitioned.gap import gradient, hessian, largest_score_error, slope_s
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.removing import LocalRemovals
 from glru.partitioned.solution import PartitionedSolution
-from glru.partitioned.sums import Expansion, Model, expand
+from glru.partitioned.sums import Expansion, Model
 from glru.regions.local import gradient_slack
 from glru.regions.metric import ColumnMetric
 from glru.solvers.common import Floor
@@ -39,7 +39,7 @@ def settled(solution: PartitionedSolution) -> tuple[LocalRemovals, float] | None
     """The removals of all rows and at least the largest norm of one; None where the local certificate proves nothing."""
     problem, model, here = solution.problem, solution.model, solution.expansion
     if here.gram is None:
-        here = problem.blocks.total(expand, problem.layout, model, Floor(problem.loss))
+        here = problem.expansion(model, Floor(problem.loss))
     n_steps = 0
     while True:
         found = _removals(problem, model, here)
@@ -53,7 +53,7 @@ def settled(solution: PartitionedSolution) -> tuple[LocalRemovals, float] | None
         if n_steps == MOST_STEPS or found.step_norm <= CLOSE * usual or reach < TOO_SMALL:
             return found, top
         model, n_steps = model.moved(found.step), n_steps + 1
-        here = problem.blocks.total(expand, problem.layout, model, Floor(problem.loss))
+        here = problem.expansion(model, Floor(problem.loss))
 
 
 def _removals(problem: PartitionedProblem, model: Model, here: Expansion) -> LocalRemovals | None:

@@ -16,6 +16,7 @@ from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from glru._threads import calm_blas, n_threads
 from glru.partitioned.rows import Layout, Rows, rows_of
@@ -188,6 +189,15 @@ class Blocks:
         edges = np.concatenate([[0], np.cumsum(ordered, dtype=np.int64)])
         self.starts = {k: int(edges[k]) for k in range(self.n_blocks)}
         self.lengths = dict(enumerate(ordered))
+
+    def places(self, numbers: NDArray[np.int64]) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """For every block that has some of the rows, their places in it and in ``numbers`` (which are sorted)."""
+        found = {}
+        for k, start in self.starts.items():
+            low, high = np.searchsorted(numbers, [start, start + self.lengths[k]])
+            if high > low:
+                found[k] = numbers[low:high] - start, np.arange(low, high)
+        return found
 
     @property
     def _all(self) -> list[int]:

@@ -21,6 +21,9 @@ SAMPLE_ROWS = 20_000
 
 ROWS_PER_COLUMN = 50
 
+MOST_CLASSES = 100
+"""So many different labels of a block are counted; more than two are refused in any case."""
+
 MOST_COLUMNS = 3000
 """A Hessian is not formed in more dimensions than this."""
 
@@ -139,21 +142,19 @@ class Census:
 def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Census:
     """The census of a block."""
     X, weight = rows.X, np.ones(rows.n_rows) if rows.weight is None else rows.weight
-    fault = False
-    try:
-        check(rows, number, start, task)
-    except ValueError:
-        fault = True
     used = weight > 0.0
     labels: dict[Any, int] = {}
     highest = lowest = -np.inf
-    if not fault and task == "classification" and rows.n_rows:
-        kinds, places = np.unique(rows.y, return_inverse=True)
-        counts = np.bincount(places.ravel(), weights=used, minlength=kinds.size)
-        labels = {kind: int(number) for kind, number in zip(kinds[:100].tolist(), counts[:100], strict=True)}
-    elif not fault and rows.n_rows:
-        y = np.asarray(rows.y, dtype=np.float64)
-        highest, lowest = float(y.max()), float((-y).max())
+    fault = False
+    try:
+        found = check(rows, number, start, task)
+    except ValueError:
+        fault = True
+    else:
+        if task == "classification":
+            labels = {kind: int(np.sum(used[rows.y == kind])) for kind in found[:MOST_CLASSES].tolist()}
+        elif rows.n_rows:
+            highest, lowest = float(found.max()), float((-found).max())
     norms, squares = squared_norms(X, weight)
     chosen = np.random.default_rng(number).permutation(rows.n_rows)[: _sample_size(X, n_blocks)]
     chosen.sort()
@@ -177,15 +178,17 @@ def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Cen
     )
 
 
-def check(rows: Rows, number: int, start: int, task: Task) -> None:
-    """Refuse numbers that cannot be trained on; ``start``: the number of the first row, for messages."""
+def check(rows: Rows, number: int, start: int, task: Task) -> NDArray[Any]:
+    """The classes or the targets; numbers that cannot be trained on are refused.
+
+    ``start``: the number of the first row, for messages.
+    """
     _inputs.require_finite(rows.X, "X", rows.column_names, start)
-    if task == "classification":
-        _inputs.classes_of(rows.y, start)
-    else:
-        _inputs.finite_vector(rows.y, "y", start)
     if rows.weight is not None:
         _inputs.require_non_negative(_inputs.finite_vector(rows.weight, "sample_weight", start), start)
+    if task == "classification":
+        return _inputs.classes_of(rows.y, start)
+    return _inputs.finite_vector(rows.y, "y", start)
 
 
 def _filled(X: Matrix) -> Array:

@@ -100,6 +100,11 @@ class Ellipsoid:
         """Bounds of scores under the optimum."""
         return ellipsoid_bounds(self.metric, self.radius, X, self.model.coef, self.model.intercept)
 
+    def axis_widths(self) -> Array:
+        """How far each coefficient (the intercept last) is at most from the optimal one."""
+        norms = self.metric.axis_norms()
+        return self.radius * norms * (1.0 + FEW) if np.isfinite(self.radius) else np.full_like(norms, np.inf)
+
     @property
     def gap(self) -> float:
         """At least the objective's distance from its optimum."""

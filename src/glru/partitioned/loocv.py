@@ -2,13 +2,14 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
 from glru._budget import Budget
-from glru._numerics import Array, gamma
+from glru._numerics import Array, Matrix, gamma
 from glru.families.carried import Carried, removal_factors
 from glru.families.removals import Measured, with_ones
 from glru.model_selection.loocv import check_width
@@ -16,7 +17,7 @@ from glru.model_selection.progress import Report, reporter
 from glru.model_selection.result import STAGES
 from glru.partitioned.base import factor_range, gradient_norms, settled
 from glru.partitioned.census import MOST_COLUMNS, Sample
-from glru.partitioned.gap import largest_score_error
+from glru.partitioned.gap import Ellipsoid, largest_score_error
 from glru.partitioned.output import Output, prepared
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.removing import (
@@ -33,7 +34,7 @@ from glru.partitioned.removing import (
     take,
 )
 from glru.partitioned.result import PartitionedLOOCVResult, RowResults
-from glru.partitioned.retraining import of_rows, pursue
+from glru.partitioned.retraining import pursue
 from glru.partitioned.rows import Absent, Rows, at_rows
 from glru.partitioned.solution import PartitionedSolution
 from glru.partitioned.training import solve
@@ -78,6 +79,15 @@ def loocv(
 def has_local(problem: PartitionedProblem) -> bool:
     """Whether the local certificate applies and its Hessian is small enough to sum."""
     return problem.loss.self_concordance is not None and problem.penalty.smooth and problem.n_columns <= MOST_COLUMNS
+
+
+def require_local(problem: PartitionedProblem, function: str) -> None:
+    """Refuse problems that the local certificate does not apply to."""
+    if not has_local(problem):
+        raise ValueError(
+            f"{function} of partitioned data needs the logistic or squared loss with an L2 penalty and at most "
+            f"{MOST_COLUMNS} columns; got {problem!r}. Use a glru.Problem of data in memory."
+        )
 
 
 @final
@@ -164,7 +174,7 @@ class _Run:
         off = largest_score_error(problem, local.model)
 
         def measure(models: Array, active: Places) -> Measured:
-            own = self._by_block(numbers[active])
+            own = self.problem.blocks.places(numbers[active])
             sums = problem.blocks.total_of(slopes_of, problem.layout, own, models, local.model)
             gradient, nu = norms.at(models, factors[active] * sums.pulls, factors[active] * sums.masses)
             first, second = norms.score_errors(models)
@@ -188,34 +198,21 @@ class _Run:
                 return
             begin, places = time.perf_counter(), np.array([place])
             rows = self._taken(places)
-            layout = self.problem.layout
-            left = layout.total_weight - float(rows.sample_weight[0])
-            if not 2.0 * left > layout.total_weight:
-                continue
-            without = self.problem.without(Absent(self.rows[places]), left)
-            ask = of_rows(rows.X)
-            found, _ = pursue(
-                without, self.solution.model, ask, lambda *b: bool(is_decided(self.width, *b)[0]), self.budget
-            )
+            without = self.problem.changed(absent=Absent(self.rows[places]))
+            found = pursue(without, self.solution.model, 1, partial(_asked, rows.X), self._is_settled, self.budget)
             self.n_trainings += 1
             self._take_in("training", places, found, begin)
 
+    def _is_settled(self, lower: Array, upper: Array) -> bool:
+        return bool(np.all(is_decided(self.width, lower, upper)))
+
     def _taken(self, places: Places) -> Problem:
         """Open rows, brought home as a part of the problem."""
-        own = {k: where for k, (where, _) in self._by_block(self.rows[places]).items()}
+        own = {k: where for k, (where, _) in self.problem.blocks.places(self.rows[places]).items()}
         found = self.problem.blocks.map_of(take, self.problem.layout, own)
         X, y, weight = Sample(tuple((part.X, part.y, part.sample_weight) for part in found)).joined()
         layout = replace(self.problem.layout, classes=None, absent=None)
         return layout.problem(Rows(X, y, weight, None), 0)
-
-    def _by_block(self, numbers: Places) -> dict[int, tuple[Places, Places]]:
-        """For every block that has some of the rows, their places in it and in ``numbers`` (which are sorted)."""
-        found, blocks = {}, self.problem.blocks
-        for k, start in blocks.starts.items():
-            low, high = np.searchsorted(numbers, [start, start + blocks.lengths[k]])
-            if high > low:
-                found[k] = numbers[low:high] - start, np.arange(low, high)
-        return found
 
     def _take_in(self, stage: str, places: Places, bounds: Bounds, begin: float) -> None:
         known = self.lower[places], self.upper[places]
@@ -249,7 +246,7 @@ class _Run:
             home = RowResults(y, lower, upper, codes)
         else:
             names = np.array(STAGES)[self.codes]
-            for k, (_, places) in self._by_block(self.rows).items():
+            for k, (_, places) in self.problem.blocks.places(self.rows).items():
                 start = self.problem.blocks.starts[k]
                 bounds = self.lower[places], self.upper[places]
                 self.output.amend(k, start, self.rows[places], *bounds, names[places])
@@ -275,6 +272,10 @@ def _open_places(part: Found, width: float | None) -> Places:
     return np.flatnonzero(~is_decided(width, part.lower, part.upper))
 
 
+def _asked(X: Matrix, region: Ellipsoid) -> Bounds:
+    return region.score_bounds(X)
+
+
 def _pick(rows: Problem, places: Places) -> Problem:
     return rows if places.size == rows.n_rows else at_rows(rows, places)
 
@@ -297,8 +298,8 @@ def _check(problem: PartitionedProblem, method: str, bound: str, width: float | 
     if problem.census.n_used < 2:
         raise ValueError("leave-one-out needs at least two rows of weight above 0.")
     if problem.classes is not None and problem.fit_intercept:
-        for label in problem.classes:
-            if problem.census.labels.counts[label.item()] < 2:
+        for label, number in problem.census.labels.counts.items():
+            if number < 2:
                 raise ValueError(
                     "with an intercept each class needs at least two rows of weight above 0: without its only row "
                     f"the class {label} is gone and the intercept has no optimum. Use fit_intercept=False."

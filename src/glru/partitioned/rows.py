@@ -1,7 +1,7 @@
 """A block of rows as workers see it, and as the part of a problem that it is."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -103,10 +103,6 @@ class Layout:
         return Problem.of_rows(
             rows.X, y, weight, self.total_weight, self.loss, self.penalty, self.fit_intercept, self.scaling
         )
-
-    def without(self, absent: Absent, total_weight: float) -> "Layout":
-        """The layout of the problem without some rows."""
-        return replace(self, absent=absent, total_weight=total_weight)
 
 
 def chunks(block: Problem) -> Iterator[tuple[slice, Problem]]:

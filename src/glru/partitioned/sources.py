@@ -12,8 +12,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._inputs import column_names
-
 BLOCK_BYTES = 64 << 20
 """Blocks of memory maps and Parquet files have about this size in memory."""
 
@@ -217,8 +215,6 @@ def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
             values = values.rechunk((tuple(lengths),))
         parts = tuple(values.to_delayed().ravel())
     else:
-        if column_names(values) is not None and values.ndim == 2:
-            raise ValueError(f"{name} must be a series or the name of a column; got a frame.")
         parts = tuple(values.to_delayed())
     if len(parts) != len(lengths):
         raise ValueError(

@@ -115,3 +115,8 @@ def hessian_product(block: Problem, number: int, start: int, model: Model, floor
         bends = floor.raised(rows.loss.curvature(rows.y, rows.scores(model.coef, model.intercept)))
         add_pulls(total, rows, rows.weights * bends * rows.scores(way.coef, way.intercept))
     return total
+
+
+def weight_of(block: Problem, number: int, start: int) -> float:
+    """The sum of a block's sample weights."""
+    return float(block.sample_weight.sum())

@@ -20,7 +20,7 @@ from glru.partitioned.census import MOST_COLUMNS
 from glru.partitioned.gap import dual_gap, gradient, hessian, penalty_value
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.solution import PartitionedSolution, certified_gap, objective
-from glru.partitioned.sums import Expansion, Model, expand, hessian_product, slope_along
+from glru.partitioned.sums import Expansion, Model, hessian_product, slope_along
 from glru.point import Point
 from glru.solution import Solution, Status, relative
 from glru.solvers.common import Floor, Stop, step_length, zero_point
@@ -76,7 +76,7 @@ def newton(
 ) -> tuple[Model, Expansion, int, Status]:
     """Newton steps, each with a line search where the full one does not do."""
     floor, goal = Floor(problem.loss), _Goal(problem, stop)
-    here: Expansion = problem.blocks.total(expand, problem.layout, model, floor)
+    here: Expansion = problem.expansion(model, floor)
     n_iter = 0
     while True:
         value, slope = objective(problem, model, here), gradient(problem, model, here.pull)
@@ -100,7 +100,7 @@ def newton(
                 return model, here, n_iter, "stalled"
             floor = floor.after(length)
             ahead = model.moved(step, length)
-            there = problem.blocks.total(expand, problem.layout, ahead, floor)
+            there = problem.expansion(ahead, floor)
         else:
             floor = floor.after(1.0)
         model, here = ahead, there
@@ -109,7 +109,7 @@ def newton(
 
 def _full(problem: PartitionedProblem, model: Model, step: Array, floor: Floor) -> State:
     ahead = model.moved(step)
-    return ahead, problem.blocks.total(expand, problem.layout, ahead, floor.after(1.0))
+    return ahead, problem.expansion(ahead, floor.after(1.0))
 
 
 def _along(problem: PartitionedProblem, model: Model, step: Array) -> Callable[[float], float]:
@@ -186,7 +186,7 @@ class _Search:
     def value(self, unknowns: Array) -> tuple[float, Array]:
         """Objective and gradient."""
         model = self._model(unknowns)
-        here: Expansion = self.problem.blocks.total(expand, self.problem.layout, model, None)
+        here: Expansion = self.problem.expansion(model, None)
         self.seen = [*self.seen[-2:], (unknowns.copy(), model, here)]
         if len(self.seen) == 1:
             self.model, self.here = model, here
