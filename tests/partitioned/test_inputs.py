@@ -252,5 +252,5 @@ def test_dask_frames():
     with pytest.raises(ValueError, match="y must be a column of X; got 'label'"):
         glru.Problem(data, "label")
     assert_same_model(glru.Problem(features, data[["target"]], penalty=glru.L2(0.1)))
-    with pytest.raises(ValueError, match=r"y must have one entry a row of X; got shape \(13, 2\)"):
+    with pytest.raises(ValueError, match=r"y must have one entry a row of X; got shape \(1., 2\)"):
         glru.Problem(features, data[["a", "b"]])

@@ -7,7 +7,8 @@ import pytest
 import glru
 from glru.partitioned import loocv as module
 from tests.cases import LOSSES, each
-from tests.decisions.retraining import assert_inside, held_out
+from tests.certificates.exact import optimum, outside
+from tests.decisions.retraining import assert_inside, derived, held_out
 from tests.partitioned.data import SHAPES, in_blocks, make, mapped
 
 LOCAL = {name: LOSSES[name] for name in ("logistic", "squared")}
@@ -41,6 +42,25 @@ def test_bounds_hold_the_retrained_scores(loss, shape, tmp_path):
         trained = glru.loocv(solution, width=1e-6, max_trainings=5)
         assert_result(trained, scores, off, problem.n_rows)
         assert trained.n_trainings <= 5
+
+
+@each(SHAPES, "shape")
+@each(LOCAL | CARRIED, "loss")
+def test_bounds_against_60_digits(loss, shape, tmp_path):
+    """Bounds as narrow as rounding allows, and the first pass's, which are of another make."""
+    if loss.self_concordance is None and shape.get("fit_intercept"):
+        pytest.skip("no leave-one-out of this loss with an intercept")
+    problem = make(loss, glru.L2(0.02), seed=4, **shape)
+    solution = glru.solve(in_blocks(tmp_path, problem), tol=1e-4)
+    results = [glru.loocv(solution, width=width) for width in (np.inf, 1e-13)]
+    for row in (2, 5, 11):
+        weight = problem.sample_weight.copy()
+        weight[row] = 0.0
+        best = optimum(derived(problem, weight), solution.coef, solution.intercept, ideal_weights=True)
+        assert best is not None
+        for result in results:
+            query = problem.X[row : row + 1]
+            assert not outside(best.scores(query), result.score_lower[row], result.score_upper[row])
 
 
 @each(PLAIN, "shape")

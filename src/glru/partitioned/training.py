@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
-from scipy import optimize
 
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import UNIT, Array, gamma
@@ -149,6 +148,8 @@ def newton_cg(
     problem: PartitionedProblem, model: Model, stop: Stop, budget: Budget
 ) -> tuple[Model, Expansion, int, Status]:
     """Trust-region Newton-CG by SciPy, in scaled unknowns and units of the total weight."""
+    from scipy import optimize
+
     minimize: Any = optimize.minimize
     search = _Search(problem, stop, budget)
     begin = model.packed(problem.fit_intercept) * search.scales
