@@ -1,5 +1,6 @@
 """Data several times larger than the memory that a process may have."""
 
+import os
 import subprocess
 import sys
 
@@ -50,6 +51,7 @@ def test_a_process_with_little_memory(tmp_path):
         capture_output=True,
         text=True,
         check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # every thread has memory of its own
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split("\n")[:2] == ["too large", f"{n} 0"]

@@ -43,8 +43,8 @@ class GradientNorms:
     ----------
     metric : ColumnMetric
         The metric.
-    n_rows : int
-        Number of rows in the sums, taken in any order.
+    depth : int
+        At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     smoothness : float
         Of the loss.
     quadratic : array of shape (n_columns,)
@@ -58,7 +58,7 @@ class GradientNorms:
     """
 
     metric: ColumnMetric
-    n_rows: int
+    depth: int
     smoothness: float
     quadratic: Array
     total: float
@@ -80,14 +80,14 @@ class GradientNorms:
         """Gradients and at least their norms, from the sums of :func:`slope_sums`; ``fixed`` as in :class:`Gradients`."""
         coefs, _ = split_models(models, self.metric.fit_intercept)
         first, second = self.score_errors(models)
-        size = np.sqrt(masses) * (1.0 + gamma(self.n_rows + 4))
+        size = np.sqrt(masses) * (1.0 + gamma(self.depth + 4))
         gradient = pulls.copy()
         gradient[: coefs.shape[0]] += self.quadratic[:, None] * coefs
         if fixed is not None:
             gradient[fixed] = 0.0
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = self.smoothness * (first * self.plain_mass + second * np.sqrt(self.total)) + FEW * size
-        spread = sum_error(self.n_rows) * size + wrong * (1.0 + FEW)
+        spread = sum_error(self.depth) * size + wrong * (1.0 + FEW)
         outer = float(np.linalg.norm(self.metric.inverse)) * FEW
         outer = outer * np.linalg.norm(self.quadratic[:, None] * coefs, axis=0)
         solved = self.metric.inverse.T @ gradient
@@ -138,7 +138,7 @@ class Gradients:
             columns = np.append(columns, np.sqrt(total))
         return GradientNorms(
             metric=self.metric,
-            n_rows=problem.n_rows,
+            depth=problem.n_rows,
             smoothness=problem.loss.smoothness,
             quadratic=np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)),
             total=total,

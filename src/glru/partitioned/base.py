@@ -60,9 +60,9 @@ def _removals(problem: PartitionedProblem, model: Model, here: Expansion) -> Loc
     assert here.gram is not None
     low, high = factor_range(problem)
     middle = 0.5 * (low + high)
-    metric = ColumnMetric.of_hessian(hessian(problem, here.gram, middle), problem.fit_intercept, problem.n_rows)
+    metric = ColumnMetric.of_hessian(hessian(problem, here.gram, middle), problem.fit_intercept, problem.depth)
     constant = float(problem.loss.self_concordance or 0.0)
-    weight_error = sum_error(problem.n_rows)
+    weight_error = sum_error(problem.depth)
     # The metric is that of the middle factor, at computed scores.
     grown = (1.0 + metric.eta) * (1.0 + weight_error) * max(high / middle, middle / low) * (1.0 + FEW)
     eta = float(grown * np.exp(constant * largest_score_error(problem, model) * (1.0 + FEW))) - 1.0
@@ -90,7 +90,7 @@ def gradient_norms(problem: PartitionedProblem, metric: ColumnMetric) -> Gradien
     columns: Array = problem.column_norms * root
     return GradientNorms(
         metric=metric,
-        n_rows=problem.n_rows,
+        depth=problem.depth,
         smoothness=problem.loss.smoothness,
         quadratic=problem.quadratic,
         total=problem.weight_sum * high * (1.0 + FEW),

@@ -11,7 +11,7 @@ from glru import _inputs
 from glru._numerics import Array, Matrix
 from glru._sizes import squared_norms
 from glru.losses.base import Task
-from glru.partitioned.rows import Rows
+from glru.partitioned.rows import Rows, total_of
 
 SAMPLE_BYTES = 64 << 20
 """A sample of the rows that a training starts from has at most this size."""
@@ -165,7 +165,7 @@ def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Cen
         labels=Labels(labels),
         highest=Most(highest),
         lowest=Most(lowest),
-        total_weight=float(weight.sum()),
+        total_weight=total_of(weight),
         n_used=float(np.count_nonzero(used)),
         largest=Most(float(weight.max(initial=0.0))),
         least=Most(float((-weight).max(initial=-np.inf))),

@@ -6,7 +6,7 @@ convexity gives :math:`P(w) - P^* \le \nabla P(w)^\top (w - w^*) \le \nu r`. The
 *Fenchel-Young*, the duality gap with :math:`a_i = -\ell'(z_i)` (:mod:`glru.certificate`), repaired where an intercept or an
 unpenalised column asks for it: one pass more, or two.
 
-Sums over rows are rounded in whatever order blocks arrive, which ``gamma`` of their number covers.
+Sums over rows are rounded in whatever order blocks arrive; ``gamma`` of the problem's ``depth`` covers that.
 """
 
 from dataclasses import dataclass
@@ -114,11 +114,11 @@ class Ellipsoid:
 def ellipsoid(problem: PartitionedProblem, model: Model, here: Expansion, top: float | None = None) -> Ellipsoid:
     """The ellipsoid at a model, from its expansion; ``top``: at least the largest norm of a row, where that is known."""
     assert here.gram is not None
-    metric = ColumnMetric.of_hessian(hessian(problem, here.gram), problem.fit_intercept, problem.n_rows)
+    metric = ColumnMetric.of_hessian(hessian(problem, here.gram), problem.fit_intercept, problem.depth)
     constant = problem.loss.self_concordance
     if constant is None or not metric.eta < 1.0:
         return Ellipsoid(model, metric, np.inf, np.inf)
-    spread = slope_spread(problem, model, here.mass, gamma(problem.n_rows + 4))
+    spread = slope_spread(problem, model, here.mass, gamma(problem.depth + 4))
     slack = gradient_slack(spread, problem.column_norms, problem.quadratic, model.coef)
     # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
     loosening = float(np.exp(constant * largest_score_error(problem, model))) / (1.0 - metric.eta)
@@ -232,7 +232,7 @@ def dual_gap(problem: PartitionedProblem, model: Model) -> DualGap:
     size = None
     if not problem.is_plain:
         sums: Constraints = problem.blocks.total(constraints, problem.layout, model)
-        size = move_size(sums.residual, sums.sizes, sums.gram, problem.n_rows)
+        size = move_size(sums.residual, sums.sizes, sums.gram, problem.depth)
     known = size is None or np.isfinite(size)
     found: Terms = problem.blocks.total(terms, problem.layout, model, size if known else 0.0)
     columns, norms = slice(problem.n_columns), problem.column_norms[: problem.n_columns]
@@ -240,7 +240,7 @@ def dual_gap(problem: PartitionedProblem, model: Model) -> DualGap:
     mass = found.mass * (1.0 + gamma(problem.n_rows + 3))
     # With constraints the correlations were summed in another pass than the residual: they differ by the moves at most.
     moved = np.sqrt(found.moves) * (1.0 + gamma(problem.n_rows + 4))
-    errors = (gamma(problem.n_rows + 3) * np.sqrt(mass) + moved) * norms * (1.0 + FEW)
+    errors = (gamma(problem.depth + 3) * np.sqrt(mass) + moved) * norms * (1.0 + FEW)
     correlations[problem.unpenalised] = 0.0
     errors[problem.unpenalised] = 0.0
     total = found.total * (1.0 + gamma(problem.n_rows + 2))

@@ -130,7 +130,7 @@ class _Run:
             return "undetermined", NoRemovals(), np.inf
         gap = self.solution.dual_gap
         carried = Carried(
-            n_rows=self.problem.n_rows,
+            depth=self.problem.depth,
             coef=self.solution.coef,
             correlations=gap.correlations,
             column_norms=self.problem.column_norms,

@@ -13,7 +13,7 @@ from glru._numerics import TINY, Array, gamma
 from glru.losses import Logistic, Loss
 from glru.partitioned.blocks import Blocks, Traffic, crew_of
 from glru.partitioned.census import Census, check, count
-from glru.partitioned.rows import Absent, Layout, Rows
+from glru.partitioned.rows import Absent, Layout, Rows, depth_of
 from glru.partitioned.sources import BLOCK_BYTES, holds, sources_of
 from glru.partitioned.sums import Expansion, Model, expand, weight_of
 from glru.penalties import L2, Penalty
@@ -140,6 +140,16 @@ class PartitionedProblem(Handover):
     def n_columns(self) -> int:
         """Number of columns, the intercept not counted."""
         return int(self.census.squares.size)
+
+    @cached_property
+    def depth(self) -> int:
+        """At least the additions that a row's share of any sum over all rows passes through, in whatever order.
+
+        Sums are made chunk by chunk, block by block and then over the blocks, so that their rounding does not grow with the
+        number of rows: this takes its place in ``gamma``.
+        """
+        deepest = max(depth_of(n, self.n_columns, self.is_sparse) for n in self.census.lengths.facts.values())
+        return deepest + len(self.census.lengths.facts) + 8
 
     @property
     def n_blocks(self) -> int:

@@ -105,11 +105,31 @@ class Layout:
         )
 
 
+WEIGHTS_AT_ONCE = 4096
+"""Weights are summed so many at a time, and then the sums."""
+
+
+def total_of(weights: Array) -> float:
+    """The sum of weights, each of which passes through few additions."""
+    return float(np.add.reduceat(weights, np.arange(0, weights.size, WEIGHTS_AT_ONCE)).sum()) if weights.size else 0.0
+
+
+def depth_of(n_rows: int, n_columns: int, sparse: bool) -> int:
+    """At least the additions that a row's share of any sum over a block passes through, in whatever order."""
+    height = n_rows if sparse else min(n_rows, dense_height(n_columns))
+    return max(height + n_rows // max(height, 1), WEIGHTS_AT_ONCE + n_rows // WEIGHTS_AT_ONCE) + 2
+
+
+def dense_height(n_columns: int) -> int:
+    """Rows of a dense chunk: temporaries stay in the cache, and rows of many columns keep BLAS busy."""
+    return max(SMALL // n_columns + 1, n_columns)
+
+
 def chunks(block: Problem) -> Iterator[tuple[slice, Problem]]:
-    """A block in consecutive parts whose temporaries stay in the cache; rows of many columns keep BLAS busy."""
+    """A block in consecutive parts."""
     n_rows, n_columns = block.X.shape
     if isinstance(block.X, np.ndarray):
-        height = max(SMALL // n_columns + 1, n_columns)
+        height = dense_height(n_columns)
     else:
         height = max(1, 8 * SMALL * n_rows // max(block.X.nnz, 1))
     for start in range(0, n_rows, height):

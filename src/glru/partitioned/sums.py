@@ -7,7 +7,7 @@ import numpy as np
 
 from glru._numerics import Array
 from glru._products import column_gram
-from glru.partitioned.rows import chunks
+from glru.partitioned.rows import chunks, total_of
 from glru.problem import Problem
 from glru.solvers.common import Floor
 
@@ -119,4 +119,4 @@ def hessian_product(block: Problem, number: int, start: int, model: Model, floor
 
 def weight_of(block: Problem, number: int, start: int) -> float:
     """The sum of a block's sample weights."""
-    return float(block.sample_weight.sum())
+    return total_of(block.sample_weight)

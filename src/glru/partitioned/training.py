@@ -7,7 +7,6 @@ scaled by the Hessian's diagonal, a pass for every value and every product.
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -48,23 +47,26 @@ def solve(
         model, here, n_iter, status = newton(problem, model, Stop(tol, None, max_iter or 200), budget)
     else:
         model, here, n_iter, status = newton_cg(problem, model, Stop(tol, None, max_iter or 500), budget)
+    value, gap, dual = objective(problem, model, here), certified_gap(problem, model, here), None
+    if not relative(gap, value) <= tol:
+        dual = dual_gap(problem, model)
+        gap = min(gap, dual.value)
+    reached = relative(gap, value) <= tol
+    ended: Status = "converged" if reached else "stalled" if status == "converged" else status
     solution = PartitionedSolution(
         problem=problem,
         coef=model.coef,
         intercept=model.intercept,
-        primal_value=objective(problem, model, here),
-        gap=certified_gap(problem, model, here),
+        primal_value=value,
+        gap=gap,
         n_iter=n_iter,
-        n_passes=0.0,
-        status=status,
+        n_passes=problem.traffic.passes - before,
+        status=ended,
         solver=name,
         expansion=here,
     )
-    if not solution.relative_gap <= tol:
-        solution = replace(solution, gap=min(solution.gap, solution.dual_gap.value))
-    reached = solution.relative_gap <= tol
-    ended: Status = "converged" if reached else "stalled" if status == "converged" else status
-    solution = replace(solution, status=ended, n_passes=problem.traffic.passes - before)
+    if dual is not None:
+        solution.__dict__["dual_gap"] = dual
     if ended in ("max_iter", "stalled"):
         _warn(solution, tol)
     return solution

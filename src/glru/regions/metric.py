@@ -57,13 +57,13 @@ class ColumnMetric(Metric):
         self._factor(hessian, problem.fit_intercept, problem.n_rows)
 
     @classmethod
-    def of_hessian(cls, hessian: Array, fit_intercept: bool, n_rows: int) -> "ColumnMetric":
-        """The metric of a Hessian given by its upper triangle, summed over ``n_rows`` rows in any order."""
+    def of_hessian(cls, hessian: Array, fit_intercept: bool, depth: int) -> "ColumnMetric":
+        """The metric of a Hessian given by its upper triangle, a sum in which rows pass through ``depth`` additions."""
         new = cls.__new__(cls)
-        new._factor(hessian, fit_intercept, n_rows)
+        new._factor(hessian, fit_intercept, depth)
         return new
 
-    def _factor(self, hessian: Array, fit_intercept: bool, n_rows: int) -> None:
+    def _factor(self, hessian: Array, fit_intercept: bool, depth: int) -> None:
         self.fit_intercept = fit_intercept
         size, trace = hessian.shape[0], float(np.trace(hessian))
         self.eta = self.tau = np.inf
@@ -81,7 +81,7 @@ class ColumnMetric(Metric):
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        eta = gamma(depth + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @cached_property
