@@ -65,7 +65,9 @@ def after(
     Returns
     -------
     After or ModelAfter
-        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator.
+        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator. For a
+        :class:`~glru.PartitionedSolution`, of which rows can be removed, added, or removed and then added, a
+        :class:`~glru.PartitionedAfter`.
 
     Examples
     --------

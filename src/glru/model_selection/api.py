@@ -61,7 +61,8 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     Parameters
     ----------
     model : Problem, Solution or estimator
-        What to validate. A problem is trained first; a solution is used as it is, converged or not.
+        What to validate. A problem is trained first; a solution is used as it is, converged or not. Of partitioned data
+        see the notes.
     X, y, sample_weight : array
         The data of an estimator.
     method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
@@ -91,6 +92,13 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     LOOCVResult
         Bounds of every held-out score, labels, error counts, who decided what; a ``ClassesLOOCVResult`` for an estimator
         with one model a class, and for a ``RidgeClassifier``.
+
+    Notes
+    -----
+    A :class:`~glru.PartitionedProblem` or its solution takes ``width``, ``progress``, ``tol`` and ``max_seconds``, which ends
+    what comes after the pass of bounds. ``output``: a directory for one Parquet file of results a block, instead of arrays
+    in memory. ``max_trainings`` (0 by default): so many rows that the bounds leave open are trained, a few passes over the data
+    each; others stay "undetermined". It returns a :class:`~glru.PartitionedLOOCVResult`.
 
     Examples
     --------
@@ -178,6 +186,12 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
     CrossValResult or array
         Bounds for a problem or a solution; predictions for an estimator, in the order of the rows. A score is the middle of
         its proven interval.
+
+    Notes
+    -----
+    For a :class:`~glru.PartitionedProblem` or its solution a number of folds means folds of consecutive rows, and a
+    splitter must test every row once; it sees no targets. Nothing is trained beyond Newton steps: a fold that they do not
+    decide stays undetermined. It returns a :class:`~glru.PartitionedCrossValResult`.
 
     Examples
     --------

@@ -64,7 +64,8 @@ def solve(
     -------
     Solution
         The best point found, with its duality gap. A run that could not reach ``tol`` warns with
-        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same.
+        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same. Of a
+        :class:`~glru.PartitionedProblem` a :class:`~glru.PartitionedSolution`.
 
     Examples
     --------
