@@ -26,8 +26,8 @@ NAMES = [
 
 
 def test_import_is_light():
-    """Neither numba nor scikit-learn is imported before it is needed."""
-    script = "import sys, glru; print(*sorted({'numba', 'sklearn', 'pandas'} & set(sys.modules)))"
+    """Neither numba nor scikit-learn nor dask is imported before it is needed."""
+    script = "import sys, glru; print(*sorted({'numba', 'sklearn', 'pandas', 'dask'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == ""
 

@@ -12,19 +12,26 @@ from glru._numerics import Array, Matrix
 
 def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
     """A float64 array or canonical CSR array without copying where possible, and the column names of a frame."""
+    matrix, names = converted(X, name)
+    require_entries(matrix.shape[0], matrix.shape[1], name)
+    require_finite(matrix, name, names)
+    return matrix, names
+
+
+def converted(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
+    """The same without a look at the numbers."""
     names = column_names(X)
     if is_sparse_frame(X):
         X = X.sparse.to_coo()
-    matrix: Matrix
     if is_foreign(X) or is_device(X):
-        matrix = _device_matrix(raw(X), name)
-    else:
-        matrix = _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)
-    n_rows, n_columns = matrix.shape
+        return _device_matrix(raw(X), name), names
+    return _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names), names
+
+
+def require_entries(n_rows: int, n_columns: int, name: str = "X") -> None:
+    """Refuse data without a row or a column."""
     if n_rows == 0 or n_columns == 0:
         raise ValueError(f"{name} must have at least one row and one column; got shape {n_rows} x {n_columns}.")
-    _require_finite(matrix, name, names)
-    return matrix, names
 
 
 def as_vector(values: Any, length: int, name: str) -> Array:
@@ -34,6 +41,11 @@ def as_vector(values: Any, length: int, name: str) -> Array:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"{name} must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
+    return finite_vector(raw, name)
+
+
+def finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
+    """A finite float64 copy of a vector; ``first_row``: the number of its first entry, for messages."""
     try:
         vector = np.array(raw, dtype=np.float64)
     except (TypeError, ValueError):
@@ -41,7 +53,7 @@ def as_vector(values: Any, length: int, name: str) -> Array:
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
         raise ValueError(
-            f"{name} must be finite; entry {bad[0]} is {vector[bad[0]]}. Remove or impute such rows first."
+            f"{name} must be finite; entry {first_row + bad[0]} is {vector[bad[0]]}. Remove or impute such rows first."
         )
     return vector
 
@@ -53,22 +65,32 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
+    classes = classes_of(raw)
+    require_two(classes)
+    return np.where(raw == classes[1], 1.0, -1.0), classes
+
+
+def classes_of(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
+    """The different labels, sorted; ``first_row``: the number of the first one, for messages."""
     missing = _not_finite(raw)
     if missing.size:
         raise ValueError(
-            f"y must be finite; entry {missing[0]} is {raw[missing[0]]}. Remove or impute such rows first."
+            f"y must be finite; entry {first_row + missing[0]} is {raw[missing[0]]}. Remove or impute such rows first."
         )
     try:
-        classes = np.unique(raw)
+        return np.unique(raw)
     except TypeError:
         raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
+
+
+def require_two(classes: NDArray[Any]) -> None:
+    """Refuse anything but two classes."""
     if classes.size != 2:
         shown = ", ".join(str(c) for c in classes[:5]) + (", ..." if classes.size > 5 else "")
         raise ValueError(
             f"y must have exactly two classes for a classification loss; got {classes.size} ({{{shown}}}). "
             "Use a one-vs-rest wrapper for more classes, a regression loss for real targets."
         )
-    return np.where(raw == classes[1], 1.0, -1.0), classes
 
 
 def _not_finite(labels: NDArray[Any]) -> NDArray[np.intp]:
@@ -85,14 +107,24 @@ def as_weights(values: Any, length: int) -> Array:
     if values is None:
         return np.ones(length)
     weights = as_vector(values, length, "sample_weight")
+    require_non_negative(weights)
+    require_weight(float(weights.max()))
+    return weights
+
+
+def require_non_negative(weights: Array, first_row: int = 0) -> None:
+    """Refuse negative weights; ``first_row``: the number of the first one, for messages."""
     if np.any(weights < 0.0):
         bad = int(np.argmin(weights))
-        raise ValueError(f"sample_weight must be at least 0; entry {bad} is {weights[bad]}.")
-    if not np.any(weights > 0.0):
+        raise ValueError(f"sample_weight must be at least 0; entry {first_row + bad} is {weights[bad]}.")
+
+
+def require_weight(largest: float) -> None:
+    """Refuse weights of which the largest is zero."""
+    if not largest > 0.0:
         raise ValueError(
             "sample_weight must have an entry above 0; every weight is zero, so there is nothing to train on."
         )
-    return weights
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
@@ -158,7 +190,8 @@ def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
     return rows
 
 
-def _require_finite(X: Matrix, name: str, names: tuple[str, ...] | None) -> None:
+def require_finite(X: Matrix, name: str, names: tuple[str, ...] | None, first_row: int = 0) -> None:
+    """Refuse numbers that are not finite; ``first_row``: the number of the first row, for messages."""
     if is_device(X):
         if bool(X.arrays.xp.all(X.arrays.xp.isfinite(X.array))):
             return
@@ -178,7 +211,7 @@ def _require_finite(X: Matrix, name: str, names: tuple[str, ...] | None) -> None
         row, column = int(np.searchsorted(X.indptr, first, side="right")) - 1, int(X.indices[first])
     where = f"column {names[column]!r}" if names is not None else f"column {column}"
     raise ValueError(
-        f"{name} must be finite; row {row}, {where} is {X[row, column]} "
+        f"{name} must be finite; row {first_row + row}, {where} is {X[row, column]} "
         f"({int(bad.sum())} such entries in all). Remove or impute them first."
     )
 

@@ -271,19 +271,37 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
     if not problem.fit_intercept and not problem.unpenalised.size:
         return np.zeros(n_rows)
     columns = constraint_columns(problem)
-    lower, upper = problem.loss.derivative_range(problem.y)
-    room = np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
-    terms = problem.weights * dual
-    residual = np.abs(columns.T @ terms) + gamma(n_rows + 3) * (np.abs(columns).T @ np.abs(terms))
-    gram = columns.T @ ((problem.weights * room)[:, None] * columns)
+    room = room_of(problem.loss, problem.y, dual)
+    size = move_size(*constraint_sums(columns, problem.weights, dual, room), n_rows) * np.linalg.norm(columns, axis=1)
+    # A move beyond the edge of the domain is none; the room itself is rounded.
+    return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
+
+
+def room_of(loss: Loss, y: Array, dual: Array) -> Array:
+    """How far each dual variable is from the edge of the domain, at most 1."""
+    lower, upper = loss.derivative_range(y)
+    return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
+
+
+def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
+    """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o room) C`` for the columns ``C`` of the equality constraints."""
+    terms = weights * dual
+    gram = columns.T @ ((weights * room)[:, None] * columns)
+    return columns.T @ terms, np.abs(columns).T @ np.abs(terms), gram
+
+
+def move_size(residual: Array, sizes: Array, gram: Array, n_rows: int) -> float:
+    """A move of at most ``room_i |C_i|`` times this makes the constraints hold exactly; inf where none is known.
+
+    The arguments are the sums of :func:`constraint_sums` over ``n_rows`` rows, in any order.
+    """
+    residual = np.abs(residual) + gamma(n_rows + 3) * sizes
     if not np.all(np.isfinite(gram)):
-        return np.full(n_rows, np.inf)
+        return np.inf
     smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
     if not smallest > 0.0:
-        return np.full(n_rows, np.inf if residual.any() else 0.0)
-    size = np.linalg.norm(columns, axis=1) * float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
-    # A move beyond the edge of the domain is none; the room itself is rounded.
-    return np.full(n_rows, np.inf) if size.max(initial=0.0) >= 1.0 - FEW else room * size
+        return np.inf if residual.any() else 0.0
+    return float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
 
 
 def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, Array]:

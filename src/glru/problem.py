@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._arrays import Arrays, arrays_of, home, is_device
+from glru._handover import maker_of
 from glru._numerics import TINY, Array, Matrix
 from glru._sizes import squared_norms
 from glru.losses import Logistic, Loss
@@ -32,7 +33,10 @@ class Problem:
     ----------
     X : array, sparse matrix or frame of shape (n_rows, n_columns)
         Data. Dense float64 and CSR data are used as they are, without a copy; other formats are converted. An array of
-        another namespace (PyTorch, CuPy) stays on its device, and products with it are computed there.
+        another namespace (PyTorch, CuPy) stays on its device, and products with it are computed there. A dask array or
+        dataframe, the path of a Parquet directory or file, and an ``np.memmap`` make a
+        :class:`~glru.PartitionedProblem`, which never holds all rows in memory; ``np.asarray(X)`` of a memory map is
+        treated like any other array.
     y : array of shape (n_rows,)
         Targets. For a classification loss any two classes; the larger one counts as +1.
     loss : Loss, default=Logistic()
@@ -77,19 +81,20 @@ class Problem:
     column_names: tuple[str, ...] | None = field(init=False)
     weights: Array = field(init=False)
 
+    def __new__(cls, X: Any = None, *args: Any, **options: Any) -> Any:
+        """A plain problem, or what makes problems of data that is not held in this process."""
+        maker = maker_of(X)
+        return object.__new__(cls) if maker is None else maker(X, *args, **options)
+
     def __post_init__(self) -> None:
-        _check_types(self.loss, self.penalty, self.scaling)
+        check_types(self.loss, self.penalty, self.scaling)
         X, names = _inputs.as_matrix(self.X)
         if self.loss.task == "classification":
             y, classes = _inputs.as_labels(self.y, X.shape[0])
         else:
             y, classes = _inputs.as_vector(self.y, X.shape[0], "y"), None
         sample_weight = _inputs.as_weights(self.sample_weight, X.shape[0])
-        expected = self.penalty.n_columns
-        if expected is not None and expected != X.shape[1]:
-            raise ValueError(
-                f"the penalty's strengths must have one entry a column of X; got {expected} for {X.shape[1]} columns."
-            )
+        check_strengths(self.penalty, X.shape[1])
         self._assign(X, y, sample_weight, classes, names)
 
     def _assign(
@@ -99,8 +104,10 @@ class Problem:
         sample_weight: Array,
         classes: NDArray[Any] | None,
         column_names: tuple[str, ...] | None,
+        total_weight: float | None = None,
     ) -> None:
-        weights = sample_weight / sample_weight.sum() if self.scaling == "mean" else sample_weight
+        total = sample_weight.sum() if total_weight is None else total_weight
+        weights = sample_weight / total if self.scaling == "mean" else sample_weight
         for vector in (y, sample_weight, weights):
             vector.setflags(write=False)
         values = (X, y, sample_weight, classes, column_names, weights)
@@ -126,6 +133,30 @@ class Problem:
         new._assign(*(changes.get(name, getattr(self, name)) for name in names))
         if new.X is self.X:
             new.__dict__["shared"] = self.shared
+        return new
+
+    @classmethod
+    def of_rows(
+        cls,
+        X: Matrix,
+        y: Array,
+        sample_weight: Array,
+        total_weight: float,
+        loss: Loss,
+        penalty: Penalty,
+        fit_intercept: bool,
+        scaling: Scaling,
+    ) -> "Problem":
+        """Some rows of a larger problem, already valid, with the weights they have there.
+
+        ``total_weight``: the sum of all its sample weights.
+        """
+        new = object.__new__(cls)
+        values = (loss, penalty, fit_intercept, scaling)
+        for name, value in zip(("loss", "penalty", "fit_intercept", "scaling"), values, strict=True):
+            object.__setattr__(new, name, value)
+        new.__dict__["total_weight"] = total_weight
+        new._assign(X, y, sample_weight, None, None, total_weight)
         return new
 
     @property
@@ -235,7 +266,17 @@ class Problem:
         )
 
 
-def _check_types(loss: object, penalty: object, scaling: object) -> None:
+def check_strengths(penalty: Penalty, n_columns: int) -> None:
+    """Refuse a penalty for another number of columns."""
+    expected = penalty.n_columns
+    if expected is not None and expected != n_columns:
+        raise ValueError(
+            f"the penalty's strengths must have one entry a column of X; got {expected} for {n_columns} columns."
+        )
+
+
+def check_types(loss: object, penalty: object, scaling: object) -> None:
+    """Refuse what is no loss, no penalty or no scaling."""
     if not isinstance(loss, Loss):
         raise TypeError(f"loss must be a glru loss such as glru.Logistic(); got {loss!r}.")
     if not isinstance(penalty, Penalty):

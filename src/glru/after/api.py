@@ -2,6 +2,7 @@
 
 from typing import Any, overload
 
+from glru._handover import Handover
 from glru.adapters import adapt, is_estimator
 from glru.after.bounds import After, BoundName, CandidateName, after_solution
 from glru.after.models import ModelAfter, after_models
@@ -64,7 +65,9 @@ def after(
     Returns
     -------
     After or ModelAfter
-        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator.
+        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator. For a
+        :class:`~glru.PartitionedSolution`, of which rows can be removed, added, or removed and then added, a
+        :class:`~glru.PartitionedAfter`.
 
     Examples
     --------
@@ -81,6 +84,8 @@ def after(
     >>> out.needs_retraining(X[500:]).verdict
     'no'
     """
+    if isinstance(model, Handover):
+        return model.perform("after", change, candidate, bound)
     if not is_estimator(model):
         return after_solution(model, change, candidate, bound)
     if X is None or y is None:

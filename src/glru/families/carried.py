@@ -42,9 +42,9 @@ def weight_error(problem: Problem) -> float:
     return sum_error(problem.n_rows)
 
 
-def sum_error(n_rows: int) -> float:
-    """The same for a number of rows, whose weights are summed in any order."""
-    return 8.0 * gamma(n_rows + 9)
+def sum_error(depth: int) -> float:
+    """The same for weights that pass through so many additions; their number, if nothing else is known of the sums."""
+    return 8.0 * gamma(depth + 9)
 
 
 def has_carried(problem: Problem) -> bool:
@@ -57,7 +57,7 @@ def carried_bounds(solution: Solution, bound: str) -> Bounds:
     problem, root = solution.problem, solution.certificate
     factors = removal_factors(problem)
     carried = Carried(
-        n_rows=problem.n_rows,
+        depth=problem.n_rows,
         coef=solution.coef,
         correlations=root.correlations,
         column_norms=root.column_norms,
@@ -105,8 +105,8 @@ class Carried:
 
     Attributes
     ----------
-    n_rows : int
-        Number of rows in the sums, taken in any order.
+    depth : int
+        At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     coef, correlations, column_norms : array of shape (n_columns,)
         ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
     dual_mass, row_total : float
@@ -117,7 +117,7 @@ class Carried:
         The columns with values in more than one row, where there are others.
     """
 
-    n_rows: int
+    depth: int
     coef: Array
     correlations: Array
     column_norms: Array
@@ -133,7 +133,7 @@ class Carried:
         own: Array | float = 0.0
         if rows.terms is not None:
             own = problem.weights * np.where(problem.weights > 0.0, rows.terms, 0.0)
-        losses = rows.factors * (np.maximum(self.row_total - own, 0.0) + sum_error(self.n_rows) * self.row_total)
+        losses = rows.factors * (np.maximum(self.row_total - own, 0.0) + sum_error(self.depth) * self.row_total)
         gaps = (losses + self._penalty_sums(rows)) * (1.0 + gamma(problem.n_columns + 8))
         gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
         bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
@@ -146,7 +146,7 @@ class Carried:
     @cached_property
     def _errors(self) -> Array:
         """How far the correlations may be off after a removal, before they are scaled by its factor."""
-        return sum_error(self.n_rows) * np.sqrt(self.dual_mass) * self.column_norms
+        return sum_error(self.depth) * np.sqrt(self.dual_mass) * self.column_norms
 
     def _penalty_sums(self, rows: Kept) -> Array:
         """At least the penalty's Fenchel-Young sum after each removal."""
@@ -208,7 +208,7 @@ class Carried:
         rounding = rounding + (unit * np.abs(shift) + 2.0 * factors * problem.weights * rows.dual_errors) * norms
         rounding = rounding + FEW * np.abs(middle)
         reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * self.column_norms))
-        return widened(middle, reach * (1.0 + unit + sum_error(self.n_rows)) + rounding)
+        return widened(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)
 
 
 def _inverse(problem: Problem) -> Array:

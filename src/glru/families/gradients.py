@@ -44,8 +44,8 @@ class GradientNorms:
     ----------
     metric : ColumnMetric
         The metric.
-    n_rows : int
-        Number of rows in the sums, taken in any order.
+    depth : int
+        At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     smoothness : float
         Of the loss.
     quadratic : array of shape (n_columns,)
@@ -59,7 +59,7 @@ class GradientNorms:
     """
 
     metric: ColumnMetric
-    n_rows: int
+    depth: int
     smoothness: float
     quadratic: Array
     total: float
@@ -82,7 +82,7 @@ class GradientNorms:
         """Gradients and at least their norms, from the sums of :func:`slope_sums`; ``fixed`` as in :class:`Gradients`."""
         arrays = self.metric.arrays
         first, second = self.score_errors(models)
-        size = np.sqrt(masses) * (1.0 + gamma(self.n_rows + 4))
+        size = np.sqrt(masses) * (1.0 + gamma(self.depth + 4))
         # The intercept has no strength.
         lam = np.append(self.quadratic, 0.0) if self.metric.fit_intercept else self.quadratic
         pull = arrays.put(lam)[:, None] * models
@@ -91,7 +91,7 @@ class GradientNorms:
             gradient = arrays.zeroed(gradient, fixed)
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = self.smoothness * (first * self.plain_mass + second * np.sqrt(self.total)) + FEW * size
-        spread = sum_error(self.n_rows) * size + wrong * (1.0 + FEW)
+        spread = sum_error(self.depth) * size + wrong * (1.0 + FEW)
         outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(pull, pull)) * (1.0 + FEW)
         norms = self.metric.gradient_norms(gradient)
         return gradient, (norms + spread * self.steady + outer) * (1.0 + FEW) + TINY
@@ -140,7 +140,7 @@ class Gradients:
             columns = np.append(columns, np.sqrt(total))
         return GradientNorms(
             metric=self.metric,
-            n_rows=problem.n_rows,
+            depth=problem.n_rows,
             smoothness=problem.loss.smoothness,
             quadratic=np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)),
             total=total,

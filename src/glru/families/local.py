@@ -15,7 +15,7 @@ from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.conjugate import newton_directions
 from glru.families.gradients import Gradients
-from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
+from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, rough_top, with_ones
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
 from glru.regions.device_metric import column_metric
@@ -143,7 +143,7 @@ class LocalRows:
     def rough_top(self) -> float:
         """The same from the Euclidean norms, which costs nothing."""
         plain = float(self.gradients.plain[self.used].max())
-        return self.base.rough_top(plain)
+        return rough_top(self.metric, plain)
 
     def removals(self, rows: Rows) -> Removals:
         """The removals of some rows."""

@@ -151,11 +151,6 @@ class Base:
         lengths = np.broadcast_to(lengths, weights.shape)
         return Removals(weights, scores, off, slopes, bends, norms, moves, lengths, leverage, rest, change)
 
-    def rough_top(self, plain: float) -> float:
-        """At least the largest norm of a row, from the Euclidean norms, which costs nothing."""
-        plain = float(np.hypot(plain, 1.0)) if self.metric.fit_intercept else plain
-        return plain * self.metric.largest * (1.0 + FEW)
-
     def bounds(self, rows: Removals, top: float) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; ``top``: at least the largest norm."""
         weights, slopes, bends, norms, moves = rows.weights, rows.slopes, rows.bends, rows.norms, rows.moves
@@ -254,6 +249,12 @@ class Base:
             fed = bend * arrays.inner(block, solved) / (1.0 - rows.leverage[active])
             models = models - (solved + images * arrays.put(fed))
         return lower, upper
+
+
+def rough_top(metric: ColumnMetric, plain: float) -> float:
+    """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
+    plain = float(np.hypot(plain, 1.0)) if metric.fit_intercept else plain
+    return plain * metric.largest * (1.0 + FEW)
 
 
 def with_ones(X: Matrix, fit_intercept: bool) -> Any:

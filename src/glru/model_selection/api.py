@@ -5,6 +5,7 @@ from typing import Any, overload
 
 from numpy.typing import NDArray
 
+from glru._handover import Handover
 from glru.adapters import is_estimator
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.classes import ClassesLOOCVResult
@@ -60,7 +61,8 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     Parameters
     ----------
     model : Problem, Solution or estimator
-        What to validate. A problem is trained first; a solution is used as it is, converged or not.
+        What to validate. A problem is trained first; a solution is used as it is, converged or not. Of partitioned data
+        see the notes.
     X, y, sample_weight : array
         The data of an estimator.
     method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
@@ -92,6 +94,13 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
         Bounds of every held-out score, labels, error counts, who decided what; a ``ClassesLOOCVResult`` for an estimator
         with one model a class, and for a ``RidgeClassifier``.
 
+    Notes
+    -----
+    A :class:`~glru.PartitionedProblem` or its solution takes ``width``, ``progress``, ``tol`` and ``max_seconds``, which ends
+    what comes after the pass of bounds. ``output``: a directory for one Parquet file of results a block, instead of arrays
+    in memory. ``max_trainings`` (0 by default): so many rows that the bounds leave open are trained, a few passes over the data
+    each; others stay "undetermined". It returns a :class:`~glru.PartitionedLOOCVResult`.
+
     Examples
     --------
     >>> import glru
@@ -105,6 +114,8 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     >>> glru.loocv(LogisticRegression(C=0.1), X, y).n_errors
     13
     """
+    if isinstance(model, Handover):
+        return model.perform("loocv", *args, **options)
     return estimator_loocv(model, *args, **options) if is_estimator(model) else leave_one_out(model, *args, **options)
 
 
@@ -177,6 +188,12 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
         Bounds for a problem or a solution; predictions for an estimator, in the order of the rows. A score is the middle of
         its proven interval.
 
+    Notes
+    -----
+    For a :class:`~glru.PartitionedProblem` or its solution a number of folds means folds of consecutive rows, and a
+    splitter must test every row once; it sees no targets. Nothing is trained beyond Newton steps: a fold that they do not
+    decide stays undetermined. It returns a :class:`~glru.PartitionedCrossValResult`.
+
     Examples
     --------
     >>> import glru
@@ -191,6 +208,8 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
     >>> glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="predict_proba")[0].round(4)
     array([1., 0.])
     """
+    if isinstance(model, Handover):
+        return model.perform("cross_val_predict", *args, **options)
     if is_estimator(model):
         return estimator_cross_val_predict(model, *args, **options)
     return held_out_blocks(model, *args, **options)

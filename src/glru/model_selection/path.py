@@ -7,6 +7,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from glru._handover import Handover
 from glru._numerics import Array
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import leave_one_out, trained
@@ -117,6 +118,8 @@ def loocv_path(
     >>> path.best_lam, path.certified
     (0.01, True)
     """
+    if isinstance(problem, Handover):
+        return problem.perform("loocv_path", lams, criterion, width, tol, progress, checkpoint)
     if not isinstance(problem.penalty, L2) or problem.penalty.n_columns is not None:
         raise ValueError(f"loocv_path needs an L2 penalty of one strength; got {problem.penalty!r}.")
     task = problem.loss.task

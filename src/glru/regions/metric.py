@@ -62,16 +62,16 @@ class ColumnMetric(Metric):
         self._factor(hessian(problem, bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
 
     @classmethod
-    def of_hessian(cls, matrix: Array, fit_intercept: bool, n_rows: int, least: float = 0.0) -> "ColumnMetric":
-        """The metric of a Hessian given by its upper triangle, summed over ``n_rows`` rows in any order.
+    def of_hessian(cls, matrix: Array, fit_intercept: bool, depth: int, least: float = 0.0) -> "ColumnMetric":
+        """The metric of a Hessian given by its upper triangle, a sum in which rows pass through ``depth`` additions.
 
         ``least``: no eigenvalue of the exact Hessian is below it.
         """
         new = cls.__new__(cls)
-        new._factor(matrix, fit_intercept, n_rows, least)
+        new._factor(matrix, fit_intercept, depth, least)
         return new
 
-    def _factor(self, matrix: Array, fit_intercept: bool, n_rows: int, least: float) -> None:
+    def _factor(self, matrix: Array, fit_intercept: bool, depth: int, least: float) -> None:
         self.fit_intercept, self.least = fit_intercept, least
         size, trace = matrix.shape[0], float(np.trace(matrix))
         self.eta = self.tau = np.inf
@@ -89,7 +89,7 @@ class ColumnMetric(Metric):
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(n_rows + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        eta = gamma(depth + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from glru._handover import Handover
 from glru.adapters import Adapted, adapt, is_estimator
 from glru.selection.result import Step, StepwiseResult
 from glru.selection.search import search
@@ -79,6 +80,8 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
     >>> same.selected.tolist() == result.selected.tolist()
     True
     """
+    if isinstance(model, Handover):
+        return model.perform("stepwise", *args, **options)
     return of_estimator(model, *args, **options) if is_estimator(model) else search(model, *args, **options)
 
 

@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from glru._handover import Handover
 from glru._threads import calm_blas
 from glru.duality import feasible_dual
 from glru.losses import Hinge, Logistic
@@ -64,7 +65,8 @@ def solve(
     -------
     Solution
         The best point found, with its duality gap. A run that could not reach ``tol`` warns with
-        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same.
+        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same. Of a
+        :class:`~glru.PartitionedProblem` a :class:`~glru.PartitionedSolution`.
 
     Examples
     --------
@@ -74,6 +76,8 @@ def solve(
     >>> solution.status, solution.relative_gap <= 1e-9
     ('converged', True)
     """
+    if isinstance(problem, Handover):
+        return handed_over(problem, tol, solver, start, until, max_iter)
     if not (np.isfinite(tol) and tol >= 0.0):
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
@@ -97,6 +101,22 @@ def solve(
     if solution.status in ("max_iter", "stalled"):
         _warn(solution, tol)
     return solution
+
+
+def handed_over(
+    problem: Handover,
+    tol: float,
+    solver: str,
+    start: Any,
+    until: Until | None,
+    max_iter: int | None,
+) -> Any:
+    """The training of a problem that does its own."""
+    if until is not None:
+        raise ValueError(
+            "until is shown scores and dual variables of all rows, which partitioned data does not bring home."
+        )
+    return problem.perform("solve", tol=tol, solver=solver, start=start, max_iter=max_iter)
 
 
 def choose(problem: Problem, start: Solution | Point | None = None) -> list[tuple[str, int | None]]:

@@ -1,0 +1,120 @@
+"""Folds of partitioned rows and rows that leave or come, against retraining."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
+
+import glru
+from tests.cases import LOSSES, each
+from tests.decisions.retraining import assert_inside, carefully, scores_after
+from tests.partitioned.data import SHAPES, in_blocks, make, mapped
+
+LOCAL = {name: LOSSES[name] for name in ("logistic", "squared")}
+LIGHT = {name: shape for name, shape in SHAPES.items() if name != "heavy-row"}
+
+
+def held_out_folds(problem, folds):
+    """Every row's score under the model trained without its fold, and how far it may be from the truth."""
+    scores, off = np.empty(problem.n_rows), np.empty(problem.n_rows)
+    for fold in np.unique(folds):
+        rows = np.flatnonzero(folds == fold)
+        weight = np.where(folds == fold, 0.0, problem.sample_weight)
+        scores[rows], off[rows] = scores_after(problem, weight, rows)
+    return scores, np.minimum(off, 1e-8 * (1.0 + np.abs(scores)))
+
+
+@each(LIGHT, "shape")
+@each(LOCAL, "loss")
+def test_folds_hold_the_retrained_scores(loss, shape, tmp_path):
+    problem = make(loss, glru.L2(0.1), seed=4, **shape)
+    blocks = in_blocks(tmp_path, problem, 3)
+    for cv, groups in ((4, None), (KFold(3, shuffle=True, random_state=0), None), (GroupKFold(2), np.arange(40) // 7)):
+        result = glru.cross_val_predict(blocks, cv=cv, groups=groups, width=1e-6)
+        assert np.bincount(result.folds).sum() == 40
+        scores, off = held_out_folds(problem, result.folds)
+        assert_inside(scores, off, result.score_lower, result.score_upper)
+        assert result.decided.all()
+        assert np.all(result.score_upper - result.score_lower <= 1e-6)
+    assert np.array_equal(np.bincount(glru.cross_val_predict(blocks, cv=3).folds), [14, 13, 13])
+
+
+def test_folds_are_those_of_memory(tmp_path):
+    problem = make(glru.Logistic(), glru.L2(0.01), 2000, 4, fit_intercept=True)
+    ours = glru.cross_val_predict(in_blocks(tmp_path, problem, 4), cv=5)
+    memory = glru.cross_val_predict(problem, cv=KFold(5))
+    assert np.array_equal(ours.labels, memory.labels)
+    wrong = int(np.sum(ours.labels != problem.y))
+    assert ours.errors == (wrong, wrong)
+    assert repr(ours) == "PartitionedCrossValResult(5 folds, 2000 rows, 0 undetermined)"
+    low, high = ours.metric_bounds("accuracy")
+    assert low <= 1.0 - wrong / 2000 <= high
+
+
+def test_folds_without_time(tmp_path):
+    problem = make(glru.Logistic(), glru.L2(0.01), 60, 3)
+    result = glru.cross_val_predict(glru.solve(in_blocks(tmp_path, problem)), max_seconds=1e-9)
+    assert not result.decided.any()
+    assert np.all(np.isinf(result.score_lower))
+    assert result.errors == (0, 60)
+
+
+@each(LIGHT, "shape")
+@each(LOCAL, "loss")
+def test_after_holds_the_retrained_model(loss, shape, tmp_path):
+    problem = make(loss, glru.L2(0.1), seed=4, **shape)
+    solution = glru.solve(in_blocks(tmp_path, problem), tol=1e-4)
+    new = make(loss, glru.L2(0.1), 6, 3, seed=9)
+    added = glru.AddRows(new.X, new.y, [1.0, 2.0, 0.0, 1.0, 0.5, 1.0])
+    removed = glru.RemoveRows([7, 2, 30])
+    for change in (removed, added, removed + added):
+        out = glru.after(solution, change)
+        exact = carefully(change.apply(problem))
+        scores = exact.problem.scores(exact.coef, exact.intercept)
+        lower, upper = out.score_bounds(exact.problem.X)
+        slack = 1e-8 * (1.0 + np.abs(scores))
+        assert_inside(scores, slack, lower, upper)
+        assert np.all(upper - lower <= 1e-5 * (1.0 + np.abs(scores)))
+        assert_inside(exact.coef, 1e-8, *out.coef_bounds())
+        low, high = out.intercept_bounds()
+        assert low - 1e-8 <= exact.intercept <= high + 1e-8
+        assert out.determination_rate(new.X) == 1.0
+        assert np.array_equal(out.labels(new.X), np.sign(new.X @ exact.coef + exact.intercept))
+        assert out.n_passes <= 5.0
+
+
+def test_folds_and_changes_that_are_refused(tmp_path):
+    problem = make(glru.Logistic(), glru.L2(0.1), 30, 3)
+    blocks = in_blocks(tmp_path, problem)
+    solution = glru.solve(blocks)
+    for cv, error, message in (
+        (1, ValueError, "from 2 to 30"),
+        (ShuffleSplit(3, test_size=0.2, random_state=0), ValueError, "test every row once"),
+        ([(np.arange(20), np.arange(20, 30))], TypeError, "splitter"),
+    ):
+        with pytest.raises(error, match=message):
+            glru.cross_val_predict(blocks, cv=cv)
+    with pytest.raises(ValueError, match="removed, added"):
+        glru.after(solution, glru.Relabel([3], [1]))
+    with pytest.raises(ValueError, match="removed, added"):
+        glru.after(solution, glru.AddRows(problem.X[:2], problem.y[:2]) + glru.RemoveRows([30]))
+    with pytest.raises(ValueError, match="positions from 0 to 29"):
+        glru.after(solution, glru.RemoveRows([30]))
+    with pytest.raises(TypeError, match="needs a model"):
+        glru.after(blocks, glru.RemoveRows([3]))
+    with pytest.raises(TypeError, match="change must be"):
+        glru.after(solution, [3])
+    with pytest.raises(ValueError, match="candidate='newton'"):
+        glru.after(solution, glru.RemoveRows([3]), candidate="carry")
+    with pytest.raises(ValueError, match="3 columns"):
+        glru.after(solution, glru.RemoveRows([3])).score_bounds(np.ones((2, 4)))
+    other = make(glru.Huber(), glru.L2(0.1), 30, 3)
+    for ask in (
+        lambda: glru.cross_val_predict(in_blocks(tmp_path, other)),
+        lambda: glru.after(glru.solve(in_blocks(tmp_path, other)), glru.RemoveRows([3])),
+    ):
+        with pytest.raises(ValueError, match="logistic or squared loss"):
+            ask()
+    weight = np.where(np.arange(30) < 3, 1.0, 0.0)
+    few = glru.PartitionedProblem(mapped(tmp_path, problem.X), problem.y, sample_weight=weight)
+    with pytest.raises(ValueError, match="leave a row of weight above 0"):
+        glru.after(glru.solve(few), glru.RemoveRows([0, 1, 2]))
