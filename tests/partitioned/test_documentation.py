@@ -12,13 +12,14 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), 
 
 
 def test_the_page_has_examples():
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=["memmap", "parquet", "array", "frame", "cluster"])
+@pytest.mark.parametrize("block", BLOCKS, ids=["gpu", "memmap", "parquet", "array", "frame", "cluster"])
 def test_example_runs(block, tmp_path):
-    if "dask" in block:
-        pytest.importorskip("distributed")
+    for optional, package in (("torch", "torch"), ("dask", "distributed")):
+        if f"import {optional}" in block or f"from {optional}" in block:
+            pytest.importorskip(package)
     (tmp_path / "example.py").write_text(block)
     run = subprocess.run(
         [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
