@@ -6,7 +6,7 @@ import sys
 from benchmarks.data import folder
 from benchmarks.timing import machine
 
-NAMES = ["solvers", "loocv", "stepwise", "drop_ins", "memory", "carry_cost", "tightness"]
+NAMES = ["solvers", "loocv", "stepwise", "drop_ins", "memory", "carry_cost", "slack", "tightness"]
 NEEDS_DATA = {"solvers", "tightness"}
 
 
