@@ -164,8 +164,8 @@ MUTANTS = (
     (
         "open candidates taken as decided",
         "selection/contest.py",
-        "sure = np.flatnonzero(self.upper <= least + self.resolution)",
-        "sure = np.flatnonzero(self.lower <= least + self.resolution)",
+        "(behind >= self.upper - self.resolution)",
+        "(behind >= self.lower - self.resolution)",
         COLUMNS,
     ),
     (
