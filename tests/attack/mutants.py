@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 CERTIFICATES = ("certificates/test_rounding.py", "certificates/test_answers.py", "certificates/test_carry.py")
 FAMILIES = ("decisions/test_families.py", "decisions/test_loocv.py")
 COLUMNS = ("decisions/test_column_families.py", "decisions/test_stepwise.py")
+SLACK = ("certificates/test_slack.py",)
 LATER = ("attack/test_attack.py", "verification/test_verify.py")
 
 MUTANTS = (
@@ -148,14 +149,14 @@ MUTANTS = (
     ),
     (
         "columns without their gap",
-        "families/columns.py",
+        "families/columns/wide.py",
         "return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)",
         "return widened(center, 0.1 * ball_radius(gaps) * reach + off)",
         COLUMNS,
     ),
     (
         "half the radius of the local columns",
-        "families/columns.py",
+        "families/columns/local.py",
         "/ rest * radius * (1.0 + FEW) + off",
         "/ rest * radius * 0.01 + off",
         COLUMNS,
@@ -163,8 +164,71 @@ MUTANTS = (
     (
         "open candidates taken as decided",
         "selection/contest.py",
-        "sure = np.flatnonzero(self.upper <= least + self.resolution)",
-        "sure = np.flatnonzero(self.lower <= least + self.resolution)",
+        "(behind >= self.upper - self.resolution)",
+        "(behind >= self.lower - self.resolution)",
+        COLUMNS,
+    ),
+    (
+        "no slack for the rounding of leave-one-out's dual bound",
+        "families/carried.py",
+        "return widened(middle, reach * (1.0 + unit + weight_error(problem)) + rounding)",
+        "return widened(middle, reach)",
+        SLACK,
+    ),
+    (
+        "no slack for the rounding of the box's correlations",
+        "regions/box.py",
+        "half = spread(self.radius, certificate.column_norms) + certificate.correlation_errors",
+        "half = spread(self.radius, certificate.column_norms)",
+        SLACK,
+    ),
+    (
+        "the box and the intercept added without rounding outward",
+        "regions/box.py",
+        "return np.nextafter(lower + below, -np.inf), np.nextafter(upper + above, np.inf)",
+        "return lower + below + 1e-15 * abs(below), upper + above - 1e-15 * abs(above)",
+        SLACK,
+    ),
+    (
+        "no slack for sums over folds",
+        "selection/panel.py",
+        "self._off = 0.0 if criterion.counts else gamma(len(judges) + 2)",
+        "self._off = 0.0",
+        SLACK,
+    ),
+    (
+        "no slack for sums over rows",
+        "selection/criteria.py",
+        "off = 0.0 if self.counts else gamma(y.size + 2)",
+        "off = 0.0",
+        SLACK,
+    ),
+    (
+        "no slack for the rounding of a local row's step",
+        "families/local.py",
+        "length = step_norm**2 + 2.0 * change * moves + change**2 * squares",
+        "shift_error *= 0.0\n        length = step_norm**2 + 2.0 * change * moves + change**2 * squares",
+        SLACK,
+    ),
+    (
+        "no slack for the rounding of a local row's gradient",
+        "families/local.py",
+        "residual = self.slack_norm + left_over * norms + self.eta * delta",
+        "residual = 0.0 * left_over",
+        SLACK,
+    ),
+    (
+        "underflow forgotten in the norm of a gradient",
+        "regions/metric.py",
+        "(1.0 + self.solve_error) + TINY\n\n    def axis_norms",
+        "(1.0 + self.solve_error)\n\n    def axis_norms",
+        LATER,
+    ),
+    (
+        "a column that comes judged by squares alone",
+        "selection/validation.py",
+        "return has_wide_columns(self.model.problem) and penalty.smooth and penalty.strong_convexity > 0.0",
+        "return has_wide_columns(self.model.problem) and penalty.strong_convexity > 0.0",
         COLUMNS,
     ),
 )

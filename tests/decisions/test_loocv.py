@@ -463,7 +463,7 @@ def test_chunked(loss, shape):
     solution = glru.solve(make(LOSSES[loss], glru.L2(0.01), seed=6, **shape))
     for width in (None, 1e-6):
         whole = glru.loocv(solution, width=width)
-        for max_memory in (1, 8 * 24 * shape["n"] * 7):
+        for max_memory in (8 * 24 * shape["n"], 8 * 24 * shape["n"] * 7):
             parts = glru.loocv(solution, width=width, max_memory=max_memory)
             assert np.array_equal(parts.labels, whole.labels)
             assert parts.decided_by == whole.decided_by

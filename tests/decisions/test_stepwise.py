@@ -409,3 +409,13 @@ def test_a_column_that_comes_is_looked_at_by_its_own_penalty():
     exact = float(np.logaddexp(0.0, -problem.y * trained.scores).sum())
     for low, high in ((screened.lower[1], screened.upper[1]), (worth.lower, worth.upper)):
         assert low <= exact * (1.0 + 1e-9) and exact * (1.0 - 1e-9) <= high
+
+
+def test_columns_that_come_and_go_by_noise_alone():
+    """The coefficient of a column is zero with it and without it: trainings tell the two apart, and again, but not for ever."""
+    problem = make(glru.Logistic(), glru.ElasticNet(np.full(4, 0.02), np.array([0.0, 0.0, 0.0, 0.3])), 6, 4, seed=3)
+    rows = make(glru.Logistic(), glru.L2(0.05), 40, 4, seed=103)
+    options = {"direction": "both", "criterion": "log_loss", "max_seconds": 20.0}
+    naive, certified = (glru.stepwise(problem, rows.X, rows.y, method=m, **options) for m in ("naive", "certified"))
+    assert not naive.interrupted and len(naive.path) < 4
+    assert set(naive.selected) - {3} == set(certified.selected) - {3}

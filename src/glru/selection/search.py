@@ -67,7 +67,7 @@ def search(
     with reporter(progress) as report, calm_blas(problem.work):
         judge = _judge(problem, start, X_val, y_val, cv, rule, tol)
         value = judge.value()
-        first_value, chosen = value, start
+        first_value, chosen, visited = value, start, {start.tobytes()}
         try:
             while max_steps is None or len(steps) < max_steps:
                 moves = _moves(removals, additions, chosen, direction, min_features, most)
@@ -79,8 +79,12 @@ def search(
                     steps.append(step(problem, value, judge.n_rows, rule))
                     break
                 changed = np.array(move.columns, dtype=np.intp)
-                chosen = np.union1d(chosen, changed) if move.add else np.setdiff1d(chosen, changed)
-                judge = judge.after(move)
+                ahead = np.union1d(chosen, changed) if move.add else np.setdiff1d(chosen, changed)
+                if ahead.tobytes() in visited:
+                    # Every step makes the criterion less, so columns that come back were told apart by noise alone.
+                    break
+                visited.add(ahead.tobytes())
+                chosen, judge = ahead, judge.after(move)
                 value = judge.value() if known is None else known
                 steps.append(step(problem, value, judge.n_rows, rule))
                 report(

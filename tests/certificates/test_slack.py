@@ -1,0 +1,158 @@
+"""Bounds with nothing in them but rounding: what they are made of is taken to be exact, and they still hold it."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import glru
+from glru._numerics import UNIT
+from glru.certificate import certify
+from glru.families import carried
+from glru.families.carried import removal_factors
+from glru.families.local import LocalRows
+from glru.point import Point
+from glru.regions import DualBox
+from glru.selection.criteria import CRITERIA
+from glru.selection.judge import Judge, Move, Screened, Worth
+from glru.selection.panel import Panel
+from tests.attack.cases import left_out, never
+from tests.cases import dense
+
+
+def fractions(values):
+    """Numbers as they are stored."""
+    return [Fraction(float(v)) for v in values]
+
+
+def assert_within(exact, lower, upper):
+    for value, low, high in zip(exact, lower, upper, strict=True):
+        assert Fraction(float(low)) <= value <= Fraction(float(high))
+
+
+def cancelling(n, d, seed=0):
+    """Rows whose sums with each other lose most of their digits."""
+    X = dense(n, d, seed) * 10.0 ** np.random.default_rng(seed).uniform(0.0, 6.0, d)
+    X[:, d // 2 :] = -X[:, : d - d // 2] * (1.0 + 1e-13 * dense(n, d - d // 2, seed + 1))
+    return X
+
+
+@pytest.mark.parametrize("scaling", ["mean", "sum"])
+def test_the_dual_bound_of_leave_one_out(scaling):
+    """Without a gap it is the score of the model that the carried dual point implies, row by row."""
+    X = cancelling(9, 60)
+    y = np.where(np.arange(9) % 2, 1.0, -1.0)
+    problem = glru.Problem(X, y, glru.Logistic(), glru.L2(np.linspace(0.1, 3.0, 60)), scaling=scaling)
+    solution = glru.solve(problem, until=lambda state: True)
+    lower, upper = carried._dual_bounds(solution, removal_factors(problem), np.zeros(9))
+    rows, lam = [fractions(row) for row in X], fractions(problem.penalty.quadratic)
+    dual, exact = fractions(solution.dual), []
+    for i in range(9):
+        weights = fractions(problem.derive(sample_weight=np.where(np.arange(9) == i, 0.0, 1.0)).weights)
+        pulls = [s * a for s, a in zip(weights, dual, strict=True)]
+        coef = [sum(p * row[j] for p, row in zip(pulls, rows, strict=True)) / lam[j] for j in range(60)]
+        exact.append(sum(x * w for x, w in zip(rows[i], coef, strict=True)))
+    assert_within(exact, lower, upper)
+
+
+@pytest.mark.parametrize("penalty", [glru.L2(0.7), glru.ElasticNet(0.7, 0.05)], ids=["l2", "elastic-net"])
+def test_the_box(penalty):
+    """Without a gap it holds the coefficients that the dual point implies, and their scores."""
+    X = cancelling(60, 9).T.copy().T
+    X[30:] = -X[:30] * (1.0 + 1e-13 * dense(30, 9, 3))
+    problem = glru.Problem(X, np.where(np.arange(60) % 2, 1.0, -1.0), glru.Logistic(), penalty)
+    dual = np.random.default_rng(5).uniform(0.2, 0.8, 60) * problem.y
+    dual[30:] = dual[:30] * problem.y[30:] * problem.y[:30]
+    dual = np.where(dual * problem.y > 0.0, dual, -dual)
+    certificate = replace(certify(problem, Point(np.zeros(9), 0.0, dual)), gap=0.0)
+    box = DualBox(certificate, fit_intercept=False)
+    pulls = [s * a for s, a in zip(fractions(problem.weights), fractions(dual), strict=True)]
+    rows = [fractions(row) for row in X]
+    lam, kappa = Fraction(float(penalty.quadratic)), Fraction(float(penalty.absolute))
+    exact = []
+    for j in range(9):
+        v = sum(p * row[j] for p, row in zip(pulls, rows, strict=True))
+        exact.append((abs(v) - kappa) * (1 if v > 0 else -1) / lam if abs(v) > kappa else Fraction(0))
+    assert_within(exact, *box.coef_bounds())
+    scores = [sum(x * w for x, w in zip(row, exact, strict=True)) for row in rows]
+    assert_within(scores, *box.score_bounds(problem.X))
+
+
+def test_the_box_and_the_intercept():
+    """The sum of two ends is rounded outward."""
+    problem = glru.Problem(dense(40, 1), np.where(np.arange(40) % 2, 1, 0), penalty=glru.L2(0.1), fit_intercept=True)
+    box = DualBox(glru.solve(problem).certificate, fit_intercept=True)
+    vars(box)["_box"] = np.array([0.1]), np.array([0.3])
+    for b in (0.7, 1.1, -0.3, 1e8):
+        vars(box)["_intercept"] = (b, b)
+        lower, upper = box.score_bounds(problem.X)
+        for row, low, high in zip(problem.X[:, 0], lower, upper, strict=True):
+            ends = sorted(Fraction(float(row)) * Fraction(w) for w in (0.1, 0.3))
+            assert Fraction(float(low)) <= ends[0] + Fraction(b) and ends[1] + Fraction(b) <= Fraction(float(high))
+
+
+class Told(Judge):
+    """A judge that knows what every move is worth."""
+
+    def __init__(self, value):
+        self.worth = value
+
+    @property
+    def n_rows(self):
+        return 1
+
+    def value(self):
+        return Worth(self.worth, self.worth, "newton", self.worth)
+
+    def screen(self, moves, method, check):
+        sure = np.full(len(moves), self.worth)
+        return Screened(sure, sure, np.zeros(len(moves)), "newton")
+
+    def look(self, move, enough, method, tol):
+        return self.value()
+
+    def after(self, move):
+        return self
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_over_folds(seed):
+    """Exact values of folds, added: the sum lies between its ends."""
+    values = np.random.default_rng(seed).uniform(0.0, 1.0, 9) * 10.0 ** np.arange(9)
+    panel = Panel([Told(float(value)) for value in values], CRITERIA["log_loss"])
+    exact, move = sum(fractions(values)), Move((0,), add=False)
+    screened = panel.screen([move], "certified", lambda: None)
+    looked = panel.look(move, lambda low, high: False, "certified", 1e-6)
+    for low, high in ((screened.lower[0], screened.upper[0]), *((w.lower, w.upper) for w in (panel.value(), looked))):
+        assert Fraction(float(low)) <= exact <= Fraction(float(high))
+        assert high - low <= 64.0 * UNIT * high
+    counted = Panel([Told(float(round(value))) for value in values], CRITERIA["error"])
+    assert counted.value().lower == counted.value().upper == float(sum(round(v) for v in values.tolist()))
+
+
+def test_sums_over_rows():
+    """A hundred thousand equal squares, added one by one for several candidates: every addition errs to the same side."""
+    for target in (0.3, 0.7, 1.1):
+        y = np.full(100_000, target)
+        low, high = CRITERIA["mse"].sums(y[:, None], np.zeros((y.size, 2)), np.zeros((y.size, 2)))
+        exact = y.size * Fraction(target) ** 2
+        assert_within([exact, exact], low, high)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("powers", [3, 5])
+def test_local_rows_of_a_squared_loss(fit_intercept, powers):
+    """No curvature changes, so one step is exact: the bounds hold rounding alone, of an ill-conditioned system."""
+    X = np.vander(np.linspace(0.6, 1.4, 12), powers)
+    X = X[:, :-1] if fit_intercept else X
+    y = np.sin(7.0 * X[:, -2]) + 1e3
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(1e-9), fit_intercept=fit_intercept)
+    rows, exact = left_out(problem)
+    solution = glru.solve(problem, tol=1e-12, until=lambda state: False)
+    local = LocalRows(solution, float(removal_factors(problem)[0]))
+    assert local.usable
+    for lower, upper in (local.bounds(rows, never), local.refined(rows, never, 3)):
+        assert np.all(upper - lower < 1.0)
+        for (score, off), low, high in zip(exact, lower, upper, strict=True):
+            assert float(low) - off <= score <= float(high) + off
