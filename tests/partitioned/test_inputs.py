@@ -224,7 +224,7 @@ def test_dask_arrays_of_unknown_length():
 
 
 def test_bad_dask_arrays():
-    da = pytest.importorskip("dask.array")
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
     data = da.from_array(np.where(np.arange(150).reshape(50, 3) == 100, np.nan, X), chunks=(7, 3))
     with pytest.raises(ValueError, match="row 33, column 1 is nan"):
         glru.Problem(data, Y)
@@ -234,6 +234,14 @@ def test_bad_dask_arrays():
         glru.Problem(da.from_array(X), da.from_array(X))
     with pytest.raises(ValueError, match="two-dimensional"):
         glru.Problem(da.from_array(Y), da.from_array(Y))
+    with pytest.raises(ValueError, match="at least one row and one column; got shape 0 x 3"):
+        glru.Problem(da.from_array(X[:0]), da.from_array(Y[:0]))
+    ragged = [da.from_delayed(dask.delayed(np.ones)((4, d)), (4, 3), dtype=float) for d in (3, 2)]
+    with pytest.raises(ValueError, match=r"the same number of columns; got \[2, 3\]"):
+        glru.Problem(da.concatenate(ragged), Y[:8])
+    words = da.from_array(X.astype(str), chunks=(10, 3))
+    with pytest.raises(ValueError, match="could not convert|must be numeric"):
+        glru.Problem(words.map_blocks(lambda block: np.char.add("a", block)), Y)
 
 
 def test_dask_frames():
