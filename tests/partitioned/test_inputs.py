@@ -240,7 +240,7 @@ def test_bad_dask_arrays():
     with pytest.raises(ValueError, match=r"the same number of columns; got \[2, 3\]"):
         glru.Problem(da.concatenate(ragged), Y[:8])
     words = da.from_array(X.astype(str), chunks=(10, 3))
-    with pytest.raises(ValueError, match="could not convert|must be numeric"):
+    with pytest.raises(ValueError, match="must be numeric"):
         glru.Problem(words.map_blocks(lambda block: np.char.add("a", block)), Y)
 
 
