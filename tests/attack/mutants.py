@@ -66,7 +66,7 @@ MUTANTS = (
     (
         "rows in blocks: a quarter of the gap",
         "partitioned/gap.py",
-        "return self.nu * self.radius * (1.0 + FEW)",
+        "return self.nu * self.radius * (1.0 + FEW) + TINY**2",
         "return 0.25 * self.nu * self.radius",
         PARTITIONED,
     ),
