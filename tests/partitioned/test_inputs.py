@@ -210,6 +210,23 @@ def test_dask_arrays(chunks):
         assert_same_model(problem)
 
 
+def test_blocks_of_both_kinds():
+    """Some blocks sparse, others not: a sample of them, the Hessian and rows that are brought home."""
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    parts = [sp.csr_matrix(X[:20]), X[20:30], sp.csr_matrix(X[30:])]
+    blocks = [da.from_delayed(dask.delayed(part), part.shape, meta=np.empty((0, 0))) for part in parts]
+    problem = glru.Problem(da.concatenate(blocks), Y, penalty=glru.L2(0.1))
+    assert problem.is_sparse
+    assert_same_model(problem)
+    X_sample, y, _ = problem.census.sample.joined()
+    assert np.array_equal(X_sample.toarray(), X)
+    assert np.array_equal(y, Y)
+    memory = glru.loocv(glru.Problem(X, Y, penalty=glru.L2(0.1)), width=1e-6)
+    ours = glru.loocv(problem, width=1e-6)
+    assert np.all(ours.score_lower <= memory.score_upper)
+    assert np.all(memory.score_lower <= ours.score_upper)
+
+
 def test_dask_arrays_of_unknown_length():
     da = pytest.importorskip("dask.array")
     keep = da.from_array(np.ones(50, dtype=bool), chunks=12)
