@@ -81,10 +81,21 @@ class Problem:
     column_names: tuple[str, ...] | None = field(init=False)
     weights: Array = field(init=False)
 
-    def __new__(cls, X: Any = None, *args: Any, **options: Any) -> Any:
-        """A plain problem, or what makes problems of data that is not held in this process."""
+    def __new__(
+        cls,
+        X: Any = None,
+        y: Any = None,
+        loss: Any = None,
+        penalty: Any = None,
+        fit_intercept: bool = False,
+        scaling: Scaling = "mean",
+        sample_weight: Any = None,
+    ) -> Any:
+        """A problem in memory, or what the maker for data that is not held there makes of it."""
         maker = maker_of(X)
-        return object.__new__(cls) if maker is None else maker(X, *args, **options)
+        if maker is None:
+            return object.__new__(cls)
+        return maker(X, y, loss, penalty, fit_intercept, scaling, sample_weight)
 
     def __post_init__(self) -> None:
         check_types(self.loss, self.penalty, self.scaling)

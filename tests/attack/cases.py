@@ -1,13 +1,16 @@
 """What is asked of a hostile problem: every kind of bound the library proves, each as a name, exact values and two ends."""
 
+import tempfile
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import array_api_strict
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from glru._arrays import DeviceMatrix
 from glru.certificate import certify
 from glru.duality import feasible_dual
 from glru.families.carried import carried_bounds, has_carried, removal_factors
@@ -301,15 +304,69 @@ def _trained_on(problem: glru.Problem, train: np.ndarray) -> glru.Problem:
     return problem.derive(sample_weight=weight)
 
 
+def blocks(random: np.random.Generator) -> Iterator[Answer]:
+    """Leave-one-out, folds and changes of rows in blocks."""
+    problem = hostile_problem(random)
+    smooth = problem.penalty.smooth and not isinstance(problem.loss, glru.Hinge)
+    if not smooth or np.count_nonzero(problem.sample_weight) < 2:
+        return
+    rows, exact = left_out(problem)
+    dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        X = np.memmap(f"{folder}/X", dtype=np.float64, mode="w+", shape=dense.shape)
+        X[:] = dense
+        settings = (problem.loss, problem.penalty, problem.fit_intercept, problem.scaling, problem.sample_weight)
+        height = int(random.integers(1, problem.n_rows + 1))
+        cut = glru.PartitionedProblem(X, problem.y, *settings, block_bytes=height * dense[:1].nbytes)
+        solution = glru.solve(cut, tol=float(random.choice([1e-1, 1e-3, 1e-6, 1e-12])))
+        width = random.choice([None, 1e-6, 1e-15])
+        try:
+            result = glru.loocv(solution, width=width, max_trainings=2, max_seconds=1.0)
+        except ValueError as error:
+            if "leave-one-out" in str(error) or "each class needs" in str(error):
+                return
+            raise
+        yield "loocv in blocks", exact, result.score_lower[rows], result.score_upper[rows]
+        if problem.loss.self_concordance is None:
+            return
+        gone = np.sort(random.choice(problem.n_rows, int(random.integers(1, problem.n_rows)), replace=False))
+        weight = problem.sample_weight.copy()
+        weight[gone] = 0.0
+        truth = retrained(problem.derive(sample_weight=weight), DIGITS) if weight.any() else None
+        if truth is not None:
+            out = glru.after(solution, glru.RemoveRows(gone))
+            yield "after in blocks: scores", truth.scores(dense), *out.score_bounds(dense)
+            coefs = list(zip(truth.coef, truth.doubts[:-1], strict=True))
+            yield "after in blocks: coefficients", coefs, *out.coef_bounds()
+
+
+def devices(random: np.random.Generator) -> Iterator[Answer]:
+    """Leave-one-out, the local certificate and changes of data that lives in another array namespace."""
+    problem = hostile_problem(random)
+    smooth = problem.penalty.smooth and not isinstance(problem.loss, glru.Hinge)
+    if not smooth or problem.is_sparse or np.count_nonzero(problem.sample_weight) < 2:
+        return
+    rows, exact = left_out(problem)
+    there = array_api_strict.asarray(np.array(problem.X), device=array_api_strict.Device("device1"))
+    moved = problem.derive(X=DeviceMatrix(there))
+    solution = quiet(moved, random)
+    if has_local_rows(moved) and np.unique(removal_factors(moved)).size == 1:
+        factor = float(removal_factors(moved)[0])
+        if np.isfinite(factor):
+            family = LocalRows(solution, factor)
+            yield "local rows on a device", exact, *family.bounds(rows, never)
+            yield "local rows on a device, exact", exact, *LocalRows(family, factor).refined(rows, never, 6, exact=True)
+    try:
+        result = glru.loocv(solution, width=random.choice([None, 1e-6]), max_seconds=1.0)
+    except ValueError as error:
+        if "leave-one-out" in str(error) or "each class needs" in str(error):
+            return
+        raise
+    yield "loocv on a device", exact, result.score_lower[rows], result.score_upper[rows]
+
+
 KINDS = (
-    changes,
-    changes,
-    changes,
-    points,
-    validation,
-    row_families,
-    row_families,
-    column_families,
-    column_families,
-    selection,
+    *(changes, changes, changes, points, validation, row_families, row_families),
+    *(column_families, column_families, selection, blocks, devices),
 )

@@ -19,7 +19,72 @@ COLUMNS = ("decisions/test_column_families.py", "decisions/test_stepwise.py")
 SLACK = ("certificates/test_slack.py",)
 LATER = ("attack/test_attack.py", "verification/test_verify.py")
 
+PARTITIONED = ("partitioned/test_loocv.py", "partitioned/test_training.py", "partitioned/test_changes.py")
+
 MUTANTS = (
+    (
+        "rows in blocks: one metric for all factors, and nothing added for it",
+        "partitioned/base.py",
+        "max(high / middle, middle / low)",
+        "1.0",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: no slack for the sums",
+        "partitioned/base.py",
+        "spread = high * slope_spread(",
+        "spread = 0.0 * slope_spread(",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: the row's own factor forgotten",
+        "partitioned/removing.py",
+        "moves = moves + extra * _moved(rows, still.moved(self.drift))",
+        "moves = 1.0 * moves",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: the left-out row kept in the sums",
+        "partitioned/removing.py",
+        "slope_sums(rows, rows.weights, models, without)",
+        "slope_sums(rows, rows.weights, models)",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: scores that move not counted",
+        "partitioned/removing.py",
+        "moved = np.maximum(moved, np.abs(scores).max(axis=0))",
+        "moved = 0.0 * moved",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: the factor of the weights forgotten in steps",
+        "partitioned/cascade.py",
+        "factors[active] * sums.pulls",
+        "sums.pulls",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: a quarter of the gap",
+        "partitioned/gap.py",
+        "return self.nu * self.radius * (1.0 + FEW) + TINY**2",
+        "return 0.25 * self.nu * self.radius",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: rows that left still counted",
+        "partitioned/rows.py",
+        "weight[places] = 0.0",
+        "weight[places] *= 1.0",
+        PARTITIONED,
+    ),
+    (
+        "rows in blocks: equality constraints not repaired",
+        "partitioned/gap.py",
+        "moves = (room_of(rows.loss, rows.y, -slopes) + again) * reach + again",
+        "moves = None",
+        PARTITIONED,
+    ),
     (
         "no slack for the rounding of scores",
         "certificate.py",

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -80,4 +82,22 @@ def test_a_worker_is_killed(client, memory, monkeypatch, name, number):
     result = glru.loocv(solution)
     assert len(gone) == 1
     assert solution.relative_gap <= 1e-6
+    assert_same(result, memory)
+
+
+def test_a_worker_is_killed_while_it_reads(client, memory):
+    """The blocks take their time to come; the worker dies with some of them read, one half-way and others waiting."""
+    import dask.array as da
+
+    def slowly(block):
+        time.sleep(0.05)
+        return block
+
+    client.wait_for_workers(2)
+    victim = next(iter(client.run(os.getpid).values()))
+    X = da.from_array(PROBLEM.X, chunks=(30, 4)).map_blocks(slowly, meta=np.empty((0, 0)))
+    timer = threading.Timer(0.2, os.kill, (victim, signal.SIGKILL))
+    timer.start()
+    result = glru.loocv(glru.Problem(X, PROBLEM.y, penalty=PROBLEM.penalty, fit_intercept=True))
+    timer.join()
     assert_same(result, memory)

@@ -210,6 +210,23 @@ def test_dask_arrays(chunks):
         assert_same_model(problem)
 
 
+def test_blocks_of_both_kinds():
+    """Some blocks sparse, others not: a sample of them, the Hessian and rows that are brought home."""
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    parts = [sp.csr_matrix(X[:20]), X[20:30], sp.csr_matrix(X[30:])]
+    blocks = [da.from_delayed(dask.delayed(part), part.shape, meta=np.empty((0, 0))) for part in parts]
+    problem = glru.Problem(da.concatenate(blocks), Y, penalty=glru.L2(0.1))
+    assert problem.is_sparse
+    assert_same_model(problem)
+    X_sample, y, _ = problem.census.sample.joined()
+    assert np.array_equal(X_sample.toarray(), X)
+    assert np.array_equal(y, Y)
+    memory = glru.loocv(glru.Problem(X, Y, penalty=glru.L2(0.1)), width=1e-6)
+    ours = glru.loocv(problem, width=1e-6)
+    assert np.all(ours.score_lower <= memory.score_upper)
+    assert np.all(memory.score_lower <= ours.score_upper)
+
+
 def test_dask_arrays_of_unknown_length():
     da = pytest.importorskip("dask.array")
     keep = da.from_array(np.ones(50, dtype=bool), chunks=12)
@@ -224,7 +241,7 @@ def test_dask_arrays_of_unknown_length():
 
 
 def test_bad_dask_arrays():
-    da = pytest.importorskip("dask.array")
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
     data = da.from_array(np.where(np.arange(150).reshape(50, 3) == 100, np.nan, X), chunks=(7, 3))
     with pytest.raises(ValueError, match="row 33, column 1 is nan"):
         glru.Problem(data, Y)
@@ -234,6 +251,14 @@ def test_bad_dask_arrays():
         glru.Problem(da.from_array(X), da.from_array(X))
     with pytest.raises(ValueError, match="two-dimensional"):
         glru.Problem(da.from_array(Y), da.from_array(Y))
+    with pytest.raises(ValueError, match="at least one row and one column; got shape 0 x 3"):
+        glru.Problem(da.from_array(X[:0]), da.from_array(Y[:0]))
+    ragged = [da.from_delayed(dask.delayed(np.ones)((4, d)), (4, 3), dtype=float) for d in (3, 2)]
+    with pytest.raises(ValueError, match=r"the same number of columns; got \[2, 3\]"):
+        glru.Problem(da.concatenate(ragged), Y[:8])
+    words = da.from_array(X.astype(str), chunks=(10, 3))
+    with pytest.raises(ValueError, match="must be numeric"):
+        glru.Problem(words.map_blocks(lambda block: np.char.add("a", block)), Y)
 
 
 def test_dask_frames():

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 import glru
-from glru.partitioned import loocv as module
+from glru.partitioned import cascade as module
 from tests.cases import LOSSES, each
 from tests.certificates.exact import optimum, outside
 from tests.decisions.retraining import assert_inside, derived, held_out
@@ -206,3 +206,28 @@ def test_what_cannot_be_validated_is_refused(tmp_path):
     regression = glru.loocv(glru.Problem(X, [0.5, 1.0, 2.0, 3.0], loss=glru.Squared()))
     with pytest.raises(ValueError, match="no error count"):
         _ = regression.n_errors
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+def test_sums_that_cancel_against_60_digits(fit_intercept, tmp_path):
+    """Large residuals that are all but orthogonal to the columns, those of one sign first: the gradient is rounding.
+
+    The rows asked about have none, so that their removals move the model by no more than that.
+    """
+    random = np.random.default_rng(0)
+    X, noise = random.normal(size=(4000, 3)), random.normal(size=4000)
+    order = np.argsort(noise * X[:, 0])
+    X, noise = X[order], noise[order]
+    quiet = [5, 1000, 2000, 3500, 3990]
+    basis = np.column_stack([X, np.ones(4000)])
+    basis[quiet] = noise[quiet] = 0.0
+    y = 1e8 * (noise - basis @ np.linalg.lstsq(basis, noise, rcond=None)[0]) + X[:, 0]
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(1e-9), fit_intercept=fit_intercept)
+    solution = glru.solve(in_blocks(tmp_path, problem, 4), tol=1e-22)
+    result = glru.loocv(solution, width=np.inf)
+    assert np.all(result.score_upper - result.score_lower < 1.0)
+    for row in quiet:
+        weight = problem.sample_weight.copy()
+        weight[row] = 0.0
+        best = optimum(derived(problem, weight), np.zeros(3), 0.0, ideal_weights=True)
+        assert not outside(best.scores(X[row : row + 1]), result.score_lower[row], result.score_upper[row])

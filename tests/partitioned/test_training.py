@@ -4,9 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from glru import duality
+from glru.partitioned import training
+from glru.partitioned.gap import gradient
+from glru.partitioned.newton import line_search
 from glru.partitioned.sums import Model
 from tests.cases import LOSSES, each
 from tests.decisions.retraining import carefully
@@ -75,6 +80,43 @@ def test_nearly_separable_data_needs_short_steps(tmp_path):
     solution = glru.solve(in_blocks(tmp_path, problem), tol=1e-8)
     assert solution.status == "converged"
     assert_certified(solution, problem)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+def test_the_line_search_comes_near_the_minimum(fit_intercept, tmp_path):
+    problem = make(glru.Logistic(), glru.L2(0.01), 60, 3, fit_intercept=fit_intercept)
+    blocks = in_blocks(tmp_path, problem)
+    model, random = Model(np.array([0.3, -0.2, 0.1]), 0.4 if fit_intercept else 0.0), np.random.default_rng(0)
+    for size in (1e-3, 1e-1, 1.0, 10.0, 1e3):
+        direction = random.normal(size=3 + fit_intercept)
+        slope = gradient(blocks, model, blocks.expansion(model).pull)
+        step = -np.sign(slope @ direction) * size * direction
+
+        def value(length, step=step):
+            there = model.moved(step, length)
+            return duality.primal_value(problem, there.coef, problem.scores(there.coef, there.intercept))
+
+        found = line_search(blocks, model, step)
+        best = minimize_scalar(value, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-9})
+        assert 0.0 < found <= 2.0
+        assert value(found) <= value(0.0)
+        assert value(found) - best.fun <= 0.05 * (value(0.0) - best.fun) + 1e-12
+    uphill = gradient(blocks, model, blocks.expansion(model).pull)
+    assert line_search(blocks, model, uphill) == 0.0
+
+
+def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
+    """Both end at the optimum; a first step that fails from a sample's model leads back to zero."""
+    problem = make(glru.Logistic(), glru.L2(1e-3), 200, 3)
+    blocks = in_blocks(tmp_path, problem)
+    far = glru.solve(blocks, tol=1e-8, start=glru.Point(np.array([30.0, -40.0, 20.0])))
+    assert far.status == "converged"
+    assert_certified(far, problem)
+    monkeypatch.setattr(training, "_start", lambda problem, start: Model(np.array([30.0, -40.0, 20.0])))
+    bad = glru.solve(blocks, tol=1e-8)
+    assert bad.status == "converged"
+    assert bad.n_passes < far.n_passes
+    assert_certified(bad, problem)
 
 
 def test_a_sample_saves_passes(tmp_path, monkeypatch):

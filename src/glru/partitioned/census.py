@@ -41,7 +41,8 @@ class Sample:
     def joined(self) -> tuple[Matrix, NDArray[Any], Array]:
         """All of them as one."""
         X, y, weight = zip(*self.parts, strict=True)
-        stacked = np.vstack(X) if isinstance(X[0], np.ndarray) else sp.vstack(X, format="csr")
+        dense = all(isinstance(part, np.ndarray) for part in X)
+        stacked = np.vstack(X) if dense else sp.vstack([sp.csr_array(part) for part in X], format="csr")
         return stacked, np.concatenate(y), np.concatenate(weight)
 
 

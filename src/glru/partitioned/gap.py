@@ -14,7 +14,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import Array, Matrix, gamma
+from glru._numerics import TINY, Array, Matrix, gamma
 from glru.certificate import (
     FEW,
     constraint_sums,
@@ -107,8 +107,8 @@ class Ellipsoid:
 
     @property
     def gap(self) -> float:
-        """At least the objective's distance from its optimum."""
-        return self.nu * self.radius * (1.0 + FEW) if np.isfinite(self.radius) else np.inf
+        """At least the objective's distance from its optimum, with room for a product that underflows."""
+        return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
 
 def ellipsoid(problem: PartitionedProblem, model: Model, here: Expansion, top: float | None = None) -> Ellipsoid:

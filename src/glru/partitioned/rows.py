@@ -51,7 +51,7 @@ def rows_of(X: Any, y: Any, weight: Any) -> Rows:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Absent:
     """Rows of the whole problem that are left out: a range of row numbers, or sorted numbers."""
 

@@ -98,13 +98,14 @@ def _add_gram(gram: Array | None, rows: Problem, bend: Array) -> None:
         gram[size, size] += bend.sum()
 
 
-def slope_along(block: Problem, number: int, start: int, model: Model, step: Array, length: float) -> float:
-    """The derivative of the losses along a step, some way down it."""
-    total = 0.0
-    ahead, way = model.moved(step, length), Model(np.zeros_like(model.coef)).moved(step)
+def slopes_along(block: Problem, number: int, start: int, model: Model, step: Array, lengths: Array) -> Array:
+    """The derivative of the losses along a step, at several lengths."""
+    total, way = np.zeros(lengths.size), Model(np.zeros_like(model.coef)).moved(step)
     for _, rows in chunks(block):
-        slopes = rows.loss.gradient(rows.y, rows.scores(ahead.coef, ahead.intercept))
-        total += float((rows.weights * slopes) @ rows.scores(way.coef, way.intercept))
+        scores, moves = rows.scores(model.coef, model.intercept), rows.scores(way.coef, way.intercept)
+        pulls = rows.weights * moves
+        for k, length in enumerate(lengths):
+            total[k] += float(pulls @ rows.loss.gradient(rows.y, scores + length * moves))
     return total
 
 

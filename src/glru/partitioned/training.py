@@ -1,34 +1,23 @@
-r"""Training on partitioned rows: Newton with the Hessian summed over all blocks, or trust-region Newton-CG.
-
-Every iteration of :func:`newton` is one pass that brings home value, gradient and Hessian at the next model, all of which are
-used: the Hessian at the last model is the metric of its certificate. :func:`newton_cg` is SciPy's ``trust-ncg`` in columns
-scaled by the Hessian's diagonal, a pass for every value and every product.
-"""
+"""``solve`` of partitioned rows: choose a start and a solver, run it, and prove how good its model is."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import UNIT, Array, gamma
 from glru.losses import Hinge
 from glru.partitioned.census import MOST_COLUMNS
-from glru.partitioned.gap import dual_gap, gradient, hessian, penalty_value
+from glru.partitioned.gap import dual_gap
+from glru.partitioned.newton import newton
+from glru.partitioned.newton_cg import newton_cg
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.solution import PartitionedSolution, certified_gap, objective
-from glru.partitioned.sums import Expansion, Model, hessian_product, slope_along
+from glru.partitioned.sums import Model
 from glru.point import Point
 from glru.solution import Solution, Status, relative
-from glru.solvers.common import Floor, Stop, step_length, zero_point
+from glru.solvers.common import Stop, zero_point
 from glru.solvers.newton import newton as newton_in_memory
-from glru.solvers.newton import solve_upper
-
-SMALL_STEP = 1e-4
-"""A full step is taken where the objective falls by this share of what its slope promises."""
-
-State = tuple[Model, Expansion]
 
 
 def solve(
@@ -44,7 +33,8 @@ def solve(
     before = problem.traffic.passes
     model = _start(problem, start)
     if name == "newton":
-        model, here, n_iter, status = newton(problem, model, Stop(tol, None, max_iter or 200), budget)
+        guessed = start is None
+        model, here, n_iter, status = newton(problem, model, Stop(tol, None, max_iter or 200), budget, guessed)
     else:
         model, here, n_iter, status = newton_cg(problem, model, Stop(tol, None, max_iter or 500), budget)
     value, gap, dual = objective(problem, model, here), certified_gap(problem, model, here), None
@@ -70,154 +60,6 @@ def solve(
     if ended in ("max_iter", "stalled"):
         _warn(solution, tol)
     return solution
-
-
-def newton(
-    problem: PartitionedProblem, model: Model, stop: Stop, budget: Budget
-) -> tuple[Model, Expansion, int, Status]:
-    """Newton steps, each with a line search where the full one does not do."""
-    floor, goal = Floor(problem.loss), _Goal(problem, stop)
-    here: Expansion = problem.expansion(model, floor)
-    n_iter = 0
-    while True:
-        value, slope = objective(problem, model, here), gradient(problem, model, here.pull)
-        assert here.gram is not None
-        step = -solve_upper(hessian(problem, here.gram), slope)
-        descent = float(slope @ step)
-        if goal.reached(model, here, -descent):
-            return model, here, n_iter, "converged"
-        if budget.spent:
-            return model, here, n_iter, "stopped"
-        if n_iter >= stop.max_iter:
-            return model, here, n_iter, "max_iter"
-        noise = 8.0 * UNIT * float(np.abs(slope) @ np.abs(step)) + UNIT * value
-        if not np.all(np.isfinite(step)) or -descent <= noise:
-            return model, here, n_iter, "stalled"
-        ahead, there = _full(problem, model, step, floor)
-        length = 1.0
-        if not objective(problem, ahead, there) <= value + SMALL_STEP * descent + gamma(problem.n_rows) * value:
-            length = step_length(_along(problem, model, step), descent, noise)
-            if length == 0.0:
-                return model, here, n_iter, "stalled"
-            floor = floor.after(length)
-            ahead = model.moved(step, length)
-            there = problem.expansion(ahead, floor)
-        else:
-            floor = floor.after(1.0)
-        model, here = ahead, there
-        n_iter += 1
-
-
-def _full(problem: PartitionedProblem, model: Model, step: Array, floor: Floor) -> State:
-    ahead = model.moved(step)
-    return ahead, problem.expansion(ahead, floor.after(1.0))
-
-
-def _along(problem: PartitionedProblem, model: Model, step: Array) -> Callable[[float], float]:
-    """The objective's derivative along a step."""
-    move = step[: problem.n_columns]
-
-    def derivative(length: float) -> float:
-        losses = float(problem.blocks.total(slope_along, problem.layout, model, step, length))
-        return losses + float(problem.quadratic * (model.coef + length * move) @ move)
-
-    return derivative
-
-
-@final
-class _Goal:
-    """Whether a training is done: proven where that costs no pass, otherwise asked for where the steps say it is near."""
-
-    def __init__(self, problem: PartitionedProblem, stop: Stop) -> None:
-        self.problem, self.stop, self.share = problem, stop, 1.0
-
-    def reached(self, model: Model, here: Expansion, decrease: float) -> bool:
-        """Whether the gap is at its target; ``decrease``: what a Newton step promises."""
-        problem, target = self.problem, self.stop.target(objective(self.problem, model, here))
-        if problem.loss.self_concordance is not None and here.gram is not None:
-            return decrease <= target and certified_gap(problem, model, here) <= target
-        if problem.is_plain:
-            # The duality gap without the rows' terms, which vanish but for rounding.
-            slope = gradient(problem, model, here.pull)
-            return 0.5 * float(slope @ (slope / problem.quadratic)) <= target
-        if decrease > self.share * target:
-            return False
-        self.share *= 0.1
-        return dual_gap(problem, model).value <= target
-
-
-def newton_cg(
-    problem: PartitionedProblem, model: Model, stop: Stop, budget: Budget
-) -> tuple[Model, Expansion, int, Status]:
-    """Trust-region Newton-CG by SciPy, in scaled unknowns and units of the total weight."""
-    from scipy import optimize
-
-    minimize: Any = optimize.minimize
-    search = _Search(problem, stop, budget)
-    begin = model.packed(problem.fit_intercept) * search.scales
-    minimize(
-        search.value,
-        begin,
-        jac=True,
-        hessp=search.product,
-        method="trust-ncg",
-        callback=search.judge,
-        options={"gtol": 0.0, "maxiter": stop.max_iter, "max_trust_radius": 1e6},
-    )
-    return search.model, search.here, search.n_iter, search.status
-
-
-@final
-class _Search:
-    """What SciPy asks for, and the best model so far."""
-
-    def __init__(self, problem: PartitionedProblem, stop: Stop, budget: Budget) -> None:
-        self.problem, self.goal, self.budget = problem, _Goal(problem, stop), budget
-        norms = problem.column_norms
-        unit = problem.loss.smoothness * norms**2
-        unit[: problem.n_columns] += problem.quadratic
-        self.total = problem.weight_sum
-        self.scales = np.sqrt(np.where(unit > 0.0, unit, 1.0) / self.total)
-        self.floor = Floor(problem.loss, 0.0)
-        self.seen: list[tuple[Array, Model, Expansion]] = []
-        self.n_iter = 0
-        self.status: Status = "max_iter"
-
-    def _model(self, unknowns: Array) -> Model:
-        return Model(np.zeros(self.problem.n_columns)).moved(unknowns / self.scales)
-
-    def value(self, unknowns: Array) -> tuple[float, Array]:
-        """Objective and gradient."""
-        model = self._model(unknowns)
-        here: Expansion = self.problem.expansion(model, None)
-        self.seen = [*self.seen[-2:], (unknowns.copy(), model, here)]
-        if len(self.seen) == 1:
-            self.model, self.here = model, here
-        slope = gradient(self.problem, model, here.pull) / self.scales
-        return (here.value + penalty_value(self.problem, model)) / self.total, slope / self.total
-
-    def product(self, unknowns: Array, vector: Array) -> Array:
-        """The Hessian times a vector."""
-        problem, way = self.problem, vector / self.scales
-        bent = problem.blocks.total(hessian_product, problem.layout, self._model(unknowns), self.floor, way)
-        bent[: problem.n_columns] += problem.quadratic * way[: problem.n_columns]
-        return bent / self.scales / self.total
-
-    def judge(self, unknowns: Array) -> None:
-        """Take in a model that SciPy has accepted; end where it is good enough."""
-        self.n_iter += 1
-        for place, model, here in self.seen:
-            if np.array_equal(place, unknowns):
-                self.model, self.here = model, here
-        problem = self.problem
-        slope = gradient(problem, self.model, self.here.pull)
-        decrease = float(np.sum((slope / self.scales) ** 2)) / self.total
-        if self.goal.reached(self.model, self.here, decrease):
-            self.status = "converged"
-            raise StopIteration
-        if self.budget.spent:
-            self.status = "stopped"
-            raise StopIteration
 
 
 def _start(problem: PartitionedProblem, start: Any) -> Model:
