@@ -17,6 +17,7 @@ CERTIFICATES = ("certificates/test_rounding.py", "certificates/test_answers.py",
 FAMILIES = ("decisions/test_families.py", "decisions/test_loocv.py")
 COLUMNS = ("decisions/test_column_families.py", "decisions/test_stepwise.py")
 SLACK = ("certificates/test_slack.py",)
+DEVICES = ("ecosystem/test_arrays.py",)
 LATER = ("attack/test_attack.py", "verification/test_verify.py")
 
 PARTITIONED = ("partitioned/test_loocv.py", "partitioned/test_training.py", "partitioned/test_changes.py")
@@ -103,8 +104,8 @@ MUTANTS = (
     (
         "infeasible dual points accepted",
         "certificate.py",
-        "else room * size",
-        "else 0.0 * room",
+        "return room * size if",
+        "return 0.0 * room if",
         CERTIFICATES,
     ),
     (
@@ -143,10 +144,31 @@ MUTANTS = (
         CERTIFICATES,
     ),
     (
+        "the inverse of a device taken as exact",
+        "regions/device_metric.py",
+        "residual = _frobenius(xp, self.factor @ self.inverse - unit)",
+        "residual = 0.0",
+        DEVICES,
+    ),
+    (
+        "the factor of a device taken as exact",
+        "regions/device_metric.py",
+        "off = (factored + ",
+        "off = (0.0 * factored + ",
+        DEVICES,
+    ),
+    (
+        "an error of a gradient bounded by a curvature that is not there",
+        "regions/metric.py",
+        "return 0.0 if problem.fit_intercept else problem.penalty.strong_convexity",
+        "return 1e6",
+        (*FAMILIES, *LATER),
+    ),
+    (
         "half the width below the centre of every bound",
         "regions/base.py",
-        "lower, upper = np.nextafter(center - half, -np.inf)",
-        "lower, upper = np.nextafter(center - 0.1 * half, -np.inf)",
+        "lower, upper = outward(center - half, -np.inf)",
+        "lower, upper = outward(center - 0.1 * half, -np.inf)",
         CERTIFICATES,
     ),
     (
@@ -222,8 +244,8 @@ MUTANTS = (
     (
         "half the radius of the local columns",
         "families/columns/local.py",
-        "/ rest * radius * (1.0 + FEW) + off",
-        "/ rest * radius * 0.01 + off",
+        "arrays.put(radius * (1.0 + FEW)) + off",
+        "arrays.put(radius * 0.01) + off",
         COLUMNS,
     ),
     (
@@ -236,7 +258,7 @@ MUTANTS = (
     (
         "no slack for the rounding of leave-one-out's dual bound",
         "families/carried.py",
-        "return widened(middle, reach * (1.0 + unit + weight_error(problem)) + rounding)",
+        "return widened(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)",
         "return widened(middle, reach)",
         SLACK,
     ),
@@ -264,20 +286,20 @@ MUTANTS = (
     (
         "no slack for sums over rows",
         "selection/criteria.py",
-        "off = 0.0 if self.counts else gamma(y.size + 2)",
+        "off = 0.0 if self.counts else gamma(least.shape[0] + 2)",
         "off = 0.0",
         SLACK,
     ),
     (
         "no slack for the rounding of a local row's step",
-        "families/local.py",
+        "families/removals.py",
         "length = step_norm**2 + 2.0 * change * moves + change**2 * squares",
         "shift_error *= 0.0\n        length = step_norm**2 + 2.0 * change * moves + change**2 * squares",
         SLACK,
     ),
     (
         "no slack for the rounding of a local row's gradient",
-        "families/local.py",
+        "families/removals.py",
         "residual = self.slack_norm + left_over * norms + self.eta * delta",
         "residual = 0.0 * left_over",
         SLACK,
@@ -285,8 +307,8 @@ MUTANTS = (
     (
         "underflow forgotten in the norm of a gradient",
         "regions/metric.py",
-        "(1.0 + self.solve_error) + TINY\n\n    def axis_norms",
-        "(1.0 + self.solve_error)\n\n    def axis_norms",
+        "self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY",
+        "self._least_of(outer, slack)) * (1.0 + self.solve_error)",
         LATER,
     ),
     (

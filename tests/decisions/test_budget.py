@@ -10,8 +10,8 @@ import pytest
 import glru
 from glru import _budget
 from glru.families.columns import LocalColumns, WideColumns, wide
-from glru.families.local import LocalRows
 from glru.families.newton import WideRows
+from glru.families.removals import Base
 from glru.model_selection import cascade
 from glru.regions import LocalEllipsoid
 from glru.selection import validation
@@ -153,7 +153,7 @@ def _stepwise(problem, seconds):
 
 
 STEPS = {
-    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, LocalRows, "_widened", 3),
+    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, Base, "widened", 3),
     "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 3),
     "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "_certified", 40),
     "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, cascade, "newton_candidate", 2),

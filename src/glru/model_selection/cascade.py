@@ -169,7 +169,7 @@ class Cascade:
         factor = float(self.factors[rows[0]])
         if factor not in self._sharp:
             self._sharp[factor] = LocalRows(self._local_family(factor), factor)
-        return self._sharp[factor].refined(rows, self.decided, EXACT_STEPS, exact=True)
+        return self._sharp[factor].refined(rows, self.enough, EXACT_STEPS, exact=True)
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
