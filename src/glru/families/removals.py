@@ -16,12 +16,13 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import UNIT, Array, Matrix
+from glru._numerics import TINY, UNIT, Array, Matrix
 from glru.certificate import FEW
 from glru.families.gradients import SLOW, local_radius
 from glru.regions.base import Bounds, widened
@@ -147,6 +148,11 @@ class Base:
         lengths = np.broadcast_to(lengths, weights.shape)
         return Removals(weights, scores, off, slopes, bends, norms, moves, lengths, leverage, rest, change)
 
+    @cached_property
+    def _room(self) -> float:
+        """What was added to every norm for squares that underflow."""
+        return TINY * (1.0 + float(np.linalg.norm(self.metric.inverse))) * (1.0 + FEW)
+
     def bounds(self, rows: Removals, top: float) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; ``top``: at least the largest norm."""
         weights, slopes, bends, norms, moves = rows.weights, rows.slopes, rows.bends, rows.norms, rows.moves
@@ -157,6 +163,8 @@ class Base:
         # The step took two triangular solves and a product; the squares are those of norms that were rounded up.
         shift_error = 2.0 * error * norms * step_norm + 5.0 * error * np.abs(change) * squares
         shift_error += FEW * (np.abs(moves) + np.abs(change) * squares)
+        # The norms have room for squares that underflow; a centre must not be moved by that.
+        shift_error += np.abs(change) * self._room * (2.0 * norms + self._room)
         length = step_norm**2 + 2.0 * change * moves + change**2 * squares
         length = np.maximum(length, 0.0) + (8.0 * error + FEW) * (step_norm**2 + change**2 * squares)
         length = np.sqrt(length) * (1.0 + FEW)
