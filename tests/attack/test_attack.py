@@ -37,6 +37,19 @@ def test_new_columns_whose_squares_underflow():
     assert float(lower[-1]) < truth.coef[-1] < float(upper[-1])
 
 
+def test_rows_whose_squares_underflow():
+    """Entries of 1e-303: a norm has room for the square it lost, and a held-out score must not be moved by that room."""
+    X = 1e-303 * dense(11, 2)
+    problem = glru.Problem(X, np.linspace(-1.0, 2.5, 11), glru.Squared(), glru.L2(0.5), scaling="sum")
+    family = LocalRows(glru.solve(problem), 1.0)
+    lower, upper = family.bounds(np.arange(11), lambda low, high: np.zeros(low.shape, dtype=bool))
+    for row in range(11):
+        weight = np.where(np.arange(11) == row, 0.0, 1.0)
+        ((score, off),) = retrained(problem.derive(sample_weight=weight)).scores(X[row : row + 1])
+        assert float(lower[row]) <= score + off
+        assert float(upper[row]) >= score - off
+
+
 def test_targets_far_from_zero():
     """R^2 of targets around 1e8 that differ by 1e-7: the mean of the targets is rounded, too."""
     random = np.random.default_rng(0)
