@@ -73,9 +73,7 @@ def without_slack() -> Iterator[None]:
     places = [(f"glru.{module}", "absolute_product", no_product) for module in ABSOLUTE_PRODUCTS]
     places += [(f"glru.{module}", "score_errors", no_errors) for module in SCORE_ERRORS]
     places += [(f"glru.{module}", "loss_terms", plain_terms) for module in ("certificate", "families.newton")]
-    places += [
-        (f"glru.{module}", "penalty_terms", plain_penalty_terms) for module in ("certificate", "families.newton")
-    ]
+    places += [("glru.certificate", "penalty_terms", plain_penalty_terms)]
     owners = [(importlib.import_module(module), name, new) for module, name, new in places]
     owners += [(LocalRows, "_gradient_errors", no_gradient_errors), (LocalEllipsoid, "_gradient", plain_gradient)]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in owners]

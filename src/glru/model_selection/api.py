@@ -26,7 +26,7 @@ def loocv(
     bound: Bound = ...,
     width: float | None = ...,
     progress: bool | Report = ...,
-    max_memory: int = ...,
+    max_memory: int | None = ...,
     tol: float = ...,
     checkpoint: str | Path | Checkpoint | None = ...,
     max_seconds: float | None = ...,
@@ -44,7 +44,7 @@ def loocv(
     bound: Bound = ...,
     width: float | None = ...,
     progress: bool | Report = ...,
-    max_memory: int = ...,
+    max_memory: int | None = ...,
     tol: float = ...,
     checkpoint: str | Path | Checkpoint | None = ...,
     max_seconds: float | None = ...,
@@ -54,7 +54,7 @@ def loocv(
 def loocv(model: Any, *args: Any, **options: Any) -> Any:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
-    Two forms: ``loocv(problem, method="certified", bound="auto", width=None, progress=False, max_memory=2 << 30,
+    Two forms: ``loocv(problem, method="certified", bound="auto", width=None, progress=False, max_memory=None,
     tol=1e-6, checkpoint=None, max_seconds=None)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
     scikit-learn's linear models (or one of this library's), fitted or not.
 
@@ -77,9 +77,9 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
         decided, a regression to a width of 1e-6 times the spread of the targets.
     progress : bool or callable, default=False
         Show progress on the terminal, or call ``progress(stage, n_decided, n_rows)``.
-    max_memory : int, default=2 GiB
+    max_memory : int, default=None
         Limit in bytes for the work arrays of a batch of rows, beside what the problem itself needs (its data, and for wide
-        data a matrix of one entry a pair of rows); at least 192 bytes a row.
+        data a matrix of one entry a pair of rows); at least 192 bytes a row. If not given, 2 GiB or that.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training where a problem is given.
     checkpoint : str or Path, default=None

@@ -21,6 +21,9 @@ from glru.regions import Bounds
 from glru.solution import Solution
 from glru.solvers import solve
 
+USUAL_MEMORY = 2 << 30
+"""Bytes for the work arrays of a batch where no limit is given."""
+
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 Bound = Literal["auto", "primal", "dual", "local"]
 
@@ -32,7 +35,7 @@ def leave_one_out(
     bound: Bound = "auto",
     width: float | None = None,
     progress: bool | Report = False,
-    max_memory: int = 2 << 30,
+    max_memory: int | None = None,
     tol: float = 1e-6,
     checkpoint: str | Path | Checkpoint | None = None,
     max_seconds: float | None = None,
@@ -42,11 +45,14 @@ def leave_one_out(
         checkpoint = Checkpoint(checkpoint)
     budget = Budget(max_seconds)
     if isinstance(problem, Problem | Solution):
-        _check(problem if isinstance(problem, Problem) else problem.problem, method, bound, width, max_memory)
+        data = problem if isinstance(problem, Problem) else problem.problem
+        max_memory = max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory
+        _check(data, method, bound, width, max_memory)
     solution = trained(problem, tol, checkpoint, budget=budget)
     if width is None and solution.problem.loss.task == "regression":
         width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
     with reporter(progress) as report, calm_blas(solution.problem.work):
+        assert max_memory is not None
         cascade = Cascade(solution, bound, width, max_memory, report, budget)
         if checkpoint is not None:
             cascade.recall = checkpoint.recall(budget, solution, method, bound, width, max_memory, tol)
