@@ -38,7 +38,7 @@ def no_product(X: Matrix, v: Array) -> Array:
     return np.zeros(X.shape[0])
 
 
-def no_errors(problem: Problem, coef: Array, intercept: float) -> Array:
+def no_errors(problem: Problem, coef: Array, intercept: float, scores: Array | None = None) -> Array:
     """In place of the scores' errors."""
     return np.zeros(problem.n_rows)
 

@@ -34,6 +34,9 @@ from glru.problem import Problem
 FEW = 16.0 * UNIT
 """Relative error of a short chain of operations."""
 
+NOT_MUCH_MORE = 32.0
+"""Errors of scores may be bounded by so many times their size: a digit and a half for a pass over the data."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -161,7 +164,7 @@ def certify(
     errors = gamma(problem.n_rows + 3) * float(np.sqrt(problem.weights @ dual**2)) * norms * (1.0 + FEW)
     if np.all(np.isfinite(moves)):
         scores = problem.scores(coef, point.intercept) if scores is None else scores
-        off = score_errors(problem, coef, point.intercept)
+        off = score_errors(problem, coef, point.intercept, scores)
         terms = loss_terms(problem.loss, problem.y, scores, off, dual, moves)
         errors = errors + float(np.sqrt(problem.weights @ moves**2)) * norms * (1.0 + FEW)
         # The correction makes the correlations of unpenalised columns exactly zero.
@@ -200,10 +203,18 @@ def weighted_sum(weights: Array, terms: Array) -> float:
     return total * (1.0 + gamma(weights.size + 2))
 
 
-def score_errors(problem: Problem, coef: Array, intercept: float) -> Array:
-    """How far each computed score may be from its exact value: ``gamma`` of a row's entries times ``|x| . |w| + |b|``."""
-    sizes = absolute_product(problem.X, np.abs(coef)) + abs(intercept)
-    return depths(problem.X, 3) * sizes * (1.0 + 2.0 * gamma(problem.n_columns + 8))
+def score_errors(problem: Problem, coef: Array, intercept: float, scores: Array | None = None) -> Array:
+    """How far each computed score may be from its exact value: ``gamma`` of a row's entries times ``|x| . |w| + |b|``.
+
+    Where ``|x| |w|`` is not much more than the ``scores``, it is taken for ``|x| . |w|``, which would cost a pass over X.
+    """
+    unit = depths(problem.X, 3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
+    if scores is not None:
+        length = float(np.linalg.norm(coef)) * (1.0 + FEW) + TINY
+        sizes = (np.sqrt(problem.squared_row_norms) + TINY) * (length * (1.0 + gamma(problem.n_columns + 8)))
+        if sizes.max(initial=0.0) <= NOT_MUCH_MORE * (1.0 + np.abs(scores).max(initial=0.0)):
+            return unit * (sizes + abs(intercept))
+    return unit * (absolute_product(problem.X, np.abs(coef)) + abs(intercept))
 
 
 def depths(X: Matrix, extra: int) -> Array | float:
@@ -217,13 +228,21 @@ def depths(X: Matrix, extra: int) -> Array | float:
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:
     """At least ``F_l(y_i; z_i, -a_i)`` for all scores and dual variables within their errors."""
     xp = namespace(scores)
-    size = 1.0 + xp.abs(scores) + xp.abs(y) + xp.abs(dual)
-    wide = errors + 8.0 * UNIT * size
+    wide = xp.abs(scores)
+    wide += xp.abs(dual)
+    wide += 1.0 + xp.abs(y)
+    wide *= 8.0 * UNIT
+    wide += errors
     if np.isfinite(loss.smoothness) and (moves is None or not moves.any()):
         # F is convex in the score with a derivative of l'(z) + a that changes by at most the smoothness: second order.
-        slope = xp.abs(loss.gradient(y, scores) + dual) * (1.0 + FEW) + FEW * xp.abs(dual)
-        grown = loss.fenchel_young(y, scores, -dual) + wide * (slope + loss.smoothness * wide)
-        return grown * (1.0 + FEW)
+        # The derivative itself errs by FEW (1 + |a|) at most, which is less than 2 wide.
+        grown, slope = loss.fenchel_young_slope(y, scores, -dual)
+        slope *= 1.0 + FEW
+        slope += (loss.smoothness + 2.0) * wide
+        slope *= wide
+        grown += slope
+        grown *= 1.0 + FEW
+        return grown
     slopes = (
         [-dual]
         if moves is None or not moves.any()

@@ -9,8 +9,7 @@ import pytest
 import glru
 from glru._numerics import UNIT
 from glru.certificate import certify
-from glru.families import carried
-from glru.families.carried import removal_factors
+from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
 from glru.point import Point
 from glru.regions import DualBox
@@ -45,7 +44,8 @@ def test_the_dual_bound_of_leave_one_out(scaling):
     y = np.where(np.arange(9) % 2, 1.0, -1.0)
     problem = glru.Problem(X, y, glru.Logistic(), glru.L2(np.linspace(0.1, 3.0, 60)), scaling=scaling)
     solution = glru.solve(problem, until=lambda state: True)
-    lower, upper = carried._dual_bounds(solution, removal_factors(problem), np.zeros(9))
+    carried, rows = carried_of(solution)
+    lower, upper = carried._dual_bounds(rows, np.zeros(9))
     rows, lam = [fractions(row) for row in X], fractions(problem.penalty.quadratic)
     dual, exact = fractions(solution.dual), []
     for i in range(9):

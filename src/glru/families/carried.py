@@ -54,6 +54,12 @@ def has_carried(problem: Problem) -> bool:
 
 def carried_bounds(solution: Solution, bound: str) -> Bounds:
     """Bounds of every row's score under the model trained without it; ``bound``: "primal", "dual" or both ("auto")."""
+    carried, rows = carried_of(solution)
+    return carried.bounds(rows, bound)
+
+
+def carried_of(solution: Solution) -> "tuple[Carried, Kept]":
+    """A solution as what removals are carried through, and its rows."""
     problem, root = solution.problem, solution.certificate
     factors = removal_factors(problem)
     carried = Carried(
@@ -66,8 +72,7 @@ def carried_bounds(solution: Solution, bound: str) -> Bounds:
         largest=float(factors[np.isfinite(factors)].max(initial=1.0)),
         shared=shared_columns(problem),
     )
-    rows = Kept(problem, factors, solution.dual, 0.0, root.loss_terms, solution.scores, root.score_errors)
-    return carried.bounds(rows, bound)
+    return carried, Kept(problem, factors, solution.dual, 0.0, root.loss_terms, solution.scores, root.score_errors)
 
 
 @final

@@ -89,7 +89,7 @@ class LocalRows:
             if drift <= MOST_DRIFT or not drift <= 1.0:
                 break
         self.settled = drift <= MOST_DRIFT
-        self.off = score_errors(problem, self.coef, self.intercept)
+        self.off = score_errors(problem, self.coef, self.intercept, self.scores)
         drift = (drift + self.constant * float(self.off[self.used].max())) * (1.0 + FEW)
         with np.errstate(over="ignore"):
             grown = (1.0 + self.metric.eta) * np.exp(drift) * (1.0 + weight_error(problem)) * (1.0 + FEW)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru._arrays import Arrays, is_foreign, same_arrays
+from glru._arrays import Arrays, is_foreign, namespace, same_arrays
 from glru._numerics import Array
 
 Task = Literal["classification", "regression"]
@@ -71,6 +71,14 @@ class Loss(ABC):
 
         Non-negative; zero iff ``g`` is a subgradient at ``z``; ``+inf`` off the conjugate's domain.
         """
+
+    def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
+        """The Fenchel-Young value and ``|l'(z) - g|``, the size of its derivative in the score, for smooth losses.
+
+        The size errs by a few units of ``1 + |g|``.
+        """
+        (slope,) = floats(g)
+        return self.fenchel_young(y, z, g), namespace(slope).abs(self.gradient(y, z) - slope)
 
     def gradient(self, y: ArrayLike, z: ArrayLike) -> Array:
         """One subgradient: the middle of the subdifferential."""

@@ -73,6 +73,9 @@ class Logistic(Loss):
         return xp.minimum(-y, 0.0), xp.maximum(-y, 0.0)
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        return self.fenchel_young_slope(y, z, g)[0]
+
+    def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
         y, z, g = floats(y, z, g)
         xp = namespace(g)
         margin, q = y * z, -y * g
@@ -81,9 +84,10 @@ class Logistic(Loss):
         # pairs swapped: swap so that p <= 1/2, where p and q - p have small relative errors.
         q = xp.where(inside, xp.where(margin < 0.0, 1.0 - q, q), 0.0)
         if xp is not np:
-            return xp.where(inside, _divergence_everywhere(xp, q, xp.abs(margin)), np.inf)
-        value = divergence(np.atleast_1d(q), np.atleast_1d(np.abs(margin)))
-        return np.where(inside, value.reshape(q.shape), np.inf)
+            value, excess = _divergence_everywhere(xp, q, xp.abs(margin))
+            return xp.where(inside, value, np.inf), xp.abs(excess)
+        value, excess = divergence(np.atleast_1d(q), np.atleast_1d(np.abs(margin)))
+        return np.where(inside, value.reshape(q.shape), np.inf), np.abs(excess, out=excess).reshape(q.shape)
 
 
 def _tails(xp: Any, margin: Array) -> tuple[Array, Array, Array]:
@@ -100,8 +104,8 @@ def softplus(x: Array) -> Array:
     return xp.log1p(xp.exp(-xp.abs(x))) + xp.maximum(x, 0.0)
 
 
-def divergence(q: Array, margin: Array) -> Array:
-    """``KL((q, 1 - q) || (p, 1 - p))`` for ``p = sigmoid(-margin)``, ``margin >= 0``, as two non-negative terms."""
+def divergence(q: Array, margin: Array) -> tuple[Array, Array]:
+    """``KL((q, 1 - q) || (p, 1 - p))`` for ``p = sigmoid(-margin)``, ``margin >= 0``, as two non-negative terms; and ``q - p``."""
     tail = np.exp(-margin)
     p = tail / (1.0 + tail)
     excess = q - p
@@ -109,13 +113,13 @@ def divergence(q: Array, margin: Array) -> Array:
     far = ~(np.abs(excess) < p)
     if not far.any():
         value += p * entropy_excess(excess / p)
-        return value
+        return value, excess
     near = ~far
     value[near] += p[near] * entropy_excess(excess[near] / p[near])
     # Far from p nothing cancels, and log p = -softplus(margin) survives the underflow of p.
     q = q[far]
     value[far] += np.maximum(xlogy(q, q) + q * softplus(margin[far]) - excess[far], 0.0)
-    return value
+    return value, excess
 
 
 def entropy_excess(e: Array) -> Array:
@@ -138,7 +142,7 @@ def _entropy_series(xp: Any, e: Array) -> Array:
     return e * e * series
 
 
-def _divergence_everywhere(xp: Any, q: Array, margin: Array) -> Array:
+def _divergence_everywhere(xp: Any, q: Array, margin: Array) -> tuple[Array, Array]:
     """``divergence`` with both cases of every entry computed and one chosen, as suits a device."""
     tail = xp.exp(-margin)
     p = tail / (1.0 + tail)
@@ -147,7 +151,7 @@ def _divergence_everywhere(xp: Any, q: Array, margin: Array) -> Array:
     close = p * _entropy_everywhere(xp, xp.where(near, excess, 0.0) / xp.where(near, p, 1.0))
     logarithm = xp.log(xp.where(q > 0.0, q, 1.0))
     far = xp.maximum(q * logarithm + q * softplus(margin) - excess, 0.0)
-    return (1.0 - p) * _entropy_everywhere(xp, -excess / (1.0 - p)) + xp.where(near, close, far)
+    return (1.0 - p) * _entropy_everywhere(xp, -excess / (1.0 - p)) + xp.where(near, close, far), excess
 
 
 def _entropy_everywhere(xp: Any, e: Array) -> Array:

@@ -113,7 +113,7 @@ class LocalEllipsoid(Region):
         if not self.metric.eta < 1.0:
             return np.inf
         problem = self.candidate.problem
-        errors = score_errors(problem, self.candidate.coef, self.candidate.intercept)
+        errors = score_errors(problem, self.candidate.coef, self.candidate.intercept, self._scores)
         # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
         worst = self._constant * float(errors[problem.weights > 0.0].max())
         loosening = float(np.exp(worst)) / (1.0 - self.metric.eta)

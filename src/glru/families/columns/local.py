@@ -57,7 +57,7 @@ class LocalColumns:
         self.used = problem.weights > 0.0
         _, slopes, bends = problem.loss.expand(problem.y, self.scores)
         self.metric = column_metric(problem, problem.weights * bends)
-        off = score_errors(problem, point.coef, point.intercept)
+        off = score_errors(problem, point.coef, point.intercept, self.scores)
         self.off = float(off[self.used].max())
         # Curvatures were taken at computed scores.
         self.eta = self.metric.eta + 2.0 * self.constant * self.off + weight_error(problem)
