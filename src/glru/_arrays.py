@@ -14,6 +14,8 @@ from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+SPACING, SMALLEST = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).smallest_subnormal)
+
 Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
 Host = NDArray[np.float64]
 
@@ -248,9 +250,13 @@ def returned(values: Any, like: Any) -> Any:
 
 
 def outward(array: Any, end: float) -> Any:
-    """The next float64 number in the direction of an end, entry by entry."""
+    """At least one float64 number further in the direction of an end, entry by entry."""
     xp = namespace(array)
-    return np.nextafter(array, end) if xp is np else xp.nextafter(array, xp.full_like(array, end))
+    # Neighbours are at most SPACING times a number apart, or the smallest number where that underflows.
+    step = xp.abs(array)
+    step *= SPACING
+    step += SMALLEST
+    return array + step if end > 0.0 else array - step
 
 
 def cholesky(matrix: Any) -> Any:

@@ -89,8 +89,8 @@ MUTANTS = (
     (
         "no slack for the rounding of scores",
         "certificate.py",
-        "wide = errors + 8.0 * UNIT * size\n    if",
-        "wide = 0.0 * errors\n    if",
+        "wide *= 8.0 * UNIT\n    wide += errors",
+        "wide *= 0.0",
         CERTIFICATES,
     ),
     (
@@ -293,8 +293,8 @@ MUTANTS = (
     (
         "no slack for the rounding of a local row's step",
         "families/removals.py",
-        "length = step_norm**2 + 2.0 * change * moves + change**2 * squares",
-        "shift_error *= 0.0\n        length = step_norm**2 + 2.0 * change * moves + change**2 * squares",
+        "parts = step_norm**2 + own**2",
+        "shift_error *= 0.0\n        parts = step_norm**2 + own**2",
         SLACK,
     ),
     (

@@ -156,27 +156,29 @@ class Base:
         weights, slopes, bends, norms, moves = rows.weights, rows.slopes, rows.bends, rows.norms, rows.moves
         change = rows.change
         error, step_norm = self.metric.solve_error, rows.lengths
-        squares = norms**2
-        shifts = moves + change * squares
+        size = np.abs(change)
+        own = change * norms
+        push = own * norms
+        shifts = moves + push
+        far = np.abs(shifts)
         # The step took two triangular solves and a product; the squares are those of norms that were rounded up, by a share
         # of themselves and by what covers underflow.
-        shift_error = 2.0 * error * norms * step_norm + 5.0 * error * np.abs(change) * squares
-        shift_error += 2.0 * np.abs(change) * norms * self.metric.tiny
-        shift_error += FEW * (np.abs(moves) + np.abs(change) * squares)
-        length = step_norm**2 + 2.0 * change * moves + change**2 * squares
-        length = np.maximum(length, 0.0) + (8.0 * error + FEW) * (step_norm**2 + change**2 * squares)
+        shift_error = norms * (2.0 * error * step_norm + (2.0 * self.metric.tiny) * size)
+        shift_error += (5.0 * error + FEW) * np.abs(push) + FEW * np.abs(moves)
+        parts = step_norm**2 + own**2
+        length = np.maximum(parts + 2.0 * change * moves, 0.0) + (8.0 * error + FEW) * parts
         length = np.sqrt(length) * (1.0 + FEW)
-        delta = length * np.sqrt(1.0 + self.eta) * (1.0 + FEW)
-        left_over = np.abs(weights * (slopes + bends * shifts) - change) + FEW * np.abs(change)
-        left_over += weights * (bends * shift_error + FEW * (np.abs(slopes) + np.abs(bends * shifts)))
+        delta = length * (np.sqrt(1.0 + self.eta) * (1.0 + FEW))
         # The row's own slope and curvature were taken at a score that is off, too.
-        left_over += weights * self.smoothness * rows.off * (1.0 + 2.0 * self.constant * np.abs(shifts))
+        wrong = bends * (shift_error + FEW * far) + FEW * np.abs(slopes)
+        wrong += self.smoothness * rows.off * (1.0 + (2.0 * self.constant) * far)
+        left_over = np.abs(weights * (slopes + bends * shifts) - change) + FEW * size + weights * wrong
         residual = self.slack_norm + left_over * norms + self.eta * delta
         with np.errstate(all="ignore"):
             reach = self.constant * top * length * (1.0 + FEW)
             remainder = np.where(reach > SERIES, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
             nu = remainder * (1.0 + LOST) * delta + residual / np.sqrt(rows.rest)
-        return self.widened(rows, top, rows.scores + shifts, nu, reach, shift_error + rows.off, np.abs(shifts))
+        return self.widened(rows, top, rows.scores + shifts, nu, reach, shift_error + rows.off, far)
 
     def widened(
         self, rows: Removals, top: float, centers: Array, nu: Array, reach: Array, errors: Array, sizes: Array
