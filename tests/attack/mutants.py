@@ -40,7 +40,7 @@ MUTANTS = (
     (
         "rows in blocks: the row's own factor forgotten",
         "partitioned/removing.py",
-        "moves = moves + extra * _moved(rows, still.moved(self.drift))",
+        "moves = moves + extra * images[:, 2]",
         "moves = 1.0 * moves",
         PARTITIONED,
     ),
