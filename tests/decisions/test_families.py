@@ -335,3 +335,14 @@ def test_refined_wide_rows(loss, shape):
         # Newton steps without a line search may circle around the kinks of the other losses.
         if loss.self_concordance is not None:
             assert upper[0] - lower[0] <= 1e-6
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+def test_exact_steps_of_wide_rows(loss):
+    solution = glru.solve(make(LOSSES[loss], glru.L2(1e-3), 25, 60, seed=3))
+    family = WideRows(solution, 25 / 24)
+    lower, upper = family.stepped(np.arange(25), never, 12, exact=True)
+    truth = glru.loocv(solution, method="naive", tol=1e-13).scores
+    assert np.all((lower - 1e-9 <= truth) & (truth <= upper + 1e-9))
+    if loss == "logistic":
+        assert np.median(upper - lower) < 1e-8

@@ -19,6 +19,7 @@ from glru._numerics import TINY, Array, dense, gamma
 from glru._products import core_factor, hessian, robust_cholesky, row_gram
 from glru.certificate import FEW, ball_radius, loss_terms
 from glru.families.carried import row_norms, scale, shared_norms, shared_part, weight_error
+from glru.families.conjugate import conjugate_gradients
 from glru.problem import Problem
 from glru.regions.base import Bounds, widened
 from glru.solution import Solution
@@ -196,8 +197,11 @@ class WideRows(RemovedRows):
         change = np.where(np.isfinite(change), change, 0.0)
         return arrays.put(moves)[:, None] + images * arrays.put(change), through
 
-    def stepped(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds after Newton steps with the old Hessian, each with its certificate; rows leave as they are decided."""
+    def stepped(self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False) -> Bounds:
+        """Bounds after Newton steps, each with its certificate; rows leave as they are decided.
+
+        The steps are those of the old Hessian, or ``exact``: each with the Hessian of its own candidate.
+        """
         arrays, problem = self.problem.arrays, self.problem
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         y, weights = arrays.put(problem.y)[:, None], arrays.put(self.weights)[:, None]
@@ -217,6 +221,10 @@ class WideRows(RemovedRows):
             here, places = rows[active], np.arange(active.size)
             _, slopes, bends = problem.loss.expand(y, scores)
             residual = arrays.zeroed(weights * (slopes + dual), (here, places))
+            if exact:
+                solved = self._exact(arrays.zeroed(weights * bends, (here, places)), residual)
+                dual = self._linear(slopes, bends, -(self.gram @ solved), here)
+                continue
             # (I + D' K)^-1 without the row, D' = D - d_i e_i e_i^T, by the Sherman-Morrison formula.
             solved = self._through(residual)
             bend = self.weights[here] * self.bends[here]
@@ -232,6 +240,18 @@ class WideRows(RemovedRows):
         """``(I + D K)^-1 v``."""
         root = same_arrays(v).put(self.root if v.ndim == 1 else self.root[:, None])
         return v - root * cholesky_solve(self.factor, root * (self.gram @ v))
+
+    def _exact(self, bends: Any, v: Any) -> Any:
+        """``(I + D K)^-1 v`` with other weighted curvatures for every column, the old factor in front."""
+        arrays = self.problem.arrays
+        root = arrays.xp.sqrt(bends)
+        inner = conjugate_gradients(
+            arrays,
+            lambda u: u + root * (self.gram @ (root * u)),
+            lambda u: cholesky_solve(self.factor, u),
+            root * (self.gram @ v),
+        )
+        return v - root * inner
 
     def refined(self, row: int, decided: Decided, n_steps: int) -> Bounds:
         """Bounds after exact Newton steps for one removal, each with a factor of its own."""

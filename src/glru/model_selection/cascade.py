@@ -117,9 +117,9 @@ class Cascade:
                 self.run("newton", rows, self.newton)
             for rows in self.batches():
                 self.run("refine", rows, self.more_newton)
-        if self.uniform and has_local_rows(self.problem) and self.problem.work > SMALL_WORK:
+        if self.uniform and self.problem.work > SMALL_WORK:
             for rows in self.batches():
-                self.run("refine", rows, self.local_exact)
+                self.run("refine", rows, self.local_exact if has_local_rows(self.problem) else self.exact_newton)
         if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
             for row in self.open_rows():
                 self.run("refine", np.array([row]), self.refine)
@@ -208,6 +208,14 @@ class Cascade:
         family = self._family(float(self.factors[rows[0]]))
         if isinstance(family, WideRows):
             return family.stepped(rows, self.enough, BATCH_STEPS)
+        return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+
+    def exact_newton(self, rows: Rows) -> Bounds:
+        """Steps with the candidates' own Hessians, where factoring one of these takes long."""
+        if self.has_families:
+            family = self._family(float(self.factors[rows[0]]))
+            if isinstance(family, WideRows):
+                return family.stepped(rows, self.enough, EXACT_STEPS, exact=True)
         return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
 
     def guesses(self, rows: Rows) -> Array:
