@@ -19,7 +19,7 @@ from glru.families.removals import Base, Decided, Measure, Measured, Newton, Rem
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
 from glru.regions.device_metric import column_metric
-from glru.regions.local import gradient_slack
+from glru.regions.local import Candidate, gradient_slack
 
 Rows = NDArray[np.intp]
 
@@ -39,17 +39,8 @@ def has_local_rows(problem: Problem) -> bool:
     )
 
 
-class Start(Protocol):
+class Start(Candidate, Protocol):
     """Where the base is looked for: a solution, or the base of another family."""
-
-    @property
-    def problem(self) -> Problem: ...
-
-    @property
-    def coef(self) -> Array: ...
-
-    @property
-    def intercept(self) -> float: ...
 
     @property
     def scores(self) -> Array: ...
