@@ -8,6 +8,7 @@ from glru.partitioned.folds import cross_val_predict
 from glru.partitioned.loocv import loocv
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.solution import PartitionedSolution
+from glru.partitioned.stepwise import stepwise
 from glru.partitioned.training import solve
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -15,6 +16,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "loocv": loocv,
     "cross_val_predict": cross_val_predict,
     "after": after,
+    "stepwise": stepwise,
 }
 
 

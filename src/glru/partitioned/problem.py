@@ -28,7 +28,7 @@ class PartitionedProblem(Handover):
     .. math:: P(w, b) = \sum_i s_i \, \ell(y_i, x_i^\top w + b) + \sum_j \rho_j(w_j)
 
     ``glru.Problem(X, y, ...)`` makes one where ``X`` is a dask array or dataframe, a Parquet path or a memory map.
-    ``glru.solve``, ``glru.loocv``, ``glru.cross_val_predict`` and ``glru.after`` accept it. The data is validated in one pass
+    ``glru.solve``, ``glru.loocv``, ``glru.cross_val_predict``, ``glru.after`` and ``glru.stepwise`` accept it. The data is validated in one pass
     when the problem is made.
 
     Parameters

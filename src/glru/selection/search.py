@@ -46,11 +46,16 @@ def search(
     tol: float = 1e-6,
     progress: bool | Report = False,
     max_seconds: float | None = None,
+    make_judge: Callable[[Columns, Criterion], Judge] | None = None,
 ) -> StepwiseResult:
-    """The search itself; see :func:`glru.stepwise`."""
-    _check(problem, direction, method, forced, min_features, max_features, max_steps)
+    """The search itself; see :func:`glru.stepwise`.
+
+    ``make_judge``: judges the first columns of data that is not held here, where the problem is another than a ``Problem``.
+    """
+    held = make_judge is None
+    _check(problem, held, direction, method, forced, min_features, max_features, max_steps)
     budget = Budget(max_seconds)
-    signs = problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
+    signs = held and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
     rule = checked_criterion(criterion, "classification" if signs else problem.loss.task)
     sets = column_groups(problem, groups)
     kept = kept_columns(problem, keep)
@@ -64,8 +69,8 @@ def search(
     additions = [Move(move.columns, add=True) for move in removals]
     steps: list[Step] = []
     interrupted = False
-    with reporter(progress) as report, calm_blas(problem.work):
-        judge = _judge(problem, start, X_val, y_val, cv, rule, tol)
+    with reporter(progress) as report, calm_blas(problem.work if held else 0.0):
+        judge = make_judge(start, rule) if make_judge else _judge(problem, start, X_val, y_val, cv, rule, tol)
         value = judge.value()
         first_value, chosen, visited = value, start, {start.tobytes()}
         try:
@@ -228,7 +233,7 @@ def _judge(problem: Problem, chosen: Columns, X_val: Any, y_val: Any, cv: Any, r
     if X_val is not None and cv is not None:
         raise ValueError("give validation rows or cv, not both.")
     if X_val is not None:
-        X, y = _validation(problem, X_val, y_val)
+        X, y = validation_rows(problem, X_val, y_val)
         return ValidationJudge(Model(problem, chosen, tol), X, y, rule)
     if cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol), rule)
@@ -241,11 +246,12 @@ def _judge(problem: Problem, chosen: Columns, X_val: Any, y_val: Any, cv: Any, r
     return Panel(judges, rule)
 
 
-def _validation(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
+def validation_rows(problem: Any, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
+    """Validation rows in the columns of a problem, and their targets in its terms."""
     X, names = _inputs.as_matrix(X_val, "X_val")
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
-    X = placed(matched_columns(X, names, problem.column_names), problem.X)
+    X = placed(matched_columns(X, names, problem.column_names), getattr(problem, "X", None))
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
     labels = np.asarray(home(y_val))
@@ -262,6 +268,7 @@ def _validation(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array
 
 def _check(
     problem: Problem,
+    held: bool,
     direction: str,
     method: str,
     forced: bool,
@@ -269,7 +276,7 @@ def _check(
     max_features: int | None,
     max_steps: int | None,
 ) -> None:
-    if not isinstance(problem, Problem):
+    if held and not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
     if direction not in ("backward", "forward", "both"):
         raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {direction!r}.")
