@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, solve
 from glru._numerics import Array, dense, gamma
 from glru.certificate import FEW
 from glru.losses import Loss
-from glru.partitioned.gap import Ellipsoid, ellipsoid, gradient
+from glru.partitioned.gap import Ellipsoid, ellipsoid, gradient, penalty_value
 from glru.partitioned.loocv import require_local
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.solution import PartitionedSolution
@@ -32,8 +32,8 @@ from glru.solvers.common import Floor
 
 Columns = NDArray[np.intp]
 
-STEPS = 12
-"""Newton steps of one model at most."""
+STEPS = 30
+"""Passes for one model at most: Newton steps, shortened where the objective would rise."""
 
 
 def stepwise(
@@ -220,7 +220,8 @@ class BlocksJudge(Judge):
 
     def _pursued(self, chosen: Columns, model: Model, enough: Enough, fine: float) -> tuple[Worth, Model, Expansion]:
         """The worth of a model of some columns after Newton steps, where they ended and the sums there."""
-        part, before = Part(self.whole, chosen), np.inf
+        part, before, value, length = Part(self.whole, chosen), np.inf, np.inf, 1.0
+        last, direction = Model(model.coef[chosen], model.intercept), np.zeros(part.places.size)
         queries, zero = self.X[:, chosen], self._zero(chosen)
         found = np.full(self.n_rows, -np.inf), np.full(self.n_rows, np.inf)
         for step in range(STEPS):
@@ -229,17 +230,22 @@ class BlocksJudge(Judge):
                 found = np.zeros(self.n_rows), np.zeros(self.n_rows)
                 break
             mine = Model(model.coef[chosen], model.intercept)
+            now = here.value + _penalty_value(part, mine)
+            if not now <= value + FEW * abs(value):
+                length *= 0.25
+                model = part.padded(last.moved(direction, length))
+                continue
             region = _ellipsoid(part, mine, part.of(here))
             if np.isfinite(region.radius):
                 found = intersected(found, region.score_bounds(queries))
                 low, high = self._sums(*found, zero)
                 if high - low <= fine * (1.0 - FEW) or enough(low, high):
                     break
-            if not region.nu < before or step == STEPS - 1:
+            if (not region.nu < before and not now < value) or step == STEPS - 1:
                 break
-            before = region.nu
-            pull = _gradient(part, mine, part.of(here).pull)
-            model = part.padded(mine.moved(-region.metric.solve(pull)))
+            before, value, last, length = region.nu, now, mine, 1.0
+            direction = -region.metric.solve(_gradient(part, mine, part.of(here).pull))
+            model = part.padded(mine.moved(direction))
         stage = "newton" if step == 0 else "refine"
         return Worth(*self._sums(*found, zero), stage, self._guess(chosen, model)), model, here
 
@@ -261,6 +267,10 @@ class BlocksJudge(Judge):
 
 def _ellipsoid(part: Any, model: Model, here: Expansion) -> Ellipsoid:
     return ellipsoid(part, model, here)
+
+
+def _penalty_value(part: Any, model: Model) -> float:
+    return penalty_value(part, model)
 
 
 def _gradient(part: Any, model: Model, pull: Array) -> Array:
