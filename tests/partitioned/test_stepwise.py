@@ -6,7 +6,6 @@ import pytest
 import glru
 from tests.partitioned.data import mapped
 
-
 METHODS = ("certified", "naive")
 
 
