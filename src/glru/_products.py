@@ -178,13 +178,12 @@ def robust_cholesky(matrix: Any) -> Any:
 def _robust_device_cholesky(matrix: Any) -> Any:
     xp, trace, shift = _arrays.namespace(matrix), float(_arrays.namespace(matrix).linalg.trace(matrix)), 0.0
     unit = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=_arrays.Arrays(matrix).device)
-    while True:
+    while np.isfinite(trace) and np.isfinite(shift):
         try:
             return _arrays.cholesky(matrix + shift * unit if shift else matrix)
         except LinAlgError:
             shift = max(10.0 * shift, 8.0 * UNIT * trace, UNIT)
-            if not np.isfinite(shift):
-                raise
+    return xp.full_like(matrix, np.nan)
 
 
 def curvature_product(X: Matrix, weights: Array) -> Callable[[Array], tuple[Array, Array]]:

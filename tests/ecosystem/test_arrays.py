@@ -262,6 +262,18 @@ def test_bad_data(put):
 
 
 @NAMESPACES
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("shape", [(20, 3), (6, 12)])
+def test_squares_that_overflow(put, shape):
+    """No factor, no step, no proof, and no error."""
+    X, y = _data(16, *shape)
+    problem = glru.Problem(put(1e160 * X), y, penalty=glru.L2(1e-8))
+    result = glru.loocv(problem, max_seconds=5.0)
+    assert not np.isnan(result.score_lower).any()
+    assert np.all(result.score_lower <= result.score_upper)
+
+
+@NAMESPACES
 def test_float32_is_converted(put):
     X, y = _data(14, 30, 4)
     X = X.astype(np.float32)
