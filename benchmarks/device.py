@@ -39,6 +39,7 @@ def run() -> None:
     _stages(torch, problem, peak)
     found = _path(torch, problem, peak)
     _elimination(torch, problem, on[N:], y[N:], peak)
+    _tall(torch)
     if os.environ.get("GLRU_DEVICE_HOST") == "1":
         _compare(X, y, found)
 
@@ -140,6 +141,21 @@ def _elimination(torch, problem, X_val, y_val, peak) -> None:
         ["lam", "step s", "with the fit s", "trainings", "decided by"],
         rows,
     )
+
+
+def _tall(torch) -> None:
+    """Rows by the hundred thousand: vectors on the host weigh more, the fewer columns there are."""
+    rows = []
+    for n, d in ((1_000_000, 100), (200_000, 1000)):
+        X, y = synthetic(n, d)
+        on = torch.asarray(X, device="cuda")
+        for name, data in (("device", on), ("host", X)):
+            if name == "device" or os.environ.get("GLRU_DEVICE_HOST") == "1":
+                problem = glru.Problem(data, y, penalty=glru.L2(1e-3))
+                runs = [_loocv(torch, problem.derive()) for _ in range(2)]
+                result, fit, loo = runs[-1][1:]
+                rows.append([f"{n} x {d}", name, f"{fit:.2f}", f"{loo:.2f}", result.n_trainings])
+    print_table("Tall data", ["data", "where", "fit s", "LOOCV s", "trainings"], rows)
 
 
 def _compare(X, y, found) -> None:
