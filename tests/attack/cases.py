@@ -17,8 +17,12 @@ from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import WideRows, has_newton_rows, removed_rows
+from glru.partitioned.gap import ellipsoid, gradient
+from glru.partitioned.stepwise import Part
+from glru.partitioned.sums import Model
 from glru.point import Point
 from glru.regions import LocalEllipsoid, has_local, regions_of
+from glru.solvers.common import Floor
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
 from tests.attack.generators import hostile_change, hostile_problem
@@ -339,6 +343,18 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
             yield "after in blocks: scores", truth.scores(dense), *out.score_bounds(dense)
             coefs = list(zip(truth.coef, truth.doubts[:-1], strict=True))
             yield "after in blocks: coefficients", coefs, *out.coef_bounds()
+        kept = np.sort(random.choice(dense.shape[1], int(random.integers(1, dense.shape[1] + 1)), replace=False))
+        out_of = [j for j in range(dense.shape[1]) if j not in kept]
+        truth = retrained(glru.RemoveColumns(out_of).apply(problem) if out_of else problem, DIGITS)
+        if truth is not None:
+            part, start = Part(cut, kept), Model(solution.coef[kept], solution.intercept)
+            for _ in range(3):
+                here = part.of(cut.expansion(part.padded(start), Floor(problem.loss)))
+                region = ellipsoid(part, start, here)
+                yield "some columns in blocks", truth.scores(dense[:, kept]), *region.score_bounds(dense[:, kept])
+                if not np.isfinite(region.nu):
+                    break
+                start = start.moved(-region.metric.solve(gradient(part, start, here.pull)))
 
 
 def devices(random: np.random.Generator) -> Iterator[Answer]:

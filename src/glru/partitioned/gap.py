@@ -111,6 +111,7 @@ class Ellipsoid:
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
 
+@np.errstate(all="ignore")  # overflow ends in an infinite radius: nothing is proven then
 def ellipsoid(problem: PartitionedProblem, model: Model, here: Expansion, top: float | None = None) -> Ellipsoid:
     """The ellipsoid at a model, from its expansion; ``top``: at least the largest norm of a row, where that is known."""
     assert here.gram is not None

@@ -154,7 +154,7 @@ class Part:
 
 @final
 class BlocksJudge(Judge):
-    """The model of some columns, judged on validation rows; every model it looks at costs a pass or two."""
+    """The model of some columns, judged on validation rows; every model it looks at costs passes of its own, one to three as a rule."""
 
     def __init__(
         self, whole: PartitionedProblem, chosen: Columns, X: Array, y: Array, criterion: Criterion, start: Model
