@@ -325,3 +325,13 @@ def test_estimators_pass_the_array_checks_of_scikit_learn():
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
+
+
+@NAMESPACES
+def test_outward_is_at_least_the_next_number(put):
+    values = np.array([0.0, 5e-324, -3e-310, 2.2e-308, 1.0, -1.0, 1.0 - 2**-53, 3.3, -1e300, 1.7e308])
+    there = put(values)
+    assert np.all(home(_arrays.outward(there, np.inf)) >= np.nextafter(values, np.inf))
+    assert np.all(home(_arrays.outward(there, -np.inf)) <= np.nextafter(values, -np.inf))
+    assert np.all(_arrays.outward(values, np.inf) >= np.nextafter(values, np.inf))
+    assert np.all(_arrays.outward(values, -np.inf) <= np.nextafter(values, -np.inf))
