@@ -22,7 +22,7 @@ Host = NDArray[np.float64]
 
 def is_foreign(X: object) -> bool:
     """Whether an object is an array of a namespace other than NumPy's."""
-    if isinstance(X, np.ndarray) or sp.issparse(X):
+    if isinstance(X, (np.ndarray, np.generic)) or sp.issparse(X):
         return False
     return hasattr(X, "__array_namespace__") or type(X).__module__.partition(".")[0] in ("torch", "cupy")
 

@@ -287,6 +287,19 @@ def test_the_missing_package_is_named(monkeypatch):
         glru.Problem(_strict(np.eye(2)), [0, 1])
 
 
+def test_numpy_needs_no_such_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "array_api_compat", None)
+    for scalar in (np.float64(0.3), np.int64(2), np.bool_(True), 0.3):
+        assert not is_foreign(scalar)
+    assert glru.Logistic().fenchel_young(1.0, np.float64(0.3), -0.5) > 0.0
+    X, y = _data(17, 30, 4)
+    problem = glru.Problem(X, y, penalty=glru.L2(0.1), fit_intercept=True)
+    solution = glru.solve(problem)
+    assert glru.loocv(solution, width=1e-9).n_trainings == 0
+    assert glru.after(solution, glru.RemoveRows([1])).determination_rate(X) > 0.5
+    assert glru.stepwise(problem, X, y, max_steps=1).path
+
+
 @NAMESPACES
 def test_estimators_and_drop_ins_return_what_they_were_given(put):
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
