@@ -46,7 +46,7 @@ COLUMN_PENALTIES: dict[str, Penalty] = {
 }
 """One strength a column, for three columns."""
 
-SOLVERS = ("newton", "newton-cg", "prox-newton", "dual-cd", "proximal-point")
+SOLVERS = ("newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point")
 
 
 def supports(solver: str, problem: Problem) -> bool:
@@ -58,6 +58,7 @@ def supports(solver: str, problem: Problem) -> bool:
         "newton-cg": not hinge and l2,
         "prox-newton": not hinge,
         "dual-cd": isinstance(problem.loss, glru.Hinge | glru.Logistic) and l2 and not free,
+        "interior-point": isinstance(problem.loss, glru.Hinge | glru.SquaredHinge | glru.SmoothedHinge) and l2,
         "proximal-point": hinge,
     }[solver]
 

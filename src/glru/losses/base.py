@@ -89,6 +89,11 @@ class Loss(ABC):
         """Value, gradient and curvature together, for the price of the dearest of them."""
         return self.value(y, z), self.gradient(y, z), self.curvature(y, z)
 
+    def majorant_curvature(self, z: ArrayLike) -> Array:
+        """Curvature of a quadratic that touches the loss at ``z`` and lies above it everywhere; for smooth losses."""
+        (z,) = floats(z)
+        return namespace(z).full_like(z, self.smoothness)
+
     def project(self, y: ArrayLike, g: ArrayLike) -> Array:
         """The nearest point to ``g`` in the domain of the conjugate."""
         (g,) = floats(g)

@@ -52,6 +52,13 @@ class Logistic(Loss):
         tail = xp.exp(-xp.abs(z))
         return tail / (1.0 + tail) ** 2
 
+    def majorant_curvature(self, z: ArrayLike) -> Array:
+        # tanh(z / 2) / (2 z): it falls as 1 / |z| where the curvature itself falls as e^-|z|.
+        (z,) = floats(z)
+        xp = namespace(z)
+        half = 0.5 * xp.maximum(xp.abs(z), 1e-8)
+        return 0.25 * xp.tanh(half) / half
+
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
         xp = namespace(z)

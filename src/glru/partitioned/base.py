@@ -39,7 +39,7 @@ def settled(solution: PartitionedSolution) -> tuple[LocalRemovals, float] | None
     """The removals of all rows and at least the largest norm of one; None where the local certificate proves nothing."""
     problem, model, here = solution.problem, solution.model, solution.expansion
     if here.gram is None:
-        here = problem.expansion(model, Floor(problem.loss))
+        here = problem.expansion(model, Floor.of(problem.loss))
     n_steps = 0
     while True:
         found = _removals(problem, model, here)
@@ -53,7 +53,7 @@ def settled(solution: PartitionedSolution) -> tuple[LocalRemovals, float] | None
         if n_steps == MOST_STEPS or found.step_norm <= CLOSE * usual or reach < TOO_SMALL:
             return found, top
         model, n_steps = model.moved(found.step), n_steps + 1
-        here = problem.expansion(model, Floor(problem.loss))
+        here = problem.expansion(model, Floor.of(problem.loss))
 
 
 def _removals(problem: PartitionedProblem, model: Model, here: Expansion) -> LocalRemovals | None:

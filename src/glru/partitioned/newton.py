@@ -24,14 +24,16 @@ LENGTHS: Array = np.exp2(np.arange(-14.0, 2.0))
 
 
 def newton(
-    problem: PartitionedProblem, model: Model, stop: Stop, budget: Budget, guessed: bool
+    problem: PartitionedProblem, model: Model, stop: Stop, budget: Budget
 ) -> tuple[Model, Expansion, int, Status]:
     """Newton steps, each with a line search where the full one does not do.
 
-    ``guessed``: the start is the model of a sample. If the very first step fails it was a bad one (rare columns), and zero is
-    a better place to begin.
+    If the very first step fails, the start was a bad one (a sample misses rare columns), and zero is a better place to
+    begin.
     """
-    floor, goal = Floor(problem.loss), Goal(problem, stop)
+    # Under a self-concordant loss the Hessian is the metric of the certificate: no floor is raised under its curvatures.
+    fixed = problem.loss.self_concordance is not None
+    floor, goal = Floor.of(problem.loss), Goal(problem, stop)
     here = problem.expansion(model, floor)
     n_iter = 0
     while True:
@@ -48,17 +50,17 @@ def newton(
         noise = 8.0 * UNIT * float(np.abs(slope) @ np.abs(step)) + UNIT * value
         if not np.all(np.isfinite(step)) or -descent <= noise:
             return model, here, n_iter, "stalled"
-        floor, before = floor.after(1.0), floor
+        floor, before = floor if fixed else floor.after(1.0), floor
         ahead = model.moved(step)
         there = problem.expansion(ahead, floor)
         if not objective(problem, ahead, there) <= value + SMALL_STEP * descent + gamma(problem.depth) * value:
-            if guessed and n_iter == 0 and model.coef.any():
+            if n_iter == 0 and (model.coef.any() or model.intercept):
                 ahead, floor = Model(np.zeros_like(model.coef)), before
             else:
                 length = line_search(problem, model, step)
                 if length == 0.0:
                     return model, here, n_iter, "stalled"
-                ahead, floor = model.moved(step, length), before.after(length)
+                ahead, floor = model.moved(step, length), before if fixed else before.after(length)
             there = problem.expansion(ahead, floor)
         model, here = ahead, there
         n_iter += 1

@@ -54,7 +54,7 @@ def regions(problem: PartitionedProblem, model: Model) -> Iterator[Ellipsoid]:
     """The ellipsoids at a model and after Newton steps from it, while they get smaller; a pass over the data each."""
     before = np.inf
     for _ in range(STEPS):
-        here = problem.expansion(model, Floor(problem.loss))
+        here = problem.expansion(model, Floor.of(problem.loss))
         region = ellipsoid(problem, model, here)
         yield region
         if not region.nu < before:

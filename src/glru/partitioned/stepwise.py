@@ -199,7 +199,7 @@ class BlocksJudge(Judge):
 
     def _expanded(self) -> Expansion:
         if self.here is None:
-            self.here = self.whole.expansion(self.model, Floor(self.whole.loss))
+            self.here = self.whole.expansion(self.model, Floor.of(self.whole.loss))
         return self.here
 
     def _started(self, move: Move) -> Model:
@@ -225,7 +225,7 @@ class BlocksJudge(Judge):
         queries, zero = self.X[:, chosen], self._zero(chosen)
         found = np.full(self.n_rows, -np.inf), np.full(self.n_rows, np.inf)
         for step in range(STEPS):
-            here = self.whole.expansion(model, Floor(self.whole.loss))
+            here = self.whole.expansion(model, Floor.of(self.whole.loss))
             if not part.places.size:
                 found = np.zeros(self.n_rows), np.zeros(self.n_rows)
                 break

@@ -66,13 +66,14 @@ def expand(block: Problem, number: int, start: int, model: Model, floor: Floor |
     sparse = block.is_sparse
     bends = np.empty(block.n_rows if sparse and floor is not None else 0)
     for part, rows in chunks(block):
-        values, slopes, curvatures = rows.loss.expand(rows.y, rows.scores(model.coef, model.intercept))
+        scores = rows.scores(model.coef, model.intercept)
+        values, slopes, curvatures = rows.loss.expand(rows.y, scores)
         value += float(rows.weights @ values)
         pulls = rows.weights * slopes
         mass += float(pulls @ slopes)
         add_pulls(pull, rows, pulls)
         if floor is not None:
-            bend = rows.weights * floor.raised(curvatures)
+            bend = rows.weights * floor.raised(curvatures, scores)
             if sparse:
                 bends[part] = bend
             else:
@@ -113,7 +114,8 @@ def hessian_product(block: Problem, number: int, start: int, model: Model, floor
     """The losses' Hessian at a model times a vector."""
     total, way = np.zeros_like(vector), Model(np.zeros_like(model.coef)).moved(vector)
     for _, rows in chunks(block):
-        bends = floor.raised(rows.loss.curvature(rows.y, rows.scores(model.coef, model.intercept)))
+        scores = rows.scores(model.coef, model.intercept)
+        bends = floor.raised(rows.loss.curvature(rows.y, scores), scores)
         add_pulls(total, rows, rows.weights * bends * rows.scores(way.coef, way.intercept))
     return total
 

@@ -32,11 +32,13 @@ def solve(
     name = _checked(problem, tol, solver, max_iter)
     before = problem.traffic.passes
     model = _start(problem, start)
-    if name == "newton":
-        guessed = start is None
-        model, here, n_iter, status = newton(problem, model, Stop(tol, None, max_iter or 200), budget, guessed)
-    else:
-        model, here, n_iter, status = newton_cg(problem, model, Stop(tol, None, max_iter or 500), budget)
+    stop = Stop(tol, None, max_iter or (200 if name == "newton" else 500))
+    run_solver = newton if name == "newton" else newton_cg
+    model, here, n_iter, status = run_solver(problem, model, stop, budget)
+    if status == "stalled" and start is not None:
+        # The start may be to blame: "stalled" is said only where a training from zero stalls too.
+        model, here, more, status = run_solver(problem, Model(np.zeros(problem.n_columns)), stop, budget)
+        n_iter += more
     value, gap, dual = objective(problem, model, here), certified_gap(problem, model, here), None
     if not relative(gap, value) <= tol:
         dual = dual_gap(problem, model)

@@ -8,31 +8,39 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from glru import duality
 from glru._handover import Handover
 from glru._threads import calm_blas
-from glru.duality import feasible_dual
 from glru.losses import Hinge, Logistic
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Solution, solution_at
 from glru.solvers.common import Run, Stop, Until, zero_point
 from glru.solvers.dual_cd import dual_cd
+from glru.solvers.interior_point import box_of, interior_point
 from glru.solvers.newton import newton
 from glru.solvers.newton_cg import newton_cg
 from glru.solvers.prox_newton import prox_newton
 from glru.solvers.proximal_point import proximal_point
 from glru.solvers.sample import sample_of
 
-Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "proximal-point"]
+Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"]
+
+Plan = list[tuple[str, int | None]]
+"""Solvers to run one after the other, each with its share of the iterations (None: as many as it takes)."""
 
 SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
     "newton": (newton, 200),
     "newton-cg": (newton_cg, 500),
     "prox-newton": (prox_newton, 500),
     "dual-cd": (dual_cd, 5000),
+    "interior-point": (interior_point, 200),
     "proximal-point": (proximal_point, 200),
 }
 """Every solver with its default for ``max_iter``."""
+
+NEWTON_SHARE = 30
+"""Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
 
 
 @np.errstate(all="ignore")  # a step that overflows is rejected, and a gap that does is infinite
@@ -55,7 +63,8 @@ def solve(
     solver : str, default="auto"
         One of the solvers in the table of :mod:`glru.solvers`.
     start : Solution or Point, default=None
-        Where to start; zero coefficients if not given.
+        Where to start; zero coefficients if not given, or if the objective is higher at ``start`` than there. A run that
+        does not reach ``tol`` from a start is repeated from zero, and the better of the two is returned.
     until : callable, default=None
         Called with a :class:`~glru.solvers.State` once an outer iteration; the training stops when it returns true.
     max_iter : int, default=None
@@ -86,21 +95,51 @@ def solve(
         _require_smooth(problem, solver)
     with calm_blas(problem.work):
         plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
-        point, n_iter = starting_point(problem, start), 0
+        point = starting_point(problem, start)
+        cold = not point.coef.any() and point.dual is None
         if start is None and plan[0][0] in ("newton", "newton-cg"):
             point = from_sample(problem)
-        for name, share in plan:
-            run_solver, default = SOLVERS[name]
-            limit = default if max_iter is None else max_iter - n_iter
-            stop = Stop(tol, _continued(until, n_iter), limit if share is None else min(limit, share))
-            run = run_solver(problem, point, stop)
-            point, n_iter = run.point, n_iter + run.n_iter
-            if run.status != "max_iter" or n_iter == max_iter:
-                break
-        solution = _finish(problem, Run(point, n_iter, run.status), tol, name)
-    if solution.status in ("max_iter", "stalled"):
+        solution = _follow(problem, plan, point, tol, until, max_iter)
+        if _is_short(solution) and not cold and (max_iter is None or solution.n_iter < max_iter):
+            # The start may be to blame, so that "stalled" is said only where a training from zero stalls too.
+            left = None if max_iter is None else max_iter - solution.n_iter
+            solution = _better(
+                solution, _follow(problem, plan, zero_point(problem), tol, _continued(until, solution.n_iter), left)
+            )
+    if _is_short(solution):
         _warn(solution, tol)
     return solution
+
+
+def _follow(
+    problem: Problem, plan: Plan, point: Point, tol: float, until: Until | None, max_iter: int | None
+) -> Solution:
+    """The best solution of the solvers of a plan, each of which goes on where the one before it ended."""
+    best: Solution | None = None
+    n_iter = 0
+    for name, share in plan:
+        run_solver, default = SOLVERS[name]
+        limit = default if max_iter is None else max_iter - n_iter
+        stop = Stop(tol, _continued(until, n_iter), limit if share is None else min(limit, share))
+        run = run_solver(problem, point, stop)
+        point, n_iter = run.point, n_iter + run.n_iter
+        found = _finish(problem, run, tol, name)
+        best = found if best is None else _better(best, found)
+        if not _is_short(found) or n_iter == max_iter:
+            break
+    assert best is not None
+    return best
+
+
+def _is_short(solution: Solution) -> bool:
+    """Whether a run ended short of its target."""
+    return solution.status in ("max_iter", "stalled")
+
+
+def _better(first: Solution, second: Solution) -> Solution:
+    """The one of two runs that was stopped or has the smaller gap, with the iterations of both."""
+    chosen = second if second.status == "stopped" or second.gap <= first.gap else first
+    return replace(chosen, n_iter=first.n_iter + second.n_iter)
 
 
 def handed_over(
@@ -119,16 +158,16 @@ def handed_over(
     return problem.perform("solve", tol=tol, solver=solver, start=start, max_iter=max_iter)
 
 
-def choose(problem: Problem, start: Solution | Point | None = None) -> list[tuple[str, int | None]]:
-    """What ``"auto"`` stands for: solvers to run one after the other, each with its share of iterations.
-
-    The table is in :mod:`glru.solvers`.
-    """
+def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
+    """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
+    smooth, direct = problem.penalty.smooth, fits_direct(problem)
     if isinstance(problem.loss, Hinge):
-        return [("proximal-point", None)]
-    if not problem.penalty.smooth:
+        return [("interior-point", None), ("proximal-point", None)] if smooth and direct else [("proximal-point", None)]
+    if not smooth:
         return [("prox-newton", None)]
-    if fits_direct(problem):
+    if direct and box_of(problem.loss) is not None and not problem.on_device:
+        return [("newton", NEWTON_SHARE), ("interior-point", None), ("newton", None)]
+    if direct:
         return [("newton", None)]
     wide = problem.n_rows < problem.n_columns and not problem.fit_intercept and not problem.unpenalised.size
     if start is None and wide and isinstance(problem.loss, Logistic):
@@ -149,13 +188,15 @@ def checked(problem: Problem, solver: str) -> str:
     if solver not in SOLVERS:
         raise ValueError(f"solver must be 'auto' or one of {', '.join(map(repr, SOLVERS))}; got {solver!r}.")
     loss = problem.loss
+    if solver == "interior-point" and box_of(loss) is None:
+        raise ValueError(f"solver 'interior-point' needs one of the hinge losses; got {loss!r}. Use 'auto'.")
     if solver == "dual-cd" and not isinstance(loss, Hinge | Logistic):
         raise ValueError(f"solver 'dual-cd' needs the hinge or the logistic loss; got {loss!r}. Use 'auto'.")
     if solver == "proximal-point" and not isinstance(loss, Hinge):
         raise ValueError(f"solver 'proximal-point' needs the hinge loss; got {loss!r}. Use 'auto'.")
     if solver in ("newton", "newton-cg", "prox-newton") and isinstance(loss, Hinge):
         raise ValueError(f"solver {solver!r} needs a smooth loss; got {loss!r}. Use 'auto'.")
-    if solver in ("newton", "newton-cg", "dual-cd") and not problem.penalty.smooth:
+    if solver in ("newton", "newton-cg", "dual-cd", "interior-point") and not problem.penalty.smooth:
         raise ValueError(f"solver {solver!r} needs an L2 penalty; got {problem.penalty!r}. Use 'auto'.")
     if solver == "dual-cd" and (problem.fit_intercept or problem.unpenalised.size):
         raise ValueError("solver 'dual-cd' needs a penalty on every column and no intercept. Use 'auto'.")
@@ -174,7 +215,7 @@ def _require_smooth(problem: Problem, solver: str) -> None:
 
 
 def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
-    """A valid start for the problem."""
+    """A valid start for the problem: the given one, or zero where the objective is lower."""
     if start is None:
         return zero_point(problem)
     coef = np.array(start.coef, dtype=np.float64)
@@ -186,7 +227,12 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
         )
     if not all(np.all(np.isfinite(part)) for part in (coef, start.intercept, 0.0 if dual is None else dual)):
         raise ValueError("start must be finite; got NaN or infinity in its coefficients, intercept or dual variables.")
-    return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0, dual)
+    intercept = float(start.intercept) if problem.fit_intercept else 0.0
+    at_zero = float(problem.weights @ problem.loss.value(problem.y, np.zeros(problem.n_rows)))
+    # Far from all data the curvatures vanish, and with them what a Newton step can be told by.
+    if not duality.primal_value(problem, coef, problem.scores(coef, intercept)) <= at_zero:
+        return zero_point(problem)
+    return Point(coef, intercept, dual)
 
 
 def _continued(until: Until | None, n_before: int) -> Until | None:
@@ -214,7 +260,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
         if not problem.weights.all():
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
             dual = np.where(problem.weights > 0.0, dual, -slopes)
-        point = replace(point, dual=feasible_dual(problem, dual))
+        point = replace(point, dual=duality.feasible_dual(problem, dual))
     solution = solution_at(problem, point, run.n_iter, run.status, name)
     reached = solution.relative_gap <= tol
     if reached == (run.status == "converged") or run.status == "stopped":

@@ -7,6 +7,7 @@ from typing import final
 
 import numpy as np
 
+from glru import duality
 from glru._numerics import Array
 from glru.losses import Loss
 from glru.point import Point
@@ -104,6 +105,14 @@ def end(state: State, status: Status, n_iter: int) -> Run:
     return Run(point, n_iter, status)
 
 
+def state_at(problem: Problem, n_iter: int, coef: Array, intercept: float, dual: Array) -> State:
+    """The state at a primal point and the feasible dual point nearest to ``dual``, from fresh products with X."""
+    dual = duality.feasible_dual(problem, dual)
+    gap = duality.gap(problem, coef, intercept, dual)
+    value = duality.primal_value(problem, coef, gap.scores)
+    return State(n_iter, value, gap.value, gap.scores, dual, lambda: (coef, intercept))
+
+
 def step_length(derivative: Callable[[float], float], descent: float, noise: float) -> float:
     """A step to the neighbourhood of the minimum along a direction; 0 where there is none.
 
@@ -153,21 +162,31 @@ def step_length(derivative: Callable[[float], float], descent: float, noise: flo
 @final
 @dataclass(frozen=True)
 class Floor:
-    """A floor under the curvature of losses that are flat in places, where a Newton model would promise too much.
+    """A floor under the curvature of the losses, where a Newton model would promise too much.
 
-    It starts at the largest curvature there is, sinks by ten with every good step until it is gone,
-    and rises again when the line search has to shorten one a lot. A Newton step with raised curvature
-    stays a descent direction, and its linearised dual point stays feasible.
+    The floor is a share of the curvature of a quadratic that lies above the loss. It sinks by ten with every good step
+    until it is gone, and rises when the line search has to shorten one a lot. A Newton step with raised curvature stays
+    a descent direction, and its linearised dual point stays feasible.
     """
 
     loss: Loss
-    share: float = 1.0
+    share: float
 
-    def raised(self, curvature: Array) -> Array:
-        """The curvature with the floor under it."""
-        if self.share == 0.0 or self.loss.self_concordance is not None:
+    @classmethod
+    def of(cls, loss: Loss) -> "Floor":
+        """The floor to begin with: none under a self-concordant loss, the highest under one that is flat in places."""
+        return cls(loss, 0.0 if loss.self_concordance is not None else 1.0)
+
+    @property
+    def highest(self) -> bool:
+        """Whether the model lies above the objective, so that its minimiser is no worse than where it stands."""
+        return self.share == 1.0
+
+    def raised(self, curvature: Array, scores: Array) -> Array:
+        """The curvature at some scores with the floor under it."""
+        if self.share == 0.0:
             return curvature
-        return np.maximum(curvature, self.share * self.loss.smoothness)
+        return np.maximum(curvature, self.share * self.loss.majorant_curvature(scores))
 
     def after(self, length: float) -> "Floor":
         """The floor after a step of some length."""

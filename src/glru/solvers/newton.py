@@ -165,24 +165,24 @@ class RowSpace(Space):
 
         def through(v: Array) -> Array:
             """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
-            inner = cholesky_solve(factor, root[:, None] * (self.gram @ v)[active])
             out = v.copy()
-            out[active] -= root[:, None] * inner
+            out[active] -= root * cholesky_solve(factor, root * (self.gram @ v)[active])
             return out
 
-        residual = (problem.weights * gradient + beta)[:, None]
+        move = -through(problem.weights * gradient + beta)
         if self.border.shape[1]:
-            bent = bend[:, None] * self.border
-            both = through(np.hstack([residual, bent]))
-            right = self.border.T @ beta - self.border.T @ both[:, 0]
-            system = self.border.T @ both[:, 1:]
+            # (I + D K)^-1 D U in a form without the cancellation that large D would bring to `through`.
+            bordered = np.zeros_like(self.border)
+            bordered[active] = root[:, None] * cholesky_solve(factor, root[:, None] * self.border[active])
+            right, system = self.border.T @ (beta + move), self.border.T @ bordered
             # Of what overflowed LAPACK makes an error; here it is no step.
             tail = np.full(right.shape, np.nan)
             if np.all(np.isfinite(system)) and np.all(np.isfinite(right)):
                 tail = lstsq(system, right, check_finite=False)[0]
-            move = np.concatenate([-both[:, 0] - both[:, 1:] @ tail, tail])
-        else:
-            move = -through(residual)[:, 0]
+                # Once more with what rounding left of the constraint: a dual that misses it has to be repaired.
+                missed = self.border.T @ (beta + move - bordered @ tail)
+                tail = tail + lstsq(system, missed, check_finite=False)[0]
+            move = np.concatenate([move - bordered @ tail, tail])
         image = self.gram @ move[:n]
         return Step(move, image + self.border @ move[n:], float(beta @ image), float(move[:n] @ image))
 
@@ -206,10 +206,10 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     linear: Array | None = None
     best: State | None = None
     n_iter = quiet = 0
-    floor = Floor(problem.loss)
+    floor = Floor.of(problem.loss)
     while True:
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
-        curvature = floor.raised(curvature)
+        curvature = floor.raised(curvature, scores)
         value = float(problem.weights @ values) + penalty
         if linear is None and (stop.until is not None or (n_iter == 0 and not cold)):
             linear = duality.feasible_dual(problem, -gradient)
@@ -231,7 +231,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(partial(_slope_along, problem, scores, step), descent, noise)
-        if length == 0.0 or quiet > 5:
+        if quiet > 5 or (length == 0.0 and floor.highest):
             better = best.primal_value <= state.primal_value + noise
             return end(best if quiet and better else state, "stalled", n_iter)
         floor = floor.after(length)

@@ -43,7 +43,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     model = _Model(problem)
     unknowns = model.pack(start.coef, start.intercept)
     scores = problem.scores(start.coef, start.intercept)
-    floor = Floor(problem.loss)
+    floor = Floor.of(problem.loss)
     values, gradient, curvature = problem.loss.expand(problem.y, scores)
     value = model.value(unknowns, values)
     slope = model.slope(unknowns, gradient)
@@ -54,14 +54,14 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        raised = floor.raised(curvature)
+        raised = floor.raised(curvature, scores)
         conditioner = conditioner.at(raised)
         trial = model.minimise(slope, raised, conditioner, sharpness * conditioner.forcing, radius, stop.target(value))
         pull = slope * trial.move
         descent, noise = float(pull.sum()), 8.0 * UNIT * float(np.abs(pull).sum())
         quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
         length = step_length(partial(model.slope_along, unknowns, scores, trial), descent, noise)
-        if length == 0.0 or quiet > 5:
+        if quiet > 5 or (length == 0.0 and floor.highest):
             return end(best, "stalled", n_iter)
         n_iter += 1
         floor = floor.after(length)

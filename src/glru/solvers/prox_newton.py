@@ -40,10 +40,10 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
     linear: Array | None = None
     best: State | None = None
     n_iter = quiet = 0
-    n_working, floor = 100, Floor(problem.loss)
+    n_working, floor = 100, Floor.of(problem.loss)
     while True:
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
-        curvature = floor.raised(curvature)
+        curvature = floor.raised(curvature, scores)
         value = float(problem.weights @ values) + float(penalty.value(coef).sum())
         state = _best_state(problem, n_iter, value, coef, intercept, scores, [-gradient, linear])
         best = state if best is None or state.gap <= best.gap else best
@@ -59,7 +59,7 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + float(penalty.value(ahead).sum()))
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(along, descent, noise)
-        if quiet > 5 or (length == 0.0 and floor.share == 1.0):
+        if quiet > 5 or (length == 0.0 and floor.highest):
             return end(best, "stalled", n_iter)
         floor = floor.after(length if forward.any() else 0.0)
         linear = -problem.loss.project(problem.y, gradient + curvature * forward) if length == 1.0 else None

@@ -7,13 +7,11 @@ converges faster than linearly, whatever the penalty.
 
 import numpy as np
 
-from glru import duality
-from glru._numerics import Array
 from glru.losses import ProximalHinge
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import relative, solution_at
-from glru.solvers.common import Run, State, Stop, end
+from glru.solvers.common import Run, Stop, end, state_at
 from glru.solvers.newton import newton
 from glru.solvers.prox_newton import prox_newton
 
@@ -31,7 +29,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         slopes, width = np.clip(problem.y * start.dual, 0.0, 1.0), 0.1
     elif start.coef.any():
         slopes = np.abs(problem.loss.gradient(problem.y, problem.scores(start.coef, start.intercept)))
-    state = best = _proximal_state(problem, 0, point, slopes)
+    state = best = state_at(problem, 0, point.coef, point.intercept, problem.y * slopes)
     n_iter = failures = 0
     accuracy = 1e-2
     while True:
@@ -46,7 +44,7 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         solution = solution_at(smooth, run.point, run.n_iter, run.status, "")
         ahead = np.clip(problem.y * solution.dual, 0.0, 1.0)
         n_iter += 1
-        state = _proximal_state(problem, n_iter, solution.point, ahead)
+        state = state_at(problem, n_iter, solution.coef, solution.intercept, problem.y * ahead)
         if run.status == "converged" or state.gap < 0.5 * best.gap:
             point, slopes = solution.point, ahead
             width = max(0.3 * width, 1e-6) if run.n_iter <= 15 else width
@@ -55,10 +53,3 @@ def proximal_point(problem: Problem, start: Point, stop: Stop) -> Run:
         else:
             width, failures = 4.0 * width, failures + 1
         best = state if state.gap <= best.gap else best
-
-
-def _proximal_state(problem: Problem, n_iter: int, point: Point, slopes: Array) -> State:
-    dual = duality.feasible_dual(problem, problem.y * slopes)
-    gap = duality.gap(problem, point.coef, point.intercept, dual)
-    value = duality.primal_value(problem, point.coef, gap.scores)
-    return State(n_iter, value, gap.value, gap.scores, dual, lambda: (point.coef, point.intercept))
