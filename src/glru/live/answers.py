@@ -8,18 +8,18 @@ from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from glru._numerics import Array, Matrix
 from glru._sizes import absolute_product
 from glru.after import After, Retraining, after, has_newton
 from glru.certificate import Certificate, ball_radius, certify
 from glru.live.ledger import Ledger
+from glru.point import Point
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, solve
-
-LIMIT = 1e-13
-"""The relative gap at which a training for open queries gives up: float64 hardly goes further."""
+from glru.solvers.common import Until
 
 Settled = Callable[[Array, Array], NDArray[np.bool_]]
 """Whether bounds of scores are as tight as an answer needs."""
@@ -129,12 +129,12 @@ class Outlook:
         return Answer(lower, upper, stage, best.gap, radius_of(best))
 
     def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
-        """Train from the best candidate until every query is settled, or as far as float64 goes."""
+        """Train until every query is settled, or as far as float64 goes."""
         problem, found = self.after.problem, known
 
-        def enough(state: State) -> bool:
+        def is_enough(point: Point) -> bool:
             nonlocal found
-            certificate = certify(problem, state.point)
+            certificate = certify(problem, point)
             regions: list[Region] = regions_of(certificate, self.fit_intercept, "auto")
             if has_local(problem):
                 regions.append(LocalEllipsoid(certificate, self.fit_intercept))
@@ -142,9 +142,12 @@ class Outlook:
             return bool(settled(*found).all())
 
         with warnings.catch_warnings():
-            # A query on the boundary cannot be settled; the solution's status says so.
-            warnings.simplefilter("ignore")
-            solution = self.after.retrain(tol=LIMIT, until=enough)
+            # What could not be proven is said of each query.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
+            solution = self._trained(0.0, lambda state: is_enough(state.point))
+        if solution.status != "stopped":
+            is_enough(solution.point)
         return solution, found
 
     def refreshed(self, tol: float) -> Solution:
@@ -153,11 +156,22 @@ class Outlook:
         Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
         model must not be the old one when somebody asked for one without these rows.
         """
-        solution = self.after.retrain(tol=tol)
+        solution = self._trained(tol)
         same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
         if same and self.ledger.gone_rows.size:
             solution = solve(self.after.problem, tol=tol)
         return solution
+
+    def _trained(self, tol: float, until: Until | None = None) -> Solution:
+        """A training from the best candidate, and where that ended early one from zero: the better of the two."""
+        with warnings.catch_warnings():
+            # If the second training ends early too, it says so.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            solution = self.after.retrain(tol=tol, until=until)
+        if solution.status in ("converged", "stopped"):
+            return solution
+        again = solve(self.after.problem, tol=tol, until=until)
+        return again if again.status in ("converged", "stopped") or again.gap < solution.gap else solution
 
 
 def unknown(X: Matrix) -> Bounds:

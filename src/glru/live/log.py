@@ -40,6 +40,10 @@ class Log:
         """One entry; None where there is none of that number."""
         return self.written[number] if 0 <= number < self.length else None
 
+    def copy(self) -> "Log":
+        """The same log with a list of entries of its own."""
+        return replace(self, written=list(self.entries))
+
     def trained(self, standing: Standing, reason: Reason) -> "Log":
         """The log after a training, which is noted by what it led to."""
         solution = standing.solution

@@ -1,8 +1,12 @@
 """``LiveModel``: a linear model whose data keeps changing, answered from certificates and trained only when it must be."""
 
 import os
-import warnings
-from typing import Any, final
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +16,7 @@ from glru.adapters import adapt
 from glru.after import Retraining
 from glru.changes import Change
 from glru.live import digests, files, receipts
-from glru.live.answers import LIMIT, Settled, joined, retraining, signs_settled, width_settled
+from glru.live.answers import Settled, joined, retraining, signs_settled, width_settled
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
 from glru.live.log import Log
 from glru.live.roster import Key, Roster, as_keys
@@ -22,8 +26,59 @@ from glru.solution import Solution
 from glru.solvers import solve
 
 
-class UndeterminedWarning(UserWarning):
-    """A prediction that no training in float64 can prove."""
+P, R = ParamSpec("P"), TypeVar("R")
+
+SHOWN = 10
+"""How many queries an error names."""
+
+
+class UndeterminedError(ValueError):
+    """Predictions were asked for of which some cannot be proven in float64.
+
+    Attributes
+    ----------
+    rows : array of int
+        The queries whose prediction is not determined.
+    """
+
+    def __init__(self, message: str, rows: NDArray[np.intp]) -> None:
+        super().__init__(message, rows)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CertifiedPrediction:
+    """Predictions of a model retrained on the present data, and which of them are proven.
+
+    Attributes
+    ----------
+    predictions : array of shape (n_queries,)
+        Labels, or numbers in a regression. Where they are not determined, those of the stored model.
+    determined : array of bool of shape (n_queries,)
+        Whether a label is proven, or a number is known to within ``width``.
+    lower, upper : array of shape (n_queries,)
+        Proven bounds of the scores.
+    """
+
+    predictions: NDArray[Any]
+    determined: NDArray[np.bool_]
+    lower: Array
+    upper: Array
+
+
+def _locked(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[Concatenate["LiveModel", P], R]:
+    """A method that one thread at a time is in."""
+
+    @wraps(method)
+    def call(self: "LiveModel", *arguments: P.args, **named: P.kwargs) -> R:
+        with self.lock:
+            return method(self, *arguments, **named)
+
+    return call
 
 
 @final
@@ -35,6 +90,10 @@ class LiveModel:
     still open by training, warm-started and stopped as soon as it is proven. For changed rows of a model without an
     unpenalised intercept the first of these costs no more than the change; otherwise it passes over the data once, and what
     was computed serves all queries until the next change.
+
+    Threads may share a live model. Methods run one at a time, so that a change or a query waits for a training that is
+    under way; attributes are read without waiting, each from one consistent state. To make several calls as one, hold
+    ``live.lock``. Processes may not share a file: :meth:`save` refuses to replace what another one wrote.
 
     Parameters
     ----------
@@ -53,6 +112,8 @@ class LiveModel:
         Every change, training and certificate, oldest first.
     revision : int
         The number of the stored model; every training makes a new one.
+    lock : threading.RLock
+        Held by whichever method is running; a thread that holds it may call any method.
 
     Examples
     --------
@@ -80,7 +141,10 @@ class LiveModel:
         self._estimator, self._tol = estimator, float(tol)
         self._given_width = None if width is None else float(width)
         self._present: Log | None = None
+        self._tokens: dict[Path, tuple[str, ...]] = {}
+        self.lock = threading.RLock()
 
+    @_locked
     def fit(self, X: Any, y: Any, sample_weight: Any = None, keys: Any = None) -> "LiveModel":
         """Train on first data, of which a copy is kept; the history starts anew.
 
@@ -111,6 +175,7 @@ class LiveModel:
         self._present = Log(standing, width).trained(standing, "fit")
         return self
 
+    @_locked
     def add_rows(self, X: Any, y: Any, sample_weight: Any = None, *, keys: Any = None) -> ChangeEntry:
         """Add rows behind the present ones.
 
@@ -126,6 +191,7 @@ class LiveModel:
         new = None if after.roster.trained is None else after.roster.new[len(before.roster.new) :]
         return self._change(after, "add_rows", after.ledger.n_rows - before.ledger.n_rows, keys=new)
 
+    @_locked
     def remove_rows(self, rows: Any = None, *, keys: Any = None) -> ChangeEntry:
         """Remove rows, named by their present positions or by their keys.
 
@@ -156,6 +222,7 @@ class LiveModel:
             n_trained=int(np.count_nonzero((positions < before.ledger.n_kept_rows) & (gone.weight > 0.0))),
         )
 
+    @_locked
     def add_columns(self, X: Any) -> ChangeEntry:
         """Add columns behind the present ones.
 
@@ -170,6 +237,7 @@ class LiveModel:
         names = after.terms.column_names
         return self._change(after, "add_columns", count, columns=None if names is None else names[-count:])
 
+    @_locked
     def remove_columns(self, columns: Any) -> ChangeEntry:
         """Remove columns.
 
@@ -186,6 +254,7 @@ class LiveModel:
         gone = None if names is None else tuple(names[j - before.terms.offset] for j in places)
         return self._change(before.without_columns(places), "remove_columns", places.size, columns=gone)
 
+    @_locked
     def decision_bounds(self, X: Any) -> tuple[Array, Array]:
         """Lower and upper bounds of the scores that retraining on the present data would give; never trains.
 
@@ -198,16 +267,52 @@ class LiveModel:
         self._present = self._log.certified("decision_bounds", answer)
         return answer.lower, answer.upper
 
+    @_locked
     def predict(self, X: Any) -> NDArray[Any]:
         """What a model retrained on the present data would predict, trained only where that is open.
 
-        Labels are proven, except those of queries that lie on the boundary as far as float64 can tell, which are warned
-        of. In a regression a prediction is the middle of a proven interval of at most ``width``.
+        Every label is proven. In a regression a prediction is the middle of a proven interval of at most ``width``.
 
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries in the present columns.
+
+        Raises
+        ------
+        UndeterminedError
+            Some predictions cannot be proven in float64, however long the training. Its ``rows`` are these queries;
+            :meth:`predict_certified` returns the others.
+        """
+        found = self.predict_certified(X)
+        if not found.determined.all():
+            raise _undetermined(found, self._width)
+        return found.predictions
+
+    @_locked
+    def predict_certified(self, X: Any) -> CertifiedPrediction:
+        """Predict as :meth:`predict` does, and say of every query whether its prediction is proven.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries in the present columns.
+
+        Returns
+        -------
+        CertifiedPrediction
+            Predictions, which of them are determined, and bounds of the scores.
+
+        Examples
+        --------
+        The data is symmetric in the two columns, so the score of the second query is exactly 0: no bound can tell its sign.
+
+        >>> import numpy as np, glru
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X = np.array([[1.0, 0.5], [0.5, 1.0], [-1.0, -0.5], [-0.5, -1.0]])
+        >>> live = glru.LiveModel(LogisticRegression(fit_intercept=False)).fit(X, ["yes", "yes", "no", "no"])
+        >>> live.predict_certified([[2.0, 1.0], [1.0, -1.0]]).determined.tolist()
+        [True, False]
         """
         standing, queries, settled = self._standing, self._queries(X), self._settled
         answer = standing.outlook.ask(queries, settled)
@@ -217,16 +322,10 @@ class LiveModel:
             answer = joined(answer, bounds, settled, "training", solution.certificate)
         self._present = self._log.certified("predict", answer)
         middle = np.where(answer.lower > 0.0, 1.0, -1.0) if self._width is None else 0.5 * (answer.lower + answer.upper)
-        if answer.open.size:
-            middle[answer.open] = self._stored_scores(queries[answer.open])
-            warnings.warn(
-                f"{answer.open.size} of {middle.size} predictions are not proven as far as float64 goes: their labels are on "
-                "the boundary, or their intervals wider than width. They are those of the trained model.",
-                UndeterminedWarning,
-                stacklevel=2,
-            )
-        return standing.terms.labels(middle)
+        middle[answer.open] = self._stored_scores(queries[answer.open])
+        return CertifiedPrediction(standing.terms.labels(middle), answer.stage != "", answer.lower, answer.upper)
 
+    @_locked
     def needs_retraining(self, X: Any) -> Retraining:
         """Whether retraining would change what the stored model says of some queries; never trains.
 
@@ -247,14 +346,16 @@ class LiveModel:
         self._present = self._log.certified("needs_retraining", answer)
         return retraining(answer, self._stored_scores(queries), self._width)
 
+    @_locked
     def refresh(self) -> "LiveModel":
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
         standing = self._standing
         if not standing.is_fresh or (standing.solution.relative_gap > self._tol and not standing.exhausted):
             solution = standing.outlook.refreshed(self._tol)
-            self._train(solution, "refresh", exhausted=solution.status == "stalled" or self._tol <= LIMIT)
+            self._train(solution, "refresh", exhausted=solution.status == "stalled")
         return self
 
+    @_locked
     def receipt(self, change: ChangeEntry, queries: Any = None) -> dict[str, Any]:
         """A deletion receipt of rows, as the model stands now; see docs/receipts.md and :func:`glru.verify_receipt`.
 
@@ -282,15 +383,29 @@ class LiveModel:
         rows = None if queries is None else standing.terms.rows(queries, standing.ledger.n_columns, "queries")
         return receipts.issue(standing, change, rows, now())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    @_locked
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a file: data, keys, model, pending changes, history. An old file is replaced at once.
 
         Parameters
         ----------
         path : str or path
             The file; by custom it ends in ``.npz``.
+        overwrite : bool, default=False
+            Whether to replace a file that this model did not load or save last, and to lose what it holds.
+
+        Raises
+        ------
+        FileExistsError
+            The file is not as this model last loaded or saved it: another process or model wrote it.
         """
-        files.save(path, files.Saved(self._standing, self.history, self._tol, self._width))
+        place, token = files.place(path), files.new_token()
+        known = self._tokens.get(place, ())
+        # The new file is this model's as soon as it is there, even if an interrupt keeps this call from returning.
+        self._tokens[place] = (*known, token)
+        saved = files.Saved(self._standing, self.history, self._tol, self._width)
+        files.save(path, saved, token, None if overwrite else known)
+        self._tokens[place] = (token,)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LiveModel":
@@ -301,9 +416,10 @@ class LiveModel:
         path : str or path
             The file.
         """
-        saved = files.load(path)
+        saved, token = files.load(path)
         live = cls(None, tol=saved.tol, width=saved.width)
         live._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
+        live._tokens[files.place(path)] = (token,)
         return live
 
     @property
@@ -324,12 +440,14 @@ class LiveModel:
     @property
     def pending(self) -> Change | None:
         """What happened since that training, as one change of its problem; None if nothing did."""
-        return None if self._standing.is_fresh else self._standing.ledger.change
+        standing = self._standing
+        return None if standing.is_fresh else standing.ledger.change
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
         """The keys of the present rows; None where rows have none."""
-        return self._standing.roster.present(self._standing.ledger)
+        standing = self._standing
+        return standing.roster.present(standing.ledger)
 
     @property
     def n_rows(self) -> int:
@@ -378,8 +496,40 @@ class LiveModel:
         self._present, entry = self._log.changed(standing, kind, count, **details)
         return entry
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            state = {name: value for name, value in vars(self).items() if name != "lock"}
+            # The list of entries is added to in place: a copy of the model needs its own.
+            state["_present"] = None if self._present is None else self._present.copy()
+            state["_tokens"] = dict(self._tokens)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.lock = threading.RLock()
+
     def __repr__(self) -> str:
-        if self._present is None:
+        log = self._present
+        if log is None:
             return f"LiveModel({self._estimator!r})"
-        state = "fresh" if self._standing.is_fresh else "changed since"
-        return f"LiveModel({self.n_rows} rows x {self.n_columns} columns, revision {self.revision}, {state})"
+        standing = log.standing
+        state = "fresh" if standing.is_fresh else "changed since"
+        size = f"{standing.ledger.n_rows} rows x {standing.n_columns} columns"
+        return f"LiveModel({size}, revision {standing.revision}, {state})"
+
+
+def _undetermined(found: CertifiedPrediction, width: float | None) -> UndeterminedError:
+    """The error that says which predictions are open, why, and what to do."""
+    rows = np.flatnonzero(~found.determined)
+    named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
+    widest = float((found.upper[rows] - found.lower[rows]).max())
+    why = (
+        f"float64 cannot tell whether their scores are above 0 (proven intervals up to {widest:.2g} wide)"
+        if width is None
+        else f"float64 proves no interval within width={width:.2g} (they are up to {widest:.2g} wide; allow for that)"
+    )
+    return UndeterminedError(
+        f"every prediction must be proven; {rows.size} of {found.determined.size} are not, for queries {named}: {why}. "
+        "predict_certified(X) returns all of them and says which are determined.",
+        rows,
+    )
