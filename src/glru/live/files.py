@@ -73,10 +73,7 @@ def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collecti
     known : collection of str or None
         Tokens of files that may be replaced; None for any file.
     """
-    target = Path(path)
-    arrays, document = _written(saved)
-    text = json.dumps({**document, "token": token}, allow_nan=False)
-    arrays["document"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    target, arrays = Path(path), pack(saved, token)
 
     def write(part: Path) -> None:
         with open(part, "wb", opener=_private) as file:
@@ -87,6 +84,13 @@ def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collecti
         if known is not None:
             _check_known(target, known)
         write_atomically(target, write)
+
+
+def pack(saved: Saved, token: str) -> Arrays:
+    """Everything a live model is as plain arrays, one of which is a JSON document."""
+    arrays, document = _written(saved)
+    text = json.dumps({**document, "token": token}, allow_nan=False)
+    return {**arrays, "document": np.frombuffer(text.encode(), dtype=np.uint8)}
 
 
 def _check_known(target: Path, known: Collection[str]) -> None:
@@ -126,7 +130,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
     _clean(Path(path))
     try:
         members = _members(path)
-        return _read(members), _token(members["document"])
+        return unpack(members), _token(members["document"])
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error!r}.") from None
     except (ValueError, RecursionError, OverflowError) as error:
@@ -198,7 +202,8 @@ def _members(path: str | os.PathLike[str]) -> Arrays:
         return {name: archive.read(name) for name in archive.names}
 
 
-def _read(arrays: Arrays) -> Saved:
+def unpack(arrays: Arrays) -> Saved:
+    """What :func:`pack` packed; an error where the arrays are not that."""
     document = parse_json(arrays["document"].tobytes().decode())
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         shown = document.get("schema") if isinstance(document, dict) else document

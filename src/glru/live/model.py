@@ -356,7 +356,7 @@ class LiveModel:
         return self
 
     @_locked
-    def receipt(self, change: ChangeEntry, queries: Any = None) -> dict[str, Any]:
+    def receipt(self, change: ChangeEntry, queries: Any = None, *, n_identical: int = 0) -> dict[str, Any]:
         """A deletion receipt of rows, as the model stands now; see docs/receipts.md and :func:`glru.verify_receipt`.
 
         Parameters
@@ -365,6 +365,9 @@ class LiveModel:
             What :meth:`remove_rows` returned.
         queries : array, default=None
             Queries for which the largest possible change of a score is stated.
+        n_identical : int, default=0
+            How many present rows are equal to a removed one and known to be others. With another number there is no
+            receipt: a row that is still there looks the same.
 
         Returns
         -------
@@ -378,10 +381,11 @@ class LiveModel:
             )
         if change.kind != "remove_rows":
             raise ValueError(f"a receipt is for removed rows; got a change of kind {change.kind!r}.")
+        self._log.check_removal(change)
         if standing.ledger.moves_columns:
             raise ValueError("a receipt needs a stored model with the present columns. Call refresh() first.")
         rows = None if queries is None else standing.terms.rows(queries, standing.ledger.n_columns, "queries")
-        return receipts.issue(standing, change, rows, now())
+        return receipts.issue(standing, change, rows, now(), n_identical)
 
     @_locked
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -403,8 +407,7 @@ class LiveModel:
         known = self._tokens.get(place, ())
         # The new file is this model's as soon as it is there, even if an interrupt keeps this call from returning.
         self._tokens[place] = (*known, token)
-        saved = files.Saved(self._standing, self.history, self._tol, self._width)
-        files.save(path, saved, token, None if overwrite else known)
+        files.save(path, self._saved, token, None if overwrite else known)
         self._tokens[place] = (token,)
 
     @classmethod
@@ -418,7 +421,7 @@ class LiveModel:
         """
         saved, token = files.load(path)
         live = cls(None, tol=saved.tol, width=saved.width)
-        live._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
+        live._restore(saved)
         live._tokens[files.place(path)] = (token,)
         return live
 
@@ -482,6 +485,13 @@ class LiveModel:
     def _settled(self) -> Settled:
         return signs_settled if self._width is None else width_settled(self._width)
 
+    @property
+    def _saved(self) -> files.Saved:
+        return files.Saved(self._standing, self.history, self._tol, self._width)
+
+    def _restore(self, saved: files.Saved) -> None:
+        self._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
+
     def _queries(self, X: Any) -> Matrix:
         return self._standing.terms.rows(X, self._standing.ledger.n_columns, "queries")
 
@@ -497,16 +507,22 @@ class LiveModel:
         return entry
 
     def __getstate__(self) -> dict[str, Any]:
+        """What a file would hold, and the estimator; neither the lock nor anything that is computed again when needed."""
         with self.lock:
-            state = {name: value for name, value in vars(self).items() if name != "lock"}
-            # The list of entries is added to in place: a copy of the model needs its own.
-            state["_present"] = None if self._present is None else self._present.copy()
-            state["_tokens"] = dict(self._tokens)
-        return state
+            fitted = self._present is not None
+            return {
+                "estimator": self._estimator,
+                "tol": self._tol,
+                "width": self._given_width,
+                "tokens": dict(self._tokens),
+                "arrays": files.pack(self._saved, "") if fitted else None,
+            }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.lock = threading.RLock()
+        self.__init__(state["estimator"], tol=state["tol"], width=state["width"])  # type: ignore[misc]
+        self._tokens = state["tokens"]
+        if state["arrays"] is not None:
+            self._restore(files.unpack(state["arrays"]))
 
     def __repr__(self) -> str:
         log = self._present
