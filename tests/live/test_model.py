@@ -114,7 +114,9 @@ def test_a_query_on_the_boundary_gets_no_label_and_is_trained_for_once():
     # The data is symmetric in the two columns, so the optimum is too, and the second query's score is exactly zero.
     queries = [[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]
     for _ in range(2):
-        with pytest.raises(UndeterminedError, match=r"1 of 3 are not, for queries 1: .*predict_certified\(X\)") as caught:
+        with pytest.raises(
+            UndeterminedError, match=r"1 of 3 are not, for queries 1: .*predict_certified\(X\)"
+        ) as caught:
             live.predict(queries)
         assert caught.value.rows.tolist() == [1]
     assert live.revision == 2 and live.history[-1].n_open == 1
@@ -127,7 +129,10 @@ def test_a_query_on_the_boundary_gets_no_label_and_is_trained_for_once():
 def test_a_regression_that_float64_cannot_answer_so_closely_says_how_closely_it_can():
     X, _ = data()
     live = glru.LiveModel(Ridge(), width=1e-18).fit(X, X[:, 0] + X[:, 1] ** 2)
-    with pytest.raises(UndeterminedError, match=r"no interval within width=1e-18 \(they are up to .*allow for that"):
+    with pytest.raises(
+        UndeterminedError,
+        match=r"no interval within width=1e-18 could be proven in float64 \(they are up to .*allow for that",
+    ):
         live.predict(X[:3])
     found = live.predict_certified(X[:3])
     assert not found.determined.any() and np.all(found.upper - found.lower < 1e-8)

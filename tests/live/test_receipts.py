@@ -90,7 +90,7 @@ def test_there_is_no_receipt_while_an_equal_row_is_present_unless_it_is_known_to
     y[10] = y[4]
     live = glru.LiveModel(Ridge()).fit(X, y)
     change = live.remove_rows([4])
-    with pytest.raises(ValueError, match="1 present rows are equal to removed ones.*pass n_identical=1"):
+    with pytest.raises(ValueError, match=r"1 present rows are equal to removed ones.*pass n_identical=1"):
         live.receipt(change)
     with pytest.raises(ValueError, match="n_identical=2 is allowed"):
         live.receipt(change, n_identical=2)

@@ -88,7 +88,7 @@ def consistent(live):
 
 def replayed(history, rows, queries):
     """A model to which the history happens again, one entry after the other, in one thread."""
-    live, X, y = fitted()
+    live, _, _ = fitted()
     for entry in history[1:]:
         if isinstance(entry, ChangeEntry) and entry.kind == "add_rows":
             live.add_rows(*rows[entry.keys[0]], keys=entry.keys)
@@ -103,7 +103,7 @@ def replayed(history, rows, queries):
 
 def test_a_service(tmp_path):
     """Adders, removers, readers, savers and ``refresh`` together leave what the same history leaves one by one."""
-    live, X, y = fitted()
+    live, _, _ = fitted()
     path, queries = tmp_path / "live.npz", data(20, D, seed=9)[0]
     rows = {f"{who} {k}": data(2, D, seed=1000 * who + k) for who in (1, 2) for k in range(25)}
     entries, labels, busy = [], [], threading.Event()
@@ -165,7 +165,7 @@ def test_a_service(tmp_path):
 
 @pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda live: pickle.loads(pickle.dumps(live))])
 def test_a_copy_is_a_model_of_its_own(clone):
-    live, X, y = fitted()
+    live, X, _ = fitted()
     live.remove_rows(keys=[3])
     live.predict(X[:5])
     other = clone(live)
@@ -181,7 +181,7 @@ def test_a_copy_is_a_model_of_its_own(clone):
 
 
 def test_the_lock_makes_several_calls_one():
-    live, X, y = fitted()
+    live, _, _ = fitted()
 
     def work():
         for _ in range(20):
@@ -195,14 +195,14 @@ def test_the_lock_makes_several_calls_one():
 
 
 def test_a_file_that_another_model_saved_is_not_replaced(tmp_path):
-    live, X, y = fitted()
+    live, _, _ = fitted()
     path = tmp_path / "live.npz"
     live.save(path)
     other = glru.LiveModel.load(path)
     other.remove_rows(keys=[3])
     other.save(path)
     live.remove_rows(keys=[5])
-    with pytest.raises(FileExistsError, match="as this model last loaded or saved it.*pass overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"as this model last loaded or saved it.*pass overwrite=True"):
         live.save(path)
     with pytest.raises(FileExistsError, match="must be a new file"):
         fitted()[0].save(path)

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,11 @@ from glru.live.ledger import Ledger
 from glru.point import Point
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
-from glru.solvers import State, solve
+from glru.solvers import solve
 from glru.solvers.common import Until
+
+SHOWN = 10
+"""How many queries an error names."""
 
 Settled = Callable[[Array, Array], NDArray[np.bool_]]
 """Whether bounds of scores are as tight as an answer needs."""
@@ -59,6 +62,44 @@ class Answer:
     def settled_by(self, stage: str) -> int:
         """How many queries a stage settled."""
         return int(np.count_nonzero(self.stage == stage))
+
+
+class UndeterminedError(ValueError):
+    """Predictions were asked for of which some could not be proven in float64.
+
+    Attributes
+    ----------
+    rows : array of int
+        The queries whose prediction is not determined.
+    """
+
+    def __init__(self, message: str, rows: NDArray[np.intp]) -> None:
+        super().__init__(message, rows)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CertifiedPrediction:
+    """Predictions of a model retrained on the present data, and which of them are proven.
+
+    Attributes
+    ----------
+    predictions : array of shape (n_queries,)
+        Labels, or numbers in a regression. Where they are not determined, those of the stored model.
+    determined : array of bool of shape (n_queries,)
+        Whether a label is proven, or a number is known to within ``width``.
+    lower, upper : array of shape (n_queries,)
+        Proven bounds of the scores.
+    """
+
+    predictions: NDArray[Any]
+    determined: NDArray[np.bool_]
+    lower: Array
+    upper: Array
 
 
 @final
@@ -221,3 +262,20 @@ def retraining(answer: Answer, stored: Array, width: float | None) -> Retraining
     verdict: Literal["yes", "no", "undetermined"] = "yes" if changes.any() else "no" if stays.all() else "undetermined"
     flips = np.flatnonzero(~stays)
     return Retraining(verdict, flips, changes[flips])
+
+
+def undetermined(found: CertifiedPrediction, width: float | None) -> UndeterminedError:
+    """The error that says which predictions are open, why, and what to do."""
+    rows = np.flatnonzero(~found.determined)
+    named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
+    widest = float((found.upper[rows] - found.lower[rows]).max())
+    why = (
+        f"training as far as float64 goes did not prove on which side of 0 their scores are (intervals up to {widest:.2g} wide)"
+        if width is None
+        else f"no interval within width={width:.2g} could be proven in float64 (they are up to {widest:.2g} wide; allow for that)"
+    )
+    return UndeterminedError(
+        f"every prediction must be proven; {rows.size} of {found.determined.size} are not, for queries {named}: {why}. "
+        "predict_certified(X) returns all of them and says which are determined.",
+        rows,
+    )

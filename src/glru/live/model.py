@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, final
@@ -16,7 +15,15 @@ from glru.adapters import adapt
 from glru.after import Retraining
 from glru.changes import Change
 from glru.live import digests, files, receipts
-from glru.live.answers import Settled, joined, retraining, signs_settled, width_settled
+from glru.live.answers import (
+    CertifiedPrediction,
+    Settled,
+    joined,
+    retraining,
+    signs_settled,
+    undetermined,
+    width_settled,
+)
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
 from glru.live.log import Log
 from glru.live.roster import Key, Roster, as_keys
@@ -25,56 +32,15 @@ from glru.live.terms import Terms
 from glru.solution import Solution
 from glru.solvers import solve
 
-
-P, R = ParamSpec("P"), TypeVar("R")
-
-SHOWN = 10
-"""How many queries an error names."""
-
-
-class UndeterminedError(ValueError):
-    """Predictions were asked for of which some cannot be proven in float64.
-
-    Attributes
-    ----------
-    rows : array of int
-        The queries whose prediction is not determined.
-    """
-
-    def __init__(self, message: str, rows: NDArray[np.intp]) -> None:
-        super().__init__(message, rows)
-        self.rows = rows
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class CertifiedPrediction:
-    """Predictions of a model retrained on the present data, and which of them are proven.
-
-    Attributes
-    ----------
-    predictions : array of shape (n_queries,)
-        Labels, or numbers in a regression. Where they are not determined, those of the stored model.
-    determined : array of bool of shape (n_queries,)
-        Whether a label is proven, or a number is known to within ``width``.
-    lower, upper : array of shape (n_queries,)
-        Proven bounds of the scores.
-    """
-
-    predictions: NDArray[Any]
-    determined: NDArray[np.bool_]
-    lower: Array
-    upper: Array
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _locked(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[Concatenate["LiveModel", P], R]:
     """A method that one thread at a time is in."""
 
     @wraps(method)
-    def call(self: "LiveModel", *arguments: P.args, **named: P.kwargs) -> R:
+    def call(self: "LiveModel", /, *arguments: P.args, **named: P.kwargs) -> R:
         with self.lock:
             return method(self, *arguments, **named)
 
@@ -281,12 +247,12 @@ class LiveModel:
         Raises
         ------
         UndeterminedError
-            Some predictions cannot be proven in float64, however long the training. Its ``rows`` are these queries;
-            :meth:`predict_certified` returns the others.
+            Some predictions are not proven by a training that went as far as float64 allows. Its ``rows`` are these
+            queries; :meth:`predict_certified` returns the others.
         """
         found = self.predict_certified(X)
         if not found.determined.all():
-            raise _undetermined(found, self._width)
+            raise undetermined(found, self._width)
         return found.predictions
 
     @_locked
@@ -519,7 +485,7 @@ class LiveModel:
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["estimator"], tol=state["tol"], width=state["width"])  # type: ignore[misc]
+        self.__init__(state["estimator"], tol=state["tol"], width=state["width"])
         self._tokens = state["tokens"]
         if state["arrays"] is not None:
             self._restore(files.unpack(state["arrays"]))
@@ -532,20 +498,3 @@ class LiveModel:
         state = "fresh" if standing.is_fresh else "changed since"
         size = f"{standing.ledger.n_rows} rows x {standing.n_columns} columns"
         return f"LiveModel({size}, revision {standing.revision}, {state})"
-
-
-def _undetermined(found: CertifiedPrediction, width: float | None) -> UndeterminedError:
-    """The error that says which predictions are open, why, and what to do."""
-    rows = np.flatnonzero(~found.determined)
-    named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
-    widest = float((found.upper[rows] - found.lower[rows]).max())
-    why = (
-        f"float64 cannot tell whether their scores are above 0 (proven intervals up to {widest:.2g} wide)"
-        if width is None
-        else f"float64 proves no interval within width={width:.2g} (they are up to {widest:.2g} wide; allow for that)"
-    )
-    return UndeterminedError(
-        f"every prediction must be proven; {rows.size} of {found.determined.size} are not, for queries {named}: {why}. "
-        "predict_certified(X) returns all of them and says which are determined.",
-        rows,
-    )

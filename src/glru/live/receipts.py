@@ -104,9 +104,7 @@ def statement_of(updated: bool, radius: float) -> Statement:
     return "model updated, distance to retraining unknown"
 
 
-def issue(
-    standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int
-) -> dict[str, Any]:
+def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
     """The receipt of a removal of rows, as the model stands now, with so many remaining rows equal to removed ones."""
     solution, terms, problem = standing.solution, standing.terms.to_json(), standing.outlook.after.problem
     rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)

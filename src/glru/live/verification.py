@@ -12,8 +12,8 @@ from glru.live.receipts import (
     SCHEMA,
     Distance,
     certificate_of,
-    distance_of,
     count_identical,
+    distance_of,
     queries_digest,
     statement_of,
 )
