@@ -1,14 +1,14 @@
 """What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from glru._numerics import Array, Matrix
 from glru._sizes import absolute_product
@@ -182,9 +182,8 @@ class Outlook:
             found = Proof(certificate, _local_first(regions), self.fit_intercept).bounds(X, settled, found)
             return bool(settled(*found).all())
 
-        with warnings.catch_warnings():
-            # What could not be proven is said of each query.
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # What could not be proven is said of each query.
+        with _unwarned():
             # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
             solution = self._trained(0.0, lambda state: is_enough(state.point))
         if solution.status != "stopped":
@@ -205,14 +204,23 @@ class Outlook:
 
     def _trained(self, tol: float, until: Until | None = None) -> Solution:
         """A training from the best candidate, and where that ended early one from zero: the better of the two."""
-        with warnings.catch_warnings():
-            # If the second training ends early too, it says so.
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # If the second training ends early too, it says so.
+        with _unwarned():
             solution = self.after.retrain(tol=tol, until=until)
         if solution.status in ("converged", "stopped"):
             return solution
         again = solve(self.after.problem, tol=tol, until=until)
         return again if again.status in ("converged", "stopped") or again.gap < solution.gap else solution
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """No word of a training that ends early."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def unknown(X: Matrix) -> Bounds:
