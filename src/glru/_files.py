@@ -1,9 +1,18 @@
 """Writing files in full or not at all."""
 
 import os
+import re
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 
 def write_atomically(target: Path, write: Callable[[Path], None], make_folder: bool = False) -> None:
@@ -26,6 +35,82 @@ def write_atomically(target: Path, write: Callable[[Path], None], make_folder: b
         raise _explained(error, target) from None
     finally:
         _removed(part)
+
+
+@contextmanager
+def exclusive(target: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold the right to write a file, and yield whether it is held: always, unless ``wait`` is False and it is taken.
+
+    Threads and processes that ask for the same target take turns. The lock is the system's, on an empty file beside the
+    target, so a process that is killed lets go of it; the next one uses that file and removes it.
+    """
+    path = target.with_name(f".{target.name}.lock")
+    try:
+        file = _locked(path, wait)
+    except OSError as error:
+        raise _explained(error, target) from None
+    if file is None:
+        yield False
+        return
+    with file:
+        try:
+            yield True
+        finally:
+            _removed(path)
+
+
+def _locked(path: Path, wait: bool) -> IO[bytes] | None:
+    """A file that is open and locked; None where it is another's and there is no waiting."""
+    while True:
+        file = path.open("ab")
+        if not _lock(file, wait):
+            file.close()
+            return None
+        # Whoever held the lock before removed the file: then a lock on it keeps nobody out, and another one is needed.
+        if _is_at(file, path):
+            return file
+        file.close()
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is the one that a path names."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _lock(file: IO[bytes], wait: bool) -> bool:
+    """Lock an open file until it is closed; whether that worked."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        if wait:
+            raise
+        return False
+    return True
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove what killed processes left of :func:`write_atomically`; for whoever holds :func:`exclusive`.
+
+    Only parts of writers that all ask for :func:`exclusive` are known to be nobody's any more.
+    """
+    for part in leftovers(target):
+        _removed(part)
+
+
+def leftovers(target: Path) -> list[Path]:
+    """Parts of a file beside it, of writers that are at work or were killed."""
+    pattern = re.compile(rf"\.{re.escape(target.stem)}\.\d+\.\d+\.part{re.escape(target.suffix)}")
+    try:
+        return [target.parent / name for name in os.listdir(target.parent) if pattern.fullmatch(name)]
+    except OSError:
+        # A folder that is not there, or that may not be listed: reading or writing the file says so.
+        return []
 
 
 def check_target(target: Path, what: str) -> None:

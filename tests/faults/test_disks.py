@@ -30,7 +30,7 @@ class Answered(io.BytesIO):
 
 
 def _live(path):
-    glru.LiveModel(LogisticRegression()).fit(*data(30)).save(path)
+    glru.LiveModel(LogisticRegression()).fit(*data(30)).save(path, overwrite=True)
 
 
 def _download(path):

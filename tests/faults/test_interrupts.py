@@ -83,7 +83,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*not proven as far as float64 goes")
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("estimator", [LogisticRegression(), Ridge()], ids=["classifier", "regression"])
 def test_a_live_model(name, estimator, tmp_path):
@@ -113,7 +112,7 @@ def test_a_live_model(name, estimator, tmp_path):
             assert name == "predict" and len(live.history) == length + 1 and live.history[-1].reason == "predict"
         assert now != before or len(live.history) == length
         assert [entry.number for entry in live.history] == list(range(len(live.history)))
-        live.save(tmp_path / "live.npz")
+        live.save(tmp_path / "live.npz", overwrite=True)
         assert str(without_times(glru.LiveModel.load(tmp_path / "live.npz"))) == now
         if now == before:
             work(live, X, y)

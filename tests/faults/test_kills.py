@@ -88,7 +88,55 @@ def test_a_live_model_killed_while_it_is_saved(tmp_path, die):
     assert in_a_child(run) in KILLED
     found = glru.LiveModel.load(path)
     assert without_times(found) in states
+    # What was left of the training data is gone with the first call that may write here.
+    assert not [p.name for p in tmp_path.iterdir() if ".part" in p.name]
     found.save(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["live.npz"]
+
+
+@pytest.mark.parametrize("clean", ["load", "save", "save anew"])
+def test_parts_of_a_killed_save_are_removed(tmp_path, clean):
+    """Of this file only, whether or not it was ever whole."""
+    live, path = glru.LiveModel(LogisticRegression()).fit(*data(12)), tmp_path / "live.npz"
+    if clean != "save anew":
+        live.save(path)
+
+    def run():
+        dies_at_call("replace", 1, True)
+        live.save(path)
+
+    assert in_a_child(run) in KILLED
+    assert len([p for p in tmp_path.iterdir() if ".part" in p.name]) == 1
+    others = {".other.12.34.part.npz", ".live.part.npz", ".live.12.34.part.txt", "notes.part.npz"}
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    if clean == "load":
+        glru.LiveModel.load(path)
+        assert not {p.name for p in tmp_path.iterdir()} - others - {"live.npz"}
+    live.save(path)
+    assert {p.name for p in tmp_path.iterdir()} == others | {"live.npz"}
+
+
+def test_the_part_of_a_save_that_is_under_way_is_left_alone(tmp_path, monkeypatch):
+    """A process that loads meanwhile goes on with the old file, one that saves waits and is told."""
+    live, path = glru.LiveModel(LogisticRegression()).fit(*data(12)), tmp_path / "live.npz"
+    live.save(path)
+    later, synchronise, seen = glru.LiveModel.load(path), os.fsync, []
+    later.remove_rows([0])
+
+    def fsync(descriptor):
+        synchronise(descriptor)
+        if seen:
+            return
+        seen.append([p for p in tmp_path.iterdir() if ".part" in p.name])
+        assert in_a_child(lambda: glru.LiveModel.load(path).predict([[1.0, 2.0, 3.0]])) == 0
+        assert [p for p in tmp_path.iterdir() if ".part" in p.name] == seen[0]
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    later.save(path)
+    assert len(seen[0]) == 1 and glru.LiveModel.load(path).n_rows == 11
+    with pytest.raises(FileExistsError, match="must be a new file"):
+        live.save(path)
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_a_failed_save_leaves_the_old_file(saved, monkeypatch):
 
     monkeypatch.setattr(np, "savez", fail)
     with pytest.raises(OSError, match="disk full"):
-        busy().save(saved)
+        busy().save(saved, overwrite=True)
     assert saved.read_bytes() == before and [p.name for p in saved.parent.iterdir()] == [saved.name]
 
 
@@ -220,7 +220,7 @@ def test_forged_sparse_data_is_refused(tmp_path):
         "X_shape": np.array([10**12, 4]),
         "X_data": np.full(180, np.nan),
     }.items():
-        busy(sparse=True).save(path)
+        busy(sparse=True).save(path, overwrite=True)
         rewritten(path, array(name, value))
         with pytest.raises(ValueError, match="not a whole file"):
             glru.LiveModel.load(path)

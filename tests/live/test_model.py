@@ -7,13 +7,14 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.live import CertificateEntry, ChangeEntry, TrainingEntry, UndeterminedWarning
+from glru.live import CertificateEntry, ChangeEntry, TrainingEntry, UndeterminedError
 from tests.live.truth import state
 
 NAMES = ["age", "size", "price"]
@@ -106,15 +107,51 @@ def test_a_query_without_entries_has_the_first_label_and_needs_no_training():
     assert live.revision == 1
 
 
-def test_a_query_on_the_boundary_is_warned_of_and_trained_for_once():
+def test_a_query_on_the_boundary_gets_no_label_and_is_trained_for_once():
     X = np.array([[1.0, 1.0], [-1.0, -1.0], [1.0, 0.5], [-1.0, -0.5]])
     X = np.vstack([X, X[:, ::-1]])
     live = glru.LiveModel(LogisticRegression(fit_intercept=False)).fit(X, [1, 0, 1, 0, 1, 0, 1, 0])
-    # The data is symmetric in the two columns, so the optimum is too, and this query's score is exactly zero.
+    # The data is symmetric in the two columns, so the optimum is too, and the second query's score is exactly zero.
+    queries = [[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]
     for _ in range(2):
-        with pytest.warns(UndeterminedWarning, match="not proven"):
-            live.predict([[1.0, -1.0]])
+        with pytest.raises(
+            UndeterminedError, match=r"1 of 3 are not, for queries 1: .*predict_certified\(X\)"
+        ) as caught:
+            live.predict(queries)
+        assert caught.value.rows.tolist() == [1]
     assert live.revision == 2 and live.history[-1].n_open == 1
+    found = live.predict_certified(queries)
+    assert found.determined.tolist() == [True, False, True] and found.predictions[[0, 2]].tolist() == [1, 0]
+    assert found.lower[1] <= 0.0 <= found.upper[1] < 1e-10
+    assert live.revision == 2
+
+
+def test_a_regression_that_float64_cannot_answer_so_closely_says_how_closely_it_can():
+    X, _ = data()
+    live = glru.LiveModel(Ridge(), width=1e-18).fit(X, X[:, 0] + X[:, 1] ** 2)
+    with pytest.raises(
+        UndeterminedError,
+        match=r"no interval within width=1e-18 could be proven in float64 \(they are up to .*allow for that",
+    ):
+        live.predict(X[:3])
+    found = live.predict_certified(X[:3])
+    assert not found.determined.any() and np.all(found.upper - found.lower < 1e-8)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_labels_after_added_columns_are_those_of_a_training_from_scratch(scaled):
+    """Where the warm start has scores so large that curvatures vanish, a training from there makes no progress."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0) if scaled else X
+    for seed in range(3):
+        X = X[:, np.random.default_rng(seed).permutation(X.shape[1])]
+        live = glru.LiveModel(LogisticRegression(C=100.0)).fit(X[:, :15], y)
+        live.add_columns(X[:, 15:])
+        best = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.01), fit_intercept=True, scaling="sum"), tol=1e-12)
+        assert best.status == "converged"
+        np.testing.assert_array_equal(live.predict(X), best.scores > 0.0)
+        live.add_columns(X[:, :5] ** 2)
+        assert live.refresh().solution.relative_gap <= 1e-6
 
 
 def test_needs_retraining_says_yes_no_or_undetermined():

@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from glru.live import digests
+from tests.live.test_files import array, rewritten
 from tests.live.test_model import data
 from tests.live.truth import quietly
 
@@ -83,12 +84,71 @@ def test_rows_that_were_never_trained_on_need_no_update():
     assert glru.verify_receipt(receipt, X, y).statement == EQUALS
 
 
-def test_a_row_that_is_still_there_is_counted():
+def test_there_is_no_receipt_while_an_equal_row_is_present_unless_it_is_known_to_be_another():
     X, y = data()
-    X[10], y[10] = X[4], y[4]
-    live = glru.LiveModel(Ridge()).fit(X, np.arange(60.0) * (np.arange(60) != 10) + 4.0 * (np.arange(60) == 10))
-    receipt = live.receipt(live.remove_rows([4]))
+    X[10], y = X[4], np.arange(60.0)
+    y[10] = y[4]
+    live = glru.LiveModel(Ridge()).fit(X, y)
+    change = live.remove_rows([4])
+    with pytest.raises(ValueError, match=r"1 present rows are equal to removed ones.*pass n_identical=1"):
+        live.receipt(change)
+    with pytest.raises(ValueError, match="n_identical=2 is allowed"):
+        live.receipt(change, n_identical=2)
+    receipt, rest = live.refresh().receipt(change, n_identical=1), (np.delete(X, 4, axis=0), np.delete(y, 4))
     assert receipt["removal"]["n_identical"] == 1
+    found = glru.verify_receipt(receipt, *rest)
+    assert not found and found.statement == "nothing" and "1 remaining rows are equal" in found.reasons[0]
+    assert glru.verify_receipt(receipt, *rest, n_identical=1).statement == EQUALS
+    live.remove_rows([9])
+    assert live.refresh().receipt(change)["removal"]["n_identical"] == 0
+
+
+def test_a_receipt_made_up_for_a_row_that_is_present_is_not_valid():
+    """Whatever is signed again, data that holds the removed row is not without it."""
+    live, change, _, _ = removed(LogisticRegression())
+    receipt = live.refresh().receipt(change)
+    X, y = data()
+    full = glru.LiveModel(LogisticRegression()).fit(X, y)
+    full.add_rows(X[:1] + 1.0, y[:1])
+    other = full.receipt(full.remove_rows([60]))
+    assert glru.verify_receipt(other, X, y).statement == EQUALS
+    forged = copy.deepcopy(other)
+    forged["removal"] |= {"rows": receipt["removal"]["rows"], "n_trained": 2, "n_identical": 2}
+    forged["model"]["before"] = receipt["model"]["before"][::-1]
+    found = glru.verify_receipt(signed_again(forged), X, y)
+    assert not found and "2 remaining rows are equal to removed ones" in found.reasons[0]
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_there_is_no_receipt_of_a_removal_that_the_data_does_not_show(tmp_path, keys):
+    """A file in which the history has a removal that the data has not, whichever columns came since."""
+    X, y = data()
+    live = glru.LiveModel(LogisticRegression()).fit(X, y, keys=range(60) if keys else None)
+    change = live.remove_rows([4])
+    live.save(tmp_path / "live.npz")
+    rewritten(tmp_path / "live.npz", array("gone_rows", np.empty(0, dtype=np.int64)))
+    damaged = glru.LiveModel.load(tmp_path / "live.npz")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="by the history there are 59 rows, in the data 60"):
+            damaged.receipt(change)
+        damaged.add_columns(np.ones((60, 1)))
+        damaged.refresh()
+
+
+def test_a_key_that_is_still_there_has_no_receipt(tmp_path):
+    """The number of rows is right, but another row went."""
+    X, y = data()
+    live = glru.LiveModel(LogisticRegression()).fit(X, y, keys=range(60))
+    change = live.remove_rows(keys=[4])
+    live.save(tmp_path / "live.npz")
+    rewritten(tmp_path / "live.npz", array("gone_rows", np.array([5])))
+    damaged = glru.LiveModel.load(tmp_path / "live.npz")
+    damaged.remove_columns([0])
+    damaged.refresh()
+    with pytest.raises(ValueError, match="1 removed keys are present"):
+        damaged.receipt(change)
+    live.add_rows(X[:1] + 9.0, y[:1], keys=[4])
+    assert live.receipt(change)["removal"]["n_identical"] == 0
 
 
 def test_the_data_may_be_stored_otherwise_and_in_another_order():
@@ -224,6 +284,39 @@ def test_a_forger_who_signs_again_still_fails_on_what_can_be_computed():
     # The model of before the removal cannot be passed off as updated.
     found = glru.verify_receipt(signed_again(tampered(early, ("statement",), EQUALS)), X, y)
     assert not found and any("from before the removal" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("tol", [1e-6, 0.0])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_no_number_is_accepted_below_what_the_data_proves(name, tol):
+    """Not even where the gap is nothing but rounding; and honest receipts hold in any order and storage of the data."""
+    live, change, X, y = quietly(removed, ESTIMATORS[name], tol=tol)
+    queries = data(4, seed=5)[0]
+    receipt = quietly(live.refresh).receipt(change, queries)
+    own = glru.verify_receipt(receipt, X, y, queries=queries)
+    assert own, own.reasons
+    order = np.arange(len(y)) if receipt["model"]["dual"] else np.random.default_rng(0).permutation(len(y))
+    assert glru.verify_receipt(receipt, sp.csc_matrix(X[order]), y[order], queries=queries)
+    places = [("certificate", "gap"), ("certificate", "radius"), ("queries", "largest_change")]
+    for path in places:
+        claimed = receipt[path[0]][path[1]]
+        for value in (0.0, 0.5 * claimed, 0.88 * claimed, 1.4 * claimed, None) if claimed is not None else (0.0, 1.0):
+            forged = signed_again(tampered(receipt, path, value))
+            assert not glru.verify_receipt(forged, X, y, queries=queries), (path, value)
+
+
+def test_a_key_that_is_there_twice_is_refused():
+    """One reader takes the first value, another the last."""
+    live, change, X, y = removed(LogisticRegression())
+    text = json.dumps(live.refresh().receipt(change))
+    assert glru.verify_receipt(text, X, y)
+    for old, new in [
+        ('"statement": ', '"statement": "erased for good", "statement": '),
+        ('"radius": ', '"radius": 0.0, "radius": '),
+        ('"name": ', '"name": "Hinge", "name": '),
+    ]:
+        found = glru.verify_receipt(text.replace(old, new, 1), X, y)
+        assert not found and "must be there once" in found.reasons[0]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,14 @@ from glru._sizes import absolute_product
 from glru.after import After, Retraining, after, has_newton
 from glru.certificate import Certificate, ball_radius, certify
 from glru.live.ledger import Ledger
+from glru.point import Point
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
-from glru.solvers import State, solve
+from glru.solvers import solve
+from glru.solvers.common import Until
 
-LIMIT = 1e-13
-"""The relative gap at which a training for open queries gives up: float64 hardly goes further."""
+SHOWN = 10
+"""How many queries an error names."""
 
 Settled = Callable[[Array, Array], NDArray[np.bool_]]
 """Whether bounds of scores are as tight as an answer needs."""
@@ -59,6 +62,44 @@ class Answer:
     def settled_by(self, stage: str) -> int:
         """How many queries a stage settled."""
         return int(np.count_nonzero(self.stage == stage))
+
+
+class UndeterminedError(ValueError):
+    """Predictions were asked for of which some could not be proven in float64.
+
+    Attributes
+    ----------
+    rows : array of int
+        The queries whose prediction is not determined.
+    """
+
+    def __init__(self, message: str, rows: NDArray[np.intp]) -> None:
+        super().__init__(message, rows)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CertifiedPrediction:
+    """Predictions of a model retrained on the present data, and which of them are proven.
+
+    Attributes
+    ----------
+    predictions : array of shape (n_queries,)
+        Labels, or numbers in a regression. Where they are not determined, those of the stored model.
+    determined : array of bool of shape (n_queries,)
+        Whether a label is proven, or a number is known to within ``width``.
+    lower, upper : array of shape (n_queries,)
+        Proven bounds of the scores.
+    """
+
+    predictions: NDArray[Any]
+    determined: NDArray[np.bool_]
+    lower: Array
+    upper: Array
 
 
 @final
@@ -129,22 +170,24 @@ class Outlook:
         return Answer(lower, upper, stage, best.gap, radius_of(best))
 
     def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
-        """Train from the best candidate until every query is settled, or as far as float64 goes."""
+        """Train until every query is settled, or as far as float64 goes."""
         problem, found = self.after.problem, known
 
-        def enough(state: State) -> bool:
+        def is_enough(point: Point) -> bool:
             nonlocal found
-            certificate = certify(problem, state.point)
+            certificate = certify(problem, point)
             regions: list[Region] = regions_of(certificate, self.fit_intercept, "auto")
             if has_local(problem):
                 regions.append(LocalEllipsoid(certificate, self.fit_intercept))
             found = Proof(certificate, _local_first(regions), self.fit_intercept).bounds(X, settled, found)
             return bool(settled(*found).all())
 
-        with warnings.catch_warnings():
-            # A query on the boundary cannot be settled; the solution's status says so.
-            warnings.simplefilter("ignore")
-            solution = self.after.retrain(tol=LIMIT, until=enough)
+        # What could not be proven is said of each query.
+        with _unwarned():
+            # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
+            solution = self._trained(0.0, lambda state: is_enough(state.point))
+        if solution.status != "stopped":
+            is_enough(solution.point)
         return solution, found
 
     def refreshed(self, tol: float) -> Solution:
@@ -153,11 +196,31 @@ class Outlook:
         Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
         model must not be the old one when somebody asked for one without these rows.
         """
-        solution = self.after.retrain(tol=tol)
+        solution = self._trained(tol)
         same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
         if same and self.ledger.gone_rows.size:
             solution = solve(self.after.problem, tol=tol)
         return solution
+
+    def _trained(self, tol: float, until: Until | None = None) -> Solution:
+        """A training from the best candidate, and where that ended early one from zero: the better of the two."""
+        # If the second training ends early too, it says so.
+        with _unwarned():
+            solution = self.after.retrain(tol=tol, until=until)
+        if solution.status in ("converged", "stopped"):
+            return solution
+        again = solve(self.after.problem, tol=tol, until=until)
+        return again if again.status in ("converged", "stopped") or again.gap < solution.gap else solution
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """No word of a training that ends early."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def unknown(X: Matrix) -> Bounds:
@@ -207,3 +270,20 @@ def retraining(answer: Answer, stored: Array, width: float | None) -> Retraining
     verdict: Literal["yes", "no", "undetermined"] = "yes" if changes.any() else "no" if stays.all() else "undetermined"
     flips = np.flatnonzero(~stays)
     return Retraining(verdict, flips, changes[flips])
+
+
+def undetermined(found: CertifiedPrediction, width: float | None) -> UndeterminedError:
+    """The error that says which predictions are open, why, and what to do."""
+    rows = np.flatnonzero(~found.determined)
+    named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
+    widest = float((found.upper[rows] - found.lower[rows]).max())
+    why = (
+        f"training as far as float64 goes did not prove on which side of 0 their scores are (intervals up to {widest:.2g} wide)"
+        if width is None
+        else f"no interval within width={width:.2g} could be proven in float64 (they are up to {widest:.2g} wide; allow for that)"
+    )
+    return UndeterminedError(
+        f"every prediction must be proven; {rows.size} of {found.determined.size} are not, for queries {named}: {why}. "
+        "predict_certified(X) returns all of them and says which are determined.",
+        rows,
+    )

@@ -1,4 +1,7 @@
-"""SHA-256 over bytes that do not depend on how data is stored; docs/receipts.md says which."""
+"""SHA-256 over bytes that do not depend on how data is stored, and JSON that can be read in one way only.
+
+docs/receipts.md says which bytes.
+"""
 
 import hashlib
 import json
@@ -8,6 +11,20 @@ import numpy as np
 
 from glru._numerics import Array, Matrix
 from glru._products import row_block
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of JSON text in which no object has a key twice: readers differ in which of the two they take."""
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"each key of an object must be there once; got {key[:50]!r} again")
+        found[key] = value
+    return found
 
 
 def of_json(value: Any) -> str:

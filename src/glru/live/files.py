@@ -2,21 +2,29 @@
 
 The file is an ``.npz`` with stored (not compressed) members, so that no member can be larger than the file. What is
 read is checked before anything of its size is allocated, and again as data.
+
+Every file has a token, drawn at random when it is written. A model replaces a file only if it knows the token: what it
+did not load or save itself may hold changes that would be lost.
 """
 
+import hashlib
 import json
 import os
+import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final, get_args
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from glru._archives import opened
-from glru._files import write_atomically
+from glru._files import exclusive, leftovers, remove_leftovers, write_atomically
 from glru._numerics import Array, Matrix
 from glru.live import history
+from glru.live.digests import parse_json
 from glru.live.history import Entry
 from glru.live.ledger import Ledger, NewColumns, Positions, Rows
 from glru.live.roster import Roster, as_keys
@@ -41,18 +49,75 @@ class Saved:
     width: float | None
 
 
-def save(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write a live model; the file appears, or is replaced, all at once."""
-    target = Path(path)
-    arrays, document = _written(saved)
-    text = json.dumps(document, allow_nan=False)
-    arrays["document"] = np.frombuffer(text.encode(), dtype=np.uint8)
+def new_token() -> str:
+    """A token for a file that is about to be written."""
+    return secrets.token_hex(16)
+
+
+def place(path: str | os.PathLike[str]) -> Path:
+    """A path as a model remembers it, however it is spelt."""
+    return Path(path).parent.resolve() / Path(path).name
+
+
+def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collection[str] | None) -> None:
+    """Write a live model; the file appears, or is replaced, all at once.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    saved : Saved
+        What to write.
+    token : str
+        The token of the new file.
+    known : collection of str or None
+        Tokens of files that may be replaced; None for any file.
+    """
+    target, arrays = Path(path), pack(saved, token)
 
     def write(part: Path) -> None:
         with open(part, "wb", opener=_private) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
-    write_atomically(target, write)
+    with exclusive(target):
+        remove_leftovers(target)
+        if known is not None:
+            _check_known(target, known)
+        write_atomically(target, write)
+
+
+def pack(saved: Saved, token: str) -> Arrays:
+    """Everything a live model is as plain arrays, one of which is a JSON document."""
+    arrays, document = _written(saved)
+    text = json.dumps({**document, "token": token}, allow_nan=False)
+    return {**arrays, "document": np.frombuffer(text.encode(), dtype=np.uint8)}
+
+
+def _check_known(target: Path, known: Collection[str]) -> None:
+    """Refuse to replace a file that is not one of those that are known."""
+    if target.is_file() and _token_at(target) not in known:
+        raise FileExistsError(
+            f"{target} must be a new file, or be as this model last loaded or saved it; it is not: another process or model "
+            "wrote it, and what it holds would be lost. Load it and repeat your changes there, save under another name, or "
+            "pass overwrite=True to replace it."
+        )
+
+
+def _token_at(path: Path) -> str | None:
+    """The token of a file; None where it is no file of a live model."""
+    try:
+        with path.open("rb") as file, opened(file, packed=False) as archive:
+            return _token(archive.read("document"))
+    except (ValueError, KeyError, RecursionError):
+        return None
+
+
+def _token(document: NDArray[Any]) -> str:
+    """The token in a document; what stands for it in files that have none."""
+    text = document.tobytes()
+    found = parse_json(text.decode())
+    token = found.get("token") if isinstance(found, dict) else None
+    return token if isinstance(token, str) else hashlib.sha256(text).hexdigest()
 
 
 def _private(path: str, flags: int) -> int:
@@ -60,14 +125,29 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def load(path: str | os.PathLike[str]) -> Saved:
-    """Read a live model; a ``ValueError`` says why a file is none."""
+def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
+    """A live model and the token of its file; a ``ValueError`` says why a file is none."""
+    _clean(Path(path))
     try:
-        return _read(_members(path))
+        members = _members(path)
+        return unpack(members), _token(members["document"])
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error!r}.") from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error}") from None
+
+
+def _clean(target: Path) -> None:
+    """Remove what killed processes left of the file, as far as the folder allows it and nobody is saving."""
+    if not leftovers(target):
+        return
+    try:
+        with exclusive(target, wait=False) as held:
+            if held:
+                remove_leftovers(target)
+    except OSError:
+        # Nothing may be written here: whoever may will remove it.
+        return
 
 
 def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
@@ -122,8 +202,9 @@ def _members(path: str | os.PathLike[str]) -> Arrays:
         return {name: archive.read(name) for name in archive.names}
 
 
-def _read(arrays: Arrays) -> Saved:
-    document = json.loads(arrays["document"].tobytes().decode())
+def unpack(arrays: Arrays) -> Saved:
+    """What :func:`pack` packed; an error where the arrays are not that."""
+    document = parse_json(arrays["document"].tobytes().decode())
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         shown = document.get("schema") if isinstance(document, dict) else document
         raise ValueError(f"its schema must be {SCHEMA!r}; got {str(shown)[:50]!r}. Use the version that wrote it.")

@@ -40,6 +40,25 @@ class Log:
         """One entry; None where there is none of that number."""
         return self.written[number] if 0 <= number < self.length else None
 
+    def check_removal(self, removal: ChangeEntry) -> None:
+        """Refuse a removal that the data does not show: by the number of rows, and by keys where rows have them."""
+        counts = {"add_rows": 1, "remove_rows": -1}
+        expected, later = 0, set[Key]()
+        for entry in self.entries:
+            if isinstance(entry, TrainingEntry) and entry.reason == "fit":
+                expected = entry.n_rows
+            if isinstance(entry, ChangeEntry):
+                expected += counts.get(entry.kind, 0) * entry.count
+                if entry.kind == "add_rows" and entry.number > removal.number:
+                    later.update(entry.keys or ())
+        ledger = self.standing.ledger
+        still = {*(removal.keys or ())} & {*(self.standing.roster.present(ledger) or ())} - later
+        if expected != ledger.n_rows or still:
+            raise ValueError(
+                f"a receipt needs data from which the rows are gone; by the history there are {expected} rows, in the data "
+                f"{ledger.n_rows}, and {len(still)} removed keys are present. The model or its file was damaged: fit a new one."
+            )
+
     def trained(self, standing: Standing, reason: Reason) -> "Log":
         """The log after a training, which is noted by what it led to."""
         solution = standing.solution

@@ -1,8 +1,11 @@
 """``LiveModel``: a linear model whose data keeps changing, answered from certificates and trained only when it must be."""
 
 import os
-import warnings
-from typing import Any, final
+import threading
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +15,15 @@ from glru.adapters import adapt
 from glru.after import Retraining
 from glru.changes import Change
 from glru.live import digests, files, receipts
-from glru.live.answers import LIMIT, Settled, joined, retraining, signs_settled, width_settled
+from glru.live.answers import (
+    CertifiedPrediction,
+    Settled,
+    joined,
+    retraining,
+    signs_settled,
+    undetermined,
+    width_settled,
+)
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
 from glru.live.log import Log
 from glru.live.roster import Key, Roster, as_keys
@@ -21,9 +32,19 @@ from glru.live.terms import Terms
 from glru.solution import Solution
 from glru.solvers import solve
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class UndeterminedWarning(UserWarning):
-    """A prediction that no training in float64 can prove."""
+
+def _locked(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[Concatenate["LiveModel", P], R]:
+    """A method that one thread at a time is in."""
+
+    @wraps(method)
+    def call(self: "LiveModel", /, *arguments: P.args, **named: P.kwargs) -> R:
+        with self.lock:
+            return method(self, *arguments, **named)
+
+    return call
 
 
 @final
@@ -35,6 +56,10 @@ class LiveModel:
     still open by training, warm-started and stopped as soon as it is proven. For changed rows of a model without an
     unpenalised intercept the first of these costs no more than the change; otherwise it passes over the data once, and what
     was computed serves all queries until the next change.
+
+    Threads may share a live model. Methods run one at a time, so that a change or a query waits for a training that is
+    under way; attributes are read without waiting, each from one consistent state. To make several calls as one, hold
+    ``live.lock``. Processes may not share a file: :meth:`save` refuses to replace what another one wrote.
 
     Parameters
     ----------
@@ -53,6 +78,8 @@ class LiveModel:
         Every change, training and certificate, oldest first.
     revision : int
         The number of the stored model; every training makes a new one.
+    lock : threading.RLock
+        Held by whichever method is running; a thread that holds it may call any method.
 
     Examples
     --------
@@ -80,7 +107,10 @@ class LiveModel:
         self._estimator, self._tol = estimator, float(tol)
         self._given_width = None if width is None else float(width)
         self._present: Log | None = None
+        self._tokens: dict[Path, tuple[str, ...]] = {}
+        self.lock = threading.RLock()
 
+    @_locked
     def fit(self, X: Any, y: Any, sample_weight: Any = None, keys: Any = None) -> "LiveModel":
         """Train on first data, of which a copy is kept; the history starts anew.
 
@@ -111,6 +141,7 @@ class LiveModel:
         self._present = Log(standing, width).trained(standing, "fit")
         return self
 
+    @_locked
     def add_rows(self, X: Any, y: Any, sample_weight: Any = None, *, keys: Any = None) -> ChangeEntry:
         """Add rows behind the present ones.
 
@@ -126,6 +157,7 @@ class LiveModel:
         new = None if after.roster.trained is None else after.roster.new[len(before.roster.new) :]
         return self._change(after, "add_rows", after.ledger.n_rows - before.ledger.n_rows, keys=new)
 
+    @_locked
     def remove_rows(self, rows: Any = None, *, keys: Any = None) -> ChangeEntry:
         """Remove rows, named by their present positions or by their keys.
 
@@ -156,6 +188,7 @@ class LiveModel:
             n_trained=int(np.count_nonzero((positions < before.ledger.n_kept_rows) & (gone.weight > 0.0))),
         )
 
+    @_locked
     def add_columns(self, X: Any) -> ChangeEntry:
         """Add columns behind the present ones.
 
@@ -170,6 +203,7 @@ class LiveModel:
         names = after.terms.column_names
         return self._change(after, "add_columns", count, columns=None if names is None else names[-count:])
 
+    @_locked
     def remove_columns(self, columns: Any) -> ChangeEntry:
         """Remove columns.
 
@@ -186,6 +220,7 @@ class LiveModel:
         gone = None if names is None else tuple(names[j - before.terms.offset] for j in places)
         return self._change(before.without_columns(places), "remove_columns", places.size, columns=gone)
 
+    @_locked
     def decision_bounds(self, X: Any) -> tuple[Array, Array]:
         """Lower and upper bounds of the scores that retraining on the present data would give; never trains.
 
@@ -198,16 +233,52 @@ class LiveModel:
         self._present = self._log.certified("decision_bounds", answer)
         return answer.lower, answer.upper
 
+    @_locked
     def predict(self, X: Any) -> NDArray[Any]:
         """What a model retrained on the present data would predict, trained only where that is open.
 
-        Labels are proven, except those of queries that lie on the boundary as far as float64 can tell, which are warned
-        of. In a regression a prediction is the middle of a proven interval of at most ``width``.
+        Every label is proven. In a regression a prediction is the middle of a proven interval of at most ``width``.
 
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries in the present columns.
+
+        Raises
+        ------
+        UndeterminedError
+            Some predictions are not proven by a training that went as far as float64 allows. Its ``rows`` are these
+            queries; :meth:`predict_certified` returns the others.
+        """
+        found = self.predict_certified(X)
+        if not found.determined.all():
+            raise undetermined(found, self._width)
+        return found.predictions
+
+    @_locked
+    def predict_certified(self, X: Any) -> CertifiedPrediction:
+        """Predict as :meth:`predict` does, and say of every query whether its prediction is proven.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries in the present columns.
+
+        Returns
+        -------
+        CertifiedPrediction
+            Predictions, which of them are determined, and bounds of the scores.
+
+        Examples
+        --------
+        The data is symmetric in the two columns, so the score of the second query is exactly 0: no bound can tell its sign.
+
+        >>> import numpy as np, glru
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X = np.array([[1.0, 0.5], [0.5, 1.0], [-1.0, -0.5], [-0.5, -1.0]])
+        >>> live = glru.LiveModel(LogisticRegression(fit_intercept=False)).fit(X, ["yes", "yes", "no", "no"])
+        >>> live.predict_certified([[2.0, 1.0], [1.0, -1.0]]).determined.tolist()
+        [True, False]
         """
         standing, queries, settled = self._standing, self._queries(X), self._settled
         answer = standing.outlook.ask(queries, settled)
@@ -217,16 +288,10 @@ class LiveModel:
             answer = joined(answer, bounds, settled, "training", solution.certificate)
         self._present = self._log.certified("predict", answer)
         middle = np.where(answer.lower > 0.0, 1.0, -1.0) if self._width is None else 0.5 * (answer.lower + answer.upper)
-        if answer.open.size:
-            middle[answer.open] = self._stored_scores(queries[answer.open])
-            warnings.warn(
-                f"{answer.open.size} of {middle.size} predictions are not proven as far as float64 goes: their labels are on "
-                "the boundary, or their intervals wider than width. They are those of the trained model.",
-                UndeterminedWarning,
-                stacklevel=2,
-            )
-        return standing.terms.labels(middle)
+        middle[answer.open] = self._stored_scores(queries[answer.open])
+        return CertifiedPrediction(standing.terms.labels(middle), answer.stage != "", answer.lower, answer.upper)
 
+    @_locked
     def needs_retraining(self, X: Any) -> Retraining:
         """Whether retraining would change what the stored model says of some queries; never trains.
 
@@ -247,15 +312,17 @@ class LiveModel:
         self._present = self._log.certified("needs_retraining", answer)
         return retraining(answer, self._stored_scores(queries), self._width)
 
+    @_locked
     def refresh(self) -> "LiveModel":
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
         standing = self._standing
         if not standing.is_fresh or (standing.solution.relative_gap > self._tol and not standing.exhausted):
             solution = standing.outlook.refreshed(self._tol)
-            self._train(solution, "refresh", exhausted=solution.status == "stalled" or self._tol <= LIMIT)
+            self._train(solution, "refresh", exhausted=solution.status == "stalled")
         return self
 
-    def receipt(self, change: ChangeEntry, queries: Any = None) -> dict[str, Any]:
+    @_locked
+    def receipt(self, change: ChangeEntry, queries: Any = None, *, n_identical: int = 0) -> dict[str, Any]:
         """A deletion receipt of rows, as the model stands now; see docs/receipts.md and :func:`glru.verify_receipt`.
 
         Parameters
@@ -264,6 +331,9 @@ class LiveModel:
             What :meth:`remove_rows` returned.
         queries : array, default=None
             Queries for which the largest possible change of a score is stated.
+        n_identical : int, default=0
+            How many present rows are equal to a removed one and known to be others. With another number there is no
+            receipt: a row that is still there looks the same.
 
         Returns
         -------
@@ -277,20 +347,34 @@ class LiveModel:
             )
         if change.kind != "remove_rows":
             raise ValueError(f"a receipt is for removed rows; got a change of kind {change.kind!r}.")
+        self._log.check_removal(change)
         if standing.ledger.moves_columns:
             raise ValueError("a receipt needs a stored model with the present columns. Call refresh() first.")
         rows = None if queries is None else standing.terms.rows(queries, standing.ledger.n_columns, "queries")
-        return receipts.issue(standing, change, rows, now())
+        return receipts.issue(standing, change, rows, now(), n_identical)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    @_locked
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a file: data, keys, model, pending changes, history. An old file is replaced at once.
 
         Parameters
         ----------
         path : str or path
             The file; by custom it ends in ``.npz``.
+        overwrite : bool, default=False
+            Whether to replace a file that this model did not load or save last, and to lose what it holds.
+
+        Raises
+        ------
+        FileExistsError
+            The file is not as this model last loaded or saved it: another process or model wrote it.
         """
-        files.save(path, files.Saved(self._standing, self.history, self._tol, self._width))
+        place, token = files.place(path), files.new_token()
+        known = self._tokens.get(place, ())
+        # The new file is this model's as soon as it is there, even if an interrupt keeps this call from returning.
+        self._tokens[place] = (*known, token)
+        files.save(path, self._saved, token, None if overwrite else known)
+        self._tokens[place] = (token,)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LiveModel":
@@ -301,9 +385,10 @@ class LiveModel:
         path : str or path
             The file.
         """
-        saved = files.load(path)
+        saved, token = files.load(path)
         live = cls(None, tol=saved.tol, width=saved.width)
-        live._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
+        live._restore(saved)
+        live._tokens[files.place(path)] = (token,)
         return live
 
     @property
@@ -324,12 +409,14 @@ class LiveModel:
     @property
     def pending(self) -> Change | None:
         """What happened since that training, as one change of its problem; None if nothing did."""
-        return None if self._standing.is_fresh else self._standing.ledger.change
+        standing = self._standing
+        return None if standing.is_fresh else standing.ledger.change
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
         """The keys of the present rows; None where rows have none."""
-        return self._standing.roster.present(self._standing.ledger)
+        standing = self._standing
+        return standing.roster.present(standing.ledger)
 
     @property
     def n_rows(self) -> int:
@@ -364,6 +451,13 @@ class LiveModel:
     def _settled(self) -> Settled:
         return signs_settled if self._width is None else width_settled(self._width)
 
+    @property
+    def _saved(self) -> files.Saved:
+        return files.Saved(self._standing, self.history, self._tol, self._width)
+
+    def _restore(self, saved: files.Saved) -> None:
+        self._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
+
     def _queries(self, X: Any) -> Matrix:
         return self._standing.terms.rows(X, self._standing.ledger.n_columns, "queries")
 
@@ -378,8 +472,29 @@ class LiveModel:
         self._present, entry = self._log.changed(standing, kind, count, **details)
         return entry
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a file would hold, and the estimator; neither the lock nor anything that is computed again when needed."""
+        with self.lock:
+            fitted = self._present is not None
+            return {
+                "estimator": self._estimator,
+                "tol": self._tol,
+                "width": self._given_width,
+                "tokens": dict(self._tokens),
+                "arrays": files.pack(self._saved, "") if fitted else None,
+            }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["estimator"], tol=state["tol"], width=state["width"])
+        self._tokens = state["tokens"]
+        if state["arrays"] is not None:
+            self._restore(files.unpack(state["arrays"]))
+
     def __repr__(self) -> str:
-        if self._present is None:
+        log = self._present
+        if log is None:
             return f"LiveModel({self._estimator!r})"
-        state = "fresh" if self._standing.is_fresh else "changed since"
-        return f"LiveModel({self.n_rows} rows x {self.n_columns} columns, revision {self.revision}, {state})"
+        standing = log.standing
+        state = "fresh" if standing.is_fresh else "changed since"
+        size = f"{standing.ledger.n_rows} rows x {standing.n_columns} columns"
+        return f"LiveModel({size}, revision {standing.revision}, {state})"

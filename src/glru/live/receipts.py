@@ -31,6 +31,14 @@ WORTH = 10.0
 """Dual variables are written down where they make the gap smaller by this factor than those the model itself implies."""
 
 
+MARGIN = 1.1
+"""The numbers of a receipt are those of its issuer times this.
+
+Sums in another order, on another machine, give a verifier numbers that differ by up to 2% where a gap is nothing but
+rounding: with this margin the receipt's are upper bounds of the verifier's too.
+"""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Distance:
@@ -96,15 +104,21 @@ def statement_of(updated: bool, radius: float) -> Statement:
     return "model updated, distance to retraining unknown"
 
 
-def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str) -> dict[str, Any]:
-    """The receipt of a removal of rows, as the model stands now."""
+def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
+    """The receipt of a removal of rows, as the model stands now, with so many remaining rows equal to removed ones."""
     solution, terms, problem = standing.solution, standing.terms.to_json(), standing.outlook.after.problem
+    rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
+    found = count_identical(entry.digests, rows)
+    if found != identical:
+        raise ValueError(
+            f"a receipt needs removed rows that are gone; {found} present rows are equal to removed ones, where n_identical="
+            f"{identical} is allowed. Remove them too, or, if they are known to be other rows, pass n_identical={found}."
+        )
     dual = standing.outlook.after.carried.point.dual
     implied = certificate_of(problem, solution.coef, solution.intercept, None)
     kept = certificate_of(problem, solution.coef, solution.intercept, dual)
     written = bool(WORTH * kept.gap < implied.gap)
     distance = distance_of(kept if written else implied, queries)
-    rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
     updated = standing.digest != entry.model or entry.n_trained == 0
     receipt = {
         "schema": SCHEMA,
@@ -115,7 +129,7 @@ def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: st
             "at": entry.at,
             "rows": list(entry.digests),
             "n_trained": entry.n_trained,
-            "n_identical": n_identical(entry.digests, rows),
+            "n_identical": found,
         },
         "data": {"n_rows": problem.n_rows, "n_columns": standing.n_columns, "digest": digests.of_data(rows)},
         "terms": terms,
@@ -127,22 +141,22 @@ def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: st
             "dual": dual.tolist() if written and dual is not None else None,
         },
         "certificate": {
-            "gap": finite(distance.gap),
-            "radius": finite(distance.radius),
-            "intercept_change": finite(distance.intercept_change),
+            "gap": claim(distance.gap),
+            "radius": claim(distance.radius),
+            "intercept_change": claim(distance.intercept_change),
         },
         "queries": None
         if queries is None
         else {
             "n_rows": int(queries.shape[0]),
             "digest": queries_digest(queries),
-            "largest_change": finite(distance.largest_change),
+            "largest_change": claim(distance.largest_change),
         },
     }
     return {**receipt, "digest": digests.of_json(receipt)}
 
 
-def n_identical(removed: tuple[str, ...] | list[str], remaining: list[str]) -> int:
+def count_identical(removed: tuple[str, ...] | list[str], remaining: list[str]) -> int:
     """How many remaining rows are equal to a removed one."""
     gone = set(removed)
     return sum(digest in gone for digest in remaining)
@@ -154,6 +168,6 @@ def queries_digest(queries: Matrix) -> str:
     return digests.of_data(digests.of_rows(queries, nothing, nothing))
 
 
-def finite(value: float | None) -> float | None:
-    """A number as JSON has it; None where it is infinite."""
-    return float(value) if value is not None and np.isfinite(value) else None
+def claim(value: float | None) -> float | None:
+    """A number as a receipt states it: with a margin, and None where it is infinite."""
+    return float(MARGIN * value) if value is not None and np.isfinite(MARGIN * value) else None

@@ -1,6 +1,5 @@
 """``verify_receipt``: what of a receipt holds, by computing it again from the remaining data."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,22 +8,17 @@ import numpy as np
 from glru._numerics import Array
 from glru.live import digests
 from glru.live.receipts import (
+    MARGIN,
     SCHEMA,
     Distance,
     certificate_of,
+    count_identical,
     distance_of,
-    n_identical,
     queries_digest,
     statement_of,
 )
 from glru.live.terms import Terms
 from glru.problem import Problem
-
-NOISE = 1e-6
-"""Relative difference allowed between two machines' results; sums are taken in another order there."""
-
-FLOOR = 1e-13
-"""The same for gaps that are nothing but rounding, relative to the objective."""
 
 SHAPE: dict[str, Any] = {
     "schema": str,
@@ -72,7 +66,9 @@ class Verification:
         return self.valid
 
 
-def verify_receipt(receipt: Any, X: Any, y: Any, sample_weight: Any = None, queries: Any = None) -> Verification:
+def verify_receipt(
+    receipt: Any, X: Any, y: Any, sample_weight: Any = None, queries: Any = None, *, n_identical: int = 0
+) -> Verification:
     """Check a deletion receipt against the remaining data.
 
     Gap, radius and the largest change of a queried score are computed again from the data and the model in the receipt,
@@ -88,6 +84,9 @@ def verify_receipt(receipt: Any, X: Any, y: Any, sample_weight: Any = None, quer
         holds dual variables: then in the order of the live model.
     queries : array, default=None
         The queries the receipt was issued for, if it was for any.
+    n_identical : int, default=0
+        How many rows of X are equal to a removed one and known to be others. A receipt with another number is not valid:
+        a row that was never removed looks the same.
 
     Returns
     -------
@@ -123,9 +122,9 @@ def verify_receipt(receipt: Any, X: Any, y: Any, sample_weight: Any = None, quer
             reasons += _check_queries(found, queries_digest(rows))
     except (ValueError, TypeError) as error:
         return Verification(False, "nothing", (*reasons, str(error)))
-    reasons += _check_rows(found, problem)
+    reasons += _check_rows(found, problem, n_identical)
     distance = distance_of(certificate_of(problem, coef, found["model"]["intercept"], dual), rows)
-    reasons += _check_numbers(found, problem, distance)
+    reasons += _check_numbers(found, distance)
     updated = found["statement"] != "model not yet updated"
     return Verification(
         not reasons,
@@ -141,7 +140,7 @@ def _parsed(receipt: Any) -> dict[str, Any]:
     """The receipt as a dict of the right shape."""
     if isinstance(receipt, str | bytes):
         try:
-            receipt = json.loads(receipt)
+            receipt = digests.parse_json(receipt)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"the receipt is not JSON: {error}.") from None
     if isinstance(receipt, dict) and receipt.get("schema") != SCHEMA:
@@ -214,14 +213,20 @@ def _model(found: dict[str, Any], problem: Problem) -> tuple[Array, Array | None
     return coef, dual
 
 
-def _check_rows(found: dict[str, Any], problem: Problem) -> list[str]:
+def _check_rows(found: dict[str, Any], problem: Problem, allowed: int) -> list[str]:
     """Whether this is the data the receipt speaks of, without the removed rows."""
     rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
     reasons = []
     if found["data"]["n_rows"] != len(rows) or found["data"]["digest"] != digests.of_data(rows):
         reasons.append("X, y and the weights are not the remaining data of this receipt.")
-    if found["removal"]["n_identical"] != n_identical(found["removal"]["rows"], rows):
+    identical = count_identical(found["removal"]["rows"], rows)
+    if found["removal"]["n_identical"] != identical:
         reasons.append("the remaining data holds another number of rows equal to removed ones than the receipt says.")
+    if identical != allowed:
+        reasons.append(
+            f"{identical} remaining rows are equal to removed ones, where n_identical={allowed} is allowed: rows that were not "
+            "removed, or copies of them."
+        )
     return reasons
 
 
@@ -231,24 +236,24 @@ def _check_queries(found: dict[str, Any], digest: str) -> list[str]:
     return []
 
 
-def _check_numbers(found: dict[str, Any], problem: Problem, distance: Distance) -> list[str]:
-    """Whether the receipt's numbers are those the data gives."""
+def _check_numbers(found: dict[str, Any], distance: Distance) -> list[str]:
+    """Whether the receipt's numbers are bounds by the data too, and those its issuer got but for rounding."""
     claims = found["certificate"]
-    floor = FLOOR * float(problem.weights @ problem.loss.value(problem.y, np.zeros(problem.n_rows)))
-    # A gap of g moves the model by a multiple of sqrt(g): allow for a gap of the floor's size there.
-    share = NOISE + np.sqrt(1.0 + floor / float(distance.gap or floor)) - 1.0
     checks = [
-        ("gap", claims["gap"], distance.gap, NOISE, floor),
-        ("radius", claims["radius"], distance.radius, share, 0.0),
-        ("intercept_change", claims["intercept_change"], distance.intercept_change, share, 0.0),
+        ("gap", claims["gap"], distance.gap),
+        ("radius", claims["radius"], distance.radius),
+        ("intercept_change", claims["intercept_change"], distance.intercept_change),
     ]
     if distance.largest_change is not None and found["queries"] is not None:
-        checks.append(("largest_change", found["queries"]["largest_change"], distance.largest_change, share, 0.0))
+        checks.append(("largest_change", found["queries"]["largest_change"], distance.largest_change))
     reasons = []
-    for name, claimed, own, relative, absolute in checks:
+    for name, claimed, own in checks:
         given = np.inf if claimed is None else claimed
-        if given != own and not (np.isfinite(own) and abs(given - own) <= relative * own + absolute):
-            reasons.append(f"the {name} is {own:.6g}, by the data; the receipt says {given:.6g}.")
+        if given != own and not (np.isfinite(own) and own <= given <= MARGIN**2 * own):
+            reasons.append(
+                f"the {name} is {own:.6g}, by the data, of which a receipt states between 1 and {MARGIN**2:.3g} times as much; "
+                f"this one says {given:.6g}."
+            )
     if found["statement"] != statement_of(found["statement"] != "model not yet updated", distance.radius):
         reasons.append("the receipt's statement is not what its numbers allow.")
     return reasons
