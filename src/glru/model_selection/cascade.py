@@ -20,7 +20,7 @@ from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
-from glru.model_selection.pursuit import REFINE_STEPS, has_local_steps, local_steps, regions_in_order
+from glru.model_selection.pursuit import REFINE_STEPS, certified_bounds, has_local_steps, local_steps, regions_in_order
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
@@ -34,6 +34,12 @@ BATCH_STEPS = 30
 
 POLISHED = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""
+
+NEAR_FINEST = 16.0
+"""An interval within this factor of the narrowest that float64 allows is refined only if that decides its row."""
+
+FEW_ROWS = 4
+"""Up to this number of open rows, refining them costs about as much as finding out whether that can help."""
 
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most so many different factors."""
@@ -71,6 +77,8 @@ class Cascade:
         self.stage_codes = np.full(n_rows, STAGES.index("undetermined"), dtype=np.int8)
         self.seconds: dict[str, float] = {}
         self.n_trainings = 0
+        self.limited = np.zeros(n_rows, dtype=bool)
+        self.finest: Array | None = None
         self.factors = removal_factors(self.problem)
         self._families: dict[float, RemovedRows] = {}
         self._local: dict[float, LocalRows] = {}
@@ -89,6 +97,12 @@ class Cascade:
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
         return np.ones(lower.shape, dtype=bool) if self.budget.spent else self.decided(lower, upper)
+
+    def finished(self, row: int, lower: Array, upper: Array) -> bool:
+        """Whether the work on a single row may end: :meth:`enough`, or its interval is as narrow as float64 allows."""
+        if self.enough(lower, upper)[0]:
+            return True
+        return self.finest is not None and bool(upper[0] - lower[0] <= 2.0 * self.finest[row])
 
     def run(self, stage: str, rows: Rows, work: Callable[[Rows], Bounds]) -> None:
         """Run a stage on some rows and take in what it proves."""
@@ -121,13 +135,37 @@ class Cascade:
             for rows in self.batches():
                 self.run("refine", rows, self.local_exact if has_local_rows(self.problem) else self.exact_newton)
         if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
-            for row in self.open_rows():
+            for row in self.resolvable_rows():
                 self.run("refine", np.array([row]), self.refine)
         self.train()
 
+    def resolvable_rows(self) -> Rows:
+        """The open rows but those that no refinement can decide, because the rounding of a perfect candidate forbids it."""
+        rows = self.open_rows()
+        if rows.size <= FEW_ROWS or self.budget.spent:
+            return rows
+        if self.finest is None:
+            self.finest = self._finest_widths()
+        lower, upper, finest = self.lower[rows], self.upper[rows], self.finest[rows]
+        resolvable = np.abs(0.5 * (lower + upper)) > 0.25 * finest if self.width is None else finest <= self.width
+        resolvable |= upper - lower > NEAR_FINEST * finest
+        self.limited[rows] = ~resolvable
+        return rows[resolvable]
+
+    def _finest_widths(self) -> Array:
+        """Widths of the intervals of all scores at the optimum of all rows, trained as far as float64 goes.
+
+        Leaving one row out changes these little, so that no interval of a held-out score can be much narrower.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            best = solve(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
+        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.X)
+        return upper - lower
+
     def train(self) -> None:
         """Train every open row, stopped as soon as it is decided."""
-        for row in self.open_rows():
+        for row in self.resolvable_rows():
             if self.budget.spent:
                 break
             self.run("training", np.array([row]), self.training)
@@ -251,7 +289,7 @@ class Cascade:
             def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
                 nonlocal lower, upper
                 lower, upper = intersected((lower, upper), score_bounds([region], query, dead))
-                return bool(self.decided(lower, upper)[0])
+                return self.finished(row, lower, upper)
 
             if local_steps(problem, point, take_in, self.budget) is not None:
                 return lower, upper
@@ -260,7 +298,7 @@ class Cascade:
             certificate = newton_candidate(problem, point)
             low, high = self.bounds_at(certificate, row, thorough=False)
             lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-            if self.enough(lower, upper)[0]:
+            if self.finished(row, lower, upper):
                 return lower, upper
             if not certificate.gap < 0.5 * before:
                 break
@@ -276,12 +314,12 @@ class Cascade:
         def settled(state: State) -> bool:
             nonlocal found
             found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
-            return bool(self.decided(*found)[0]) or self.budget.spent
+            return self.finished(row, *found)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solution = solve(problem, tol=1e-13, start=point, until=settled)
-        if self.decided(*found)[0]:
+            solution = solve(problem, tol=0.0, start=point, until=settled)
+        if self.finished(row, *found):
             return found
         return intersected(found, self.bounds_at(certify(problem, solution.point), row))
 

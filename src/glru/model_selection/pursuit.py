@@ -101,7 +101,7 @@ def pursue(
             point, before = stepped.point, stepped.gap
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        last = solve(problem, tol=1e-13, start=point, until=lambda state: take(certify(problem, state.point)))
+        last = solve(problem, tol=0.0, start=point, until=lambda state: take(certify(problem, state.point)))
     take(certify(problem, last.point))
     return Pursued(found[0], found[1], "training", last.point)
 

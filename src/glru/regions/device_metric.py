@@ -17,7 +17,7 @@ from glru._numerics import TINY, Array, Matrix, dense, gamma
 from glru._products import hessian
 from glru.certificate import FEW
 from glru.problem import Problem
-from glru.regions.metric import ColumnMetric, least_curvature
+from glru.regions.metric import ColumnMetric, least_curvature, powers_of_two
 
 
 def column_metric(problem: Problem, bend: Array) -> ColumnMetric:
@@ -38,26 +38,28 @@ class DeviceMetric(ColumnMetric):
         self.factor = self.inverse = unit
         if not bool(self.arrays.xp.isfinite(self.arrays.xp.sum(matrix))):
             return
+        scales = self.arrays.put(powers_of_two(home(self.arrays.xp.linalg.diagonal(matrix))))
+        matrix = matrix * scales[None, :] * scales[:, None]
         try:
-            self.factor = _arrays.cholesky(matrix)
+            factor = _arrays.cholesky(matrix)
         except LinAlgError:
             return
-        self.inverse = _arrays.solve_upper(self.factor, unit)
-        self._judge(problem, matrix, unit)
+        inverse = _arrays.solve_upper(factor, unit)
+        self.factor, self.inverse = factor / scales[None, :], inverse * scales[:, None]
+        self._judge(problem, matrix, factor, inverse)
 
-    def _judge(self, problem: Problem, matrix: Any, unit: Any) -> None:
-        """``tau`` and ``eta`` from the residuals of the inverse and of the factor."""
+    def _judge(self, problem: Problem, matrix: Any, factor: Any, inverse: Any) -> None:
+        """``tau`` and ``eta`` from the residuals of the inverse and of the factor of the scaled matrix."""
         xp, size = self.arrays.xp, self.size
+        unit = xp.eye(size, dtype=matrix.dtype, device=self.arrays.device)
         rounded = 1.0 + 2.0 * gamma(size * size + 8)
-        norms = _frobenius(xp, self.factor), self.inverse_norm
-        residual = _frobenius(xp, self.factor @ self.inverse - unit)
+        norms = _frobenius(xp, factor), _frobenius(xp, inverse)
+        residual = _frobenius(xp, factor @ inverse - unit)
         self.tau = (residual + gamma(size + 8) * norms[0] * norms[1]) * rounded
         if not self.tau < 0.125:
             return
         # Products R^T R err by gamma |r_i| |r_j| in an entry, in Frobenius norm gamma |R|_F^2.
-        factored = (
-            _frobenius(xp, xp.matrix_transpose(self.factor) @ self.factor - matrix) + gamma(size + 8) * norms[0] ** 2
-        )
+        factored = _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix) + gamma(size + 8) * norms[0] ** 2
         trace = float(xp.linalg.trace(matrix))
         off = (factored + gamma(problem.n_rows + 4 * size + 16) * trace) * rounded
         eta = off * (norms[1] * rounded / (1.0 - self.tau)) ** 2

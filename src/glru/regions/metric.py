@@ -50,6 +50,15 @@ def least_curvature(problem: Problem) -> float:
     return 0.0 if problem.fit_intercept else problem.penalty.strong_convexity
 
 
+def powers_of_two(diagonal: Array) -> Array:
+    """Powers of two that, multiplied to rows and columns, bring a positive diagonal near 1.
+
+    An entry so small that the products in its sum may have underflowed keeps its scale: its relative error is unknown.
+    """
+    known = (diagonal > 1e-280) & np.isfinite(diagonal)
+    return np.ldexp(1.0, -np.round(0.5 * np.log2(np.where(known, diagonal, 1.0))).astype(np.intc))
+
+
 class ColumnMetric(Metric):
     """The metric from a Cholesky factor of the Hessian."""
 
@@ -73,23 +82,27 @@ class ColumnMetric(Metric):
 
     def _factor(self, matrix: Array, fit_intercept: bool, depth: int, least: float) -> None:
         self.fit_intercept, self.least = fit_intercept, least
-        size, trace = matrix.shape[0], float(np.trace(matrix))
+        size, scales = matrix.shape[0], powers_of_two(np.diagonal(matrix))
         self.eta = self.tau = np.inf
         self.factor = self.inverse = np.eye(size)
+        # Scaled by powers of two, which is exact, to a diagonal near 1: no bound below depends on the units of a column.
+        matrix = matrix * scales * scales[:, None]
         try:
-            self.factor = np.triu(cholesky(matrix, check_finite=True))
+            factor = np.triu(cholesky(matrix, check_finite=True))
         except (LinAlgError, ValueError):
             return
         # Solved column by column, so that R V = I + E with |E| <= gamma |R| |V|: a bound on the side where
         # x^T R^-1 = (x^T V) (I + E)^-1 keeps it relative. An inverse by LAPACK's dtrtri bounds V R - I instead.
-        self.inverse = np.triu(solve_triangular(self.factor, np.eye(size), check_finite=False))
+        inverse = np.triu(solve_triangular(factor, np.eye(size), check_finite=False))
+        self.factor, self.inverse = factor / scales, inverse * scales[:, None]
         rounded = 1.0 + 2.0 * gamma(size * size + 8)
-        norms = float(np.linalg.norm(self.factor)), float(np.linalg.norm(self.inverse))
+        # |R| |V| is the same with and without the scales.
+        norms = float(np.linalg.norm(factor)), float(np.linalg.norm(inverse))
         self.tau = gamma(size + 8) * norms[0] * norms[1] * rounded
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(depth + 4 * size + 16) * trace * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        eta = gamma(depth + 4 * size + 16) * float(np.trace(matrix)) * (norms[1] * rounded / (1.0 - self.tau)) ** 2
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property

@@ -39,6 +39,9 @@ SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
 }
 """Every solver with its default for ``max_iter``."""
 
+FAR = 1e-9
+"""A relative gap that every training from a good start goes below; tol = 0, which asks for as much as float64 has, cannot tell."""
+
 NEWTON_SHARE = 30
 """Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
 
@@ -100,7 +103,8 @@ def solve(
         if start is None and plan[0][0] in ("newton", "newton-cg"):
             point = from_sample(problem)
         solution = _follow(problem, plan, point, tol, until, max_iter)
-        if _is_short(solution) and not cold and (max_iter is None or solution.n_iter < max_iter):
+        far = solution.relative_gap > (tol if tol > 0.0 else FAR)
+        if _is_short(solution) and far and not cold and (max_iter is None or solution.n_iter < max_iter):
             # The start may be to blame, so that "stalled" is said only where a training from zero stalls too.
             left = None if max_iter is None else max_iter - solution.n_iter
             solution = _better(
