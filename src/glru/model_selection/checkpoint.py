@@ -230,9 +230,9 @@ def _data_digest(problem: Problem) -> bytes:
     """A hash of X, made once for all problems that share it."""
     if "digest" not in problem.shared:
         found, X = hashlib.blake2b(digest_size=24), problem.X
-        sparse = isinstance(X, sp.csr_array)
-        _feed(found, ("CSR" if sparse else "dense", X.shape))
-        for array in (X.data, X.indices, X.indptr) if sparse else (dense(X),):
+        parts = (X.data, X.indices, X.indptr) if isinstance(X, sp.csr_array) else (dense(X),)
+        _feed(found, (len(parts), X.shape))
+        for array in parts:
             _feed(found, (array.dtype.str, array.size))
             found.update(np.ascontiguousarray(array).data)
         problem.shared["digest"] = found.digest()
