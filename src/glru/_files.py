@@ -72,7 +72,7 @@ def _overlap(target: Path, source: Path) -> str | None:
     """How a place to write to and an input overlap; None where they do not."""
     if not source.exists():
         return None
-    place, data = target.resolve(), source.resolve()
+    place, data = Path(os.path.realpath(target)), Path(os.path.realpath(source))
     if place == data or (place.exists() and place.samefile(data)):
         return "is"
     if any(parent.exists() and parent.samefile(data) for parent in place.parents):
