@@ -66,6 +66,8 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 def refuse_masks(values: Any, name: str) -> None:
     """Refuse masked entries: NumPy drops masks silently, and with them what they hide comes back."""
+    if isinstance(values, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in values):
+        values = np.ma.stack(values)
     if not isinstance(values, np.ma.MaskedArray) or not np.ma.is_masked(values):
         return
     masked = np.ma.getmaskarray(values)
@@ -222,7 +224,8 @@ def refuse_dates(X: Any, name: str) -> None:
         if found:
             raise ValueError(f"{name} must be numeric; dates or times are in {_listed(found)}. {DATES}")
     elif isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
-        raise ValueError(f"{name} must be numeric; got {X.dtype} in all columns. {DATES}")
+        where = " in all columns" if X.ndim == 2 else ""
+        raise ValueError(f"{name} must be numeric; got {X.dtype}{where}. {DATES}")
 
 
 def _object_matrix(raw: NDArray[Any], name: str, names: tuple[str, ...] | None) -> Array:

@@ -46,6 +46,12 @@ def test_masked_data(name):
         USES[name](MASKED)
 
 
+def test_masked_rows_in_a_list():
+    with pytest.raises(ValueError, match="no masked entries; 2 are masked"):
+        glru.Problem(list(MASKED), Y)
+    assert np.array_equal(glru.Problem(list(np.ma.array(X)), Y).X, X)
+
+
 def test_masked_targets_and_weights():
     for problem in (
         lambda y: glru.Problem(X, y),
@@ -53,6 +59,7 @@ def test_masked_targets_and_weights():
         lambda y: glru.loocv(LogisticRegression(), X, y),
         lambda y: glru.GLRURegressor().fit(X, y),
         lambda y: glru.Problem(X, Y, sample_weight=y),
+        lambda y: glru.GLRUClassifier().fit(X, Y, sample_weight=y),
         lambda y: glru.Relabel(range(30), y).apply(glru.Problem(X, Y)),
         lambda y: glru.stepwise(glru.Problem(X, Y), X, y),
     ):
@@ -106,8 +113,9 @@ def test_dates_in_arrays():
             glru.Problem(values[:, None], Y)
         with pytest.raises(ValueError, match=r"y must be numeric; got (datetime|timedelta)64.*Turn dates"):
             glru.Problem(X, values, **SQUARED)
-        with pytest.raises(ValueError, match="sample_weight must be numeric"):
-            glru.Problem(X, Y, sample_weight=values)
+        for use in (glru.Problem, glru.GLRUClassifier().fit):
+            with pytest.raises(ValueError, match=r"sample_weight must be numeric; got (datetime|timedelta)64"):
+                use(X, Y, sample_weight=values)
         with pytest.raises(ValueError, match=r"numeric|datetime|timedelta"):
             glru.GLRURegressor().fit(X, values)
     for kind in ("datetime64[ns]", "datetime64[D]"):

@@ -4,6 +4,7 @@ Blocks that were dask objects, and any blocks while a dask ``Client`` is open, a
 a tree, and workers keep the blocks they have read. Other blocks are read by threads of this process, a few at a time.
 """
 
+import errno
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -87,7 +88,9 @@ def perform(work: Work, layout: Layout | None, rows: Any, number: int, place: Pl
             if place.checksum is not None and block.checksum() != place.checksum:
                 raise data_changed(f"block {number}, which begins with row {place.start},")
             return found
-    except MemoryError as error:
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
         raise MemoryError(
             f"a block of rows must fit into memory a few times over, in every thread; block {number} did not ({error}). "
             "Make blocks smaller: block_bytes of glru.PartitionedProblem, for dask rechunk or repartition."

@@ -57,7 +57,7 @@ class MappedRows(Reader):
             return np.empty(self.shape, dtype=self.dtype)
         # Rows beyond the end of a file would not be an error but the end of the process.
         end = self.offset + np.dtype(self.dtype).itemsize * int(np.prod(self.shape, dtype=np.int64))
-        if _size_of(self.filename) < end:
+        if Path(self.filename).stat().st_size < end:
             raise data_changed(f"{self.filename}, which is shorter now,")
         return np.memmap(self.filename, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
 
@@ -76,21 +76,13 @@ class ParquetRows(Reader):
     def read(self) -> Any:
         import polars as pl
 
-        if _size_of(self.filename) != self.size:
+        if Path(self.filename).stat().st_size != self.size:
             raise data_changed(f"{self.filename}, which has another size now,")
         one = isinstance(self.columns, str)
         names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
         with _named(self.filename):
             frame = pl.scan_parquet(self.filename).select(names).slice(self.start, self.n_rows).collect()
         return frame[names[0]] if one else frame
-
-
-def _size_of(filename: str) -> int:
-    """The size of a file; -1 where it is gone."""
-    try:
-        return Path(filename).stat().st_size
-    except FileNotFoundError:
-        return -1
 
 
 @contextmanager
@@ -195,7 +187,7 @@ def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Source
     height = max(1, block_bytes // (8 * max(1, len(features))))
     windows = []
     for file in files:
-        size = _size_of(str(file))
+        size = file.stat().st_size
         with _named(file):
             n_rows = int(pl.scan_parquet(file).select(pl.len()).collect().item())
         windows += [(str(file), start, min(height, n_rows - start), size) for start in range(0, n_rows, height)]
