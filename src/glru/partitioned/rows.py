@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._kernels import mix_words
 from glru._numerics import Array, Matrix
 from glru._products import row_block
 from glru._sizes import SMALL
@@ -47,6 +46,8 @@ class Rows:
 
 def _mixed(array: NDArray[Any]) -> bytes:
     """A few bytes that depend on every bit of an array and on its place."""
+    from glru._kernels import mix_words
+
     if array.dtype.hasobject:
         entries = array.tolist()
         kinds = sorted(kind.__name__ for kind in set(map(type, entries)))

@@ -323,7 +323,8 @@ def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
     if len(parts) != len(lengths):
         raise ValueError(
             f"{name} must have the partitions of X where their lengths are not known; got {len(parts)} for "
-            f"{len(lengths)}. Use compute_chunk_sizes() of both, or repartition."
+            f"{len(lengths)}. Use compute_chunk_sizes() of both, or repartition; of a dataframe, "
+            "name the column or give the series."
         )
     return parts
 
