@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -141,3 +141,27 @@ def _removed(part: Path) -> None:
     except OSError:
         # The folder is not there, is no folder, or is read-only: then nothing was written into it either.
         return
+
+
+def refuse_input(target: Path, what: str, inputs: Iterable[Path | str | None]) -> None:
+    """Refuse, before any work, to write to a file or folder that is an input, lies in one or holds one.
+
+    Links are followed, and a hard link to an input is that input.
+    """
+    for source in inputs:
+        if source is not None and (relation := _overlap(target, Path(source))):
+            raise ValueError(f"{what} must leave the input alone; {target} {relation} {source}. Name another place.")
+
+
+def _overlap(target: Path, source: Path) -> str | None:
+    """How a place to write to and an input overlap; None where they do not."""
+    if not source.exists():
+        return None
+    place, data = Path(os.path.realpath(target)), Path(os.path.realpath(source))
+    if place == data or (place.exists() and place.samefile(data)):
+        return "is"
+    if any(parent.exists() and parent.samefile(data) for parent in place.parents):
+        return "lies in"
+    if place.is_dir() and any(parent.samefile(place) for parent in data.parents):
+        return "is a folder with"
+    return None

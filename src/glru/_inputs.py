@@ -1,5 +1,7 @@
 """Turning what people pass (arrays, frames, sparse matrices) into float64 data, or into a clear error."""
 
+import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,18 @@ from numpy.typing import NDArray
 
 from glru._arrays import DeviceMatrix, home, is_device, is_foreign, namespace, raw
 from glru._numerics import Array, Matrix
+
+TEMPORAL = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+"""Dates, times and durations; those of pandas are derived from them."""
+
+DATES = (
+    "Turn dates, times and durations into numbers first, such as days since a start, (t - t0) / np.timedelta64(1, 'D'), or "
+    "leave them out."
+)
+"""What to do about them: as they are, float64 makes nanoseconds or days since 1970 of them."""
+
+SHOWN = 5
+"""Columns that a message names."""
 
 
 def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
@@ -36,7 +50,7 @@ def require_entries(n_rows: int, n_columns: int, name: str = "X") -> None:
 
 def as_vector(values: Any, length: int, name: str) -> Array:
     """A finite float64 vector of the given length (a copy, so that later edits of the input change nothing)."""
-    raw = np.asarray(home(values))
+    raw = as_array(values, name)
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.shape != (length,):
@@ -44,12 +58,41 @@ def as_vector(values: Any, length: int, name: str) -> Array:
     return finite_vector(raw, name)
 
 
-def finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
-    """A finite float64 copy of a vector; ``first_row``: the number of its first entry, for messages."""
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """Targets or weights as an array on the host, of whatever type; masked entries are refused."""
+    refuse_masks(values, name)
+    return np.asarray(home(values))
+
+
+def refuse_masks(values: Any, name: str) -> None:
+    """Refuse masked entries: NumPy drops masks silently, and with them what they hide comes back."""
+    if isinstance(values, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in values):
+        values = np.ma.stack(values)
+    if not isinstance(values, np.ma.MaskedArray) or not np.ma.is_masked(values):
+        return
+    masked = np.ma.getmaskarray(values)
+    where = f", the first column with some is {int(np.flatnonzero(masked.any(axis=0))[0])}" if masked.ndim == 2 else ""
+    raise ValueError(
+        f"{name} must have no masked entries; {int(masked.sum())} are masked{where}. Remove or impute them first, or unmask "
+        "them with .data."
+    )
+
+
+def numeric_vector(raw: NDArray[Any], name: str) -> Array:
+    """A float64 copy of a vector; text, dates and the like are refused."""
     try:
-        vector = np.array(raw, dtype=np.float64)
+        if raw.dtype.kind in "Mm":
+            raise _TemporalError(str(raw.dtype))
+        return _numbers_of(raw) if raw.dtype.kind == "O" else np.array(raw, dtype=np.float64)
+    except _TemporalError as error:
+        raise ValueError(f"{name} must be numeric; got {error}. {DATES}") from None
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.") from None
+
+
+def finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
+    """A finite float64 copy of a vector; ``first_row``: the number of its first entry, for messages."""
+    vector = numeric_vector(raw, name)
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
         raise ValueError(
@@ -60,7 +103,7 @@ def finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
 
 def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     """Labels as -1/+1, and the two classes they stand for (the second, in sorted order, is +1)."""
-    raw = np.asarray(home(values))
+    raw = as_array(values, "y")
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.shape != (length,):
@@ -94,11 +137,13 @@ def require_two(classes: NDArray[Any]) -> None:
 
 
 def _not_finite(labels: NDArray[Any]) -> NDArray[np.intp]:
-    """Where labels are NaN or infinite."""
+    """Where labels are NaN, infinite or missing."""
     if labels.dtype.kind == "f":
         return np.flatnonzero(~np.isfinite(labels))
+    if labels.dtype.kind in "Mm":
+        return np.flatnonzero(np.isnat(labels))
     if labels.dtype.kind == "O":
-        return np.flatnonzero([isinstance(label, float) and not np.isfinite(label) for label in labels])
+        return np.flatnonzero([_is_missing(label) for label in labels])
     return np.empty(0, dtype=np.intp)
 
 
@@ -143,7 +188,75 @@ def is_sparse_frame(X: Any) -> bool:
     return all(type(t).__name__ == "SparseDtype" for t in dtypes)
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a Python value stands for none, or is not finite."""
+    if isinstance(value, float):
+        return not np.isfinite(value)
+    # pandas is not imported for its missing values, pd.NA and pd.NaT.
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+class _TemporalError(TypeError):
+    """A date, a time or a duration where a number should be."""
+
+
+def _numbers_of(values: NDArray[Any]) -> Array:
+    """Python objects as float64, missing ones as NaN; dates, times and durations are refused, though some would convert."""
+    entries = values.tolist()
+    kinds = set(map(type, entries))
+    temporal = [kind for kind in kinds if issubclass(kind, TEMPORAL)]
+    if temporal:
+        raise _TemporalError(temporal[0].__name__)
+    if any(kind.__name__ == "NAType" for kind in kinds):
+        entries = [np.nan if _is_missing(entry) else entry for entry in entries]
+    return np.array(entries, dtype=np.float64)
+
+
+def refuse_dates(X: Any, name: str) -> None:
+    """Refuse columns of a frame, and arrays, whose type is that of dates, times or durations."""
+    names = column_names(X)
+    if names is not None:
+        found = [
+            f"{column!r} ({kind})"
+            for column, kind in zip(names, X.dtypes, strict=True)
+            if getattr(kind, "kind", "") in ("M", "m") or (hasattr(kind, "is_temporal") and kind.is_temporal())
+        ]
+        if found:
+            raise ValueError(f"{name} must be numeric; dates or times are in {_listed(found)}. {DATES}")
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "Mm":
+        where = " in all columns" if X.ndim == 2 else ""
+        raise ValueError(f"{name} must be numeric; got {X.dtype}{where}. {DATES}")
+
+
+def _object_matrix(raw: NDArray[Any], name: str, names: tuple[str, ...] | None) -> Array:
+    """A matrix of Python objects as float64; an error names the columns that hold something else than numbers."""
+    matrix = np.empty(raw.shape)
+    text, temporal = [], []
+    for k in range(raw.shape[1]):
+        title = repr(names[k]) if names is not None else f"column {k}"
+        try:
+            matrix[:, k] = _numbers_of(raw[:, k])
+        except _TemporalError as error:
+            temporal.append(f"{title} ({error})")
+        except (TypeError, ValueError):
+            text.append(title)
+    if temporal:
+        raise ValueError(f"{name} must be numeric; dates or times are in {_listed(temporal)}. {DATES}")
+    if text:
+        raise ValueError(
+            f"{name} must be numeric; got dtype {raw.dtype}. Not numeric: {_listed(text)}. Encode such columns first."
+        )
+    return matrix
+
+
+def _listed(columns: Sequence[str]) -> str:
+    more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
+    return ", ".join(columns[:SHOWN]) + more
+
+
 def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
+    refuse_masks(X, name)
+    refuse_dates(X, name)
     raw = X.to_numpy() if names is not None else np.asarray(X)
     if raw.ndim != 2:
         raise ValueError(
@@ -152,11 +265,13 @@ def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
         )
     if raw.dtype.kind == "c":
         raise ValueError(f"{name} must be real; got complex numbers.")
+    refuse_dates(raw, name)
+    if raw.dtype.kind == "O":
+        raw = _object_matrix(raw, name, names)
     try:
         matrix = np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError):
-        hint = f" Not numeric: {', '.join(_text_columns(X, names))}." if names is not None else ""
-        raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.{hint} Encode such columns first.") from None
+        raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}. Encode such columns first.") from None
     if not (matrix.flags.c_contiguous or matrix.flags.f_contiguous):
         matrix = np.ascontiguousarray(matrix)
     view = matrix.view()
@@ -214,13 +329,3 @@ def require_finite(X: Matrix, name: str, names: tuple[str, ...] | None, first_ro
         f"{name} must be finite; row {first_row + row}, {where} is {X[row, column]} "
         f"({int(bad.sum())} such entries in all). Remove or impute them first."
     )
-
-
-def _text_columns(X: Any, names: tuple[str, ...]) -> list[str]:
-    found = []
-    for name, column in zip(names, (X[c] for c in X.columns), strict=True):
-        try:
-            np.asarray(column, dtype=np.float64)
-        except (TypeError, ValueError):
-            found.append(repr(name))
-    return found

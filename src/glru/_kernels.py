@@ -277,3 +277,28 @@ def dual_epoch_sparse(indptr, indices, data, y, weights, scale, bends, order, lo
                 slopes[i] = new
                 for p in range(indptr[i], indptr[i + 1]):
                     v[indices[p]] += moved * data[p]
+
+
+@njit(cache=True, nogil=True)
+def mix_words(words):  # type: ignore[no-untyped-def]
+    """Four numbers that depend on every bit of an array of uint64 and on its place.
+
+    Every step can be undone, so that a change of one word always shows; the rotation lets the highest bits, signs among them,
+    reach the others. Four chains keep the multiplier busy: the speed is that of reading the memory.
+    """
+    factor, left, right = np.uint64(0x9E3779B97F4A7C15), np.uint64(31), np.uint64(33)
+    a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    whole = words.size - words.size % 4
+    for k in range(0, whole, 4):
+        a ^= words[k]
+        b ^= words[k + 1]
+        c ^= words[k + 2]
+        d ^= words[k + 3]
+        a = ((a << left) | (a >> right)) * factor
+        b = ((b << left) | (b >> right)) * factor
+        c = ((c << left) | (c >> right)) * factor
+        d = ((d << left) | (d >> right)) * factor
+    for k in range(whole, words.size):
+        a ^= words[k]
+        a = ((a << left) | (a >> right)) * factor
+    return a, b, c, d

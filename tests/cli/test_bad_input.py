@@ -136,6 +136,18 @@ def test_dates(tmp_path):
     assert "columns must hold numbers or text; 'when' holds Date. Leave it out (--drop)" in complaint("loocv", path)
 
 
+def test_delimiters(tmp_path):
+    """A tab is given as a shell passes it on; anything but one character is refused."""
+    path = tmp_path / "data.csv"
+    X, y = sample()
+    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}).write_csv(path, separator="\t")
+    advised = complaint("loocv", path).rpartition("give the delimiter ")[2].strip("'.\n")
+    for tab in ("\t", r"\t", advised.replace("'", "")):
+        glru_command("loocv", path, "--delimiter", tab)
+    for wrong in ("", "ab", r"\t\t", "\n", '"', "\u00a7"):
+        assert "the delimiter must be one ASCII character" in complaint("loocv", path, "--delimiter", wrong)
+
+
 def test_places(tmp_path):
     assert "there is no such file" in complaint("loocv", tmp_path / "absent.csv")
     assert "it is a folder" in complaint("loocv", tmp_path, "--format", "csv")

@@ -142,3 +142,22 @@ def test_certify_refuses(models):
     )
     assert "missing: x2" in complaint("certify", data, "--model", folder / "named.joblib", "--drop", "x2")
     complaint("certify", data, code=2)
+
+
+def test_a_label_wider_than_the_terminal(tmp_path, monkeypatch):
+    """A group of many columns has a long name; the values beside it are shown all the same."""
+    monkeypatch.setenv("COLUMNS", "60")
+    X, y = sample(n=120)
+    levels = np.array([f"level-{k:02d}" for k in range(30)])
+    frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "group": levels[np.arange(120) % 30], "y": y})
+    path = tmp_path / "data.csv"
+    frame.write_csv(path)
+    arguments = ("select", path, "--one-hot", "--criterion", "log_loss", "--max-steps", 1)
+    said = glru_command(*arguments).stdout
+    assert "remove group=level-00" in said.replace("\n", " ")
+    assert "group=level-29" in said
+    assert "120 rows x 32 columns" in said.replace("\n", " ")
+    for name in ("data", "start", "selected", "trainings", "time"):
+        line = next(line for line in said.splitlines() if line.startswith(name))
+        assert line.removeprefix(name).strip()
+    assert max(map(len, said.splitlines())) <= 60

@@ -225,7 +225,7 @@ BAD = {
     "many-classes": ({"y": np.arange(6)}, r"got 6 \({0, 1, 2, 3, 4, ...}\)"),
     "label-nan": ({"y": [0, 1, np.nan, 1, 1, 0]}, "y must be finite; entry 2 is nan"),
     "label-missing": ({"y": np.array([np.nan, 1.0, 1.0, 1.0, 1.0, 1.0], dtype=object)}, "y must"),
-    "label-none": ({"y": ["a", None, "a", "a", "a", "a"]}, "y must hold labels of one type"),
+    "label-none": ({"y": ["a", None, "a", "a", "a", "a"]}, "y must be finite; entry 1 is None"),
     "label-mixed": ({"y": np.array([0, "a", 0, 0, "a", "a"], dtype=object)}, "y must hold labels of one type"),
     "target-nan": ({"y": with_entry(np.nan)[:, 1], "loss": glru.Squared()}, "y must be finite; entry 4 is nan"),
     "target-inf": ({"y": with_entry(np.inf)[:, 1], "loss": glru.Huber()}, "y must be finite; entry 4 is inf"),

@@ -125,3 +125,82 @@ def test_what_is_not_a_checkpoint(tmp_path):
         assert path.read_bytes() == content
     with pytest.raises(ValueError, match="folder that exists"):
         glru.loocv(problem, checkpoint=tmp_path / "none" / "file")
+
+
+# Problems and settings that differ never share answers -----------------------------------------------------------------
+
+RANDOM = np.random.default_rng(5)
+X = RANDOM.normal(size=(60, 2))
+Y = X @ [1.0, -1.0] + RANDOM.normal(size=60)
+LABELS = np.where(Y > 0.0, 1, -1)
+ONES = np.ones(60)
+
+
+def regression(penalty=None, **options):
+    return glru.Problem(X, Y, options.pop("loss", glru.Squared()), penalty or glru.L2(0.1), **options)
+
+
+PAIRS = {
+    "strengths": (regression(glru.ElasticNet([0.1, 5.0], 0.3)), regression(glru.ElasticNet(0.1, [5.0, 0.3]))),
+    "kinds-of-strength": (regression(glru.ElasticNet(0.3, [0.1, 5.0])), regression(glru.ElasticNet([0.3, 0.1], 5.0))),
+    "loss": (regression(loss=glru.Huber(0.1)), regression(loss=glru.Huber(0.2))),
+    "loss-nearly": (regression(loss=glru.Huber(0.1)), regression(loss=glru.Huber(np.nextafter(0.1, 1.0)))),
+    "intercept": (regression(), regression(fit_intercept=True)),
+    "scaling": (regression(), regression(scaling="sum")),
+    "weights": (regression(), regression(sample_weight=np.where(np.arange(60) == 7, 2.0, 1.0))),
+    "weights-and-targets": (
+        glru.Problem(X, Y, glru.Squared(), glru.L2(0.1), sample_weight=np.abs(Y) + 1.0),
+        glru.Problem(X, np.abs(Y) + 1.0, glru.Squared(), glru.L2(0.1), sample_weight=np.abs(Y)),
+    ),
+    "shape": (regression(), glru.Problem(X.reshape(30, 4), Y[:30], glru.Squared(), glru.L2(0.1))),
+    "margin": (
+        glru.Problem(X, LABELS, glru.SmoothedHinge(0.5), glru.L2(0.1)),
+        glru.Problem(X, LABELS, glru.SmoothedHinge(1.0), glru.L2(0.1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_two_problems_never_share_answers(name, tmp_path):
+    """The second of two runs in one file gives what it gives alone."""
+    for first, second in (PAIRS[name], PAIRS[name][::-1]):
+        path = tmp_path / f"{id(first)}"
+        glru.loocv(first, checkpoint=path)
+        same(glru.loocv(second, checkpoint=path), glru.loocv(second))
+
+
+def test_every_setting_is_told_apart():
+    """No two of many problems, and no two ways to ask about them, have one key."""
+    problems = [pair[1] for pair in PAIRS.values()] + [PAIRS["strengths"][0], PAIRS["kinds-of-strength"][0]]
+    problems += [regression(glru.L2(0.1)), regression(glru.L2([0.1, 0.1])), regression(glru.L1(0.1))]
+    settings = (("a", "bc"), ("ab", "c"), ("abc",))
+    keys = {module.digest(problem, *words) for problem in problems for words in settings}
+    assert len(keys) == len(settings) * len(problems)
+    values = [
+        1,
+        1.0,
+        "1",
+        True,
+        None,
+        "None",
+        (1,),
+        (1, ()),
+        ((1,),),
+        np.ones(1),
+        np.ones((1, 1)),
+        np.ones(1, dtype=int),
+    ]
+    assert len({module.digest(value) for value in values}) == len(values)
+    assert module.digest(1.0, 2.0) != module.digest((1.0, 2.0)) != module.digest(1.02, 0)
+    with pytest.raises(TypeError, match="cannot tell values of type object apart"):
+        module.digest(object())
+
+
+def test_other_archives_are_not_taken_over(tmp_path):
+    """An NPZ file with data is not a checkpoint, and stays as it was."""
+    path = tmp_path / "data.npz"
+    np.savez(path, X=X, y=Y)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="is not a checkpoint of glru"):
+        glru.loocv(regression(), checkpoint=path)
+    assert path.read_bytes() == before

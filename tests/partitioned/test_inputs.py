@@ -184,6 +184,60 @@ def test_bad_parquet(tmp_path):
         glru.Problem(tmp_path, "target", sample_weight="weight")
 
 
+def test_what_is_not_data(tmp_path):
+    """Hidden files and folders, and those of unfinished work, are not read; partitions by value are, whatever their name."""
+    whole, noise = frame().drop("weight"), frame().drop("weight").with_columns(pl.lit(0.5).alias("a"))
+    whole[:20].write_parquet(tmp_path / "data" / "_kind=a" / "one.parquet", mkdir=True)
+    whole[20:].write_parquet(tmp_path / "data" / "two.parquet")
+    for place in (
+        "_temporary/0/part.parquet",
+        ".hidden/part.parquet",
+        "deep/_delta_log/x.parquet",
+        "_x.parquet",
+        ".x.parquet",
+    ):
+        noise.write_parquet(tmp_path / "data" / place, mkdir=True)
+    (tmp_path / "data" / "folder.parquet").mkdir()
+    assert_same_model(glru.Problem(tmp_path / "data", "target", penalty=glru.L2(0.1)))
+    above = tmp_path / "_mine" / ".data"
+    whole.write_parquet(above / "_all.parquet", mkdir=True)
+    assert_same_model(glru.Problem(above / "_all.parquet", "target", penalty=glru.L2(0.1)))
+    whole.write_parquet(above / "all.parquet")
+    assert_same_model(glru.Problem(above, "target", penalty=glru.L2(0.1)))
+
+
+def test_damaged_parquet_files_are_named(tmp_path):
+    for k in range(3):
+        frame()[17 * k : 17 * k + 17].write_parquet(tmp_path / f"part-{k}.parquet", compression="uncompressed")
+    whole = (tmp_path / "part-1.parquet").read_bytes()
+    middle = bytes(255 - byte for byte in whole[4:200])
+    for data in (whole[: len(whole) // 2], b"", b"no Parquet at all", b"PAR1" + middle + whole[200:]):
+        (tmp_path / "part-1.parquet").write_bytes(data)
+        with pytest.raises(ValueError, match=r"part-1\.parquet cannot be read: it is not a Parquet file, is damaged"):
+            glru.PartitionedProblem(tmp_path, "target", sample_weight="weight", block_bytes=7 * 24)
+
+
+def test_dates_and_masks_in_blocks(tmp_path):
+    days = np.datetime64("2021-01-01") + np.arange(50)
+    dated = frame().with_columns(when=pl.Series(days), span=pl.Series((days - days[0]).astype("timedelta64[us]")))
+    dated.write_parquet(tmp_path / "one.parquet")
+    with pytest.raises(ValueError, match=r"dates or times are in 'when' \(.*\), 'span' \(.*Turn dates, times"):
+        glru.Problem(tmp_path, "target", sample_weight="weight")
+    dated.drop("target", "span").write_parquet(tmp_path / "one.parquet")
+    with pytest.raises(ValueError, match="y must be numeric; got datetime64"):
+        glru.Problem(tmp_path, "when", loss=glru.Squared())
+    with pytest.raises(ValueError, match="sample_weight must be numeric; got datetime64"):
+        glru.Problem(tmp_path, Y, sample_weight="when")
+    hidden = np.ma.array(Y, mask=np.arange(50) == 30)
+    with pytest.raises(ValueError, match="y must have no masked entries; 1 are masked"):
+        small(mapped(tmp_path, X), hidden)
+    da = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match="X must have no masked entries"):
+        glru.Problem(da.ma.masked_greater(da.from_array(X, chunks=(7, 3)), 1.0), Y)
+    with pytest.raises(ValueError, match="y must have no masked entries"):
+        glru.Problem(da.from_array(X, chunks=(7, 3)), da.ma.masked_equal(da.from_array(Y, chunks=7), 1))
+
+
 CHUNKINGS = {
     "one": (50,),
     "even": (10,) * 5,
@@ -277,3 +331,23 @@ def test_dask_frames():
     assert_same_model(glru.Problem(features, data[["target"]], penalty=glru.L2(0.1)))
     with pytest.raises(ValueError, match=r"y must have one entry a row of X; got shape \(1., 2\)"):
         glru.Problem(features, data[["a", "b"]])
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # dask's own use of pandas
+def test_dask_frames_of_parquet_files(tmp_path):
+    """Dask joins small files to partitions, of few columns more than of many; rows and targets stay together."""
+    dd = pytest.importorskip("dask.dataframe")
+    whole = frame()
+    for k in range(16):
+        whole[3 * k : 3 * k + 3 if k < 15 else 50].write_parquet(tmp_path / f"part-{k:02d}.parquet")
+    data = dd.read_parquet(tmp_path)
+    features, settings = data[["a", "b", "c"]], {"penalty": glru.L2(0.1)}
+    assert len(data["target"].to_delayed()) < len(features.to_delayed())
+    assert_same_model(glru.Problem(data, "target", sample_weight="weight", **settings))
+    assert_same_model(glru.Problem(data.drop(columns="weight"), "target", **settings))
+    assert_same_model(glru.Problem(features, data["target"], sample_weight=data["weight"], **settings))
+    assert_same_model(glru.Problem(features, Y, sample_weight=data["weight"], **settings))
+    assert_same_model(glru.Problem(data.drop(columns="weight"), "target", sample_weight=np.ones(50), **settings))
+    assert_same_model(glru.Problem(features, Y, **settings))
+    problem = glru.Problem(data, "target", sample_weight="weight", **settings)
+    assert glru.loocv(problem).n_undetermined == 0

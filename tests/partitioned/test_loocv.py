@@ -148,7 +148,7 @@ def test_results_in_files(tmp_path):
     np.testing.assert_allclose(frame["score_upper"], kept.score_upper, rtol=1e-12)
     with pytest.raises(ValueError, match="not in memory"):
         _ = written.score_lower
-    with pytest.raises(ValueError, match="holds results"):
+    with pytest.raises(ValueError, match=r"holds 'part-000000\.parquet', results of an earlier run"):
         glru.loocv(solution, output=tmp_path / "out")
     assert "200 rows in 5 blocks" in repr(written)
 

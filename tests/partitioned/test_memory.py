@@ -55,3 +55,39 @@ def test_a_process_with_little_memory(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split("\n")[:2] == ["too large", f"{n} 0"]
+
+
+BLOCKS = """
+import resource, sys
+import numpy as np, glru
+from pathlib import Path
+
+X = np.memmap(sys.argv[1], dtype=np.float32, mode="r", shape=(1_000_000, 20))
+y = np.arange(1_000_000) % 2
+glru.PartitionedProblem(X[:1000], y[:1000], block_bytes=1 << 20)
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+limit = int(status["VmData"].split()[0]) * 1024 + (100 << 20)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+try:
+    glru.PartitionedProblem(X, y, block_bytes=1 << 30)
+except MemoryError as error:
+    print(error)
+print(glru.PartitionedProblem(X, y, block_bytes=4 << 20).n_rows)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of a process's memory are Linux's")
+def test_blocks_that_do_not_fit(tmp_path):
+    """The error names what makes blocks smaller."""
+    np.memmap(tmp_path / "X", dtype=np.float32, mode="w+", shape=(1_000_000, 20)).flush()
+    run = subprocess.run(
+        [sys.executable, "-c", BLOCKS, str(tmp_path / "X")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr
+    said, n_rows = run.stdout.splitlines()
+    assert "Unable to allocate" in said and "Make blocks smaller: block_bytes of glru.PartitionedProblem" in said
+    assert n_rows == "1000000"

@@ -223,3 +223,15 @@ def test_calm_blas():
 def _calmly(_):
     with _threads.calm_blas(1.0):
         return
+
+
+def test_mixed_words():
+    """The kernel of check-sums is its recurrence in whole numbers of any size."""
+    words = np.random.default_rng(0).integers(0, 2**64, 23, dtype=np.uint64)
+    for size in (0, 1, 3, 4, 9, 23):
+        chains = [1, 2, 3, 4]
+        for k, word in enumerate(words[:size].tolist()):
+            place = k % 4 if k < size - size % 4 else 0
+            mixed = chains[place] ^ word
+            chains[place] = ((mixed << 31 | mixed >> 33) % 2**64 * 0x9E3779B97F4A7C15) % 2**64
+        assert list(kernels.mix_words(words[:size])) == chains

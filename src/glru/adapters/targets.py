@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import home
 from glru._numerics import Array
 from glru.adapters.objectives import Objective
 
@@ -98,14 +97,11 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     class_weight = objective.class_weight
     if objective.targets == "numbers":
         return Targets(_inputs.as_vector(y, n_rows, "y"), weight, None, None, seen)
-    raw = np.asarray(home(y))
+    raw = _inputs.as_array(y, "y")
     raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.shape != (n_rows,):
         raise ValueError(f"y must have one label a row of X, shape ({n_rows},); got shape {raw.shape}.")
-    try:
-        classes = np.unique(raw)
-    except TypeError:
-        raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
+    classes = _inputs.classes_of(raw)
     if classes.size < 2:
         raise ValueError(f"y must have at least two classes; got {classes.size}: {classes.tolist()}.")
     missing = np.setdiff1d(classes, raw[weight > 0.0])

@@ -100,7 +100,7 @@ def _known(y: Any, count: int, adapted: Adapted) -> Any:
     """Targets as the estimator has them, checked."""
     if adapted.classes is None:
         return _inputs.as_vector(y, count, "y")
-    labels = np.atleast_1d(np.asarray(y))
+    labels = np.atleast_1d(_inputs.as_array(y, "y"))
     if labels.shape != (count,):
         raise ValueError(f"y must have one label a row, shape ({count},); got shape {labels.shape}.")
     unknown = sorted({str(label) for label in labels[~np.isin(labels, adapted.classes)]})

@@ -263,7 +263,7 @@ def targets(y: Any, count: int, layout: Layout) -> Array:
     """Targets in the problem's terms: finite numbers, or labels of the problem as -1 and +1."""
     if layout.classes is None:
         return _inputs.as_vector(y, count, "y")
-    raw = np.atleast_1d(np.asarray(y))
+    raw = np.atleast_1d(_inputs.as_array(y, "y"))
     if raw.shape != (count,):
         raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")
     # Signs are another name of the classes, unless the lower class is itself called 1 or the higher one -1.

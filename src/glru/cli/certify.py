@@ -28,7 +28,7 @@ def certify(
 ) -> None:
     """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
     files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet)
-    output.check(files)
+    output.check(files, [inputs.file_of(data), model])
     begin = time.perf_counter()
     with bar(out.quiet):
         estimator = load_model(model)

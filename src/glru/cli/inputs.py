@@ -81,17 +81,22 @@ def prepared_data(data: DataOptions, task: Any) -> Prepared:
     return datasets.prepare(_source(data), options)
 
 
-def _source(data: DataOptions) -> datasets.Dataset | Contents:
-    """A file where there is one of that name or the argument looks like a path, otherwise a dataset."""
+def file_of(data: DataOptions) -> Path | None:
+    """The file where there is one of that name or the argument looks like a path; None for a dataset."""
     path = Path(data.data)
-    if path.is_file() or path.suffix or len(path.parts) > 1:
-        return datasets.read(path, read_options(data))
-    return datasets.load(data.data)
+    return path if path.is_file() or path.suffix or len(path.parts) > 1 else None
+
+
+def _source(data: DataOptions) -> datasets.Dataset | Contents:
+    path = file_of(data)
+    return datasets.load(data.data) if path is None else datasets.read(path, read_options(data))
 
 
 def read_options(data: DataOptions, n_columns: int | None = None) -> ReadOptions:
     """How files of the run are read."""
-    return ReadOptions(data.format, data.delimiter, data.header, data.zero_based, n_columns)
+    # A shell passes a tab on as the two characters that it is written with.
+    delimiter = "\t" if data.delimiter == r"\t" else data.delimiter
+    return ReadOptions(data.format, delimiter, data.header, data.zero_based, n_columns)
 
 
 def more_rows(path: Path, data: DataOptions, prepared: Prepared) -> Contents:

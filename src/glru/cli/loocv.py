@@ -49,7 +49,7 @@ def loocv(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
-    output.check(out)
+    output.check(out, [inputs.file_of(data)], checkpoint)
     begin = time.perf_counter()
     with bar(out.quiet) as report:
         job = inputs.job(data, loss, strength)

@@ -66,7 +66,10 @@ class DataOptions:
         typer.Option(help="Format of the file; by default told by its suffix.", rich_help_panel=DATA),
     ] = None
     delimiter: Annotated[
-        str | None, typer.Option(help="What separates the columns of a CSV file.", rich_help_panel=DATA)
+        str | None,
+        typer.Option(
+            help=r"What separates the columns of a CSV file: one character, \t for a tab.", rich_help_panel=DATA
+        ),
     ] = None
     header: Annotated[
         bool, typer.Option(help="Whether the first line holds the names of the columns.", rich_help_panel=DATA)

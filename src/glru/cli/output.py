@@ -4,7 +4,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 
 import glru
-from glru._files import check_target, write_atomically
+from glru._files import check_target, refuse_input, write_atomically
 from glru.cli.options import OutputOptions
 
 SCHEMA = "glru/1"
+LONGEST_NAME = 40
+"""Characters of a line's name that are printed before it is folded."""
+
 TABLES, PICTURES = (".csv", ".parquet"), (".png", ".svg", ".pdf")
 
 
@@ -63,14 +66,20 @@ class Outcome:
         return json.dumps(_plain(values), indent=2, allow_nan=False)
 
 
-def check(output: OutputOptions) -> None:
-    """Refuse output that could not be written, before any work."""
-    for path, suffixes in ((output.out, TABLES), (output.plot, PICTURES), (output.html, (".html", ".htm"))):
+def check(output: OutputOptions, inputs: Iterable[Path | None], checkpoint: Path | None = None) -> None:
+    """Refuse output that could not be written, or would overwrite what is read, before any work."""
+    read = list(inputs)
+    if checkpoint is not None:
+        refuse_input(checkpoint, "--checkpoint", read)
+        read.append(checkpoint)
+    for option, suffixes in (("out", TABLES), ("plot", PICTURES), ("html", (".html", ".htm"))):
+        path = getattr(output, option)
         if path is None:
             continue
         if path.suffix.lower() not in suffixes:
             raise ValueError(f"{path} must end in {' or '.join(suffixes)}.")
         check_target(path, str(path))
+        refuse_input(path, f"--{option}", read)
     if output.plot is not None:
         _matplotlib()
 
@@ -116,12 +125,15 @@ def show(title: str, lines: list[tuple[str, str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(soft_wrap=not sys.stdout.isatty())
+    # A long name, such as that of a group of columns, is folded: it must leave room for what is said of it.
+    widest = min(LONGEST_NAME, console.width // 2)
     table = Table(title=Text(title, style="bold"), title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(style="cyan", overflow="fold", max_width=widest)
     table.add_column(overflow="fold")
     for name, text in lines:
         table.add_row(Text(name), Text(text))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    console.print(table)
 
 
 def _table(columns: dict[str, Any], suffix: str) -> bytes:

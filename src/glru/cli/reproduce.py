@@ -1,5 +1,6 @@
 """``glru reproduce``: the paper's experiments, and what is beyond it."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from glru import experiments
+from glru._files import refuse_input
 from glru.cli import output
 from glru.cli.progress import bar
 from glru.experiments.running import data_in
@@ -44,6 +46,8 @@ def reproduce(
     root = experiments.source_tree()
     catalogue = experiments.Catalogue(root / "experiments", quick)
     folder = out or root / (QUICK_RESULTS if quick else RESULTS)
+    if experiment is not None:
+        refuse_input(folder, "--out", [data or os.environ.get("GLRU_DATA")])
     begin, lines = time.perf_counter(), []
     if experiment is not None:
         with bar(quiet) as report, data_in(data):

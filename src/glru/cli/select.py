@@ -48,7 +48,7 @@ def select(
     min_features: Annotated[int, typer.Option(min=1, help="Where removing ends.")] = 1,
 ) -> None:
     """Remove or add features while that makes the model better on validation rows, as training every candidate would."""
-    output.check(out)
+    output.check(out, [inputs.file_of(data), validation])
     begin = time.perf_counter()
     with bar(out.quiet) as report:
         job = inputs.job(data, loss, strength)

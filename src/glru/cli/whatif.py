@@ -41,7 +41,7 @@ def whatif(
     retrain: Annotated[bool, typer.Option("--retrain", help="Retrain as well, and compare.")] = False,
 ) -> None:
     """What is proven about the model that retraining on the changed data would give."""
-    output.check(out)
+    output.check(out, [inputs.file_of(data), add_rows, query])
     if not (remove_rows or add_rows or remove_columns):
         raise typer.BadParameter("say what changes: --remove-rows, --add-rows or --remove-columns.")
     begin = time.perf_counter()

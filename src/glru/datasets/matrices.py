@@ -21,6 +21,8 @@ def read_npz(place: Place) -> Contents:
             with opened(file, packed=True) as archive:
                 y = archive.read("y") if "y" in archive.names else None
                 X = _matrix(archive)
+            if y is not None and y.dtype.kind not in "fiubUS":
+                raise ValueError(f"y must hold numbers or text; got dtype {y.dtype}.")
     except ValueError as error:
         raise ValueError(f"{place.path} cannot be read: {error}") from None
     return matrix_contents(place.path, X, y, place.options.n_columns)

@@ -7,6 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru import _inputs
+from glru._arrays import home
 from glru._numerics import Array, Matrix
 
 Strategy = Literal["dense", "sparse", "none"]
@@ -101,9 +103,7 @@ def normalize(X: Any, strategy: Strategy) -> Matrix:
 
 
 def _as_float(X: Any) -> Matrix:
-    matrix: Any = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)  # type: ignore[call-overload]
-    if matrix.ndim != 2:
-        raise ValueError(f"X must be two-dimensional, rows by columns; got {matrix.ndim} dimension(s).")
+    matrix, _ = _inputs.converted(home(X))
     return matrix
 
 

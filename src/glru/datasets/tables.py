@@ -33,7 +33,7 @@ def read_text(place: Place) -> Contents:
 
     with place.open() as file:
         data = file.read()
-    delimiter = place.options.delimiter or ("\t" if place.format == "tsv" else ",")
+    delimiter = _delimiter(place)
     n_fields = _check_lines(place, data, delimiter)
     try:
         table = pl.read_csv(
@@ -50,6 +50,19 @@ def read_text(place: Place) -> Contents:
     if re.search(rb"\n[ \t]*\r?\n", data):
         table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
     return _contents(place, _numbers_in_text(table))
+
+
+def _delimiter(place: Place) -> str:
+    """What separates the columns."""
+    given = place.options.delimiter
+    if given is None:
+        return "\t" if place.format == "tsv" else ","
+    if len(given) != 1 or not given.isascii() or given in '"\r\n':
+        raise ValueError(
+            f"the delimiter must be one ASCII character, not a quote or the end of a line; got {given!r}. Give for example "
+            "',', ';', '|' or a tab."
+        )
+    return given
 
 
 def _check_lines(place: Place, data: bytes, delimiter: str) -> int:

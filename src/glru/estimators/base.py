@@ -9,6 +9,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from glru import _inputs
 from glru._arrays import home, is_foreign, namespace, same_arrays
 from glru._numerics import Array, Matrix
 from glru.adapters import Adapted, adapt
@@ -144,6 +145,10 @@ def validated(estimator: Any, X: Any, **options: Any) -> Any:
 
     Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets come home.
     """
+    # scikit-learn looks at neither: it drops masks, and makes numbers of dates.
+    _inputs.refuse_masks(X, "X")
+    _inputs.refuse_masks(options.get("y"), "y")
+    _inputs.refuse_dates(X, "X")
     if is_foreign(X) and get_config().get("array_api_dispatch", False):
         options["dtype"] = namespace(X).float64
         if "y" in options:

@@ -8,6 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from glru import _inputs
 from glru._arrays import home, namespace, returned
 from glru._numerics import Array, Matrix
 from glru.after import Retraining
@@ -187,7 +188,10 @@ def checked_weight(sample_weight: Any, X: Matrix) -> Any:
     """Sample weights by scikit-learn's rules; None stays None."""
     from sklearn.utils.validation import _check_sample_weight
 
-    return None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if sample_weight is None:
+        return None
+    _inputs.refuse_dates(_inputs.as_array(sample_weight, "sample_weight"), "sample_weight")
+    return _check_sample_weight(sample_weight, X, dtype=np.float64)
 
 
 def _is_logistic(model: Any) -> bool:

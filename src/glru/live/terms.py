@@ -110,7 +110,7 @@ class Terms:
         """Targets of the user as the problem has them: numbers, or -1 and +1 for the two classes."""
         if self.classes is None:
             return _inputs.as_vector(y, count, "y")
-        raw = np.atleast_1d(np.asarray(y))
+        raw = np.atleast_1d(_inputs.as_array(y, "y"))
         raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
         if raw.shape != (count,):
             raise ValueError(f"y must have one label a row, shape ({count},); got shape {raw.shape}.")

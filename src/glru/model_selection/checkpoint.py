@@ -2,13 +2,16 @@
 
 A run is a fixed sequence of calls, each of which proves bounds for some rows; what it does next depends only on what
 the calls before gave. So the file keeps the answers in order, and a run that finds them there takes them from the file
-until it comes to the first that is missing. Answers are filed under a hash of the data and of all that decides them:
-a file can serve several runs, and never gives one the answers of another.
+until it comes to the first that is missing. Answers are filed under a hash of the data, of all that decides them and of
+the version of glru: a file can serve several runs, and never gives one the answers of another.
 """
 
 import hashlib
+import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, final, get_args
 
@@ -20,6 +23,8 @@ from glru._archives import opened
 from glru._budget import Budget
 from glru._files import check_target, write_atomically
 from glru._numerics import Array, dense
+from glru.losses import Loss
+from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds
@@ -31,7 +36,15 @@ EVERY, WRITES = 1.0, 10.0
 PARTS = ("rows", "lower", "upper")
 """What is kept of every answer."""
 
+ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|rows|lower|upper)")
+"""The names of the arrays in the file."""
+
+PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", "weights")
+SOLUTION = ("problem", "coef", "intercept", "dual")
+"""What a problem beside its data, and a solution, are told apart by."""
+
 Rows = NDArray[np.intp]
+Hash = hashlib.blake2b
 Work = Callable[[Rows], Bounds]
 
 
@@ -134,6 +147,10 @@ class Checkpoint:
     def _read(self) -> None:
         try:
             with self.path.open("rb") as file, opened(file, packed=False) as archive:
+                strange = [name for name in archive.names if not ENTRY.fullmatch(name)]
+                if strange:
+                    # Other archives, data among them, are not taken over: they would be overwritten.
+                    raise ValueError(f"it holds {strange[0]!r}")
                 arrays = {name: archive.read(name) for name in archive.names}
             for name in [name for name in arrays if name.endswith("/sizes")]:
                 key = name.removesuffix("/sizes")
@@ -161,29 +178,63 @@ def _journal(sizes: Array, rows: Array, lower: Array, upper: Array) -> list[tupl
 
 
 def digest(*values: Any) -> str:
-    """A hash of problems, solutions and plain values."""
-    found = hashlib.blake2b(digest_size=12)
-    for value in values:
-        if isinstance(value, Problem):
-            settings = (value.loss, type(value.penalty).__name__, value.fit_intercept, value.scaling)
-            found.update(repr(settings).encode())
-            for array in (value.y, value.sample_weight, value.penalty.quadratic, value.penalty.absolute):
-                found.update(np.ascontiguousarray(array).tobytes())
-            found.update(_data_digest(value))
-        elif isinstance(value, Solution):
-            found.update(digest(value.problem, value.intercept).encode())
-            found.update(value.coef.tobytes() + value.dual.tobytes())
-        else:
-            found.update(repr(value).encode())
+    """A hash of problems, solutions, settings and plain values; values that differ in anything differ in it.
+
+    Every value enters with its type and its size, and the values of an object with the names of its fields, so that no two
+    sequences of values are the same bytes.
+    """
+    found = hashlib.blake2b(digest_size=24)
+    # By the table of modules: importing the package from one of its lower layers would turn the layers round.
+    _feed(found, (sys.modules["glru"].__version__, values))
     return found.hexdigest()
+
+
+def _feed(found: Hash, value: Any) -> None:
+    """Add a value to a hash."""
+    if isinstance(value, Problem):
+        _feed_fields(found, value, PROBLEM)
+        found.update(_data_digest(value))
+    elif isinstance(value, Solution):
+        _feed_fields(found, value, SOLUTION)
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufUS":
+        _feed(found, ("array", value.dtype.str, value.shape))
+        found.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, tuple | list):
+        _open(found, "sequence", len(value))
+        for item in value:
+            _feed(found, item)
+    elif value is None or isinstance(value, bool | int | float | str | np.number | np.bool_):
+        text = repr(value).encode()
+        _open(found, type(value).__qualname__, len(text))
+        found.update(text)
+    elif isinstance(value, Loss | Penalty):
+        _feed_fields(found, value, [f.name for f in fields(value)] if is_dataclass(value) else sorted(vars(value)))
+    else:
+        raise TypeError(f"a checkpoint cannot tell values of type {type(value).__name__} apart; got {value!r}.")
+
+
+def _feed_fields(found: Hash, value: Any, names: Sequence[str]) -> None:
+    """Add an object to a hash: its class, and its fields by name."""
+    kind = type(value)
+    _feed(found, ("object", kind.__module__, kind.__qualname__, len(names)))
+    for name in names:
+        _feed(found, name)
+        _feed(found, getattr(value, name))
+
+
+def _open(found: Hash, kind: str, size: int) -> None:
+    """Begin a value: what follows is of this kind and size."""
+    found.update(f"{kind}:{size};".encode())
 
 
 def _data_digest(problem: Problem) -> bytes:
     """A hash of X, made once for all problems that share it."""
     if "digest" not in problem.shared:
-        found, X = hashlib.blake2b(digest_size=12), problem.X
-        found.update(repr(X.shape).encode())
-        for array in (X.data, X.indices, X.indptr) if isinstance(X, sp.csr_array) else (dense(X),):
+        found, X = hashlib.blake2b(digest_size=24), problem.X
+        parts = (X.data, X.indices, X.indptr) if isinstance(X, sp.csr_array) else (dense(X),)
+        _feed(found, (len(parts), X.shape))
+        for array in parts:
+            _feed(found, (array.dtype.str, array.size))
             found.update(np.ascontiguousarray(array).data)
         problem.shared["digest"] = found.digest()
     return problem.shared["digest"]

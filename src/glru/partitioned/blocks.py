@@ -4,6 +4,7 @@ Blocks that were dask objects, and any blocks while a dask ``Client`` is open, a
 a tree, and workers keep the blocks they have read. Other blocks are read by threads of this process, a few at a time.
 """
 
+import errno
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from glru._threads import calm_blas, n_threads
 from glru.partitioned.rows import Layout, Rows, rows_of
-from glru.partitioned.sources import Sources
+from glru.partitioned.sources import Sources, data_changed
 
 FAN_IN = 8
 """Results that one task adds up."""
@@ -47,24 +48,53 @@ class Traffic:
     up: int = 0
 
 
+@final
+@dataclass(frozen=True)
+class Place:
+    """What is known of a block's rows: the number of the first one, and their check-sum (None: not yet)."""
+
+    start: int = 0
+    checksum: bytes | None = None
+
+
+UNKNOWN = Place()
+"""The place of a block that has not been counted."""
+
+Places = dict[int, Place]
+
+
 class Crew(ABC):
     """Whoever runs tasks on blocks."""
 
     @abstractmethod
-    def map(self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any) -> Any:
+    def map(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> Any:
         """The results of the blocks, in order."""
 
     @abstractmethod
-    def total(self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any) -> Any:
+    def total(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> Any:
         """The sum of the results, in any order."""
 
 
-def perform(work: Work, layout: Layout | None, rows: Any, number: int, start: int, extra: Any, args: Any) -> Any:
+def perform(work: Work, layout: Layout | None, rows: Any, number: int, place: Place, extra: Any, args: Any) -> Any:
     """Work on one block; overflow ends in infinite bounds, and one thread a task is enough."""
-    with calm_blas(0.0), np.errstate(all="ignore"):
-        block = rows if isinstance(rows, Rows) else rows_of(*rows)
-        own = () if extra is None else (extra,)
-        return work(block if layout is None else layout.problem(block, start), number, start, *own, *args)
+    try:
+        with calm_blas(0.0), np.errstate(all="ignore"):
+            block = rows if isinstance(rows, Rows) else rows_of(*rows)
+            own = () if extra is None else (extra,)
+            found = work(
+                block if layout is None else layout.problem(block, place.start), number, place.start, *own, *args
+            )
+            # After the work: rows of a memory map can change while it is done.
+            if place.checksum is not None and block.checksum() != place.checksum:
+                raise data_changed(f"block {number}, which begins with row {place.start},")
+            return found
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
+        raise MemoryError(
+            f"a block of rows must fit into memory a few times over, in every thread; block {number} did not ({error}). "
+            "Make blocks smaller: block_bytes of glru.PartitionedProblem, for dask rechunk or repartition."
+        ) from None
 
 
 @final
@@ -74,23 +104,23 @@ class Threads(Crew):
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
 
-    def _task(self, work: Work, layout: Layout | None, k: int, starts: dict[int, int], args: Any) -> Any:
+    def _task(self, work: Work, layout: Layout | None, k: int, places: Places, args: Any) -> Any:
         parts = self.sources
         rows = parts.X[k], parts.y[k], None if parts.weight is None else parts.weight[k]
         shared, own = args
-        return perform(work, layout, rows, k, starts.get(k, 0), own.get(k), shared)
+        return perform(work, layout, rows, k, places.get(k, UNKNOWN), own.get(k), shared)
 
-    def map(self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any) -> Any:
+    def map(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> Any:
         with ThreadPoolExecutor(min(n_threads(), max(1, len(blocks)))) as pool:
-            return list(pool.map(lambda k: self._task(work, layout, k, starts, args), blocks))
+            return list(pool.map(lambda k: self._task(work, layout, k, places, args), blocks))
 
-    def total(self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any) -> Any:
+    def total(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> Any:
         place = count()
 
         def some(_: int) -> Any:
             found = None
             while (here := next(place)) < len(blocks):
-                result = self._task(work, layout, blocks[here], starts, args)
+                result = self._task(work, layout, blocks[here], places, args)
                 found = result if found is None else found + result
             return found
 
@@ -112,25 +142,23 @@ class Dask(Crew):
         # Workers of a cluster keep their blocks; a lost one is made again from its source.
         self.rows = dask.persist(*rows) if _client() is not None else tuple(rows)
 
-    def map(self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any) -> Any:
+    def map(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> Any:
         import dask
 
         with _large_graphs():
-            return list(dask.compute(*self._tasks(work, layout, blocks, starts, args)))
+            return list(dask.compute(*self._tasks(work, layout, blocks, places, args)))
 
-    def total(self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any) -> Any:
+    def total(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> Any:
         import dask
 
         join = dask.delayed(_joined, pure=False)
-        tasks = self._tasks(work, layout, blocks, starts, args)
+        tasks = self._tasks(work, layout, blocks, places, args)
         while len(tasks) > 1:
             tasks = [join(tasks[k : k + FAN_IN]) for k in range(0, len(tasks), FAN_IN)]
         with _large_graphs():
             return dask.compute(tasks[0])[0]
 
-    def _tasks(
-        self, work: Work, layout: Layout | None, blocks: Sequence[int], starts: dict[int, int], args: Any
-    ) -> list[Any]:
+    def _tasks(self, work: Work, layout: Layout | None, blocks: Sequence[int], places: Places, args: Any) -> list[Any]:
         import dask
 
         shared, own = args
@@ -138,7 +166,9 @@ class Dask(Crew):
         common = [dask.delayed(value, traverse=False, pure=False) for value in (work, layout, shared)]
         run = dask.delayed(perform, pure=False)
         extras = {k: dask.delayed(value, traverse=False, pure=False) for k, value in own.items()}
-        return [run(common[0], common[1], self.rows[k], k, starts.get(k, 0), extras.get(k), common[2]) for k in blocks]
+        return [
+            run(common[0], common[1], self.rows[k], k, places.get(k, UNKNOWN), extras.get(k), common[2]) for k in blocks
+        ]
 
 
 def _joined(results: list[Any]) -> Any:
@@ -180,15 +210,17 @@ class Blocks:
     def __init__(self, crew: Crew, n_blocks: int) -> None:
         self.crew, self.n_blocks = crew, n_blocks
         self.starts: dict[int, int] = {}
+        self._places: Places = {}
         self.lengths: dict[int, int] = {}
         self.traffic = Traffic()
 
-    def place(self, lengths: dict[int, int]) -> None:
-        """Number the rows, once the blocks' lengths are known."""
+    def place(self, lengths: dict[int, int], checksums: dict[int, bytes]) -> None:
+        """Number the rows, once the blocks' lengths are known; from now on, rows of another check-sum are an error."""
         ordered = [lengths[k] for k in range(self.n_blocks)]
         edges = np.concatenate([[0], np.cumsum(ordered, dtype=np.int64)])
         self.starts = {k: int(edges[k]) for k in range(self.n_blocks)}
         self.lengths = dict(enumerate(ordered))
+        self._places = {k: Place(start, checksums[k]) for k, start in self.starts.items()}
 
     def places(self, numbers: NDArray[np.int64]) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """For every block that has some of the rows, their places in it and in ``numbers`` (which are sorted)."""
@@ -205,26 +237,26 @@ class Blocks:
 
     def total(self, work: Work, layout: Layout | None, *args: Any) -> Any:
         """The sum of ``work(block, number, start, *args)`` over all blocks."""
-        found = self.crew.total(work, layout, self._all, self.starts, (args, {}))
+        found = self.crew.total(work, layout, self._all, self._places, (args, {}))
         self._count(len(self._all), args, len(self._all) * size_of(found))
         return found
 
     def total_of(self, work: Work, layout: Layout | None, own: dict[int, Any], *args: Any) -> Any:
         """The same for ``work(block, number, start, own, *args)``; blocks without an entry in ``own`` get None."""
         extras = {k: own.get(k, NOTHING) for k in self._all}
-        found = self.crew.total(work, layout, self._all, self.starts, (args, extras))
+        found = self.crew.total(work, layout, self._all, self._places, (args, extras))
         self._count(len(self._all), args, len(self._all) * size_of(found))
         return found
 
     def map(self, work: Work, layout: Layout | None, *args: Any) -> list[Any]:
         """``work(block, number, start, *args)`` of every block that has rows, in order."""
-        found = self.crew.map(work, layout, self._all, self.starts, (args, {}))
+        found = self.crew.map(work, layout, self._all, self._places, (args, {}))
         self._count(len(self._all), args, sum(map(size_of, found)))
         return found
 
     def map_of(self, work: Work, layout: Layout | None, own: dict[int, Any], *args: Any) -> list[Any]:
         """``work(block, number, start, own, *args)`` of the blocks that have an entry in ``own``, in its order."""
-        found = self.crew.map(work, layout, list(own), self.starts, (args, own))
+        found = self.crew.map(work, layout, list(own), self._places, (args, own))
         self._count(len(own), args, sum(map(size_of, found)))
         return found
 

@@ -12,6 +12,7 @@ from glru._numerics import Array, Matrix
 from glru._sizes import squared_norms
 from glru.losses.base import Task
 from glru.partitioned.rows import Rows, total_of
+from glru.partitioned.sources import data_changed
 
 SAMPLE_BYTES = 64 << 20
 """A sample of the rows that a training starts from has at most this size."""
@@ -89,8 +90,8 @@ class Census:
 
     Attributes
     ----------
-    lengths, columns, faults : Seen
-        For every block its rows, its columns and their names, and whether a check failed.
+    lengths, columns, faults, checksums : Seen
+        For every block its rows, its columns and their names, whether a check failed, and the check-sum of its rows.
     labels : Labels
         The classes; none for real targets.
     highest, lowest : Most
@@ -114,6 +115,7 @@ class Census:
     lengths: Seen
     columns: Seen
     faults: Seen
+    checksums: Seen
     labels: Labels
     highest: Most
     lowest: Most
@@ -142,6 +144,7 @@ class Census:
 
 def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Census:
     """The census of a block."""
+    checksum = rows.checksum()
     X, weight = rows.X, np.ones(rows.n_rows) if rows.weight is None else rows.weight
     used = weight > 0.0
     labels: dict[Any, int] = {}
@@ -159,10 +162,14 @@ def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Cen
     norms, squares = squared_norms(X, weight)
     chosen = np.random.default_rng(number).permutation(rows.n_rows)[: _sample_size(X, n_blocks)]
     chosen.sort()
+    sample = Sample(((X[chosen], rows.y[chosen], weight[chosen]),))
+    if rows.checksum() != checksum:
+        raise data_changed(f"block {number}")
     return Census(
         lengths=Seen({number: rows.n_rows}),
         columns=Seen({number: (X.shape[1], rows.column_names)}),
         faults=Seen({number: fault}),
+        checksums=Seen({number: checksum}),
         labels=Labels(labels),
         highest=Most(highest),
         lowest=Most(lowest),
@@ -175,7 +182,7 @@ def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Cen
         plain=Most(float(norms[used].max(initial=0.0))),
         n_stored=float(X.size if isinstance(X, np.ndarray) else X.nnz),
         n_sparse=float(not isinstance(X, np.ndarray)),
-        sample=Sample(((X[chosen], rows.y[chosen], weight[chosen]),)),
+        sample=sample,
     )
 
 

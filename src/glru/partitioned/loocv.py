@@ -31,7 +31,7 @@ def loocv(
     """Leave-one-out of a problem or of its solution; see :func:`glru.loocv`."""
     problem = model if isinstance(model, PartitionedProblem) else model.problem
     _check(problem, method, bound, width, max_trainings)
-    place = None if output is None else prepared(output)
+    place = None if output is None else prepared(output, problem.inputs)
     budget, before, begin = Budget(max_seconds), problem.traffic.passes, time.perf_counter()
     solution = solve(model, tol=tol, budget=budget) if isinstance(model, PartitionedProblem) else model
     if width is None and problem.loss.task == "regression":

@@ -1,6 +1,7 @@
 """Results of every row, written block by block to Parquet files as they are found."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -8,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._files import refuse_input
 from glru._numerics import Array
 
 
@@ -53,10 +55,21 @@ class Output:
         os.replace(draft, place)
 
 
-def prepared(folder: str | Path) -> Output:
-    """The output in a folder, which is made if it is not there; files of an earlier run are refused."""
+def prepared(folder: str | Path, inputs: Iterable[str] = ()) -> Output:
+    """The output in a folder, which is made if it is not there.
+
+    A folder with anything in it is refused, results of an earlier run or data; and so is one that is, is in or holds any of the
+    ``inputs``.
+    """
     place = Path(folder).absolute()
+    refuse_input(place, "output", inputs)
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"output must be a directory; {str(folder)!r} is a file. Choose another.")
     place.mkdir(parents=True, exist_ok=True)
-    if any(place.glob("part-*.parquet")):
-        raise ValueError(f"output must be an empty or a new directory; {str(folder)!r} holds results. Choose another.")
+    held = next(iter(sorted(place.iterdir())), None)
+    if held is not None:
+        raise ValueError(
+            f"output must be an empty or a new directory; {str(folder)!r} holds {held.name!r}, results of an earlier run or data. "
+            "Choose another."
+        )
     return Output(str(place))

@@ -96,6 +96,7 @@ class PartitionedProblem(Handover):
         if not sources.X:
             raise ValueError("X must have at least one row and one column; got no blocks.")
         self.arrivals: Rows | None = None
+        self.inputs = sources.inputs
         self.blocks = Blocks(crew_of(sources), len(sources.X))
         self.census = self._counted()
         self.column_names = sources.column_names
@@ -111,7 +112,7 @@ class PartitionedProblem(Handover):
         widths = sorted({width for width, _ in census.columns.facts.values()})
         if len(widths) > 1:
             raise ValueError(f"all blocks of X must have the same number of columns; got {widths}.")
-        self.blocks.place(census.lengths.facts)
+        self.blocks.place(census.lengths.facts, census.checksums.facts)
         _inputs.require_entries(census.n_rows, census.squares.size)
         for k in sorted(k for k, fault in census.faults.facts.items() if fault):
             self.blocks.map_of(_checked, None, {k: task})
@@ -241,7 +242,17 @@ class PartitionedProblem(Handover):
         What the census says of sizes stays an upper bound.
         """
         new = object.__new__(PartitionedProblem)
-        for name in ("loss", "penalty", "fit_intercept", "scaling", "blocks", "census", "column_names", "classes"):
+        for name in (
+            "loss",
+            "penalty",
+            "fit_intercept",
+            "scaling",
+            "blocks",
+            "census",
+            "column_names",
+            "classes",
+            "inputs",
+        ):
             setattr(new, name, getattr(self, name))
         new.arrivals, new.layout = arrivals, replace(self.layout, absent=absent)
         total = self.layout.total_weight if absent is None else float(self.blocks.total(weight_of, new.layout))

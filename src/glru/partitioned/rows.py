@@ -1,5 +1,6 @@
 """A block of rows as workers see it, and as the part of a problem that it is."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
@@ -32,21 +33,48 @@ class Rows:
         """Number of rows."""
         return int(self.X.shape[0])
 
+    def checksum(self) -> bytes:
+        """A check-sum of all numbers and labels, in one sweep over them."""
+        found = hashlib.blake2b(digest_size=16)
+        X = (self.X,) if isinstance(self.X, np.ndarray) else (self.X.data, self.X.indices, self.X.indptr)
+        for array in (*X, self.y, self.weight):
+            if array is not None:
+                found.update(repr((array.dtype.str, array.shape)).encode())
+                found.update(_mixed(array))
+        return found.digest()
+
+
+def _mixed(array: NDArray[Any]) -> bytes:
+    """A few bytes that depend on every bit of an array and on its place."""
+    from glru._kernels import mix_words
+
+    if array.dtype.hasobject:
+        entries = array.tolist()
+        kinds = sorted(kind.__name__ for kind in set(map(type, entries)))
+        return repr(kinds).encode() + _mixed(np.array(entries, dtype=np.str_))
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    whole = data.size - data.size % 8
+    words = data[:whole].view(np.uint64)
+    words = words if words.flags.aligned else words.copy()
+    # One type of array for the kernel, whether it may be written to or not.
+    words.setflags(write=False)
+    return np.array(mix_words(words)).tobytes() + data[whole:].tobytes()
+
 
 def rows_of(X: Any, y: Any, weight: Any) -> Rows:
     """The rows of a block from its parts."""
     matrix, names = _inputs.converted(fetched(X))
     if isinstance(matrix, np.ndarray):
         matrix = np.ascontiguousarray(matrix)
-    targets = vector(fetched(y))
-    weights = None if weight is None else vector(fetched(weight))
+    targets = vector(fetched(y), "y")
+    weights = None if weight is None else vector(fetched(weight), "sample_weight")
     for name, values in (("y", targets), ("sample_weight", weights)):
         if values is not None and values.shape != (matrix.shape[0],):
             raise ValueError(
                 f"{name} must have one entry a row of X; got shape {values.shape} for a block of {matrix.shape[0]} rows."
             )
     if weights is not None:
-        weights = np.asarray(weights, dtype=np.float64)
+        weights = _inputs.numeric_vector(weights, "sample_weight")
     return Rows(matrix, targets, weights, names)
 
 

@@ -3,7 +3,8 @@
 import mmap
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +13,25 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru import _inputs
+
 BLOCK_BYTES = 64 << 20
 """Blocks of memory maps and Parquet files have about this size in memory."""
 
 INDEX_COLUMNS = ("__index_level_", "__null_dask_index__")
 """How pandas and dask call the index where they write it to a Parquet file; it is no data."""
+
+
+HIDDEN = (".", "_")
+"""Files and folders whose names begin so are not data: others write there what is unfinished, logs and indices."""
+
+
+def data_changed(what: str) -> RuntimeError:
+    """The error of data that is read in several passes and is not what it was in the first."""
+    return RuntimeError(
+        f"the data must stay as it is while it is used; {what} changed after the problem was made. Make the problem again "
+        "from data that nothing writes to; persist dask data that comes out differently each time."
+    )
 
 
 class Reader(ABC):
@@ -40,6 +55,10 @@ class MappedRows(Reader):
     def read(self) -> Any:
         if 0 in self.shape:
             return np.empty(self.shape, dtype=self.dtype)
+        # Rows beyond the end of a file would not be an error but the end of the process.
+        end = self.offset + np.dtype(self.dtype).itemsize * int(np.prod(self.shape, dtype=np.int64))
+        if Path(self.filename).stat().st_size < end:
+            raise data_changed(f"{self.filename}, which is shorter now,")
         return np.memmap(self.filename, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
 
 
@@ -52,14 +71,32 @@ class ParquetRows(Reader):
     columns: tuple[str, ...] | str
     start: int
     n_rows: int
+    size: int
 
     def read(self) -> Any:
         import polars as pl
 
+        if Path(self.filename).stat().st_size != self.size:
+            raise data_changed(f"{self.filename}, which has another size now,")
         one = isinstance(self.columns, str)
         names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
-        frame = pl.scan_parquet(self.filename).select(names).slice(self.start, self.n_rows).collect()
+        with _named(self.filename):
+            frame = pl.scan_parquet(self.filename).select(names).slice(self.start, self.n_rows).collect()
         return frame[names[0]] if one else frame
+
+
+@contextmanager
+def _named(file: str | Path) -> Iterator[None]:
+    """Errors of reading a Parquet file, with its name."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"{file} cannot be read: it is not a Parquet file, is damaged or cut short ({reason}). Write or copy it again."
+        ) from None
 
 
 @final
@@ -73,12 +110,15 @@ class Sources:
         A part a block: an array, a :class:`Reader`, or a dask object. ``weight``: None where all weights are 1.
     column_names : tuple of str or None
         The names of the columns.
+    inputs : tuple of str
+        The files and folders that are known to be read.
     """
 
     X: tuple[Any, ...]
     y: tuple[Any, ...]
     weight: tuple[Any, ...] | None
     column_names: tuple[str, ...] | None = None
+    inputs: tuple[str, ...] = ()
 
     @property
     def from_dask(self) -> bool:
@@ -107,7 +147,12 @@ def sources_of(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
     else:
         X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         lengths, parts = list(X.chunks[0]), tuple(X.to_delayed()[:, 0])
-    return Sources(parts, _parts(y, "y", parts, lengths), _weights(sample_weight, parts, lengths))
+    inputs = tuple(str(part.filename) for part in (X, y, sample_weight) if _is_mapped_file(part))
+    return Sources(parts, _parts(y, "y", parts, lengths), _weights(sample_weight, parts, lengths), inputs=inputs)
+
+
+def _is_mapped_file(values: Any) -> bool:
+    return isinstance(values, np.memmap) and values.filename is not None
 
 
 def _mapped(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]:
@@ -130,43 +175,102 @@ def _mapped(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]:
 def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
     import polars as pl
 
-    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    files = [file for file in files if not file.name.startswith((".", "_"))]
+    files = [path] if path.is_file() else _data_files(path)
     if not files:
         raise ValueError(f"X must be a Parquet file or a directory of them (*.parquet); found none at {str(path)!r}.")
-    schema = pl.scan_parquet(files[0]).collect_schema()
-    names = tuple(schema.names())
+    names = _names_of(files[0])
     for file in files[1:]:
-        other = tuple(pl.scan_parquet(file).collect_schema().names())
+        other = _names_of(file)
         if other != names:
             raise ValueError(f"all Parquet files must have the same columns; {file.name} has {other}, not {names}.")
     features = _features(names, y, sample_weight)
     height = max(1, block_bytes // (8 * max(1, len(features))))
     windows = []
     for file in files:
-        n_rows = int(pl.scan_parquet(file).select(pl.len()).collect().item())
-        windows += [(str(file), start, min(height, n_rows - start)) for start in range(0, n_rows, height)]
-    lengths = [n_rows for _, _, n_rows in windows]
-    X = tuple(ParquetRows(file, features, start, n_rows) for file, start, n_rows in windows)
+        size = file.stat().st_size
+        with _named(file):
+            n_rows = int(pl.scan_parquet(file).select(pl.len()).collect().item())
+        windows += [(str(file), start, min(height, n_rows - start), size) for start in range(0, n_rows, height)]
+    lengths = [n_rows for _, _, n_rows, _ in windows]
+    X = tuple(ParquetRows(file, features, *window) for file, *window in windows)
 
     def parts(values: Any, name: str) -> tuple[Any, ...]:
         if isinstance(values, str):
-            return tuple(ParquetRows(file, values, start, n_rows) for file, start, n_rows in windows)
+            return tuple(ParquetRows(file, values, *window) for file, *window in windows)
         return _parts(values, name, X, lengths)
 
     weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
-    return Sources(X, parts(y, "y"), weight, features)
+    inputs = (str(path), *(str(part.filename) for part in (y, sample_weight) if _is_mapped_file(part)))
+    return Sources(X, parts(y, "y"), weight, features, inputs)
+
+
+def _data_files(folder: Path) -> list[Path]:
+    """The Parquet files of a folder and of those in it, but for hidden ones; ``_name=value`` is a part of the data."""
+    found = []
+    for file in sorted(folder.rglob("*.parquet")):
+        *folders, name = file.relative_to(folder).parts
+        hidden = any(part.startswith(HIDDEN) and (part[0] == "." or "=" not in part) for part in folders)
+        if not hidden and not name.startswith(HIDDEN) and file.is_file():
+            found.append(file)
+    return found
+
+
+def _names_of(file: Path) -> tuple[str, ...]:
+    """The columns of a Parquet file."""
+    import polars as pl
+
+    with _named(file):
+        return tuple(pl.scan_parquet(file).collect_schema().names())
 
 
 def _frame(X: Any, y: Any, sample_weight: Any) -> Sources:
     features = _features(tuple(str(c) for c in X.columns), y, sample_weight)
     named = {str(c): c for c in X.columns}
-    data = X[[named[c] for c in features]]
-    y = X[named[y]] if isinstance(y, str) else y
-    sample_weight = X[named[sample_weight]] if isinstance(sample_weight, str) else sample_weight
-    parts = tuple(data.to_delayed())
-    lengths = [np.nan] * len(parts)
-    return Sources(parts, _parts(y, "y", parts, lengths), _weights(sample_weight, parts, lengths), features)
+    inputs = tuple(place for part in (X, y, sample_weight) for place in _places(part))
+    # Dask joins small partitions of what it reads, of few columns more than of many: only the partitions of one graph go
+    # together. Rows, targets and weights that are named come from one; others keep the partitions they were given in.
+    given = any(_is_array(part) or _is_frame(part) for part in (y, sample_weight))
+    blocks = _delayed(X, not given)
+    lengths = [np.nan] * len(blocks)
+    X = _picked(blocks, [named[c] for c in features])
+
+    def parts(values: Any, name: str) -> tuple[Any, ...]:
+        return _picked(blocks, named[values]) if isinstance(values, str) else _parts(values, name, X, lengths)
+
+    weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
+    return Sources(X, parts(y, "y"), weight, features, inputs)
+
+
+def _delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
+    """The partitions of a dask dataframe; ``joined``: small ones may be joined by dask."""
+    if joined:
+        return tuple(frame.to_delayed())
+    # Only the columns that are asked for are read all the same.
+    return tuple(frame.simplify().to_delayed(optimize_graph=False))
+
+
+def _picked(blocks: tuple[Any, ...], columns: Any) -> tuple[Any, ...]:
+    """Some columns of every partition."""
+    import dask
+
+    pick = dask.delayed(_pick)
+    return tuple(pick(block, columns) for block in blocks)
+
+
+def _pick(frame: Any, columns: Any) -> Any:
+    return frame[columns]
+
+
+def _places(values: Any) -> list[str]:
+    """The files and folders that a dask dataframe is read from, as far as it tells."""
+    if not _is_frame(values):
+        return [str(values.filename)] if _is_mapped_file(values) else []
+    found: list[str] = []
+    for step in values.expr.walk():
+        if "path" in step._parameters:
+            path = step.operand("path")
+            found += [str(part) for part in (path if isinstance(path, list | tuple) else [path])]
+    return found
 
 
 def _features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[str, ...]:
@@ -191,7 +295,7 @@ def _parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float])
     if np.isnan(lengths).any():
         lengths = _computed_lengths(X)
     counts = [int(length) for length in lengths]
-    array = values if isinstance(values, np.memmap) else np.asarray(values)
+    array = values if isinstance(values, np.memmap) else _inputs.as_array(values, name)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.shape != (sum(counts),):
         raise ValueError(f"{name} must have one entry a row of X, shape ({sum(counts)},); got shape {array.shape}.")
@@ -215,11 +319,12 @@ def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
             values = values.rechunk((tuple(lengths),))
         parts = tuple(values.to_delayed().ravel())
     else:
-        parts = tuple(values.to_delayed())
+        parts = _delayed(values, False)
     if len(parts) != len(lengths):
         raise ValueError(
             f"{name} must have the partitions of X where their lengths are not known; got {len(parts)} for "
-            f"{len(lengths)}. Use compute_chunk_sizes() of both, or repartition."
+            f"{len(lengths)}. Use compute_chunk_sizes() of both, or repartition; of a dataframe, "
+            "name the column or give the series."
         )
     return parts
 
@@ -254,7 +359,7 @@ def _is_delayed(part: Any) -> bool:
     return module is not None and isinstance(part, module.Delayed)
 
 
-def vector(values: Any) -> NDArray[Any]:
+def vector(values: Any, name: str) -> NDArray[Any]:
     """A part of the targets or weights as an array."""
-    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    array = values.to_numpy() if hasattr(values, "to_numpy") else _inputs.as_array(values, name)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array

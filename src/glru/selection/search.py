@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import home, placed
+from glru._arrays import placed
 from glru._budget import Budget, OutOfTime
 from glru._numerics import Array, Matrix
 from glru._threads import calm_blas
@@ -254,7 +254,7 @@ def validation_rows(problem: Any, X_val: Any, y_val: Any) -> tuple[Matrix, Array
     X = placed(matched_columns(X, names, problem.column_names), getattr(problem, "X", None))
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
-    labels = np.asarray(home(y_val))
+    labels = _inputs.as_array(y_val, "y_val")
     if labels.shape != (X.shape[0],):
         raise ValueError(f"y_val must have shape ({X.shape[0]},), one label a row of X_val; got {labels.shape}.")
     assert problem.classes is not None

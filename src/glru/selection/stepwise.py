@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from glru import _inputs
 from glru._handover import Handover
 from glru.adapters import Adapted, adapt, is_estimator
 from glru.selection.result import Step, StepwiseResult
@@ -101,7 +102,7 @@ def of_estimator(
     _check(adapted)
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
-        X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, np.asarray(y_val))
+        X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
     if offset:
         keep = [0, *(column if isinstance(column, str) else column + offset for column in keep)]
         names = problem.column_names
