@@ -245,8 +245,9 @@ def same_arrays(matrix: Any) -> Arrays:
 
 
 def returned(values: Any, like: Any) -> Any:
-    """Host values where another array lives; what has no numbers (names of classes) stays on the host."""
-    return same_arrays(like).put(values) if values.dtype.kind in "fiub" else values
+    """Host values where another array lives; names of classes and masked values, which only NumPy has, stay on the host."""
+    stays = values.dtype.kind not in "fiub" or isinstance(values, np.ma.MaskedArray)
+    return values if stays else same_arrays(like).put(values)
 
 
 def outward(array: Any, end: float) -> Any:

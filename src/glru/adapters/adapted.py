@@ -152,6 +152,14 @@ class Adapted:
         others = np.where(np.arange(lower.shape[1]) == best[:, None], -np.inf, upper)
         return lower.max(axis=1) > others.max(axis=1)
 
+    def proven_labels(self, lower: Array, upper: Array) -> NDArray[Any]:
+        """The classes that bounds of the scores prove; a masked array, masked where they leave more than one class.
+
+        Where every label is proven it is a plain array.
+        """
+        labels, decided = self.labels(lower), self.decided(lower, upper)
+        return labels if decided.all() else np.ma.masked_array(labels, mask=~decided)
+
     def labels(self, scores: Array) -> NDArray[Any]:
         """The classes that scores stand for, as ``predict`` gives them."""
         assert self.classes is not None

@@ -102,12 +102,9 @@ class ModelAfter:
         return self.adapted.decided(*self.score_bounds(X))
 
     def labels(self, X: Any) -> NDArray[Any]:
-        """The refitted labels by the best candidate; see ``determined`` for which of them are proven."""
+        """The refitted labels; a masked array where some are not proven, masked there."""
         self._require_classes()
-        queries = self._queries(X)
-        matrix, _ = _inputs.as_matrix(queries, "the queries")
-        scores = [matrix @ part.point.coef + part.point.intercept for part in self.parts]
-        return self.adapted.labels(self.adapted.stacked(scores))
+        return self.adapted.proven_labels(*self.score_bounds(X))
 
     def needs_retraining(self, X: Any, within: float | None = None) -> Retraining:
         """Whether refitting would change what the present model says of some queries; never trains.

@@ -186,7 +186,8 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
     -------
     CrossValResult or array
         Bounds for a problem or a solution; predictions for an estimator, in the order of the rows. A score is the middle of
-        its proven interval.
+        its proven interval. Labels that float64 cannot prove, and scores without bounds, are masked: the result is then a
+        ``numpy.ma.MaskedArray``.
 
     Notes
     -----

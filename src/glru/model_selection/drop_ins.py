@@ -1,5 +1,6 @@
 """scikit-learn's model selection for its own linear models: the same answers, proven, without the trainings."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -82,7 +83,19 @@ def estimator_cross_val_predict(
         raise ValueError(
             "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters."
         )
-    return returned(predictions(found, method)[np.argsort(found.rows)], X)
+    return returned(_reported(predictions(found, method)[np.argsort(found.rows)]), X)
+
+
+def _reported(values: NDArray[Any]) -> NDArray[Any]:
+    """Predictions as they are, with a warning where some are masked."""
+    if isinstance(values, np.ma.MaskedArray):
+        rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(values.shape[0], -1).any(axis=1))
+        warnings.warn(
+            f"{rows.size} of {values.shape[0]} held-out predictions cannot be proven in float64, the first that of row "
+            f"{rows[0]}. They are masked in the array that is returned.",
+            stacklevel=4,
+        )
+    return values
 
 
 def cross_val_score(
@@ -144,8 +157,13 @@ def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
         return found.scores
     if method == "predict":
         return found.labels
-    likely = adapted.probabilities(found.scores)
-    return likely if method == "predict_proba" else np.log(likely)
+    scores = found.scores
+    likely = adapted.probabilities(np.ma.getdata(scores))
+    likely = likely if method == "predict_proba" else np.log(likely)
+    if not isinstance(scores, np.ma.MaskedArray):
+        return likely
+    unknown = np.ma.getmaskarray(scores).reshape(scores.shape[0], -1).any(axis=1)
+    return np.ma.masked_array(likely, mask=np.broadcast_to(unknown[:, None], likely.shape))
 
 
 def _found(

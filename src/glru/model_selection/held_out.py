@@ -49,20 +49,16 @@ class HeldOut:
 
     @property
     def scores(self) -> Array:
-        """The middle of every interval."""
-        return 0.5 * (self.lower + self.upper)
+        """The middle of every interval; a masked array where some intervals have no end, masked there."""
+        known = np.isfinite(self.lower) & np.isfinite(self.upper)
+        with np.errstate(invalid="ignore"):
+            middle = 0.5 * (self.lower + self.upper)
+        return middle if known.all() else np.ma.masked_array(np.where(known, middle, 0.0), mask=~known)
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The held-out labels; a warning where float64 cannot tell which of two it is."""
-        ties = int(np.sum(~self.adapted.decided(self.lower, self.upper)))
-        if ties:
-            warnings.warn(
-                f"{ties} held-out label(s) are ties that float64 cannot decide; the middle of the scores' intervals was "
-                "taken.",
-                stacklevel=4,
-            )
-        return self.adapted.labels(self.scores)
+        """The held-out labels; a masked array where some are not proven, masked there."""
+        return self.adapted.proven_labels(self.lower, self.upper)
 
 
 def held_out(
@@ -207,6 +203,6 @@ def _warn_of_width(widths: Array, width: float) -> None:
     if wide:
         warnings.warn(
             f"{wide} held-out score(s) are proven only to within {float(widths.max()):.2g}, not {width:.2g}: float64 allows "
-            "no more. The middle of each interval was taken.",
+            "no more. The middle of each interval was taken; a score without bounds is masked.",
             stacklevel=4,
         )
