@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from glru._arrays import home, namespace, same_arrays
-from glru._numerics import UNIT, Array, gamma
+from glru._numerics import TINY, UNIT, Array, gamma
 from glru.losses.base import where_true
 from glru.losses.logistic import softplus
 
@@ -66,12 +66,13 @@ def _log_losses(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
 
 def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     xp = namespace(lower)
+    # A difference of two floats has a relative error of one unit, however much cancels, and its square one of three.
+    slack = 8.0 * UNIT
     ends = (y - lower) ** 2, (y - upper) ** 2
     inside = (lower <= y) & (y <= upper)
     nearest = xp.where(inside, 0.0, xp.minimum(*ends))
-    slack = 16.0 * UNIT * (xp.abs(y) + xp.minimum(xp.abs(lower), xp.abs(upper))) ** 2
-    wide = 16.0 * UNIT * (xp.abs(y) + xp.maximum(xp.abs(lower), xp.abs(upper))) ** 2
-    return xp.maximum(nearest - xp.where(xp.isfinite(slack), slack, 0.0), 0.0), xp.maximum(*ends) + wide
+    # Squares that underflow are below TINY.
+    return nearest * (1.0 - slack), xp.maximum(*ends) * (1.0 + slack) + TINY
 
 
 CRITERIA = {

@@ -1,6 +1,7 @@
 """A model judged on validation rows."""
 
 from functools import cached_property
+from math import fsum
 from typing import Any, final
 
 import numpy as np
@@ -199,8 +200,18 @@ class ValidationJudge(Judge):
     def _zero(self, chosen: Columns) -> NDArray[np.bool_]:
         """Rows whose score is exactly zero whatever the coefficients."""
         if self.model.whole.fit_intercept:
-            return np.zeros(self.n_rows, dtype=bool)
+            return np.full(self.n_rows, chosen.size == 0 and self._is_balanced)
         return np.asarray(~self._filled[:, chosen].any(axis=1))
+
+    @cached_property
+    def _is_balanced(self) -> bool:
+        """Whether the optimal intercept without any column is exactly zero: two classes of equal weight.
+
+        The losses treat both classes alike, so the slopes at zero cancel; a curvature there makes the optimum unique.
+        """
+        problem = self.model.whole
+        balanced = bool(np.all(np.abs(problem.y) == 1.0)) and fsum(problem.weights * problem.y) == 0.0
+        return balanced and float(problem.loss.curvature(1.0, 0.0)) > 0.0
 
     def _zero_after(self, moves: list[Move]) -> NDArray[np.bool_]:
         """The same after each move, a column a move."""
