@@ -250,6 +250,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
         return
     regression = problem.loss.task == "regression"
     criterion = "mse" if regression else str(random.choice(["error", "log_loss"]))
+    criterion = "error" if criterion == "log_loss" and not problem.loss.probabilities else criterion
     folds = bool(random.random() < 0.4)
     dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
     if folds:

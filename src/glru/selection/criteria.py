@@ -6,7 +6,7 @@ from typing import Any, final
 
 from glru._arrays import home, namespace, same_arrays
 from glru._numerics import TINY, UNIT, Array, gamma
-from glru.losses.base import where_true
+from glru.losses.base import Loss, where_true
 from glru.losses.logistic import softplus
 
 
@@ -19,7 +19,7 @@ class Criterion:
     ----------
     name : str
         Its name.
-    task : {"classification", "regression", "any"}
+    task : {"classification", "regression"}
         The losses it goes with.
     terms : callable
         ``terms(y, lower, upper)``: the least and the largest value of every row's term; ``y`` as a column.
@@ -78,15 +78,21 @@ def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
     "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False),
-    "mse": Criterion("mse", "any", _squares, 1e-9, False),
+    "mse": Criterion("mse", "regression", _squares, 1e-9, False),
 }
 
 
-def checked_criterion(name: str, task: str) -> Criterion:
-    """The criterion of a name, where it goes with the loss."""
+def checked_criterion(name: str, loss: Loss, signs: bool = False) -> Criterion:
+    """The criterion of a name, where it goes with the loss; ``signs``: a regression on -1 and +1 has errors, too."""
     if name not in CRITERIA:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, CRITERIA))}; got {name!r}.")
     criterion = CRITERIA[name]
-    if criterion.task not in ("any", task):
-        raise ValueError(f"the criterion {name!r} is for {criterion.task}; this loss is for {task}. Use 'mse'.")
+    if name == "log_loss" and not loss.probabilities:
+        other = "'error'" if loss.task == "classification" or signs else "'mse'"
+        raise ValueError(
+            f"the criterion 'log_loss' needs probabilities, which only the logistic loss gives; got {loss!r}. Use {other}."
+        )
+    if criterion.task != loss.task and not (name == "error" and signs):
+        other = "'error'" if loss.task == "classification" else "'mse'"
+        raise ValueError(f"the criterion {name!r} is for {criterion.task}; got {loss!r}, for {loss.task}. Use {other}.")
     return criterion

@@ -56,7 +56,7 @@ def search(
     _check(problem, held, direction, method, forced, min_features, max_features, max_steps)
     budget = Budget(max_seconds)
     signs = held and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
-    rule = checked_criterion(criterion, "classification" if signs else problem.loss.task)
+    rule = checked_criterion(criterion, problem.loss, signs)
     sets = column_groups(problem, groups)
     kept = kept_columns(problem, keep)
     stays = np.isin(np.arange(problem.n_columns), kept)

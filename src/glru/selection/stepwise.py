@@ -98,7 +98,7 @@ def of_estimator(
 ) -> StepwiseResult:
     """The search on an estimator's objective; its penalised intercept, if it has one, always stays."""
     adapted = adapt(estimator, X, y, sample_weight)
-    _check(adapted)
+    _check(adapted, options.get("criterion"))
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, np.asarray(y_val))
@@ -114,7 +114,11 @@ def of_estimator(
     return _shifted(result, offset) if offset else result
 
 
-def _check(adapted: Adapted) -> None:
+def _check(adapted: Adapted, criterion: Any) -> None:
+    if adapted.classes is not None and criterion == "mse":
+        raise ValueError(
+            f"the criterion 'mse' is for regression; {type(adapted.estimator).__name__} is a classifier. Use 'error'."
+        )
     if len(adapted.problems) > 1:
         raise ValueError(
             f"stepwise judges one model; got {len(adapted.problems)} classes, one model each. Choose the features of each "
