@@ -284,8 +284,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
             if value is None:
                 continue
             yield f"{name}, screened", [value], step.first_lower[k : k + 1], step.first_upper[k : k + 1]
-            if step.n_vague == 0:
-                yield f"{name}, decided", [value], step.lower[k : k + 1], step.upper[k : k + 1]
+            yield f"{name}, decided", [value], step.lower[k : k + 1], step.upper[k : k + 1]
         chosen ^= set(step.columns)
 
 
