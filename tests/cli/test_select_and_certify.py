@@ -53,7 +53,9 @@ def test_select_marks_choices_that_are_not_proven(tmp_path):
     proven = glru_command("select", "iris:1v2", "--max-steps", 1).stdout
     assert "not proven" not in proven and "every choice is that of training all candidates" in proven
     assert "'mse' is for regression" in complaint("select", "iris:1v2", "--criterion", "mse")
-    assert "needs probabilities" in complaint("select", "iris:1v2", "--loss", "squared-hinge", "--criterion", "log_loss")
+    assert "needs probabilities" in complaint(
+        "select", "iris:1v2", "--loss", "squared-hinge", "--criterion", "log_loss"
+    )
 
 
 def test_select_on_a_validation_file(tmp_path):

@@ -637,7 +637,9 @@ def test_small_means_keep_their_digits(line):
 def test_metrics_of_probabilities_need_them(loss):
     result = glru.loocv(make(loss, glru.L2(0.1), 20, 2))
     for name in ("log_loss", "brier"):
-        with pytest.raises(ValueError, match=rf"'{name}' needs probabilities.*{type(loss).__name__}.*use glru.Logistic"):
+        with pytest.raises(
+            ValueError, match=rf"'{name}' needs probabilities.*{type(loss).__name__}.*use glru.Logistic"
+        ):
             result.metric_bounds(name)
     assert result.metric_bounds("accuracy")[1] <= 1.0
     with pytest.raises(ValueError, match="'log_loss' needs probabilities"):

@@ -362,7 +362,9 @@ def random_search(seed, loss):
     if rng.random() < 0.5:
         options["groups"] = [list(group) for group in groups]
     if rng.random() < 0.5:
-        options["cv"] = [(np.flatnonzero(np.arange(n) % 3 != k), np.flatnonzero(np.arange(n) % 3 == k)) for k in range(3)]
+        options["cv"] = [
+            (np.flatnonzero(np.arange(n) % 3 != k), np.flatnonzero(np.arange(n) % 3 == k)) for k in range(3)
+        ]
         return problem, (), options
     return problem, (X[n:], y[n:]), options
 
@@ -414,6 +416,25 @@ def test_coefficients_that_are_all_zero_are_proven():
     result = glru.stepwise(problem, X_val, y_val)
     assert result.start_value == (12.0, 12.0)
     assert steps(result) == [] and result.certified
+
+
+def test_ties_that_no_interval_shows_are_proven():
+    """Columns that are equal, or whose coefficient is zero, make values equal: known from the columns, not from bounds.
+
+    Targets of 1e6 leave the intervals wider than the difference that counts as a tie.
+    """
+    X = dense(60, 3, 2)
+    y = 1e6 + 1e3 * X[:, 0] + 10.0 * dense(60, 1, 7)[:, 0]
+    options = {"loss": glru.Huber(30.0), "fit_intercept": True}
+    Z = X[:, [0, 2, 2]]
+    twins = glru.Problem(Z[:40], y[:40], penalty=glru.L2(1e-4), **options)
+    removed = glru.stepwise(twins, Z[40:], y[40:], criterion="mse", forced=True, max_steps=1)
+    step = removed.path[0]
+    assert np.all(step.upper[1:] - step.lower[1:] > 1e-9 * step.upper[1:])
+    assert steps(removed) == [(1,)] and removed.certified
+    sparse = glru.Problem(X[:40], y[:40], penalty=glru.ElasticNet(1e-4, 20.0), **options)
+    stopped = glru.stepwise(sparse, X[40:], y[40:], criterion="mse")
+    assert steps(stopped) == [] and stopped.certified
 
 
 def test_choices_that_are_not_proven_are_marked():

@@ -128,7 +128,9 @@ class StepwiseDisplay:
         ax.plot(places, self.upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
         doubtful = 1 + np.flatnonzero(~self.proven[: len(self.moves)])
         if doubtful.size:
-            ax.plot(doubtful, self.upper[doubtful], "o", color=ORANGE, markersize=9, fillstyle="none", label="not proven")
+            ax.plot(
+                doubtful, self.upper[doubtful], "o", color=ORANGE, markersize=9, fillstyle="none", label="not proven"
+            )
         if named:
             ax.set_xticks(places, ["start", *self.moves], rotation=60, ha="right", fontsize=8)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")

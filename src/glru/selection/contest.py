@@ -1,6 +1,6 @@
 """Who wins a step: the first candidate, in a fixed order, whose value is least, decided from intervals."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import final
 
 import numpy as np
@@ -66,24 +66,44 @@ class Contest:
         self.lower[place] = max(self.lower[place], lower)
         self.upper[place] = max(min(self.upper[place], upper), self.lower[place])
 
+    def without_ties(self, labels: Sequence[int]) -> "Contest":
+        """The contest in which candidates of the same label, whose values are equal, stand back behind the first of them."""
+        lower, upper = self.lower.copy(), self.upper.copy()
+        for label in set(labels):
+            first, *others = np.flatnonzero(np.asarray(labels) == label)
+            lower[first], upper[first] = max(lower[[first, *others]]), min(upper[[first, *others]])
+            lower[others] = upper[others] = np.inf
+        return Contest(lower, upper, self.resolution)
+
     def fix(self, place: int, value: float) -> None:
         """Take a value for a candidate whose bounds stay open."""
         self.lower[place] = self.upper[place] = value
 
 
-def decide(contest: Contest, look: Callable[[int], tuple[float, float, float]]) -> tuple[int, int]:
+def decide(
+    contest: Contest,
+    look: Callable[[int], tuple[float, float, float]],
+    ties: Callable[[], Sequence[int]] | None = None,
+) -> tuple[int, int]:
     """Look at open candidates (lower and upper bound, and a guess) until the winner is certain.
+
+    ``ties`` is asked where bounds do not decide: a label for each candidate, the same for values that are known to be equal.
 
     Returns the winner's place, and how many candidates stayed open when looked at, so that the choice rests on their
     guesses. The bounds of the contest stay proven: guesses are taken in a copy of it.
     """
     guesses: dict[int, float] = {}
-    while (winner := contest.winner) is None:
-        place = contest.next_open(guesses)
-        if place is None:
-            return _guess(contest, guesses)
-        lower, upper, guesses[place] = look(place)
-        contest.settle(place, lower, upper)
+    trial = contest
+    while (winner := trial.winner) is None:
+        place = trial.next_open(guesses)
+        if place is not None:
+            lower, upper, guesses[place] = look(place)
+            for one in {id(contest): contest, id(trial): trial}.values():
+                one.settle(place, lower, upper)
+        elif ties is not None:
+            trial, ties = contest.without_ties(ties()), None
+        else:
+            return _guess(trial, guesses)
     return winner, 0
 
 

@@ -130,7 +130,9 @@ def _step(
     stages = [screened.stage] * len(moves)
     offset = 0 if forced else 1
     resolution = rule.resolution * value.guess
-    stay = [value] * offset if method != "naive" else [Worth(value.guess, value.guess, "training", value.guess)] * offset
+    stay = (
+        [value] * offset if method != "naive" else [Worth(value.guess, value.guess, "training", value.guess)] * offset
+    )
     lower = np.concatenate([[worth.lower for worth in stay], screened.lower])
     upper = np.concatenate([[worth.upper for worth in stay], screened.upper])
     contest = Contest(lower, upper, resolution)
@@ -152,7 +154,7 @@ def _step(
     if method == "naive":
         for place in range(offset, lower.size):
             contest.fix(place, look(place)[2])
-    winner, vague = decide(contest, look)
+    winner, vague = decide(contest, look, lambda: [0] * offset + judge.ties(moves, budget.check))
     move = moves[winner - offset] if winner >= offset else None
     seconds = time.perf_counter() - begin
 

@@ -23,7 +23,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import centers
 from glru.selection.criteria import Criterion
-from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth
+from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth, same_columns
 from glru.solvers import solve
 
 WIDEST = 1000
@@ -175,6 +175,16 @@ class ValidationJudge(Judge):
         if self._local is not None and len(move.columns) == 1 and not move.add:
             start = self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
         return ValidationJudge(self.model.after(move, start), self.X, self.y, self.criterion)
+
+    def ties(self, moves: list[Move], check: Check) -> list[int]:
+        whole = self.model.whole
+        if whole.on_device:
+            return super().ties(moves, check)
+        labels = same_columns(moves, [whole.X_by_column, self.X], whole.penalty)
+        for k, move in enumerate(moves):
+            check()
+            labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
+        return labels
 
     @cached_property
     def _fine(self) -> float:
