@@ -250,6 +250,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
         return
     regression = problem.loss.task == "regression"
     criterion = "mse" if regression else str(random.choice(["error", "log_loss"]))
+    criterion = "error" if criterion == "log_loss" and not problem.loss.probabilities else criterion
     folds = bool(random.random() < 0.4)
     dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
     if folds:
@@ -283,8 +284,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
             if value is None:
                 continue
             yield f"{name}, screened", [value], step.first_lower[k : k + 1], step.first_upper[k : k + 1]
-            if step.n_vague == 0:
-                yield f"{name}, decided", [value], step.lower[k : k + 1], step.upper[k : k + 1]
+            yield f"{name}, decided", [value], step.lower[k : k + 1], step.upper[k : k + 1]
         chosen ^= set(step.columns)
 
 

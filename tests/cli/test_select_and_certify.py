@@ -39,6 +39,25 @@ def test_select_on_a_share_of_the_rows(tmp_path):
     assert pl.read_csv(out)["action"].to_list() == [step.action for step in result.path]
 
 
+def test_select_marks_choices_that_are_not_proven(tmp_path):
+    """Brute force proves nothing, and every step says so: in the table, in JSON and in the file."""
+    out = tmp_path / "path.csv"
+    options = ("select", "iris:1v2", "--method", "naive", "--max-steps", 1)
+    said = answer(*options, "--out", out)
+    n_steps = len(said["result"]["path"])
+    assert [step["proven"] for step in said["result"]["path"]] == [False] * n_steps
+    assert pl.read_csv(out)["proven"].to_list() == [False] * n_steps
+    text = glru_command(*options).stdout
+    assert text.count("(not proven: trained, without bounds)") == n_steps
+    assert f"{n_steps} of {n_steps} choices are not proven" in text
+    proven = glru_command("select", "iris:1v2", "--max-steps", 1).stdout
+    assert "not proven" not in proven and "every choice is that of training all candidates" in proven
+    assert "'mse' is for regression" in complaint("select", "iris:1v2", "--criterion", "mse")
+    assert "needs probabilities" in complaint(
+        "select", "iris:1v2", "--loss", "squared-hinge", "--criterion", "log_loss"
+    )
+
+
 def test_select_on_a_validation_file(tmp_path):
     X, y = sample(n=120, d=5)
     write(tmp_path / "train.csv", X[:80], y[:80])

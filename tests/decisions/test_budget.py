@@ -149,7 +149,8 @@ def test_too_little_memory(monkeypatch):
 
 
 def _stepwise(problem, seconds):
-    return glru.stepwise(problem, problem.X, problem.y, criterion="log_loss", max_seconds=seconds)
+    criterion = "log_loss" if problem.loss.probabilities else "error"
+    return glru.stepwise(problem, problem.X, problem.y, criterion=criterion, max_seconds=seconds)
 
 
 STEPS = {

@@ -591,6 +591,61 @@ def test_metric_bounds(small, line, name, width):
         assert high - low <= (1e-4 if name != "roc_auc" else 0.01)
 
 
+@pytest.mark.parametrize("n", [7, 49, 50])
+def test_metrics_of_known_counts_are_exact(n):
+    """All labels and all pairs are decided: accuracy and AUC are quotients of integers, without a trace of slack."""
+    X = dense(n, 2, 0)
+    y = np.where(X[:, 0] + 0.3 * X[:, 1] > 0.1, 1.0, -1.0)
+    result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(1e-3)), width=1e-9)
+    right = n - result.n_errors
+    assert result.metric_bounds("accuracy") == (right / n, right / n)
+    pairs = result.scores[y > 0][:, None] - result.scores[y < 0][None, :]
+    assert np.abs(pairs).min() > 1e-8
+    auc = int(np.sum(pairs > 0.0)) / pairs.size
+    assert result.metric_bounds("roc_auc") == (auc, auc)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_metrics_stay_in_their_range(small, line, sign):
+    """All right and all wrong: no AUC below 0, no accuracy, Brier score or R2 above 1, no negative mean."""
+    result = glru.loocv(small[0])
+    ends = 50.0 * sign * small[0].problem.y
+    sure = replace(result, score_lower=ends - 1e-9, score_upper=ends + 1e-9)
+    share = 1.0 if sign > 0.0 else 0.0
+    assert sure.metric_bounds("accuracy") == sure.metric_bounds("roc_auc") == (share, share)
+    for low, high in (sure.metric_bounds("brier"), sure.metric_bounds("log_loss")):
+        assert 0.0 <= low <= high
+    assert sure.metric_bounds("brier")[1] <= 1.0
+    y = line[0].problem.y
+    exact = replace(glru.loocv(line[0]), score_lower=y, score_upper=y)
+    assert exact.metric_bounds("r2")[1] == 1.0
+    for name in ("mse", "mae"):
+        low, high = exact.metric_bounds(name)
+        assert low == 0.0 <= high <= 1e-100
+
+
+def test_small_means_keep_their_digits(line):
+    """Slack is relative to the metric, not to 1."""
+    y = line[0].problem.y
+    near = replace(glru.loocv(line[0]), score_lower=y + 1e-9, score_upper=y + 1e-9)
+    error = np.mean((near.score_lower - y) ** 2)
+    low, high = near.metric_bounds("mse")
+    assert low <= error <= high and high - low <= 1e-12 * error
+
+
+@pytest.mark.parametrize("loss", [glru.Hinge(), glru.SquaredHinge(), glru.SmoothedHinge()], ids=str)
+def test_metrics_of_probabilities_need_them(loss):
+    result = glru.loocv(make(loss, glru.L2(0.1), 20, 2))
+    for name in ("log_loss", "brier"):
+        with pytest.raises(
+            ValueError, match=rf"'{name}' needs probabilities.*{type(loss).__name__}.*use glru.Logistic"
+        ):
+            result.metric_bounds(name)
+    assert result.metric_bounds("accuracy")[1] <= 1.0
+    with pytest.raises(ValueError, match="'log_loss' needs probabilities"):
+        glru.loocv_path(result.problem, [1.0, 0.1], criterion="log_loss")
+
+
 def test_metric_bounds_of_what_is_unknown():
     problem = make(glru.Logistic(), glru.L1(0.02), 10, 3)
     result = glru.loocv(problem)

@@ -8,6 +8,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.svm import LinearSVC
 
 import glru
 from glru.selection.contest import Contest, decide
@@ -15,6 +17,7 @@ from glru.selection.criteria import CRITERIA
 from glru.selection.judge import Model, Move
 from glru.selection.validation import ValidationJudge
 from tests.cases import LOSSES, dense, each, make, targets, uneven
+from tests.decisions.exact_paths import exact_path
 from tests.decisions.retraining import carefully, real
 
 METHODS = ("certified", "glru", "naive")
@@ -113,7 +116,8 @@ def test_other_penalties(loss, penalty):
 @pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared(), glru.SmoothedHinge()], ids=str)
 def test_other_directions(loss, direction):
     problem, X_val, y_val = split(loss, glru.L2(0.02), seed=3)
-    for criterion in ("log_loss", "mse") if loss.task == "classification" else ("mse",):
+    criteria = {"Logistic": ("error", "log_loss"), "SmoothedHinge": ("error",), "Squared": ("mse",)}
+    for criterion in criteria[type(loss).__name__]:
         expected = brute_force(problem, X_val, y_val, criterion, direction)
         assert expected or direction == "both"
         for method in METHODS:
@@ -339,6 +343,148 @@ def test_bad_input(options, message):
     arguments = {"X_val": X_val, "y_val": y_val} | options
     with pytest.raises(ValueError, match=message):
         glru.stepwise(problem, **arguments)
+
+
+HUBER = glru.Huber(0.2)
+
+
+def random_search(seed, loss):
+    """A small search as users run them: columns of several scales, an intercept, large targets, folds or groups."""
+    rng = np.random.default_rng(seed)
+    n, d, m = int(rng.integers(14, 30)), int(rng.integers(3, 5)), 8
+    X = rng.normal(size=(n + m, d)) * 10.0 ** rng.uniform(-1, 1, size=d) + 3.0 * rng.normal(size=d)
+    z = X @ (rng.normal(size=d) / X.std(axis=0)) + rng.normal(size=n + m)
+    y = 10.0 * z + 100.0 if loss.task == "regression" else np.where(z > np.median(z), 1.0, -1.0)
+    problem = glru.Problem(X[:n], y[:n], loss=loss, penalty=glru.L2(10.0 ** rng.uniform(-4, -1)), fit_intercept=True)
+    options = {"direction": str(rng.choice(["backward", "forward", "both"]))}
+    labels = rng.integers(0, 2, size=d)
+    groups = sorted(tuple(np.flatnonzero(labels == label).tolist()) for label in set(labels.tolist()))
+    if rng.random() < 0.5:
+        options["groups"] = [list(group) for group in groups]
+    if rng.random() < 0.5:
+        options["cv"] = [
+            (np.flatnonzero(np.arange(n) % 3 != k), np.flatnonzero(np.arange(n) % 3 == k)) for k in range(3)
+        ]
+        return problem, (), options
+    return problem, (X[n:], y[n:]), options
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("loss", [glru.Squared(), HUBER, glru.SmoothedHinge(0.5), glru.SquaredHinge()], ids=str)
+def test_paths_are_those_of_exact_trainings(loss, seed):
+    """With an intercept, over folds and with groups: the path of 40-digit trainings, and every choice proven."""
+    problem, rows, options = random_search(seed, loss)
+    criterion = "mse" if loss.task == "regression" else "error"
+    groups = [tuple(group) for group in options["groups"]] if "groups" in options else None
+    expected = exact_path(
+        problem, *rows, splits=options.get("cv"), criterion=criterion, direction=options["direction"], groups=groups
+    )
+    result = glru.stepwise(problem, *rows, criterion=criterion, **options)
+    if expected is None:
+        # The optimum is not unique: a choice that depends on it is marked.
+        assert result.certified or "not proven" in repr(result)
+    else:
+        assert [step.columns for step in result.path] == expected
+        assert result.certified and "not proven" not in repr(result)
+
+
+def test_a_wide_interval_of_the_present_value_leaves_a_clear_choice_proven():
+    """Targets far from zero: the value before a step is known to fewer digits than ties are broken by."""
+    X = dense(50, 4, 2)
+    y = 1e6 + X[:, 0] + 0.01 * X[:, 1]
+    problem = glru.Problem(X[:35], y[:35], loss=glru.Squared(), penalty=glru.L2(1e-3), fit_intercept=True)
+    result = glru.stepwise(problem, X[35:], y[35:], criterion="mse", direction="forward")
+    assert steps(result)[0] == (0,)
+    assert result.certified
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.SquaredHinge()], ids=str)
+def test_forward_from_two_classes_of_equal_weight(loss):
+    """The intercept of the empty model is exactly zero: every validation row is an error, which a symmetry proves."""
+    X = dense(40, 3, 5)
+    y = np.where(np.arange(40) % 2 == 0, 1.0, -1.0)
+    X[:, 1] += 2.0 * y
+    problem = glru.Problem(X[:30], y[:30], loss=loss, penalty=glru.L2(0.01), fit_intercept=True)
+    result = glru.stepwise(problem, X[30:], y[30:], direction="forward")
+    assert result.start_value == (10.0, 10.0)
+    assert steps(result)[0] == (1,) and result.certified
+
+
+def test_coefficients_that_are_all_zero_are_proven():
+    """Under a strong elastic net every score is exactly zero, and so every row an error."""
+    problem, X_val, y_val = split(glru.Logistic(), glru.ElasticNet(0.1, 5.0))
+    result = glru.stepwise(problem, X_val, y_val)
+    assert result.start_value == (12.0, 12.0)
+    assert steps(result) == [] and result.certified
+
+
+def test_ties_that_no_interval_shows_are_proven():
+    """Columns that are equal, or whose coefficient is zero, make values equal: known from the columns, not from bounds.
+
+    Targets of 1e6 leave the intervals wider than the difference that counts as a tie.
+    """
+    X = dense(60, 3, 2)
+    y = 1e6 + 1e3 * X[:, 0] + 10.0 * dense(60, 1, 7)[:, 0]
+    options = {"loss": glru.Huber(30.0), "fit_intercept": True}
+    Z = X[:, [0, 2, 2]]
+    twins = glru.Problem(Z[:40], y[:40], penalty=glru.L2(1e-4), **options)
+    removed = glru.stepwise(twins, Z[40:], y[40:], criterion="mse", forced=True, max_steps=1)
+    step = removed.path[0]
+    assert np.all(step.upper[1:] - step.lower[1:] > 1e-9 * step.upper[1:])
+    assert steps(removed) == [(1,)] and removed.certified
+    sparse = glru.Problem(X[:40], y[:40], penalty=glru.ElasticNet(1e-4, 20.0), **options)
+    stopped = glru.stepwise(sparse, X[40:], y[40:], criterion="mse")
+    assert steps(stopped) == [] and stopped.certified
+
+
+def test_choices_that_are_not_proven_are_marked():
+    """An L1 penalty bounds no score: the path says so step by step, and no guess passes for a bound."""
+    problem, X_val, y_val = split(glru.Squared(), glru.L1(0.03), d=5)
+    result = glru.stepwise(problem, X_val, y_val, criterion="mse", forced=True, min_features=2)
+    assert result.proven == (False,) * 3 and not result.certified and result.n_unproven == 3
+    first, *lines = repr(result).splitlines()
+    assert "3 of 3 choices not proven" in first
+    assert sum("not proven: " in line for line in lines) == 3
+    assert result.to_frame()["proven"].tolist() == [False] * 3
+    for step in result.path:
+        assert step.n_vague > 0 and np.all(step.upper == np.inf)
+    proven = glru.stepwise(*split(glru.Squared(), glru.L2(0.03), d=5), criterion="mse", forced=True)
+    assert all(proven.proven) and "not proven" not in repr(proven)
+    naive = glru.stepwise(problem, X_val, y_val, criterion="mse", method="naive", max_steps=1)
+    assert naive.proven == (False,) and "not proven: trained, without bounds" in repr(naive)
+
+
+@pytest.mark.parametrize(
+    ("loss", "criterion", "remedy"),
+    [
+        (glru.Logistic(), "mse", "'mse' is for regression.*Use 'error'"),
+        (glru.SquaredHinge(), "mse", "'mse' is for regression.*Use 'error'"),
+        (glru.SquaredHinge(), "log_loss", "needs probabilities.*SquaredHinge.*Use 'error'"),
+        (glru.Hinge(), "log_loss", "needs probabilities.*Hinge.*Use 'error'"),
+        (glru.Squared(), "log_loss", "needs probabilities.*Squared.*Use 'mse'"),
+        (glru.Huber(), "error", "'error' is for classification.*Use 'mse'"),
+    ],
+)
+def test_criteria_need_their_loss(loss, criterion, remedy):
+    problem, X_val, y_val = split(loss, glru.L2(0.05))
+    with pytest.raises(ValueError, match=remedy):
+        glru.stepwise(problem, X_val, y_val, criterion=criterion)
+
+
+def test_criteria_need_their_estimator():
+    X = dense(30, 4, 1)
+    y = X[:, 0] > 0.0
+    for model in (RidgeClassifier(), LogisticRegression()):
+        with pytest.raises(ValueError, match=r"'mse' is for regression.*is a classifier. Use 'error'"):
+            glru.stepwise(model, X, y, cv=3, criterion="mse")
+    with pytest.raises(ValueError, match="'log_loss' needs probabilities"):
+        glru.stepwise(RidgeClassifier(), X, y, cv=3, criterion="log_loss")
+    with pytest.raises(ValueError, match="is a classifier"):
+        glru.StepwiseSelector(LinearSVC(), criterion="mse").fit(X, y)
+    # A regression on -1 and +1 may be judged either way.
+    signs = glru.Problem(X, np.where(y, 1.0, -1.0), loss=glru.Squared(), penalty=glru.L2(0.1))
+    for criterion in ("error", "mse"):
+        assert glru.stepwise(signs, cv=3, criterion=criterion, max_steps=1).criterion == criterion
 
 
 def test_criteria_need_their_task():

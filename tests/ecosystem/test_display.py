@@ -228,6 +228,15 @@ def test_stepwise_display(closing):
     assert shown.n_features.tolist() == [0, 1, 2] and all(move.startswith("+ ") for move in shown.moves)
 
 
+def test_stepwise_display_marks_what_is_not_proven(closing):
+    problem = make(glru.Squared(), glru.L1(0.03), 40, 4)
+    result = glru.stepwise(problem, problem.X, problem.y, criterion="mse", forced=True, min_features=2)
+    display = glru.StepwiseDisplay.from_result(result)
+    assert "2 of 2 choices not proven" in display.title
+    display.plot()
+    assert "not proven" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
 @pytest.fixture(scope="module")
 def selection():
     """A backward selection to its end."""

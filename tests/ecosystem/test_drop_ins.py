@@ -8,9 +8,11 @@ from sklearn import model_selection
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import make_scorer, recall_score
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, ShuffleSplit, StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.preprocessing import scale
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import LinearSVC
 
 import glru
@@ -142,6 +144,100 @@ def test_scores_of_other_splitters():
         assert np.array_equal(ours, model_selection.cross_val_score(estimator, X, y, cv=cv, groups=groups))
     own = glru.cross_val_score(estimator, X, y, cv=3, scoring=lambda model, X, y: float(model.predict(X).sum()))
     assert own.sum() == glru.cross_val_predict(estimator, X, y, cv=3).sum()
+
+
+def recall_of_a_part(model, X, y):
+    """A score of some of the rows."""
+    positive = y[::2] == model.classes_[1]
+    return np.mean(model.predict(X[::2])[positive] == model.classes_[1])
+
+
+def shuffled_hits(model, X, y):
+    order = np.random.default_rng(0).permutation(len(y))
+    return np.mean(model.predict(X[order]) == y[order])
+
+
+def sparsity(model, X, y):
+    """A score of the coefficients."""
+    return float(np.abs(model.coef_).sum() + model.intercept_.sum() + model.n_features_in_)
+
+
+def sureness(model, X, y):
+    return float(model.predict_proba(X[::2]).max(axis=1).mean())
+
+
+def perturbed(model, X, y):
+    return float(np.mean(model.decision_function(X + 0.1) - model.decision_function(X)))
+
+
+@pytest.mark.parametrize("scoring", [recall_of_a_part, shuffled_hits, sparsity, sureness, perturbed])
+def test_callables_get_what_scikit_learn_gives_them(scoring):
+    X, y = cancer()
+    estimator = LogisticRegression(C=0.5, **TIGHT)
+    for cv in (3, ShuffleSplit(3, random_state=1)):
+        ours = glru.cross_val_score(estimator, X, y, cv=cv, scoring=scoring)
+        theirs = model_selection.cross_val_score(estimator, X, y, cv=cv, scoring=scoring)
+        assert np.allclose(ours, theirs, rtol=1e-12, atol=0.0)
+
+
+def test_callables_of_pipelines_weights_and_regressions():
+    X, y = cancer()
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression(**TIGHT))
+
+    def scale_and_size(model, X, y):
+        return float(np.abs(model[-1].coef_).sum() + model[0].scale_.sum() + model.score(X[:20], y[:20]))
+
+    ours = glru.cross_val_score(pipeline, X, y, cv=3, scoring=scale_and_size)
+    assert np.allclose(ours, model_selection.cross_val_score(pipeline, X, y, cv=3, scoring=scale_and_size))
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    (train, test), *_ = StratifiedKFold(3).split(X, y)
+    for estimator in (pipeline, LogisticRegression(**TIGHT)):
+        name = "logisticregression__sample_weight" if estimator is pipeline else "sample_weight"
+        fitted = clone(estimator).fit(X[train], y[train], **{name: weights[train]})
+        found = glru.cross_val_score(
+            estimator, X, y, cv=3, sample_weight=weights, scoring=lambda model, X, y: model.score(X + 0.2, y)
+        )
+        assert found[0] == fitted.score(X[test] + 0.2, y[test])
+    X, y = diabetes()
+    frame, target = pd.DataFrame(X), pd.Series(y)
+
+    def middle(model, X, y):
+        assert isinstance(X, pd.DataFrame) and isinstance(y, pd.Series)
+        return float(np.median(np.abs(model.predict(X.iloc[::-1]) - y.iloc[::-1])))
+
+    ours = glru.cross_val_score(Ridge(0.5), frame, target, cv=4, scoring=middle)
+    assert np.allclose(ours, model_selection.cross_val_score(Ridge(0.5), frame, target, cv=4, scoring=middle))
+
+
+def test_scorers_of_predictions_are_certified_ones():
+    """``make_scorer`` asks for predictions of the test rows alone, so nothing is trained for it."""
+    X, y = cancer()
+    estimator = LogisticRegression(C=0.5, **TIGHT)
+    scorer = make_scorer(recall_score, pos_label=0)
+    ours = glru.cross_val_score(estimator, X, y, cv=3, scoring=scorer)
+    assert np.allclose(ours, model_selection.cross_val_score(estimator, X, y, cv=3, scoring=scorer))
+
+
+@pytest.mark.parametrize(
+    ("scoring", "message"),
+    [
+        ({"f1": "f1", "recall": "recall"}, "got dict. For several scores, call cross_val_score once for each"),
+        (["f1"], "got list. For several scores"),
+        (recall_score, "a metric of predictions. Wrap it in sklearn.metrics.make_scorer"),
+        (lambda model, X, y: model.predict(X), "scoring must return one number"),
+    ],
+)
+def test_scorings_that_are_refused(scoring, message):
+    with pytest.raises(ValueError, match=message):
+        glru.cross_val_score(LogisticRegression(), *cancer(), cv=3, scoring=scoring)
+
+
+def test_callables_with_weights_of_one_vs_rest():
+    X, y = iris()
+    with pytest.raises(ValueError, match="OneVsRestClassifier takes no sample_weight"):
+        glru.cross_val_score(
+            OneVsRestClassifier(LogisticRegression()), X, y, sample_weight=np.ones(len(y)), scoring=shuffled_hits
+        )
 
 
 @pytest.mark.parametrize("name", ["logistic", "svc", "svc-classes", "ridge-classifier", "one-vs-rest"])

@@ -125,6 +125,18 @@ def test_unproven_methods_are_called_so(result):
     assert "“naive” proves nothing" in page and "This is proven" not in page
 
 
+def test_choices_of_a_selection_that_are_not_proven_are_marked(result, pages):
+    problem = result.problem
+    open_ones = problem.derive(penalty=glru.L1(0.01))
+    selection = glru.stepwise(open_ones, problem.X, problem.y, criterion="log_loss", forced=True, min_features=2)
+    assert selection.n_unproven == 2
+    page = stepwise_page(selection, list("abcd"), "data", ORIGIN)
+    text = "".join(parsed(page).text)
+    assert "2 of 2 choices are not proven" in text and text.count("not proven: ") >= 2
+    assert len(re.findall(r'class="mark open"', page)) == 2
+    assert "not proven" not in "".join(parsed(pages["stepwise"]).text)
+
+
 def test_large_data_stays_small():
     """Errors and undetermined rows are drawn first; the page stays at a few megabytes."""
     random = np.random.default_rng(0)

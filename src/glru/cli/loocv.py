@@ -159,7 +159,7 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) ->
 
 
 def _has(result: glru.LOOCVResult, name: str) -> bool:
-    return name != "log_loss" or isinstance(result.problem.loss, glru.Logistic)
+    return name not in ("log_loss", "brier") or result.problem.loss.probabilities
 
 
 def _compared(check: dict[str, Any]) -> str:

@@ -115,10 +115,12 @@ def outcome(
             "upper": step.value_upper,
             "n_candidates": step.n_candidates,
             "n_trainings": step.n_trainings,
+            "n_open": step.n_vague,
+            "proven": proven,
             "decided_by": step.decided_by,
             "seconds": round(step.seconds, 6),
         }
-        for step in result.path
+        for step, proven in zip(result.path, result.proven, strict=True)
     ]
     values: dict[str, Any] = {
         "selected": [names[column] for column in result.selected],
@@ -134,19 +136,28 @@ def outcome(
     )
     lines.append(("judged by", f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {judged}"))
     lines.append(("start", f"{output.interval(*result.start_value)} with {_start_size(result)} features"))
-    for step in result.path[:STEPS]:
+    for place, step in enumerate(result.path[:STEPS]):
         what = "stop" if step.action == "stop" else f"{step.action} {step_name(step, names)}"
-        lines.append((what, output.interval(step.value_lower, step.value_upper)))
+        doubt = result.doubt(place)
+        value = output.interval(step.value_lower, step.value_upper)
+        lines.append((what, f"{value} ({doubt})" if doubt else value))
     if len(result.path) > STEPS:
-        lines.append(("...", f"{len(result.path) - STEPS} more steps"))
+        unproven = result.proven[STEPS:].count(False)
+        more = f"{len(result.path) - STEPS} more steps"
+        lines.append(("...", f"{more}, {unproven} of them not proven" if unproven else more))
     lines.append(("selected", f"{result.selected.size} features"))
     candidates = sum(step.n_candidates for step in result.path)
     lines.append(("trainings", f"{result.n_trainings} of {candidates} candidates"))
-    proof = "every choice is that of training all candidates" if result.certified else "not every choice is proven"
+    proof = (
+        "every choice is that of training all candidates"
+        if result.certified
+        else f"{result.n_unproven} of {len(result.path)} choices are not proven"
+    )
     lines.append(("proof", proof + (", up to the interruption" if result.interrupted else "")))
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))
     columns = {
-        key: [step[key] for step in steps] for key in ("action", "lower", "upper", "n_candidates", "n_trainings")
+        key: [step[key] for step in steps]
+        for key in ("action", "lower", "upper", "n_candidates", "n_trainings", "n_open", "proven")
     }
     columns["features"] = [", ".join(step["features"]) for step in steps]
     return output.Outcome(

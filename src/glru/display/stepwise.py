@@ -35,8 +35,8 @@ class StepwiseDisplay:
         What each step did, such as ``- age``.
     criterion : str
         What was minimised.
-    certified : bool
-        Whether every choice is proven.
+    proven : array of bool of shape (n_steps,)
+        Whether the choice of each step, a last "stop" included, is proven.
     n_trainings : int
         Candidates that needed a training.
     steps : sequence of (first_lower, lower, upper, value)
@@ -61,12 +61,13 @@ class StepwiseDisplay:
         n_features: Array,
         moves: Sequence[str],
         criterion: str,
-        certified: bool,
+        proven: Sequence[bool],
         n_trainings: int,
         steps: Sequence[Inside],
     ) -> None:
         self.lower, self.upper, self.n_features, self.moves = lower, upper, n_features, moves
-        self.criterion, self.certified, self.n_trainings, self.steps = criterion, certified, n_trainings, steps
+        self.criterion, self.n_trainings, self.steps = criterion, n_trainings, steps
+        self.proven = np.array(proven, dtype=bool)
 
     @classmethod
     def from_result(cls, result: StepwiseResult, names: Sequence[str] | None = None) -> "StepwiseDisplay":
@@ -89,12 +90,13 @@ class StepwiseDisplay:
         inside = [
             (step.first_lower, step.lower, step.upper, value) for step, value in zip(result.path, beaten, strict=False)
         ]
-        return cls(ends[:, 0], ends[:, 1], sizes, moves, result.criterion, result.certified, result.n_trainings, inside)
+        return cls(ends[:, 0], ends[:, 1], sizes, moves, result.criterion, result.proven, result.n_trainings, inside)
 
     @property
     def title(self) -> str:
         """What the selection did and whether it is proven."""
-        proof = "every choice proven" if self.certified else "not every choice proven"
+        unproven = int(np.sum(~self.proven))
+        proof = f"{unproven} of {self.proven.size} choices not proven" if unproven else "every choice proven"
         trainings = f"{self.n_trainings} training" + ("" if self.n_trainings == 1 else "s")
         return (
             f"{self.n_features[0]} to {self.n_features[-1]} features in {len(self.moves)} steps, {proof}, {trainings}"
@@ -124,6 +126,11 @@ class StepwiseDisplay:
         ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)
         ax.plot(places, self.lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
         ax.plot(places, self.upper, color=GREEN, marker="v", markersize=4, label="certified upper end")
+        doubtful = 1 + np.flatnonzero(~self.proven[: len(self.moves)])
+        if doubtful.size:
+            ax.plot(
+                doubtful, self.upper[doubtful], "o", color=ORANGE, markersize=9, fillstyle="none", label="not proven"
+            )
         if named:
             ax.set_xticks(places, ["start", *self.moves], rotation=60, ha="right", fontsize=8)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")

@@ -31,6 +31,7 @@ class Tuned(LinearModel):
         start: tuple[Solution, ...] | None = None
         for value in grid:
             adapted = self._adapt(self._model(**{name: float(value)}), X, y, sample_weight)
+            _check_criterion(adapted, criterion)
             start = self._train(adapted, start)
             width = None if criterion == "errors" and len(adapted.problems) == 1 else default_width(adapted)
             cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
@@ -63,6 +64,14 @@ class Tuned(LinearModel):
         return str(self.criterion)
 
 
+def _check_criterion(adapted: Adapted, criterion: str) -> None:
+    """Refuse a criterion that does not go with the estimator's loss and classes."""
+    if criterion == "log_loss":
+        adapted.require_probabilities()
+    if criterion != "errors" and len(adapted.problems) > 1:
+        raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'errors'.")
+
+
 def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
     """The certified interval of a criterion of held-out scores."""
     adapted: Adapted = found.adapted
@@ -70,12 +79,8 @@ def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
         decided = adapted.decided(found.lower, found.upper)
         wrong = adapted.labels(found.lower) != adapted.targets.y[found.rows]
         return float(np.sum(wrong & decided)), float(np.sum(wrong | ~decided))
-    if found.lower.ndim > 1:
-        raise ValueError(f"criterion {criterion!r} is for two classes; got {found.lower.shape[1]}. Use 'errors'.")
-    if criterion == "log_loss":
-        adapted.require_probabilities()
     problem = adapted.problems[0]
-    return metric_interval(criterion, problem.loss.task, problem.y[found.rows], found.lower, found.upper)
+    return metric_interval(criterion, problem.loss, problem.y[found.rows], found.lower, found.upper)
 
 
 class GLRUClassifierCV(Classifier, Tuned):

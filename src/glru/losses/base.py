@@ -28,6 +28,8 @@ class Loss(ABC):
         The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists.
     chi_square : bool
         Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
+    probabilities : bool
+        Whether scores are log-odds, so that there are probabilities, a log-loss and a Brier score.
 
     Examples
     --------
@@ -39,6 +41,7 @@ class Loss(ABC):
     task: ClassVar[Task]
     self_concordance: ClassVar[float | None]
     chi_square: ClassVar[bool] = False
+    probabilities: ClassVar[bool] = False
 
     @property
     @abstractmethod

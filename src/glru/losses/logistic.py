@@ -31,6 +31,7 @@ class Logistic(Loss):
     task: ClassVar[Task] = "classification"
     self_concordance: ClassVar[float | None] = 1.0
     chi_square: ClassVar[bool] = True
+    probabilities: ClassVar[bool] = True
 
     @property
     def smoothness(self) -> float:

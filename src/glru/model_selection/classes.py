@@ -61,8 +61,8 @@ class ClassesLOOCVResult:
 
     @property
     def labels(self) -> NDArray[np.generic]:
-        """The held-out labels by the best guess of the scores; see ``determined``."""
-        return self.adapted.labels(self.scores)
+        """The held-out labels; a masked array where some are not proven, masked there."""
+        return self.adapted.proven_labels(self.score_lower, self.score_upper)
 
     @property
     def determined(self) -> NDArray[np.bool_]:
@@ -101,7 +101,7 @@ class ClassesLOOCVResult:
 
     @property
     def _wrong(self) -> NDArray[np.bool_]:
-        return self.labels != self.adapted.targets.y
+        return np.ma.getdata(self.labels) != self.adapted.targets.y
 
     def __repr__(self) -> str:
         low, high = self.errors_lower, self.errors_upper

@@ -23,7 +23,7 @@ from glru.model_selection.held_out import (
 from glru.model_selection.loocv import check_width, leave_one_out
 from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
-from glru.model_selection.scoring import fold_scores
+from glru.model_selection.scoring import checked_scorer, fold_scores, refitted_scores, sees_predictions_only
 from glru.solution import Solution
 from glru.solvers import solve
 
@@ -123,7 +123,10 @@ def cross_val_score(
     groups : array of shape (n_rows,), default=None
         Groups for splitters that need them.
     scoring : str or callable, default=None
-        As in scikit-learn; accuracy or R2 if not given.
+        As in scikit-learn; accuracy or R2 if not given. Names and scorers of ``make_scorer`` are computed from certified
+        predictions. Any other callable ``scoring(estimator, X, y)`` may ask for more than predictions of the test rows: it
+        gets a clone of the estimator that was fitted to the split's train rows, as in scikit-learn, which costs a training
+        a split and proves nothing.
     sample_weight : array of shape (n_rows,), default=None
         Weights of the rows in training; the scores themselves are not weighted.
     width, tol, progress
@@ -144,10 +147,13 @@ def cross_val_score(
     """
     adapted = adapt(estimator, X, y, sample_weight)
     check_width(width)
-    labels_only = adapted.classes is not None and scoring in (None, "accuracy")
-    method: Method = "predict" if labels_only else "decision_function"
+    classification = adapted.classes is not None
+    scorer = checked_scorer(scoring, classification)
+    if scorer is not None and not sees_predictions_only(scorer):
+        return refitted_scores(estimator, X, y, scorer, cv, groups, sample_weight, classification, progress)
+    method: Method = "predict" if scorer is None else "decision_function"
     found = _found(adapted, method, cv, groups, width, tol, progress)
-    return fold_scores(found, X, y, scoring)
+    return fold_scores(found, X, y, scorer)
 
 
 def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
@@ -162,7 +168,7 @@ def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
     likely = likely if method == "predict_proba" else np.log(likely)
     if not isinstance(scores, np.ma.MaskedArray):
         return likely
-    unknown = np.ma.getmaskarray(scores).reshape(scores.shape[0], -1).any(axis=1)
+    unknown = np.asarray(np.ma.getmaskarray(scores).reshape(scores.shape[0], -1).any(axis=1))
     return np.ma.masked_array(likely, mask=np.broadcast_to(unknown[:, None], likely.shape))
 
 

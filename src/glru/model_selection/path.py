@@ -12,7 +12,7 @@ from glru._numerics import Array
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import leave_one_out, trained
 from glru.model_selection.progress import Report
-from glru.model_selection.result import LOOCVResult
+from glru.model_selection.result import LOOCVResult, require_probabilities
 from glru.penalties import L2
 from glru.problem import Problem
 from glru.solution import Solution
@@ -98,7 +98,8 @@ def loocv_path(
     lams : sequence of float
         The strengths.
     criterion : {"errors", "log_loss", "mse"}, default=None
-        What to minimise; errors for a classification and mse for a regression if not given.
+        What to minimise; errors for a classification and mse for a regression if not given. Log-loss is for the logistic
+        loss.
     width : float, default=None
         Largest interval of a held-out score; with ``criterion="log_loss"`` 1e-6 if not given.
     tol, progress, checkpoint
@@ -126,7 +127,10 @@ def loocv_path(
     if criterion is None:
         criterion = "errors" if task == "classification" else "mse"
     if criterion not in (("errors", "log_loss") if task == "classification" else ("mse",)):
-        raise ValueError(f"criterion {criterion!r} does not fit a {task} loss.")
+        known = "'errors' or 'log_loss'" if task == "classification" else "'mse'"
+        raise ValueError(f"criterion {criterion!r} does not fit a {task} loss; got {problem.loss!r}. Use {known}.")
+    if criterion == "log_loss":
+        require_probabilities(criterion, problem.loss)
     if criterion == "log_loss" and width is None:
         width = 1e-6
     grid = np.sort(np.asarray(lams, dtype=np.float64))[::-1]

@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array, Matrix
 from glru.candidates import newton_candidate
@@ -22,6 +23,9 @@ from glru.solvers import solve
 
 REFINE_STEPS = 8
 """Newton steps of one problem before it is trained in full."""
+
+TRAINED = 1e-13
+"""Relative gap of a training in full."""
 
 LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
@@ -89,7 +93,8 @@ def pursue(
     thorough = problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
     if certificate is not None and take(certificate, thorough):
         return Pursued(found[0], found[1], "carry", point)
-    if newton and not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= problem.largest:
+    given, steppable = point, not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= problem.largest
+    if newton and steppable:
         before = np.inf
         for step in range(REFINE_STEPS):
             stepped = newton_candidate(problem, point)
@@ -99,11 +104,28 @@ def pursue(
             if not better:
                 break
             point, before = stepped.point, stepped.gap
+    # Full Newton steps may end farther from the optimum than they began.
+    point = min(given, point, key=lambda p: _gap(problem, p))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        last = solve(problem, tol=0.0, start=point, until=lambda state: take(certify(problem, state.point)))
-    take(certify(problem, last.point))
-    return Pursued(found[0], found[1], "training", last.point)
+        last = solve(problem, tol=TRAINED, start=point, until=lambda state: take(certify(problem, state.point)))
+    trained = certify(problem, last.point)
+    take(trained)
+    # A gap that is small enough for a solver may still be large under the root of a radius: step on while it shrinks.
+    for _ in range(REFINE_STEPS if steppable and not settled(*found) else 0):
+        stepped = newton_candidate(problem, trained.point)
+        if not stepped.gap < 0.5 * trained.gap:
+            break
+        trained = stepped
+        if take(trained):
+            break
+    return Pursued(found[0], found[1], "training", trained.point)
+
+
+def _gap(problem: Problem, point: Point) -> float:
+    assert point.dual is not None
+    value = duality.gap(problem, point.coef, point.intercept, point.dual).value
+    return value if np.isfinite(value) else np.inf
 
 
 def has_local_steps(problem: Problem) -> bool:

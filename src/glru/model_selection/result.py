@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru._numerics import Array, gamma
-from glru.losses.base import Task
+from glru._numerics import TINY, UNIT, Array, gamma
+from glru.losses import Loss
 from glru.losses.logistic import softplus
 from glru.problem import Problem
 
@@ -107,9 +107,15 @@ class LOOCVResult:
         Parameters
         ----------
         name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
-            The metric. Every row counts once, whatever its weight.
+            The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic loss.
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper end, inside the range of the metric. Accuracy and ROC AUC are quotients of integers: both ends
+            are correctly rounded quotients, and equal where all labels, or the order of all pairs, are proven.
         """
-        return metric_interval(name, self.problem.loss.task, self.problem.y, self.score_lower, self.score_upper)
+        return metric_interval(name, self.problem.loss, self.problem.y, self.score_lower, self.score_upper)
 
     def to_frame(self) -> Any:
         """One row a held-out row: target, label, bounds, stage (a pandas DataFrame)."""
@@ -150,33 +156,43 @@ def _toward(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
     return np.where(y > 0, lower, -upper), np.where(y > 0, upper, -lower)
 
 
+def _means(least: Array, most: Array) -> Interval:
+    """Bounds of a mean of non-negative terms with a relative error of a few units each, rounded outward."""
+    unit = gamma(least.size + 32)
+    # Terms that underflow are below TINY.
+    return float(np.mean(least)) * (1.0 - unit), float(np.mean(most)) * (1.0 + unit) + TINY
+
+
 def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
     worst, best = _toward(y, lower, upper)
-    return float(np.mean(softplus(-best))), float(np.mean(softplus(-worst)))
+    return _means(softplus(-best), softplus(-worst))
 
 
 def _accuracy(y: Array, lower: Array, upper: Array) -> Interval:
     worst, best = _toward(y, lower, upper)
-    return float(np.mean(worst > 0.0)), float(np.mean(~(best < 0.0)))
+    return int(np.sum(worst > 0.0)) / y.size, int(np.sum(~(best < 0.0))) / y.size
 
 
 def _brier(y: Array, lower: Array, upper: Array) -> Interval:
     worst, best = _toward(y, lower, upper)
-    return float(np.mean(expit(-best) ** 2)), float(np.mean(expit(-worst) ** 2))
+    low, high = _means(expit(-best) ** 2, expit(-worst) ** 2)
+    return low, min(high, 1.0)
 
 
 def _roc_auc(y: Array, lower: Array, upper: Array) -> Interval:
     if not (np.any(y > 0) and np.any(y < 0)):
-        raise ValueError("roc_auc needs held-out rows of both classes.")
+        raise ValueError(
+            f"roc_auc needs held-out rows of both classes; all {y.size} are of one. Use 'accuracy', or other rows."
+        )
     return _auc(lower[y > 0], upper[y < 0]), _auc(upper[y > 0], lower[y < 0])
 
 
 def _auc(positive: Array, negative: Array) -> float:
-    """The share of pairs in the right order, ties counted as half."""
+    """The share of pairs in the right order, ties counted as half: a quotient of integers."""
     ordered = np.sort(negative)
-    below = np.searchsorted(ordered, positive, side="left")
-    ties = np.searchsorted(ordered, positive, side="right") - below
-    return float(np.mean(below + 0.5 * ties) / ordered.size)
+    below = int(np.searchsorted(ordered, positive, side="left").sum())
+    not_above = int(np.searchsorted(ordered, positive, side="right").sum())
+    return (below + not_above) / (2 * positive.size * negative.size)
 
 
 def _residuals(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -188,17 +204,16 @@ def _residuals(y: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
 
 def _mse(y: Array, lower: Array, upper: Array) -> Interval:
     near, far = _residuals(y, lower, upper)
-    return float(np.mean(near**2)), float(np.mean(far**2))
+    return _means(near**2, far**2)
 
 
 def _mae(y: Array, lower: Array, upper: Array) -> Interval:
-    near, far = _residuals(y, lower, upper)
-    return float(np.mean(near)), float(np.mean(far))
+    return _means(*_residuals(y, lower, upper))
 
 
 def _r2(y: Array, lower: Array, upper: Array) -> Interval:
     if np.all(y == y[0]):
-        raise ValueError("r2 needs targets that differ.")
+        raise ValueError(f"r2 needs targets that differ; all are {float(y[0])!r}. Use 'mse' or 'mae'.")
     # Around a mean that is off by ``off`` the squares are larger by at most off^2, and never smaller.
     unit = gamma(2 * y.size + 8)
     most = float(np.mean((y - y.mean()) ** 2)) * (1.0 + unit)
@@ -207,7 +222,9 @@ def _r2(y: Array, lower: Array, upper: Array) -> Interval:
     low, high = _mse(y, lower, upper)
     if not least > 0.0:
         return -np.inf, 1.0
-    return 1.0 - high * (1.0 + unit) / least, 1.0 - low * (1.0 - unit) / most
+    worst, best = 1.0 - high / least, 1.0 - low / most
+    # The quotient and the difference are rounded.
+    return worst - 4.0 * UNIT * (1.0 + abs(worst)), min(best + 4.0 * UNIT * (1.0 + abs(best)), 1.0)
 
 
 CLASSIFICATION: dict[str, Metric] = {
@@ -219,11 +236,25 @@ CLASSIFICATION: dict[str, Metric] = {
 REGRESSION: dict[str, Metric] = {"mse": _mse, "mae": _mae, "r2": _r2}
 
 
-def metric_interval(name: str, task: Task, y: Array, lower: Array, upper: Array) -> Interval:
-    """A certified interval of a metric of scores that are known up to bounds."""
-    metrics = CLASSIFICATION if task == "classification" else REGRESSION
+def metric_interval(name: str, loss: Loss, y: Array, lower: Array, upper: Array) -> Interval:
+    """A certified interval of a metric of scores that are known up to bounds.
+
+    Accuracy and ROC AUC are quotients of integers: each end is the correctly rounded quotient. The ends of the other
+    metrics are rounded outward; none lies outside the range of its metric.
+    """
+    metrics = CLASSIFICATION if loss.task == "classification" else REGRESSION
     if name not in metrics:
         raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
+    if name in ("log_loss", "brier"):
+        require_probabilities(name, loss)
     low, high = metrics[name](y, lower, upper)
-    slack = gamma(16 * y.size) * max(1.0, abs(low), abs(high)) if np.isfinite(low + high) else 0.0
-    return float(low - slack), float(high + slack)
+    return float(low), float(high)
+
+
+def require_probabilities(name: str, loss: Loss) -> None:
+    """Refuse a metric of probabilities for a loss whose scores are not log-odds."""
+    if not loss.probabilities:
+        raise ValueError(
+            f"{name!r} needs probabilities, which only the logistic loss gives; got {loss!r}. Count errors instead, or "
+            "use glru.Logistic()."
+        )

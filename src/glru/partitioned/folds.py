@@ -83,7 +83,7 @@ class PartitionedCrossValResult:
 
     def metric_bounds(self, name: str) -> tuple[float, float]:
         """A certified interval of a metric of the pooled held-out scores; names as in :class:`~glru.LOOCVResult`."""
-        return metric_interval(name, self.problem.loss.task, self.y, self.score_lower, self.score_upper)
+        return metric_interval(name, self.problem.loss, self.y, self.score_lower, self.score_upper)
 
     def __repr__(self) -> str:
         known = (self.labels != 0) if self.problem.loss.task == "classification" else np.isfinite(self.scores)

@@ -147,7 +147,7 @@ class PartitionedLOOCVResult:
         """A certified interval of a metric of the pooled held-out scores; names as in :class:`~glru.LOOCVResult`."""
         rows = self._rows()
         y = rows.y.astype(np.float64)
-        return metric_interval(name, self.problem.loss.task, y, rows.lower, rows.upper)
+        return metric_interval(name, self.problem.loss, y, rows.lower, rows.upper)
 
     def _errors(self) -> tuple[int, int]:
         if self.problem.loss.task != "classification":

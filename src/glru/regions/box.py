@@ -68,13 +68,16 @@ def linear_range(X: Matrix, lower: Array, upper: Array) -> Bounds:
     up, down = _positive(X), _positive(-X)
     low, high = np.where(np.isfinite(lower), lower, 0.0), np.where(np.isfinite(upper), upper, 0.0)
     least, most = up @ low - down @ high, up @ high - down @ low
-    slack = gamma(lower.size + 3) * (absolute(X) @ np.maximum(np.abs(low), np.abs(high))) * (1.0 + FEW)
+    size = np.maximum(np.abs(low), np.abs(high))
+    slack = gamma(lower.size + 3) * (absolute(X) @ size) * (1.0 + FEW)
+    # Where no entry meets a coefficient that may differ from zero, the score is exactly zero.
+    exact = (absolute(X) @ (1.0 * (size > 0.0))) == 0.0 if np.any(slack == 0.0) else np.zeros(slack.shape, dtype=bool)
     endless_low, endless_high = np.isneginf(lower) * 1.0, np.isposinf(upper) * 1.0
     open_below = (up @ endless_low + down @ endless_high) > 0.0
     open_above = (up @ endless_high + down @ endless_low) > 0.0
     return (
-        np.where(open_below, -np.inf, np.nextafter(least - slack, -np.inf)),
-        np.where(open_above, np.inf, np.nextafter(most + slack, np.inf)),
+        np.where(open_below, -np.inf, np.where(exact, 0.0, np.nextafter(least - slack, -np.inf))),
+        np.where(open_above, np.inf, np.where(exact, 0.0, np.nextafter(most + slack, np.inf))),
     )
 
 

@@ -37,7 +37,7 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
         f"Every choice is proven to be that of training all {candidates:,} candidates, of which "
         f"{result.n_trainings:,} were trained."
         if result.certified
-        else "Not every choice is proven."
+        else f"{result.n_unproven:,} of {count(len(result.path), 'choice')} are not proven; the table marks them."
     )
     summary = [
         f"Of {count(int(shown.n_features[0]), 'feature')} of {data_name} the search ({result.direction}) arrived at "
@@ -51,13 +51,15 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
         ("candidates trained", f"{result.n_trainings:,} of {candidates:,}"),
     ]
     labels = ["start", *shown.moves]
+    doubts = ["", *(result.doubt(place) for place in range(len(result.path)))]
     marks = [
         Mark(
             k,
             low,
             high,
-            "good",
-            f"step {k}: {labels[k]}\n{shown.n_features[k]} features\n{criterion}: {between(low, high, 6)}",
+            "open" if doubts[k] else "good",
+            f"step {k}: {labels[k]}\n{shown.n_features[k]} features\n{criterion}: {between(low, high, 6)}"
+            + (f"\n{doubts[k]}" if doubts[k] else ""),
         )
         for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
     ]
@@ -73,12 +75,14 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
             step.n_candidates,
             step.n_trainings,
             ", ".join(f"{stage} {number}" for stage, number in step.decided_by.items()),
+            result.doubt(k) or "proven",
         ]
         for k, step in enumerate(result.path)
     ]
-    header = ["step", "action", "feature", "from", "to", "candidates", "trainings", "decided by"]
+    header = ["step", "action", "feature", "from", "to", "candidates", "trainings", "decided by", "choice"]
     chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
-    plot = band(x, y, marks, None, {"good": "certified interval"})
+    legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
+    plot = band(x, y, marks, None, legend)
     sections = [
         Section("The criterion along the path", "Point at a step to see what it did.", plot),
         Section("The path", f"From and to: the certified interval of {criterion} after the step.", table(header, rows)),

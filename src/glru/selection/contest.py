@@ -1,6 +1,6 @@
 """Who wins a step: the first candidate, in a fixed order, whose value is least, decided from intervals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import final
 
 import numpy as np
@@ -39,9 +39,14 @@ class Contest:
         trial.settle(place, lower, upper)
         return trial.winner == place
 
-    def next_open(self) -> int | None:
-        """The candidate to look at next: of those that may still win, the one that may be best."""
-        open_ones = np.flatnonzero((self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution))
+    def next_open(self, seen: Collection[int] = ()) -> int | None:
+        """The candidate to look at next: of those that may still win and were not ``seen``, the one that may be best."""
+        may_win = (self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution)
+        # Behind a candidate that is within the resolution of the least value whatever that is, none wins.
+        before = np.minimum.accumulate(np.concatenate([[np.inf], self.upper[:-1]]))
+        may_win &= before > self.lower.min() + self.resolution
+        may_win[list(seen)] = False
+        open_ones = np.flatnonzero(may_win)
         if not open_ones.size:
             return None
         return int(open_ones[np.argmin(self.lower[open_ones])])
@@ -61,27 +66,58 @@ class Contest:
         self.lower[place] = max(self.lower[place], lower)
         self.upper[place] = max(min(self.upper[place], upper), self.lower[place])
 
+    def without_ties(self, labels: Sequence[int]) -> "Contest":
+        """The contest in which candidates of the same label, whose values are equal, stand back behind the first of them."""
+        lower, upper = self.lower.copy(), self.upper.copy()
+        for label in set(labels):
+            first, *others = np.flatnonzero(np.asarray(labels) == label)
+            lower[first], upper[first] = max(lower[[first, *others]]), min(upper[[first, *others]])
+            lower[others] = upper[others] = np.inf
+        return Contest(lower, upper, self.resolution)
+
     def fix(self, place: int, value: float) -> None:
         """Take a value for a candidate whose bounds stay open."""
         self.lower[place] = self.upper[place] = value
 
 
-def decide(contest: Contest, look: Callable[[int], tuple[float, float, float]]) -> tuple[int, int]:
+def decide(
+    contest: Contest,
+    look: Callable[[int], tuple[float, float, float]],
+    ties: Callable[[], Sequence[int]] | None = None,
+) -> tuple[int, int]:
     """Look at open candidates (lower and upper bound, and a guess) until the winner is certain.
 
-    Returns the winner's place, and how many candidates stayed open when looked at: for them the guess is taken.
+    ``ties`` is asked where bounds do not decide: a label for each candidate, the same for values that are known to be equal.
+
+    Returns the winner's place, and how many candidates stayed open when looked at, so that the choice rests on their
+    guesses. The bounds of the contest stay proven: guesses are taken in a copy of it.
     """
     guesses: dict[int, float] = {}
-    vague = 0
-    while (winner := contest.winner) is None:
-        place = contest.next_open()
-        if place is None:
-            # All values are known; of those within the resolution of the least, the first.
-            return int(np.flatnonzero(contest.lower <= contest.lower.min() + contest.resolution)[0]), vague
-        if place not in guesses:
+    trial = contest
+    while (winner := trial.winner) is None:
+        place = trial.next_open(guesses)
+        if place is not None:
             lower, upper, guesses[place] = look(place)
-            contest.settle(place, lower, upper)
+            for one in {id(contest): contest, id(trial): trial}.values():
+                one.settle(place, lower, upper)
+        elif ties is not None:
+            trial, ties = contest.without_ties(ties()), None
         else:
-            vague += not contest.is_out(place, float(contest.lower[place]))
-            contest.fix(place, guesses[place])
-    return winner, vague
+            return _guess(trial, guesses)
+    return winner, 0
+
+
+def _guess(contest: Contest, guesses: dict[int, float]) -> tuple[int, int]:
+    """The winner where every candidate that may win was looked at, and the number of guesses it took."""
+    trial, n_guessed = Contest(contest.lower, contest.upper, contest.resolution), 0
+    while (winner := trial.winner) is None:
+        place = trial.next_open()
+        if place is None:
+            # All that may win are known; of those within the resolution of the least, the first. Where the least may be
+            # that of a candidate that cannot win itself and is not known, its place is a guess too.
+            least = trial.lower.min()
+            known = bool(np.any((trial.lower == least) & (trial.upper == least)))
+            return int(np.flatnonzero(trial.lower <= least + trial.resolution)[0]), n_guessed + (not known)
+        trial.fix(place, float(np.clip(guesses[place], trial.lower[place], trial.upper[place])))
+        n_guessed += 1
+    return winner, n_guessed

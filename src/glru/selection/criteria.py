@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from glru._arrays import home, namespace, same_arrays
-from glru._numerics import UNIT, Array, gamma
-from glru.losses.base import where_true
+from glru._numerics import TINY, UNIT, Array, gamma
+from glru.losses.base import Loss, where_true
 from glru.losses.logistic import softplus
 
 
@@ -19,7 +19,7 @@ class Criterion:
     ----------
     name : str
         Its name.
-    task : {"classification", "regression", "any"}
+    task : {"classification", "regression"}
         The losses it goes with.
     terms : callable
         ``terms(y, lower, upper)``: the least and the largest value of every row's term; ``y`` as a column.
@@ -66,26 +66,33 @@ def _log_losses(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
 
 def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     xp = namespace(lower)
+    # A difference of two floats has a relative error of one unit, however much cancels, and its square one of three.
+    slack = 8.0 * UNIT
     ends = (y - lower) ** 2, (y - upper) ** 2
     inside = (lower <= y) & (y <= upper)
     nearest = xp.where(inside, 0.0, xp.minimum(*ends))
-    slack = 16.0 * UNIT * (xp.abs(y) + xp.minimum(xp.abs(lower), xp.abs(upper))) ** 2
-    wide = 16.0 * UNIT * (xp.abs(y) + xp.maximum(xp.abs(lower), xp.abs(upper))) ** 2
-    return xp.maximum(nearest - xp.where(xp.isfinite(slack), slack, 0.0), 0.0), xp.maximum(*ends) + wide
+    # Squares that underflow are below TINY.
+    return nearest * (1.0 - slack), xp.maximum(*ends) * (1.0 + slack) + TINY
 
 
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
     "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False),
-    "mse": Criterion("mse", "any", _squares, 1e-9, False),
+    "mse": Criterion("mse", "regression", _squares, 1e-9, False),
 }
 
 
-def checked_criterion(name: str, task: str) -> Criterion:
-    """The criterion of a name, where it goes with the loss."""
+def checked_criterion(name: str, loss: Loss, signs: bool = False) -> Criterion:
+    """The criterion of a name, where it goes with the loss; ``signs``: a regression on -1 and +1 has errors, too."""
     if name not in CRITERIA:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, CRITERIA))}; got {name!r}.")
     criterion = CRITERIA[name]
-    if criterion.task not in ("any", task):
-        raise ValueError(f"the criterion {name!r} is for {criterion.task}; this loss is for {task}. Use 'mse'.")
+    if name == "log_loss" and not loss.probabilities:
+        other = "'error'" if loss.task == "classification" or signs else "'mse'"
+        raise ValueError(
+            f"the criterion 'log_loss' needs probabilities, which only the logistic loss gives; got {loss!r}. Use {other}."
+        )
+    if criterion.task != loss.task and not (name == "error" and signs):
+        other = "'error'" if loss.task == "classification" else "'mse'"
+        raise ValueError(f"the criterion {name!r} is for {criterion.task}; got {loss!r}, for {loss.task}. Use {other}.")
     return criterion

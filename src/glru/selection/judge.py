@@ -1,20 +1,24 @@
 """Judges of a step: what a model of some columns is worth, and what each move would make of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._numerics import Array, dense_columns
+from glru._numerics import Array, Matrix, dense_columns
+from glru.candidates import newton_candidate
 from glru.candidates.mapping import new_coefficients
 from glru.duality import feasible_dual
+from glru.losses import Hinge
+from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
+from glru.regions import DualBox
 from glru.solution import Solution
 from glru.solvers import solve
 
@@ -91,6 +95,10 @@ class Judge(ABC):
     def after(self, move: Move) -> "Judge":
         """The judge of the columns after a move."""
 
+    def ties(self, moves: list[Move], check: Check) -> list[int]:
+        """A label for each move: 0 where it provably leaves every score as it is, the same where scores are the same."""
+        return list(range(1, len(moves) + 1))
+
 
 class Model:
     """The model of some columns of a whole problem, and the problems a move away from it.
@@ -137,10 +145,42 @@ class Model:
             _, start, _ = self.trial(move)
         return Model(self.whole, self.chosen_after(move), self.tol, start)
 
+    def leaves_all_scores(self, move: Move) -> bool:
+        """Whether the coefficients of the columns that leave or come are provably zero at the optimum with them."""
+        if not move.add:
+            return bool(self._zero_columns[np.isin(self.chosen, move.columns)].all())
+        problem, point, chosen = self.trial(move)
+        return bool(zero_columns(problem, point)[np.isin(chosen, move.columns)].all())
+
+    @cached_property
+    def _zero_columns(self) -> NDArray[np.bool_]:
+        return zero_columns(self.problem, self.solution.point)
+
     def chosen_after(self, move: Move) -> Columns:
         """The columns after a move."""
         changed = np.array(move.columns, dtype=np.intp)
         return np.union1d(self.chosen, changed) if move.add else np.setdiff1d(self.chosen, changed)
+
+
+def zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
+    """Which coefficients are provably zero at the optimum, seen from a point near it; penalties of squares make none so."""
+    if problem.penalty.smooth or isinstance(problem.loss, Hinge):
+        return np.zeros(problem.n_columns, dtype=bool)
+    lower, upper = DualBox(newton_candidate(problem, point, 3), problem.fit_intercept).coef_bounds()
+    return (lower == 0.0) & (upper == 0.0)
+
+
+def same_columns(moves: list[Move], matrices: Sequence[Matrix | sp.csc_array], penalty: Penalty) -> list[int]:
+    """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
+
+    def content(column: int) -> tuple[Any, ...]:
+        entries = (dense_columns(matrix, np.array([column])).tobytes() for matrix in matrices)
+        part = penalty.select(np.array([column]))
+        return (*entries, np.asarray(part.quadratic).tobytes(), np.asarray(part.absolute).tobytes())
+
+    labels: dict[Any, int] = {}
+    kinds = ((move.add, tuple(sorted(content(column) for column in move.columns))) for move in moves)
+    return [labels.setdefault(kind, len(labels) + 1) for kind in kinds]
 
 
 def sub_problem(whole: Problem, chosen: Columns) -> Problem:

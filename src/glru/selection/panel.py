@@ -39,12 +39,22 @@ class LeaveOneOutJudge(Judge):
         return LeaveOneOutJudge(self.model.after(move), self.criterion)
 
     def _worth(self, solution: Solution, method: Literal["naive", "certified"]) -> Worth:
-        width = None if self.criterion.counts or method == "naive" else 1e-9
-        result = leave_one_out(solution, method=method, width=width)
         y = solution.problem.y
+        width = None if self.criterion.counts or method == "naive" else self._width(solution)
+        result = leave_one_out(solution, method=method, width=width)
         low, high = self.criterion.sums(y, result.score_lower, result.score_upper)
         guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
         return Worth(float(low), float(high), "training" if method == "naive" else "loocv", guess)
+
+    def _width(self, solution: Solution) -> float:
+        """How well held-out scores have to be known for a sum to half the resolution.
+
+        A log-loss moves by less than its score times itself; a square by twice the residual, which is at least about as
+        large held out as in training.
+        """
+        residual = solution.scores - solution.problem.y
+        scale = float(np.sqrt(np.mean(residual**2))) if self.criterion.name == "mse" else 1.0
+        return 0.25 * self.criterion.resolution * (scale or 1.0)
 
 
 @final
@@ -83,6 +93,12 @@ class Panel(Judge):
             if enough(whole.lower, whole.upper):
                 break
         return self._added(parts)
+
+    def ties(self, moves: list[Move], check: Check) -> list[int]:
+        labels = np.array([judge.ties(moves, check) for judge in self.judges])
+        # Equal sums are claimed only where all folds agree.
+        agreed = np.all(labels == labels[0], axis=0)
+        return np.where(agreed, labels[0], len(moves) + 1 + np.arange(len(moves))).tolist()
 
     def after(self, move: Move) -> "Panel":
         return Panel([judge.after(move) for judge in self.judges], self.criterion)

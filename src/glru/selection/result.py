@@ -25,8 +25,9 @@ class Step:
     value_lower, value_upper : float
         Proven bounds of the criterion after the step; equal where it is a count that is decided.
     n_candidates, n_trainings, n_vague : int
-        Moves there were; those that needed a training; values whose bounds stayed open, so that the trained model's
-        value was taken, unproven (an L1 penalty bounds no score).
+        Moves there were; those that needed a training; values on which the choice depends and whose bounds stayed open, so
+        that the trained model's value was taken, unproven (a tie, an optimum that is not unique, an L1 penalty, which
+        bounds no score).
     decided_by : dict
         How many candidates each stage settled, as far as the step needed it.
     seconds : float
@@ -34,7 +35,7 @@ class Step:
     candidates : tuple of (action, columns)
         The moves, in the order in which ties are broken.
     lower, upper : array of shape (n_candidates,)
-        Bounds of each move's value when the step was decided.
+        Proven bounds of each move's value when the step was decided; with the method "naive" the values themselves.
     first_lower, first_upper, first_certain : array of shape (n_candidates,)
         The same after the first stage, and how many validation rows were certain then. With the criterion "error"
         ``first_lower`` is ``I`` of Algorithm 5, ``first_certain - I`` is ``C`` and the rest of the rows ``Z``.
@@ -113,27 +114,53 @@ class StepwiseResult:
     @property
     def certified(self) -> bool:
         """Whether every choice is proven."""
-        return self.method != "naive" and not any(step.n_vague for step in self.path)
+        return all(self.proven) and self.method != "naive"
+
+    @property
+    def proven(self) -> tuple[bool, ...]:
+        """Whether each step is that of training all candidates, given the columns it started from; never with "naive"."""
+        return tuple(self.method != "naive" and step.n_vague == 0 for step in self.path)
+
+    @property
+    def n_unproven(self) -> int:
+        """Steps whose choice is not proven."""
+        return self.proven.count(False)
+
+    def doubt(self, place: int) -> str:
+        """Why the choice of a step is not proven; empty where it is."""
+        if self.proven[place]:
+            return ""
+        if self.method == "naive":
+            return "not proven: trained, without bounds"
+        n_open = self.path[place].n_vague
+        return f"not proven: {n_open} value{'' if n_open == 1 else 's'} open"
 
     def to_frame(self) -> Any:
         """One row a step (a pandas DataFrame)."""
         import pandas as pd
 
         names = ("action", "feature", "value_lower", "value_upper", "n_candidates", "n_trainings", "n_vague", "seconds")
-        return pd.DataFrame([{name: getattr(step, name) for name in names} for step in self.path], columns=list(names))
+        frame = pd.DataFrame([{name: getattr(step, name) for name in names} for step in self.path], columns=list(names))
+        return frame.assign(proven=np.array(self.proven, dtype=bool))
 
     def __repr__(self) -> str:
-        moves = [step for step in self.path if step.action != "stop"]
+        n_moves = sum(step.action != "stop" for step in self.path)
+        proof = f", {self.n_unproven} of {len(self.path)} choices not proven" if self.n_unproven else ""
         lines = [
             f"StepwiseResult({self.direction}, {self.method!r}, {self.criterion!r}: {self.selected.size} columns "
-            f"selected in {len(moves)} steps, {self.n_trainings} trainings)",
+            f"selected in {n_moves} steps, {self.n_trainings} trainings{proof})",
             f"  {'start':<24} {self.criterion} {_interval(*self.start_value)}",
         ]
-        for step in moves[:10]:
+        for place, step in enumerate(self.path[:10]):
+            doubt = self.doubt(place)
+            if step.action == "stop" and not doubt:
+                continue
+            what = "stop" if step.action == "stop" else f"{step.action} {step.feature}"
             value = _interval(step.value_lower, step.value_upper)
-            lines.append(f"  {step.action + ' ' + str(step.feature):<24} {self.criterion} {value}")
-        if len(moves) > 10:
-            lines.append(f"  ... and {len(moves) - 10} more")
+            lines.append(f"  {what:<24} {self.criterion} {value}" + (f"  ({doubt})" if doubt else ""))
+        rest = self.proven[10:]
+        if rest:
+            lines.append(f"  ... and {len(rest)} more" + (f", {rest.count(False)} not proven" if not all(rest) else ""))
         return "\n".join(lines)
 
 

@@ -56,7 +56,7 @@ def search(
     _check(problem, held, direction, method, forced, min_features, max_features, max_steps)
     budget = Budget(max_seconds)
     signs = held and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
-    rule = checked_criterion(criterion, "classification" if signs else problem.loss.task)
+    rule = checked_criterion(criterion, problem.loss, signs)
     sets = column_groups(problem, groups)
     kept = kept_columns(problem, keep)
     stays = np.isin(np.arange(problem.n_columns), kept)
@@ -130,13 +130,18 @@ def _step(
     stages = [screened.stage] * len(moves)
     offset = 0 if forced else 1
     resolution = rule.resolution * value.guess
-    open_ = value.upper - value.lower > resolution
-    stay = np.full(offset, value.guess if open_ else value.upper)
-    lower, upper = np.concatenate([stay, screened.lower]), np.concatenate([stay, screened.upper])
+    stay = (
+        [value] * offset if method != "naive" else [Worth(value.guess, value.guess, "training", value.guess)] * offset
+    )
+    lower = np.concatenate([[worth.lower for worth in stay], screened.lower])
+    upper = np.concatenate([[worth.upper for worth in stay], screened.upper])
     contest = Contest(lower, upper, resolution)
 
     def look(place: int) -> tuple[float, float, float]:
         budget.check()
+        if place < offset:
+            # The present model's bounds are as tight as they get.
+            return value.lower, value.upper, value.guess
 
         def enough(low: float, high: float) -> bool:
             budget.check()
@@ -149,8 +154,7 @@ def _step(
     if method == "naive":
         for place in range(offset, lower.size):
             contest.fix(place, look(place)[2])
-    winner, vague = decide(contest, look)
-    vague += offset * int(open_ and method != "naive")
+    winner, vague = decide(contest, look, lambda: [0] * offset + judge.ties(moves, budget.check))
     move = moves[winner - offset] if winner >= offset else None
     seconds = time.perf_counter() - begin
 

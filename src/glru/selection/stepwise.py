@@ -19,6 +19,9 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
     no move before any, then the lowest column. Values of "log_loss" and "mse" that differ by less than 1e-9 of the present
     value count as equal. A validation score that is exactly zero is an error whatever its label.
 
+    What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone) is decided by the
+    trained models' values instead. Such a step is marked in the printed result, in ``proven`` and in reports.
+
     Two forms: ``stepwise(problem, X_val, y_val, ...)`` for a problem, and ``stepwise(estimator, X, y, X_val, y_val, ...)``
     for one of scikit-learn's linear models or one of this library's.
 
@@ -39,8 +42,8 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training a candidate.
     criterion : {"error", "log_loss", "mse"}, default="error"
-        Number of wrong labels, mean log-loss, or mean squared error on the validation rows. A squared loss with
-        targets -1 and +1 counts as a classification.
+        Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
+        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too.
     max_steps : int, default=None
         Most steps.
     min_features, max_features : int, default=1, None
@@ -99,7 +102,7 @@ def of_estimator(
 ) -> StepwiseResult:
     """The search on an estimator's objective; its penalised intercept, if it has one, always stays."""
     adapted = adapt(estimator, X, y, sample_weight)
-    _check(adapted)
+    _check(adapted, options.get("criterion"))
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
@@ -115,7 +118,11 @@ def of_estimator(
     return _shifted(result, offset) if offset else result
 
 
-def _check(adapted: Adapted) -> None:
+def _check(adapted: Adapted, criterion: Any) -> None:
+    if adapted.classes is not None and criterion == "mse":
+        raise ValueError(
+            f"the criterion 'mse' is for regression; {type(adapted.estimator).__name__} is a classifier. Use 'error'."
+        )
     if len(adapted.problems) > 1:
         raise ValueError(
             f"stepwise judges one model; got {len(adapted.problems)} classes, one model each. Choose the features of each "

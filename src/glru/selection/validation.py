@@ -1,6 +1,7 @@
 """A model judged on validation rows."""
 
 from functools import cached_property
+from math import fsum
 from typing import Any, final
 
 import numpy as np
@@ -22,7 +23,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import centers
 from glru.selection.criteria import Criterion
-from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth
+from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth, same_columns
 from glru.solvers import solve
 
 WIDEST = 1000
@@ -175,6 +176,16 @@ class ValidationJudge(Judge):
             start = self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
         return ValidationJudge(self.model.after(move, start), self.X, self.y, self.criterion)
 
+    def ties(self, moves: list[Move], check: Check) -> list[int]:
+        whole = self.model.whole
+        if whole.on_device:
+            return super().ties(moves, check)
+        labels = same_columns(moves, [whole.X_by_column, self.X], whole.penalty)
+        for k, move in enumerate(moves):
+            check()
+            labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
+        return labels
+
     @cached_property
     def _fine(self) -> float:
         """A sum known up to this is known well enough; the present model's sum tells the scale."""
@@ -199,8 +210,18 @@ class ValidationJudge(Judge):
     def _zero(self, chosen: Columns) -> NDArray[np.bool_]:
         """Rows whose score is exactly zero whatever the coefficients."""
         if self.model.whole.fit_intercept:
-            return np.zeros(self.n_rows, dtype=bool)
+            return np.full(self.n_rows, chosen.size == 0 and self._is_balanced)
         return np.asarray(~self._filled[:, chosen].any(axis=1))
+
+    @cached_property
+    def _is_balanced(self) -> bool:
+        """Whether the optimal intercept without any column is exactly zero: two classes of equal weight.
+
+        The losses treat both classes alike, so the slopes at zero cancel; a curvature there makes the optimum unique.
+        """
+        problem = self.model.whole
+        balanced = bool(np.all(np.abs(problem.y) == 1.0)) and fsum(problem.weights * problem.y) == 0.0
+        return balanced and float(problem.loss.curvature(1.0, 0.0)) > 0.0
 
     def _zero_after(self, moves: list[Move]) -> NDArray[np.bool_]:
         """The same after each move, a column a move."""

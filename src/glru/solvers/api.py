@@ -97,7 +97,7 @@ def solve(
     if problem.on_device:
         _require_smooth(problem, solver)
     with calm_blas(problem.work):
-        plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
+        plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
         point = starting_point(problem, start)
         cold = not point.coef.any() and point.dual is None
         if start is None and plan[0][0] in ("newton", "newton-cg"):

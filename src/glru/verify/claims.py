@@ -123,9 +123,8 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
     for number, step in enumerate(result.path):
         for k, (action, columns) in enumerate(step.candidates):
             after = np.array(sorted(chosen | set(columns) if action == "add" else chosen - set(columns)), dtype=np.intp)
-            # A value that stayed open was replaced by a guess: of such a step nothing is claimed.
-            ends = (float(step.lower[k]), float(step.upper[k])) if step.n_vague == 0 else (-np.inf, np.inf)
             value = _criterion(result.criterion, queries[:, after], y)
+            ends = float(step.lower[k]), float(step.upper[k])
             found.append(Claim(f"step {number}, {action} {columns}", _of_columns(problem, after), value, *ends))
         chosen ^= set(step.columns)
     return found

@@ -1,0 +1,86 @@
+"""The path of a stepwise search by its definition, every candidate trained to 40 digits."""
+
+from decimal import Decimal
+
+import numpy as np
+
+import glru
+from tests.certificates.exact import optimum, precise
+
+RESOLUTION = {"error": 0.0, "log_loss": 1e-9, "mse": 1e-9}
+"""Values closer than this share of the present one count as equal."""
+
+
+def judged_by(problem, X_val, y_val, splits):
+    """Training problems and the rows that judge them: validation rows, or the folds."""
+    if splits is None:
+        return [(problem, X_val, y_val)]
+    judges = []
+    for train, test in splits:
+        weight = np.zeros(problem.n_rows)
+        weight[train] = problem.sample_weight[train]
+        judges.append((problem.derive(sample_weight=weight), problem.X[test], problem.y[test]))
+    return judges
+
+
+def held_out_scores(problem, chosen, X_val):
+    """Exact scores of the model of some columns; None where the optimum is not unique."""
+    if not chosen and not problem.fit_intercept:
+        return [Decimal(0)] * len(X_val)
+    if chosen:
+        sub = problem.derive(X=problem.X[:, chosen], penalty=problem.penalty.select(np.array(chosen)))
+        queries = X_val[:, chosen]
+    else:
+        # A column of zeros stands for none.
+        sub = problem.derive(X=np.zeros((problem.n_rows, 1)), penalty=glru.L2(1.0))
+        queries = np.zeros((len(X_val), 1))
+    near = glru.solve(sub, tol=1e-12)
+    best = optimum(sub, near.coef, near.intercept)
+    return None if best is None else best.scores(queries)
+
+
+def term(criterion, y, score):
+    y = Decimal(float(y))
+    if criterion == "error":
+        return Decimal(int(y * score <= 0))
+    return (y - score) ** 2 if criterion == "mse" else (1 + (-y * score).exp()).ln()
+
+
+@precise
+def exact_path(problem, X_val=None, y_val=None, splits=None, criterion="mse", direction="backward", groups=None):
+    """The columns of every step, an empty one where the search stops; None where some optimum is not unique."""
+    sets = groups or [(j,) for j in range(problem.n_columns)]
+    judges, known = judged_by(problem, X_val, y_val, splits), {}
+
+    def value(columns):
+        chosen = sorted(columns)
+        if tuple(chosen) not in known:
+            total = Decimal(0)
+            for part, queries, targets in judges:
+                scores = held_out_scores(part, chosen, queries)
+                if scores is None:
+                    raise ArithmeticError
+                total += sum(term(criterion, y, z) for y, z in zip(targets, scores, strict=True))
+            known[tuple(chosen)] = total
+        return known[tuple(chosen)]
+
+    chosen, path = set() if direction == "forward" else set(range(problem.n_columns)), []
+    try:
+        while True:
+            moves = []
+            for group in sets:
+                if group[0] in chosen and direction != "forward" and len(chosen) > len(group):
+                    moves.append((group, chosen - set(group)))
+                elif group[0] not in chosen and direction != "backward":
+                    moves.append((group, chosen | set(group)))
+            if not moves:
+                return path
+            values = [value(chosen), *(value(after) for _, after in moves)]
+            least = min(values) + Decimal(RESOLUTION[criterion]) * values[0]
+            winner = next(k for k, v in enumerate(values) if v <= least)
+            if winner == 0:
+                return [*path, ()]
+            path.append(moves[winner - 1][0])
+            chosen = moves[winner - 1][1]
+    except ArithmeticError:
+        return None
