@@ -13,6 +13,7 @@ from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
 from glru.certificate import FEW, Certificate, ball_radius
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
+from glru.existence import lacks_class, missing_optimum
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
@@ -100,10 +101,17 @@ class After:
         return self.certificates[0].point
 
     @cached_property
+    def remark(self) -> str | None:
+        """Why the changed problem has no optimum or more than one, in which case nothing can be proven; None otherwise."""
+        return missing_optimum(self.problem)
+
+    @cached_property
     def regions(self) -> tuple[Region, ...]:
         """Every region in use; the retrained optimum lies in all of them."""
         fit_intercept = self.solution.problem.fit_intercept
         found: list[Region] = []
+        if fit_intercept and lacks_class(self.problem):
+            return ()
         for certificate in self.certificates:
             found.extend(regions_of(certificate, fit_intercept, self.bound))
         local = self.bound == "local" or (self.bound == "auto" and self.candidate != "carry")

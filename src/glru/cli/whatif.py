@@ -126,10 +126,13 @@ def outcome(
         "radius": after.radius,
         "widths": {"median": float(np.median(widths)), "largest": float(widths.max())},
         "labels": None,
+        "remark": after.remark,
         "retrained_outside": None,
     }
     changed = f"{after.problem.n_rows} rows x {after.problem.n_columns} columns"
     lines = [*describe(job), ("changed data", changed)]
+    if after.remark is not None:
+        lines.append(("no answer", after.remark))
     lines.append(
         (
             "certificate",
@@ -154,7 +157,8 @@ def outcome(
         outside = float(np.maximum(np.maximum(lower - new, new - upper), 0.0).max())
         values["retrained_outside"] = outside
         lines.append(("retrained", f"no score outside its interval by more than {outside:.1g}"))
-    lines.append(("proof", "all of it holds for the exactly retrained model, which was not trained"))
+    if after.remark is None:
+        lines.append(("proof", "all of it holds for the exactly retrained model, which was not trained"))
     lines.append(("time", f"{output.duration(seconds['bounds'])} beyond the first training"))
     return output.Outcome(
         "whatif",

@@ -62,6 +62,7 @@ def adapted_loocv(
     return found
 
 
+@np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
 def estimator_cross_val_predict(
     estimator: Any,
     X: Any,
@@ -83,21 +84,18 @@ def estimator_cross_val_predict(
         raise ValueError(
             "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters."
         )
-    return returned(_reported(predictions(found, method)[np.argsort(found.rows)]), X)
-
-
-def _reported(values: NDArray[Any]) -> NDArray[Any]:
-    """Predictions as they are, with a warning where some are masked."""
+    values = predictions(found, method)[np.argsort(found.rows)]
     if isinstance(values, np.ma.MaskedArray):
-        rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(values.shape[0], -1).any(axis=1))
+        rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(n_rows, -1).any(axis=1))
         warnings.warn(
-            f"{rows.size} of {values.shape[0]} held-out predictions cannot be proven in float64, the first that of row "
-            f"{rows[0]}. They are masked in the array that is returned.",
+            f"{rows.size} of {n_rows} held-out predictions are not proven, the first that of row {rows[0]}, and masked in "
+            f"the array that is returned: {found.reason}",
             stacklevel=4,
         )
-    return values
+    return returned(values, X)
 
 
+@np.errstate(all="ignore")
 def cross_val_score(
     estimator: Any,
     X: Any,

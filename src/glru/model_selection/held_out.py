@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glru._numerics import Array
 from glru._threads import calm_blas
 from glru.adapters import Adapted
+from glru.existence import missing_optimum
 from glru.model_selection.cross_validation import fold_bounds
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.progress import Report, reporter
@@ -35,6 +36,8 @@ class HeldOut:
 
     Attributes
     ----------
+    splits : list of tuple
+        Train and test rows of every split; the train rows are None where they are all rows but the one in the test.
     rows, folds : array of int
         Which row was held out, and in which split.
     lower, upper : array
@@ -42,10 +45,25 @@ class HeldOut:
     """
 
     adapted: Adapted
+    splits: list[Split]
     rows: Rows
     folds: Rows
     lower: Array
     upper: Array
+
+    @property
+    def reason(self) -> str:
+        """Why some predictions are open: a split without an optimum, otherwise the limits of float64."""
+        everything = np.arange(self.adapted.targets.y.size)
+        bounded = (np.isfinite(self.lower) & np.isfinite(self.upper)).reshape(self.rows.size, -1).all(axis=1)
+        for fold in np.unique(self.folds[~bounded]):
+            train, test = self.splits[fold]
+            kept = np.delete(everything, test) if train is None else train
+            for k in range(len(self.adapted.problems)):
+                found = missing_optimum(self.adapted.fold(k, kept))
+                if found is not None:
+                    return f"in split {fold} {found}"
+        return "float64 does not bound their scores narrowly enough."
 
     @property
     def scores(self) -> Array:
@@ -85,7 +103,7 @@ def held_out(
     lower, upper = (adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
     if width is not None:
         _warn_of_width(upper - lower, width)
-    return HeldOut(adapted, rows, folds, lower, upper)
+    return HeldOut(adapted, splits, rows, folds, lower, upper)
 
 
 def held_out_labels(
@@ -199,10 +217,10 @@ def _fold_by_fold(
 
 
 def _warn_of_width(widths: Array, width: float) -> None:
-    wide = int(np.sum(~(widths <= width)))
-    if wide:
+    wide = widths[np.isfinite(widths) & (widths > width)]
+    if wide.size:
         warnings.warn(
-            f"{wide} held-out score(s) are proven only to within {float(widths.max()):.2g}, not {width:.2g}: float64 allows "
-            "no more. The middle of each interval was taken; a score without bounds is masked.",
+            f"{wide.size} held-out score(s) are proven only to within {float(wide.max()):.2g}, not {width:.2g}: float64 "
+            "allows no more. The middle of each interval was taken.",
             stacklevel=4,
         )

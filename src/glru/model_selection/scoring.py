@@ -49,7 +49,7 @@ def fold_scores(found: HeldOut, X: Any, y: Any, scorer: Any) -> Array:
     """One score a split, from held-out predictions."""
     if scorer is None:
         hits = np.ma.filled((found.labels == found.adapted.targets.y[found.rows]).astype(np.float64), np.nan)
-        return _reported(np.bincount(found.folds, hits) / np.bincount(found.folds))
+        return _reported(np.bincount(found.folds, hits) / np.bincount(found.folds), found)
     targets = np.asarray(y)
     ends = np.cumsum(np.bincount(found.folds))[:-1]
     scores = []
@@ -59,21 +59,21 @@ def fold_scores(found: HeldOut, X: Any, y: Any, scorer: Any) -> Array:
             scores.append(_number(scorer(_answers(found, places), _taken(X, rows), targets[rows]), scorer))
         except UnprovenPrediction:
             scores.append(np.nan)
-    return _reported(np.array(scores))
+    return _reported(np.array(scores), found)
 
 
 class UnprovenPrediction(Exception):
     """A scorer asked for a prediction that is not proven."""
 
 
-def _reported(scores: Array) -> Array:
+def _reported(scores: Array, found: HeldOut) -> Array:
     """Scores as they are, with a warning where a split has none."""
     unknown = np.flatnonzero(np.isnan(scores))
     if unknown.size:
         warnings.warn(
-            f"the score of {unknown.size} split(s) is NaN, the first that of split {unknown[0]}: float64 cannot prove all "
-            "predictions it depends on. glru.cross_val_predict masks those.",
-            stacklevel=4,
+            f"the score of {unknown.size} split(s) is NaN, the first that of split {unknown[0]}, because predictions it "
+            f"depends on are not proven: {found.reason} glru.cross_val_predict masks them.",
+            stacklevel=5,
         )
     return scores
 

@@ -50,6 +50,8 @@ def after_page(
     summary = [
         f"The model of {data_name} was asked what it would become on {count(out.problem.n_rows, 'row')} and {count(out.problem.n_columns, 'column')}, without being retrained."
     ]
+    if out.remark is not None:
+        summary.append(f"Nothing can be proven: {out.remark}")
     numbers = [("queries", f"{lower.size:,}")]
     if classification:
         summary.append(

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from glru import duality
 from glru._handover import Handover
 from glru._threads import calm_blas
+from glru.existence import missing_optimum
 from glru.losses import Hinge, Logistic
 from glru.point import Point
 from glru.problem import Problem
@@ -280,9 +281,12 @@ def _warn(solution: Solution, tol: float) -> None:
         if solution.status == "max_iter"
         else "float64 allowed no more progress: raise tol, or scale the columns."
     )
+    reason = missing_optimum(solution.problem)
+    if reason is not None:
+        remedy = reason[0].upper() + reason[1:]
     warnings.warn(
         f"{solution.solver} ended with a relative gap of {solution.relative_gap:.2g} above tol={tol:g} after "
         f"{solution.n_iter} iterations ({solution.status}). {remedy}",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,  # past the decorator of solve
     )
