@@ -243,11 +243,11 @@ def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, 
         grown += slope
         grown *= 1.0 + FEW
         return grown
-    slopes = (
-        [-dual]
-        if moves is None or not moves.any()
-        else [loss.project(y, -dual - moves), loss.project(y, -dual + moves)]
-    )
+    slopes = [-dual]
+    if moves is not None and moves.any():
+        # A move that is lost in the rounding of the sum may still be a share of the distance to the edge of the domain.
+        off = np.where(moves > 0.0, moves * (1.0 + FEW) + 4.0 * UNIT * np.abs(dual), 0.0)
+        slopes = [loss.project(y, -dual - off), loss.project(y, -dual + off)]
     values = [loss.fenchel_young(y, z, g) for z in (scores - wide, scores + wide) for g in slopes]
     return np.maximum.reduce(values) * (1.0 + FEW)
 

@@ -31,13 +31,14 @@ def test_leave_one_out_stops(clock, method):
     """Rows that time did not allow for are undetermined; all others are what they would have been."""
     solution = glru.solve(make(glru.SquaredHinge(), glru.L2(0.01), 30, 5, fit_intercept=True))
     whole = glru.loocv(solution, method=method)
-    part = glru.loocv(solution, method=method, max_seconds=12.0)
-    assert 0 < part.decided_by["undetermined"] < 30 or method == "approx"
     assert whole.decided_by.get("undetermined", 0) == 0
-    open_rows = part.stages == "undetermined"
-    if part.certified:
-        assert_proven(part, *held_out(solution))
-        assert np.all(part.labels[~open_rows] == whole.labels[~open_rows])
+    parts = [glru.loocv(solution, method=method, max_seconds=seconds) for seconds in (6.0, 12.0, 25.0, 50.0, 100.0)]
+    assert any(0 < part.decided_by.get("undetermined", 0) < 30 for part in parts) or method == "approx"
+    for part in parts:
+        open_rows = part.stages == "undetermined"
+        if part.certified:
+            assert_proven(part, *held_out(solution))
+            assert np.all(part.labels[~open_rows] == whole.labels[~open_rows])
 
 
 def test_leave_one_out_without_time():
@@ -53,9 +54,9 @@ def test_a_training_is_stopped(monkeypatch):
     """A training under way ends with the bounds it has reached, and they hold."""
     solution = glru.solve(make(glru.Hinge(), glru.L2(0.01), 20, 5))
     now = time.monotonic()
-    moments = iter([now, *[now] * 6, *[now + 100.0] * 10**6])
+    moments = iter([now, *[now] * 40, *[now + 100.0] * 10**6])
     monkeypatch.setattr(_budget.time, "monotonic", lambda: next(moments))
-    result = glru.loocv(solution, method="glru", width=1e-14, max_seconds=10.0)
+    result = glru.loocv(solution, method="glru", width=1e-5, max_seconds=10.0)
     assert result.decided_by["undetermined"] > 0 and result.n_trainings >= 1
     assert_proven(result, *held_out(solution))
 
@@ -124,13 +125,13 @@ def test_memory(loss, shape):
     solution = glru.solve(make(loss, glru.L2(0.05), *shape))
     one = 192 * shape[0]
     peaks, results = [], []
-    for limit in (one, one, 4 * one, 16 * one, 48 * one):
+    for limit in (one, one, 4 * one, 16 * one, 96 * one):
         tracemalloc.start()
         results.append(glru.loocv(solution, width=1e-3, max_memory=limit))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     # The first run also pays for what is made once.
-    for limit, peak in zip((4 * one, 16 * one, 48 * one), peaks[2:], strict=True):
+    for limit, peak in zip((4 * one, 16 * one, 96 * one), peaks[2:], strict=True):
         assert peak - peaks[1] <= limit
     assert peaks[-1] > peaks[1]
     for result in results[1:]:

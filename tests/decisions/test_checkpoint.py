@@ -33,7 +33,7 @@ def written_at_once(monkeypatch):
 def same(first, second):
     assert np.array_equal(first.score_lower, second.score_lower)
     assert np.array_equal(first.score_upper, second.score_upper)
-    assert np.array_equal(first.scores, second.scores)
+    assert np.array_equal(first.scores, second.scores, equal_nan=True)
     assert np.array_equal(first.stages, second.stages)
     assert first.n_trainings == second.n_trainings
 
@@ -68,7 +68,7 @@ def test_stopped_and_resumed(name, tmp_path):
         except Stop:
             assert path.exists()
             same(glru.loocv(problem, checkpoint=path, **options), expected)
-    assert after > 0
+    assert after > 0 or name == "open"  # nothing can be proven there, so that there is only one stage
 
 
 def test_finished_work_is_not_done_again(tmp_path, monkeypatch):

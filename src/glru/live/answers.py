@@ -1,8 +1,6 @@
 """What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, final
@@ -18,8 +16,7 @@ from glru.live.ledger import Ledger
 from glru.point import Point
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.solution import Solution
-from glru.solvers import solve
-from glru.solvers.common import Until
+from glru.solvers import solve, train
 
 SHOWN = 10
 """How many queries an error names."""
@@ -183,9 +180,9 @@ class Outlook:
             return bool(settled(*found).all())
 
         # What could not be proven is said of each query.
-        with _unwarned():
-            # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
-            solution = self._trained(0.0, lambda state: is_enough(state.point))
+        # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
+        after = self.after
+        solution = train(after.problem, 0.0, start=after.point, until=lambda state: is_enough(state.point))
         if solution.status != "stopped":
             is_enough(solution.point)
         return solution, found
@@ -196,31 +193,11 @@ class Outlook:
         Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
         model must not be the old one when somebody asked for one without these rows.
         """
-        solution = self._trained(tol)
+        solution = self.after.retrain(tol=tol)
         same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
         if same and self.ledger.gone_rows.size:
             solution = solve(self.after.problem, tol=tol)
         return solution
-
-    def _trained(self, tol: float, until: Until | None = None) -> Solution:
-        """A training from the best candidate, and where that ended early one from zero: the better of the two."""
-        # If the second training ends early too, it says so.
-        with _unwarned():
-            solution = self.after.retrain(tol=tol, until=until)
-        if solution.status in ("converged", "stopped"):
-            return solution
-        again = solve(self.after.problem, tol=tol, until=until)
-        return again if again.status in ("converged", "stopped") or again.gap < solution.gap else solution
-
-
-@contextmanager
-def _unwarned() -> Iterator[None]:
-    """No word of a training that ends early."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
 
 
 def unknown(X: Matrix) -> Bounds:

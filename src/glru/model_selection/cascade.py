@@ -1,7 +1,6 @@
 """The cascade: cheapest proof first, each stage only sees the rows the earlier ones left open."""
 
 import time
-import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import final
@@ -26,7 +25,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Bounds, Region, intersected, score_bounds
 from glru.solution import Solution
-from glru.solvers import State, solve
+from glru.solvers import State, train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
@@ -157,9 +156,7 @@ class Cascade:
 
         Leaving one row out changes these little, so that no interval of a held-out score can be much narrower.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            best = solve(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
+        best = train(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
         lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.X)
         return upper - lower
 
@@ -222,9 +219,7 @@ class Cascade:
         """The solution, trained on where its error would weigh more than the removal of a row."""
         if self.solution.relative_gap <= POLISHED:
             return self.solution
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return solve(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
+        return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
 
     def batches(self) -> list[Rows]:
         """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
@@ -316,9 +311,7 @@ class Cascade:
             found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
             return self.finished(row, *found)
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            solution = solve(problem, tol=0.0, start=point, until=settled)
+        solution = train(problem, tol=0.0, start=point, until=settled)
         if self.finished(row, *found):
             return found
         return intersected(found, self.bounds_at(certify(problem, solution.point), row))

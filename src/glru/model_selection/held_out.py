@@ -87,8 +87,12 @@ def held_out(
     tol: float,
     progress: bool | Report,
     solutions: Sequence[Solution] | None = None,
+    warn: bool = True,
 ) -> HeldOut:
-    """Held-out scores to a width, or only as far as labels need them where ``width`` is None."""
+    """Held-out scores to a width, or only as far as labels need them where ``width`` is None.
+
+    ``warn``: of scores that are not proven to that width.
+    """
     require_bounds(adapted)
     splits = _splits(adapted, cv, groups)
     rows = np.concatenate([test for _, test in splits])
@@ -101,7 +105,7 @@ def held_out(
     else:
         bounds = _fold_by_fold(adapted, solutions, splits, width, progress)
     lower, upper = (adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
-    if width is not None:
+    if width is not None and warn:
         _warn_of_width(upper - lower, width)
     return HeldOut(adapted, splits, rows, folds, lower, upper)
 
@@ -118,9 +122,7 @@ def held_out_labels(
         found = held_out(adapted, cv, groups, width, tol, progress, solutions)
         if adapted.decided(found.lower, found.upper).all():
             return found
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return held_out(adapted, cv, groups, FINE * width, tol, progress, solutions)
+        return held_out(adapted, cv, groups, FINE * width, tol, progress, solutions, warn=False)
     return held_out(adapted, cv, groups, width, tol, progress, solutions)
 
 

@@ -1,7 +1,6 @@
 """Exact leave-one-out cross-validation of a problem."""
 
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -19,7 +18,7 @@ from glru.model_selection.result import STAGES, LOOCVResult
 from glru.problem import Problem
 from glru.regions import Bounds
 from glru.solution import Solution
-from glru.solvers import solve
+from glru.solvers import solve, train
 
 USUAL_MEMORY = 2 << 30
 """Bytes for the work arrays of a batch where no limit is given."""
@@ -124,15 +123,13 @@ def _check(problem: Problem, method: str, bound: str, width: float | None, max_m
 def _naive(cascade: Cascade, tol: float) -> None:
     """Algorithm 1 with warm starts; the scores are those of the trained models, without proof."""
 
-    def train(rows: Rows) -> Bounds:
+    def retrain(rows: Rows) -> Bounds:
         problem, point = cascade.without(int(rows[0]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            solution = solve(problem, tol=tol, start=point)
+        solution = train(problem, tol=tol, start=point)
         return solution.scores[rows], solution.scores[rows]
 
     cascade.n_trainings = cascade.open_rows().size
-    _each(cascade, "training", [np.array([row]) for row in cascade.open_rows()], train)
+    _each(cascade, "training", [np.array([row]) for row in cascade.open_rows()], retrain)
 
 
 def _approximate(cascade: Cascade) -> None:
@@ -164,9 +161,8 @@ def _each(cascade: Cascade, stage: str, batches: list[Rows], work: Callable[[Row
 def _result(cascade: Cascade, method: str) -> LOOCVResult:
     lower, upper = cascade.lower, cascade.upper
     finite = np.isfinite(lower) & np.isfinite(upper)
-    scores = np.where(
-        finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), cascade.solution.scores
-    )
+    scores = np.where(finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), np.nan)
+    limited = cascade.limited & (cascade.stage_codes == STAGES.index("undetermined"))
     for array in (lower, upper, scores):
         array.setflags(write=False)
     return LOOCVResult(
@@ -179,4 +175,6 @@ def _result(cascade: Cascade, method: str) -> LOOCVResult:
         stage_codes=cascade.stage_codes,
         n_trainings=cascade.n_trainings,
         seconds=cascade.seconds,
+        limited=limited,
+        finest_width=float(cascade.finest[limited].min()) if cascade.finest is not None and limited.any() else None,
     )

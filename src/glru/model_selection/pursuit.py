@@ -1,6 +1,5 @@
 """Newton steps, then a training, until what is asked about some queries is proven."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
@@ -19,7 +18,7 @@ from glru.problem import Problem
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.regions.local import Plain, uses_rows
 from glru.solution import dual_of
-from glru.solvers import solve
+from glru.solvers import train
 
 REFINE_STEPS = 8
 """Newton steps of one problem before it is trained in full."""
@@ -106,9 +105,7 @@ def pursue(
             point, before = stepped.point, stepped.gap
     # Full Newton steps may end farther from the optimum than they began.
     point = min(given, point, key=lambda p: _gap(problem, p))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        last = solve(problem, tol=TRAINED, start=point, until=lambda state: take(certify(problem, state.point)))
+    last = train(problem, tol=TRAINED, start=point, until=lambda state: take(certify(problem, state.point)))
     trained = certify(problem, last.point)
     take(trained)
     # A gap that is small enough for a solver may still be large under the root of a radius: step on while it shrinks.

@@ -33,11 +33,16 @@ class LOOCVResult:
     score_lower, score_upper : array of shape (n_rows,)
         Bounds of each held-out score.
     scores : array of shape (n_rows,)
-        The best guess of each held-out score: the middle of its interval, where that is finite.
+        The middle of each interval, NaN where that has no end.
     labels : array of shape (n_rows,) or None
         +1, -1, or 0 where float64 cannot separate the score from the threshold; None for regression.
     stage_codes : array of int
         The stage that decided each row, by its place in ``STAGES``; ``stages`` gives the names.
+    limited : array of bool
+        Undetermined rows that no training can decide either: the rounding of float64 alone makes their intervals wider than
+        what was asked for, or no theorem bounds their scores.
+    finest_width : float or None
+        The narrowest interval that float64 allows for one of these rows; None where there are none.
     seconds : dict
         Time spent in each stage.
 
@@ -61,6 +66,8 @@ class LOOCVResult:
     stage_codes: NDArray[np.int8]
     n_trainings: int
     seconds: dict[str, float]
+    limited: NDArray[np.bool_]
+    finest_width: float | None
 
     @property
     def labels(self) -> NDArray[np.int8] | None:
@@ -140,6 +147,11 @@ class LOOCVResult:
             low, high = self.errors_lower, self.errors_upper
             lines.append(f"  errors       {low}" if low == high else f"  errors       {low} to {high}")
         lines.append("  decided by   " + ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items()))
+        if self.finest_width is not None:
+            why = "no theorem bounds their scores"
+            if np.isfinite(self.finest_width):
+                why = f"float64 allows no interval narrower than {self.finest_width:.2g}"
+            lines.append(f"  limited      {int(self.limited.sum())} rows: {why}")
         lines.append(f"  trainings    {self.n_trainings}")
         widths = self.score_upper - self.score_lower
         lines.append(f"  widths       median {np.median(widths):.2g}, largest {widths.max():.2g}")

@@ -16,7 +16,7 @@ solver             trains                                      ``"auto"`` takes 
 =================  ==========================================  ==============================================
 """
 
-from glru.solvers.api import solve
+from glru.solvers.api import solve, train
 from glru.solvers.common import State
 
-__all__ = ["State", "solve"]
+__all__ = ["State", "solve", "train"]

@@ -47,7 +47,6 @@ NEWTON_SHARE = 30
 """Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
 
 
-@np.errstate(all="ignore")  # a step that overflows is rejected, and a gap that does is infinite
 def solve(
     problem: Problem,
     tol: float = 1e-6,
@@ -91,6 +90,22 @@ def solve(
     """
     if isinstance(problem, Handover):
         return handed_over(problem, tol, solver, start, until, max_iter)
+    solution = train(problem, tol, solver, start, until, max_iter)
+    if _is_short(solution):
+        _warn(solution, tol)
+    return solution
+
+
+@np.errstate(all="ignore")  # a step that overflows is rejected, and a gap that does is infinite
+def train(
+    problem: Problem,
+    tol: float = 1e-6,
+    solver: Solver = "auto",
+    start: Solution | Point | None = None,
+    until: Until | None = None,
+    max_iter: int | None = None,
+) -> Solution:
+    """:func:`solve` without its warning, for callers that look at the gap themselves."""
     if not (np.isfinite(tol) and tol >= 0.0):
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
@@ -111,8 +126,6 @@ def solve(
             solution = _better(
                 solution, _follow(problem, plan, zero_point(problem), tol, _continued(until, solution.n_iter), left)
             )
-    if _is_short(solution):
-        _warn(solution, tol)
     return solution
 
 
@@ -288,5 +301,5 @@ def _warn(solution: Solution, tol: float) -> None:
         f"{solution.solver} ended with a relative gap of {solution.relative_gap:.2g} above tol={tol:g} after "
         f"{solution.n_iter} iterations ({solution.status}). {remedy}",
         ConvergenceWarning,
-        stacklevel=4,  # past the decorator of solve
+        stacklevel=3,
     )
