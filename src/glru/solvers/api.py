@@ -41,7 +41,7 @@ SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
 """Every solver with its default for ``max_iter``."""
 
 FAR = 1e-9
-"""A relative gap that every training from a good start goes below; tol = 0, which asks for as much as float64 has, cannot tell."""
+"""Where tol is 0, a run that ended with a relative gap above this one has more to gain."""
 
 NEWTON_SHARE = 30
 """Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
@@ -119,8 +119,7 @@ def train(
         if start is None and plan[0][0] in ("newton", "newton-cg"):
             point = from_sample(problem)
         solution = _follow(problem, plan, point, tol, until, max_iter)
-        far = solution.relative_gap > (tol if tol > 0.0 else FAR)
-        if _is_short(solution) and far and not cold and (max_iter is None or solution.n_iter < max_iter):
+        if _needs_more(solution, tol) and not cold and (max_iter is None or solution.n_iter < max_iter):
             # The start may be to blame, so that "stalled" is said only where a training from zero stalls too.
             left = None if max_iter is None else max_iter - solution.n_iter
             solution = _better(
@@ -143,7 +142,7 @@ def _follow(
         point, n_iter = run.point, n_iter + run.n_iter
         found = _finish(problem, run, tol, name)
         best = found if best is None else _better(best, found)
-        if not _is_short(found) or n_iter == max_iter:
+        if not _needs_more(found, tol) or n_iter == max_iter:
             break
     assert best is not None
     return best
@@ -152,6 +151,11 @@ def _follow(
 def _is_short(solution: Solution) -> bool:
     """Whether a run ended short of its target."""
     return solution.status in ("max_iter", "stalled")
+
+
+def _needs_more(solution: Solution, tol: float) -> bool:
+    """Whether another solver or another start may bring a run to its target; ``tol=0`` asks for what float64 has."""
+    return _is_short(solution) and solution.relative_gap > (tol if tol > 0.0 else FAR)
 
 
 def _better(first: Solution, second: Solution) -> Solution:
