@@ -1,0 +1,150 @@
+"""Where float64 ends: what it can decide is decided whatever the units, what it cannot is said and not trained in vain."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+
+import glru
+from tests.cases import make
+from tests.decisions.retraining import assert_inside, carefully, held_out
+
+
+def raw_table(n, seed=0):
+    """Columns in units of their own, as tables come: prices, counts, shares, years."""
+    random = np.random.default_rng(seed)
+    sizes, means = np.array([1e4, 1e3, 1e2, 1.0, 1e-2, 1e6]), np.array([1e5, 3e3, 0.0, 5.0, 0.0, 1e7])
+    X = random.lognormal(size=(n, 6)) * sizes + means
+    return X, 1e-3 * X[:, 0] + X[:, 3] + 100.0 * random.normal(size=n)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_regression_on_raw_columns(fit_intercept):
+    X, y = raw_table(120)
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(1e-3), fit_intercept=fit_intercept)
+    solution = glru.solve(problem)
+    result = glru.loocv(solution)
+    assert "undetermined" not in result.decided_by and result.n_trainings == 0
+    scaled = glru.Problem(X / np.exp2(np.round(np.log2(X.std(axis=0)))), y, glru.Squared(), glru.L2(1e-12))
+    assert "undetermined" not in glru.loocv(scaled).decided_by
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=["logistic", "squared"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("shape", [(60, 5), (20, 40)])
+def test_units_do_not_matter(loss, fit_intercept, shape):
+    """Columns times powers of two, strengths times their squares: the same model in other units."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=shape)
+    y = X[:, 0] + random.normal(size=shape[0])
+    units = np.exp2(random.integers(-24, 25, size=shape[1]))
+    target = y > 0.0 if loss.task == "classification" else y
+    plain = glru.Problem(X, target, loss, glru.L2(np.full(shape[1], 0.05)), fit_intercept=fit_intercept)
+    other = glru.Problem(X * units, target, loss, glru.L2(0.05 * units**2), fit_intercept=fit_intercept)
+    first, second = glru.loocv(plain), glru.loocv(other)
+    assert first.labels is None or np.array_equal(first.labels, second.labels)
+    assert np.all(
+        np.maximum(first.score_lower, second.score_lower) <= np.minimum(first.score_upper, second.score_upper)
+    )
+    assert first.decided_by.get("undetermined", 0) == second.decided_by.get("undetermined", 0) == 0
+    folds = [glru.cross_val_predict(problem, cv=4, width=1e-5) for problem in (plain, other)]
+    np.testing.assert_allclose(folds[0].scores, folds[1].scores, atol=2e-5)
+    removed = [glru.after(glru.solve(problem, tol=1e-10), glru.RemoveRows([0])) for problem in (plain, other)]
+    bounds = [out.score_bounds(problem.X) for out, problem in zip(removed, (plain, other), strict=True)]
+    assert np.all(np.maximum(bounds[0][0], bounds[1][0]) <= np.minimum(bounds[0][1], bounds[1][1]))
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared(), glru.SquaredHinge()])
+@pytest.mark.parametrize("shape", [(60, 4), (20, 40)])
+@pytest.mark.parametrize("width", [1e-15, 1e-18])
+def test_widths_beyond_float64(loss, shape, width):
+    """No row is trained for a width that no training can reach, and the result says so."""
+    solution = glru.solve(make(loss, glru.L2(1e-2), *shape, fit_intercept=True))
+    result = glru.loocv(solution, width=width)
+    # Rows that Newton steps leave far from the limit are trained once, and only these.
+    assert result.n_trainings == 0 or shape == (20, 40)
+    open_rows = result.stages == "undetermined"
+    assert open_rows.mean() > 0.9 and result.limited.any() and not result.limited[~open_rows].any()
+    assert result.finest_width > width
+    assert "float64 allows no interval narrower than" in repr(result)
+    assert np.all(result.score_upper - result.score_lower < 1e-6)
+    assert_inside(*held_out(solution), result.score_lower, result.score_upper)
+
+
+def test_a_width_within_reach_is_reached():
+    solution = glru.solve(make(glru.Logistic(), glru.L2(1e-2), 60, 4, fit_intercept=True))
+    result = glru.loocv(solution, width=1e-9)
+    assert "undetermined" not in result.decided_by and not result.limited.any() and result.finest_width is None
+
+
+def test_scores_without_a_theorem_are_not_guessed():
+    """L1 alone bounds no score: nothing is trained for it, nothing returned in its place."""
+    result = glru.loocv(make(glru.Logistic(), glru.L1(0.02), 30, 3, fit_intercept=True))
+    unbounded = ~np.isfinite(result.score_lower) | ~np.isfinite(result.score_upper)
+    assert unbounded.any() and np.isnan(result.scores[unbounded]).all()
+    assert not result.labels[unbounded & (result.score_lower <= 0.0) & (result.score_upper >= 0.0)].any()
+    assert "no theorem bounds their scores" in repr(result)
+
+
+@pytest.mark.parametrize("loss", [glru.SquaredHinge(), glru.SmoothedHinge()], ids=["squared", "smoothed"])
+def test_hinges_with_hardly_any_penalty(loss):
+    random = np.random.default_rng(1)
+    X = random.normal(size=(40, 20))
+    problem = glru.Problem(X, X[:, 0] + random.normal(size=40) > 0.0, loss, glru.L2(1e-8), fit_intercept=True)
+    result = glru.loocv(problem)
+    assert "undetermined" not in result.decided_by
+    for row in range(0, 40, 5):
+        weight = np.ones(40)
+        weight[row] = 0.0
+        assert result.labels[row] == np.sign(carefully(problem.derive(sample_weight=weight)).scores[row])
+
+
+def genes(n, d, seed):
+    """Expression levels: positive, log-normal, unscaled, more columns than rows."""
+    random = np.random.default_rng(seed)
+    X = 100.0 * np.exp(random.normal(size=(n, d)) + 1.5 * random.normal(size=d))
+    y = np.arange(n) % 3 == 0
+    X[y, : d // 20] *= 1.5
+    return X, y
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_labels_of_folds_on_unscaled_wide_data(C, fit_intercept):
+    """The labels of five trainings from zero, each as far as float64 goes."""
+    for seed in range(3):
+        X, y = genes(45, 400, seed)
+        model = LogisticRegression(C=C, fit_intercept=fit_intercept)
+        labels = glru.cross_val_predict(model, X, y, cv=5)
+        assert not isinstance(labels, np.ma.MaskedArray)
+        for train, test in StratifiedKFold(5).split(X, y):
+            penalty = glru.L2(1.0)
+            fold = glru.Problem(
+                X[train], y[train], penalty=penalty, fit_intercept=fit_intercept, scaling="sum",
+                sample_weight=np.full(train.size, C),
+            )  # fmt: skip
+            best = carefully(fold)
+            assert np.array_equal(labels[test], X[test] @ best.coef + best.intercept > 0.0)
+
+
+def tied():
+    """Mirrored rows of opposite classes: without an intercept every held-out score of the pair's middle is exactly zero."""
+    random = np.random.default_rng(2)
+    half = random.normal(size=(12, 3))
+    X = np.vstack([half, -half, np.zeros((4, 3))])
+    return X, np.array([True] * 12 + [False] * 12 + [True, False] * 2)
+
+
+def test_ties_are_masked_not_guessed():
+    X, y = tied()
+    model = LogisticRegression(C=1.0, fit_intercept=False)
+    with pytest.warns(UserWarning, match="masked in the array"):
+        labels = glru.cross_val_predict(model, X, y, cv=4)
+    assert np.array_equal(np.flatnonzero(labels.mask), np.arange(24, 28))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scores = glru.cross_val_score(model, X, y, cv=4)
+        folds = [test for _, test in StratifiedKFold(4).split(X, y)]
+    assert np.array_equal(np.isnan(scores), [bool(np.isin(test, np.arange(24, 28)).any()) for test in folds])
