@@ -94,6 +94,8 @@ class LOOCVResult:
             return None
         if not np.isfinite(self.finest_width):
             return "no theorem bounds their scores"
+        if np.all(self.score_lower[self.limited] == self.score_upper[self.limited]):
+            return "their scores are exactly 0, a tie"
         return f"float64 allows no interval narrower than {self.finest_width:.2g}"
 
     @property
