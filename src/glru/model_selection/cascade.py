@@ -157,6 +157,8 @@ class Cascade:
 
         Leaving one row out changes these little, so that no interval of a held-out score can be much narrower.
         """
+        if not np.all(np.isfinite(self.polished.coef)):
+            return np.full(rows.size, np.inf)
         best = train(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
         lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.X[rows])
         return upper - lower

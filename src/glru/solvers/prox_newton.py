@@ -64,12 +64,14 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
         length = step_length(along, descent, noise)
         if quiet > 5 or (length == 0.0 and floor.highest):
             return end(best, "stalled", n_iter)
-        floor = floor.after(length if forward.any() else 0.0)
+        floor, n_iter = floor.after(length if forward.any() else 0.0), n_iter + 1
+        if length == 0.0:
+            linear = None
+            continue
         linear = -problem.loss.project(problem.y, gradient + curvature * forward) if length == 1.0 else None
         coef = ahead if length == 1.0 else coef + length * (ahead - coef)
         intercept += length * shift
         scores = scores + length * forward
-        n_iter += 1
 
 
 def model_step(
