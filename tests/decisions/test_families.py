@@ -112,7 +112,8 @@ def test_carried_dual_holds_the_generic_path(loss, penalty, shape):
         assert lower[row] <= low + slack
         assert upper[row] >= high - slack
         if loss.task == "regression":
-            assert upper[row] - lower[row] <= 3.0 * (high - low) + slack
+            # Where the score is exactly zero the generic path says so, and the family rounds outward.
+            assert upper[row] - lower[row] <= 3.0 * (high - low) + slack + 1e-300
 
 
 @each(SHAPES, "shape")

@@ -137,6 +137,14 @@ def tied():
     return X, np.array([True] * 12 + [False] * 12 + [True, False] * 2)
 
 
+def test_ties_are_called_ties():
+    X, y = tied()
+    result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.1)))
+    assert np.array_equal(np.flatnonzero(result.labels == 0), np.arange(24, 28))
+    more = glru.loocv(glru.Problem(np.vstack([X, np.zeros((4, 3))]), np.append(y, y[-4:]), penalty=glru.L2(0.1)))
+    assert more.limited.sum() == 8 and "exactly 0, a tie" in repr(more)
+
+
 def test_ties_are_masked_not_guessed():
     X, y = tied()
     model = LogisticRegression(C=1.0, fit_intercept=False)

@@ -25,7 +25,7 @@ ESTIMATORS = [
     glru.GLRUClassifier(),
     glru.GLRUClassifier("squared_hinge", lam=0.1),
     glru.GLRUClassifier("smoothed_hinge"),
-    glru.GLRUClassifier("hinge", tol=1e-8),
+    glru.GLRUClassifier("hinge", tol=1e-10),
     glru.GLRUClassifier(kappa=0.01, tol=1e-13),
     glru.GLRURegressor(),
     glru.GLRURegressor("huber", lam=0.1, tol=1e-13),

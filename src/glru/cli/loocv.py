@@ -106,6 +106,7 @@ def outcome(
         "certified": result.certified,
         "errors": None,
         "undetermined": undetermined,
+        "limited": int(np.sum(result.limited)),
         "n_trainings": result.n_trainings,
         "decided_by": result.decided_by,
         "metrics": {name: {"lower": low, "upper": high} for name, (low, high) in metrics.items()},
@@ -121,6 +122,8 @@ def outcome(
     lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in result.decided_by.items())))
     lines.append(("trainings", f"{result.n_trainings} beyond the first, of {problem.n_rows} that brute force needs"))
     lines.append(("proof", NOTES[result.method] + (f"; {undetermined} rows are undetermined" if undetermined else "")))
+    if result.limit is not None:
+        lines.append(("limit", f"{int(np.sum(result.limited))} of these rows no training can decide: {result.limit}"))
     if check:
         lines.append(("brute force", _compared(check)))
     lines.append(("time", f"{output.duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))

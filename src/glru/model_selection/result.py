@@ -88,6 +88,17 @@ class LOOCVResult:
         return np.array(STAGES)[self.stage_codes]
 
     @property
+    def limit(self) -> str | None:
+        """Why the ``limited`` rows are out of reach, in words; None where there are none."""
+        if self.finest_width is None:
+            return None
+        if not np.isfinite(self.finest_width):
+            return "no theorem bounds their scores"
+        if np.all(self.score_lower[self.limited] == self.score_upper[self.limited]):
+            return "their scores are exactly 0, a tie"
+        return f"float64 allows no interval narrower than {self.finest_width:.2g}"
+
+    @property
     def errors_lower(self) -> int:
         """The least number of held-out errors."""
         labels = self._labels()
@@ -147,11 +158,8 @@ class LOOCVResult:
             low, high = self.errors_lower, self.errors_upper
             lines.append(f"  errors       {low}" if low == high else f"  errors       {low} to {high}")
         lines.append("  decided by   " + ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items()))
-        if self.finest_width is not None:
-            why = "no theorem bounds their scores"
-            if np.isfinite(self.finest_width):
-                why = f"float64 allows no interval narrower than {self.finest_width:.2g}"
-            lines.append(f"  limited      {int(self.limited.sum())} rows: {why}")
+        if self.limit is not None:
+            lines.append(f"  limited      {int(self.limited.sum())} rows: {self.limit}")
         lines.append(f"  trainings    {self.n_trainings}")
         widths = self.score_upper - self.score_lower
         lines.append(f"  widths       median {np.median(widths):.2g}, largest {widths.max():.2g}")

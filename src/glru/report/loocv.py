@@ -122,7 +122,10 @@ def _proof(result: LOOCVResult, n_rows: int) -> str:
         f"This is proven for the exactly retrained models, with {count(result.n_trainings, 'training')} beyond the first "
         f"instead of the {n_rows:,} of brute force."
     )
-    return said if not left else f"{said} {count(left, 'row')} could not be decided and count as undetermined."
+    if not left:
+        return said
+    said = f"{said} {count(left, 'row')} could not be decided and count as undetermined."
+    return said if result.limit is None else f"{said} For {int(np.sum(result.limited)):,} of them, {result.limit}."
 
 
 def _drawn(order: NDArray[np.intp], verdicts: NDArray[np.int_]) -> NDArray[np.intp]:

@@ -234,12 +234,15 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
         if quiet > 5 or (length == 0.0 and floor.highest):
             better = best.primal_value <= state.primal_value + noise
             return end(best if quiet and better else state, "stalled", n_iter)
-        floor = floor.after(length)
+        floor, n_iter = floor.after(length), n_iter + 1
+        if length == 0.0:
+            # Once more from here with more curvature. The step may hold no numbers: it is not added, not even zero times.
+            linear = None
+            continue
         linear = _linear_dual(space, unknowns, gradient, curvature, step, stop, value) if length == 1.0 else None
         unknowns = unknowns + length * step.move
         scores = scores + length * step.scores
         penalty += length * step.slope + 0.5 * length**2 * step.bend
-        n_iter += 1
 
 
 def uses_row_space(problem: Problem) -> bool:

@@ -7,7 +7,7 @@ inner iteration when it has done enough.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import final
 
@@ -63,8 +63,10 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         length = step_length(partial(model.slope_along, unknowns, scores, trial), descent, noise)
         if quiet > 5 or (length == 0.0 and floor.highest):
             return end(best, "stalled", n_iter)
-        n_iter += 1
-        floor = floor.after(length)
+        floor, n_iter = floor.after(length), n_iter + 1
+        if length == 0.0:
+            state = replace(state, n_iter=n_iter)
+            continue
         if length < 0.25:
             radius = length * float(np.sqrt(trial.move @ conditioner.product(trial.move)))
         elif trial.on_edge and length >= 1.0:
