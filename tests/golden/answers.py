@@ -9,8 +9,10 @@ import operator
 import warnings
 from typing import Any
 
+import dask.array
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import PredefinedSplit
 
 import glru
 from tests.golden import cases
@@ -48,6 +50,8 @@ def answers_of(case: Case) -> Answer:
                     answers |= change_answers(solution, cases.simple_changes(data.X.shape[1]), data)
                 case "more-changes":
                     answers |= change_answers(solution, cases.more_changes(data.X.shape[1]), data)
+                case "blocks":
+                    answers |= block_answers(data, model)
                 case "path":
                     answers["path"] = path_answers(problem)
                 case "backward" | "forward":
@@ -103,6 +107,21 @@ def fold_answers(solution: glru.Solution) -> Answer:
     if is_classification(solution.problem):
         answer["labels"] = _labels(result.labels[order])
     return answer
+
+
+def block_answers(data: Data, model: Model) -> Answer:
+    """Leave-one-out and cross-validation of rows that come in blocks."""
+    blocks = dask.array.from_array(data.X, chunks=(-(-data.y.size // 3), -1))
+    solution = glru.solve(make_problem(blocks, data.y, model))
+    answers = {"blocks loocv": loocv_answers(solution)}
+    folds = np.empty(data.y.size, dtype=int)
+    for k, (_, test) in enumerate(cases.folds(data.y.size)):
+        folds[test] = k
+    result = glru.cross_val_predict(solution, cv=PredefinedSplit(folds))
+    answers["blocks folds"] = _scores(result.score_lower, result.score_upper)
+    if is_classification(solution.problem):
+        answers["blocks folds"]["labels"] = _labels(result.labels)
+    return answers
 
 
 def make_change(change: Change, data: Data) -> Any:

@@ -42,11 +42,14 @@ def _record_data(data: str, wanted: list[Case], tally: Counter[str]) -> None:
         before = {}
     content: dict[str, Any] = {}
     for case in wanted:
-        answers = answers_of(case)
-        wrong = check(case, answers)
+        try:
+            answers = answers_of(case)
+            wrong = check(case, answers)
+        except Exception as error:  # one broken case must not hide what became of the others
+            wrong = [f"{type(error).__name__}: {error}"]
         if wrong:
-            # Nothing is better than a wrong answer: the test of this case fails until it is recorded.
-            _tell(case, "NOT RECORDED, retraining contradicts it", wrong)
+            # Better no answer than a wrong one: the test of this case fails until it is recorded.
+            _tell(case, "NOT RECORDED", wrong)
             tally["cases not recorded"] += 1
             continue
         content[case.name] = answers

@@ -20,7 +20,7 @@ def check(case: Case, answers: dict[str, Any]) -> list[str]:
     model = cases.model_of(case, *data.X.shape)
     found = []
     for question, answer in answers.items():
-        kind, _, detail = question.partition(" ")
+        kind, _, detail = question.removeprefix("blocks ").partition(" ")
         if kind == "loocv":
             found += _compare(question, answer, *_held_out_rows(case, data, model))
         elif kind == "folds":
