@@ -56,7 +56,7 @@ class ClassesLOOCVResult:
 
     @property
     def scores(self) -> Array:
-        """The best guess of every held-out score."""
+        """The middle of every interval, NaN where that has no end."""
         return self.adapted.stacked([result.scores for result in self.results])
 
     @property
