@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 
 import glru
 from glru.families.carried import removal_factors
@@ -24,6 +25,27 @@ def test_short_attack(first):
     report = campaign(first, count=12)
     assert report.wrong == [] and report.crashes == []
     assert sum(report.decisions.values()) > 50
+
+
+def test_short_attack_on_answers():
+    """Trained models, labels, searches and live models, by one thread and by several: nothing that is returned is wrong."""
+    report = campaign(96, count=12, group="answers")
+    assert report.wrong == [] and report.crashes == []
+    assert sum(report.decisions.values()) > 500
+
+
+def test_an_inverse_whose_square_overflows():
+    """Unpenalised columns far from zero: on the way to no optimum the inverse of the Hessian overflows, and nothing fails."""
+    first = "145 147 143 155 147 155 153 148 143 148 144 149 147 150 146 147 155 155 145 152"
+    second = "891 2299 2041 1376 1800 2662 2374 1110 967 1657 1976 1229 2593 1098 2499 2167 368 1451 1280 1749"
+    X = np.column_stack([28000.0 + np.fromstring(first, sep=" "), 103859000.0 + np.fromstring(second, sep=" ")])
+    y = np.array(list("abababbaaaabbaabbbab"))
+    test = [0, 1, 2, 3, 5, 7, 11, 14, 18, 19]
+    rest = np.setdiff1d(np.arange(20), test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no convergence, labels that are not proven
+        labels = glru.cross_val_predict(LogisticRegression(C=np.inf), X, y, cv=[(rest, test), (test, rest)])
+    assert np.ma.getmaskarray(labels).any()
 
 
 def test_new_columns_whose_squares_underflow():
