@@ -16,6 +16,7 @@ from glru.regions.metric import ColumnMetric
 from glru.verify.retraining import retrained
 from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never
+from tests.attack.generators import unscaled_rows
 from tests.cases import dense, make
 
 
@@ -32,6 +33,18 @@ def test_short_attack_on_answers():
     report = campaign(96, count=12, group="answers")
     assert report.wrong == [] and report.crashes == []
     assert sum(report.decisions.values()) > 500
+
+
+@pytest.mark.parametrize(
+    ("seed", "shape", "strength"), [(50, (36, 5), 0.002), (180, (27, 24), 1.0), (216, (27, 24), 0.002)]
+)
+def test_unscaled_columns_train_to_tolerance(seed, shape, strength):
+    """The gap of updated scores was below tol and that of fresh ones above: a step or two more, no "stalled"."""
+    X, z = unscaled_rows(np.random.default_rng(seed), *shape)
+    y = np.where(z > np.median(z), 1.0, -1.0)
+    problem = glru.Problem(X, y, glru.Logistic(), glru.L2(strength), fit_intercept=True, scaling="sum")
+    solution = glru.solve(problem, tol=1e-9)
+    assert solution.status == "converged" and solution.relative_gap <= 1e-9
 
 
 def test_an_inverse_whose_square_overflows():
