@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -45,6 +46,19 @@ def test_unscaled_columns_train_to_tolerance(seed, shape, strength):
     problem = glru.Problem(X, y, glru.Logistic(), glru.L2(strength), fit_intercept=True, scaling="sum")
     solution = glru.solve(problem, tol=1e-9)
     assert solution.status == "converged" and solution.relative_gap <= 1e-9
+
+
+def test_steps_that_overflow_leave_a_model():
+    """A row of 1e156 in two columns, sparse: no coefficient is NaN, and a training after a change has a start."""
+    X = sp.csr_array(np.array([[2.369805181098841e156, 2.773843303842971e86], [0.0, 1.0]]))
+    problem = glru.Problem(X, [-1.0, 1.0], glru.Logistic(), glru.L2(8.96691321784206))
+    one = glru.RemoveRows([1]).apply(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = glru.solve(one, tol=1e-6)
+        assert np.all(np.isfinite(solution.coef)) and not np.isnan(solution.gap)
+        again = glru.after(solution, glru.RemoveColumns([0])).retrain()
+    assert np.all(np.isfinite(again.coef))
 
 
 def test_an_inverse_whose_square_overflows():

@@ -285,6 +285,9 @@ def from_sample(problem: Problem) -> Point:
 def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
     """The solution at a run's end; its status is judged by the gap computed afresh."""
     point = run.point
+    if not (np.all(np.isfinite(point.coef)) and np.isfinite(point.intercept)):
+        # Steps that overflowed have left no model; zero is one, with a gap.
+        point = zero_point(problem)
     if point.dual is not None:
         # A row of weight zero takes no part in the dual problem; give it what its score implies.
         dual = point.dual
