@@ -1,11 +1,20 @@
-"""``python -m tests.attack``: attack the certificates for ``ATTACK_SECONDS`` seconds (600) from ``ATTACK_SEED`` (0) on."""
+"""``python -m tests.attack``: attack for ``ATTACK_SECONDS`` seconds (600) from ``ATTACK_SEED`` (0) on.
+
+``ATTACK_CASES``: ``bounds`` (certificates), ``answers`` (trained models, labels, choices), or by default half of the time each.
+"""
 
 import os
 import sys
 
-from tests.attack.campaign import campaign
+from tests.attack.campaign import GROUPS, campaign
 
 if __name__ == "__main__":
-    report = campaign(int(os.environ.get("ATTACK_SEED", "0")), seconds=float(os.environ.get("ATTACK_SECONDS", "600")))
-    print(report)
-    sys.exit(bool(report.wrong or report.crashes))
+    asked = os.environ.get("ATTACK_CASES")
+    groups = [asked] if asked else list(GROUPS)
+    seconds = float(os.environ.get("ATTACK_SECONDS", "600")) / len(groups)
+    failed = False
+    for group in groups:
+        report = campaign(int(os.environ.get("ATTACK_SEED", "0")), seconds=seconds, group=group)
+        print(f"{group}: {report}", flush=True)
+        failed |= bool(report.wrong or report.crashes)
+    sys.exit(failed)

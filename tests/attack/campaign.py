@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.attack.answers import ANSWERS
 from tests.attack.cases import KINDS
+
+GROUPS: dict[str, tuple[Any, ...]] = {"bounds": KINDS, "answers": ANSWERS}
+"""Kinds of cases by the name of their group; a seed is a case of each group."""
 
 PATIENCE = 60
 """Seconds of the processor after which a case counts as hanging."""
@@ -47,22 +51,22 @@ def _alarm(*_: Any) -> None:
     raise Hanging
 
 
-def campaign(first: int, seconds: float = np.inf, count: float = np.inf) -> Report:
-    """Cases from a seed on, for some time or a number of them."""
+def campaign(first: int, seconds: float = np.inf, count: float = np.inf, group: str = "bounds") -> Report:
+    """Cases of a group from a seed on, for some time or a number of them."""
     report, begin, seed = Report(), time.monotonic(), first
     before = signal.signal(signal.SIGPROF, _alarm)
     try:
         while time.monotonic() - begin < seconds and seed - first < count:
-            _case(report, seed)
+            _case(report, seed, GROUPS[group])
             seed += 1
     finally:
         signal.signal(signal.SIGPROF, before)
     return report
 
 
-def _case(report: Report, seed: int) -> None:
+def _case(report: Report, seed: int, kinds: tuple[Any, ...]) -> None:
     random = np.random.default_rng(seed)
-    kind = KINDS[seed % len(KINDS)]
+    kind = kinds[seed % len(kinds)]
     report.cases += 1
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:

@@ -349,7 +349,7 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
         if truth is not None:
             part, start = Part(cut, kept), Model(solution.coef[kept], solution.intercept)
             for _ in range(3):
-                here = part.of(cut.expansion(part.padded(start), Floor(problem.loss)))
+                here = part.of(cut.expansion(part.padded(start), Floor(problem.loss, 0.0)))
                 region = ellipsoid(part, start, here)
                 yield "some columns in blocks", truth.scores(dense[:, kept]), *region.score_bounds(dense[:, kept])
                 if not np.isfinite(region.nu):

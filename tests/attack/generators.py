@@ -231,6 +231,39 @@ def _penalty(random: np.random.Generator, strength: float, d: int, free: bool) -
     return glru.L1(kappa)
 
 
+def unscaled_rows(random: np.random.Generator, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in columns as they come in practice, of any size and far from zero, and what targets are made of."""
+    base = random.normal(0.0, 1.0, (n, d))
+    X = base.copy()
+    for kind in random.choice(
+        ["powers", "log-normal", "mean", "threshold", "plain"], random.integers(1, 3), replace=False
+    ):
+        if kind == "powers":
+            X = X * 2.0 ** random.integers(-20, 21, d)
+        elif kind == "log-normal":
+            X = np.where(random.random(d) < 0.7, np.sign(X.max(axis=0)) * np.exp(random.uniform(0.5, 2.0) * base), X)
+        elif kind == "mean":
+            X = X + np.abs(X).max(axis=0) * 10.0 ** random.uniform(0.0, 5.0, d) * (random.random(d) < 0.7)
+        elif kind == "threshold":
+            half = n // 2
+            X[half : 2 * half] = -X[:half]
+    return X, base @ random.normal(0.0, 1.0, d) + random.normal(0.0, random.choice([0.1, 1.0]), n)
+
+
+def unscaled_problem(random: np.random.Generator, loss: glru.Loss | None = None) -> glru.Problem:
+    """A problem of unscaled columns, tall or wide, with one strength for all of them."""
+    loss = LOSSES[random.integers(len(LOSSES))] if loss is None else loss
+    n, d = [(24, 3), (16, 5), (10, 2), (9, 20), (8, 40), (12, 12)][random.integers(6)]
+    X, z = unscaled_rows(random, n, d)
+    y = np.where(z > np.median(z), 1.0, -1.0)
+    if loss.task == "regression":
+        y = z * 10.0 ** random.choice([-3, 0, 0, 4])
+    scaling = str(random.choice(["mean", "sum"]))
+    strength = 10.0 ** random.uniform(-4.0, 3.0)
+    penalty = glru.L2(strength) if random.random() < 0.8 else glru.ElasticNet(strength, 0.1 * min(strength, 1.0))
+    return glru.Problem(X, y, loss, penalty, bool(random.random() < 0.6), scaling)
+
+
 def hostile_change(random: np.random.Generator, problem: glru.Problem) -> glru.Change:
     """One to three changes of rows and columns, the last on what the first ones left."""
     change: glru.Change | None = None

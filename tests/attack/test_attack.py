@@ -5,7 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 
 import glru
 from glru.families.carried import removal_factors
@@ -15,6 +17,7 @@ from glru.regions.metric import ColumnMetric
 from glru.verify.retraining import retrained
 from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never
+from tests.attack.generators import unscaled_rows
 from tests.cases import dense, make
 
 
@@ -24,6 +27,52 @@ def test_short_attack(first):
     report = campaign(first, count=12)
     assert report.wrong == [] and report.crashes == []
     assert sum(report.decisions.values()) > 50
+
+
+def test_short_attack_on_answers():
+    """Trained models, labels, searches and live models, by one thread and by several: nothing that is returned is wrong."""
+    report = campaign(96, count=12, group="answers")
+    assert report.wrong == [] and report.crashes == []
+    assert sum(report.decisions.values()) > 500
+
+
+@pytest.mark.parametrize(
+    ("seed", "shape", "strength"), [(50, (36, 5), 0.002), (180, (27, 24), 1.0), (216, (27, 24), 0.002)]
+)
+def test_unscaled_columns_train_to_tolerance(seed, shape, strength):
+    """The gap of updated scores was below tol and that of fresh ones above: a step or two more, no "stalled"."""
+    X, z = unscaled_rows(np.random.default_rng(seed), *shape)
+    y = np.where(z > np.median(z), 1.0, -1.0)
+    problem = glru.Problem(X, y, glru.Logistic(), glru.L2(strength), fit_intercept=True, scaling="sum")
+    solution = glru.solve(problem, tol=1e-9)
+    assert solution.status == "converged" and solution.relative_gap <= 1e-9
+
+
+def test_steps_that_overflow_leave_a_model():
+    """A row of 1e156 in two columns, sparse: no coefficient is NaN, and a training after a change has a start."""
+    X = sp.csr_array(np.array([[2.369805181098841e156, 2.773843303842971e86], [0.0, 1.0]]))
+    problem = glru.Problem(X, [-1.0, 1.0], glru.Logistic(), glru.L2(8.96691321784206))
+    one = glru.RemoveRows([1]).apply(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = glru.solve(one, tol=1e-6)
+        assert np.all(np.isfinite(solution.coef)) and not np.isnan(solution.gap)
+        again = glru.after(solution, glru.RemoveColumns([0])).retrain()
+    assert np.all(np.isfinite(again.coef))
+
+
+def test_an_inverse_whose_square_overflows():
+    """Unpenalised columns far from zero: on the way to no optimum the inverse of the Hessian overflows, and nothing fails."""
+    first = "145 147 143 155 147 155 153 148 143 148 144 149 147 150 146 147 155 155 145 152"
+    second = "891 2299 2041 1376 1800 2662 2374 1110 967 1657 1976 1229 2593 1098 2499 2167 368 1451 1280 1749"
+    X = np.column_stack([28000.0 + np.fromstring(first, sep=" "), 103859000.0 + np.fromstring(second, sep=" ")])
+    y = np.array(list("abababbaaaabbaabbbab"))
+    test = [0, 1, 2, 3, 5, 7, 11, 14, 18, 19]
+    rest = np.setdiff1d(np.arange(20), test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no convergence, labels that are not proven
+        labels = glru.cross_val_predict(LogisticRegression(C=np.inf), X, y, cv=[(rest, test), (test, rest)])
+    assert np.ma.getmaskarray(labels).any()
 
 
 def test_new_columns_whose_squares_underflow():

@@ -59,10 +59,14 @@ class DeviceMetric(ColumnMetric):
         if not self.tau < 0.125:
             return
         # Products R^T R err by gamma |r_i| |r_j| in an entry, in Frobenius norm gamma |R|_F^2.
-        factored = _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix) + gamma(size + 8) * norms[0] ** 2
+        factored = _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix) + gamma(size + 8) * (
+            norms[0] * norms[0]
+        )
         trace = float(xp.linalg.trace(matrix))
         off = (factored + gamma(problem.n_rows + 4 * size + 16) * trace) * rounded
-        eta = off * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        reach = norms[1] * rounded / (1.0 - self.tau)
+        # A product of Python's floats overflows to infinity, a power of them is an error.
+        eta = off * (reach * reach)
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property

@@ -102,7 +102,9 @@ class ColumnMetric(Metric):
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        eta = gamma(depth + 4 * size + 16) * float(np.trace(matrix)) * (norms[1] * rounded / (1.0 - self.tau)) ** 2
+        reach = norms[1] * rounded / (1.0 - self.tau)
+        # A product of Python's floats overflows to infinity, a power of them is an error.
+        eta = gamma(depth + 4 * size + 16) * float(np.trace(matrix)) * (reach * reach)
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property
