@@ -37,8 +37,8 @@ POLISHED = 1e-12
 NEAR_FINEST = 16.0
 """An interval within this factor of the narrowest that float64 allows is refined only if that decides its row."""
 
-FEW_ROWS = 4
-"""Up to this number of open rows, refining them costs about as much as finding out whether that can help."""
+FEW_ROWS, MANY_ROWS = 4, 32
+"""Up to this number of open rows, training them, and refining them, is not preceded by the question whether it can help."""
 
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most so many different factors."""
@@ -134,14 +134,17 @@ class Cascade:
             for rows in self.batches():
                 self.run("refine", rows, self.local_exact if has_local_rows(self.problem) else self.exact_newton)
         if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
-            for row in self.resolvable_rows():
+            for row in self.resolvable_rows(MANY_ROWS):
                 self.run("refine", np.array([row]), self.refine)
         self.train()
 
-    def resolvable_rows(self) -> Rows:
-        """The open rows but those that no refinement can decide, because the rounding of a perfect candidate forbids it."""
+    def resolvable_rows(self, few: int) -> Rows:
+        """The open rows but those that no refinement can decide, because the rounding of a perfect candidate forbids it.
+
+        ``few``: up to this number of rows, working on them costs about as much as finding that out.
+        """
         rows = self.open_rows()
-        if rows.size <= FEW_ROWS or self.budget.spent:
+        if rows.size <= few or self.budget.spent:
             return rows
         if self.finest is None:
             self.finest = np.full(self.problem.n_rows, np.inf)
@@ -165,7 +168,7 @@ class Cascade:
 
     def train(self) -> None:
         """Train every open row, stopped as soon as it is decided."""
-        for row in self.resolvable_rows():
+        for row in self.resolvable_rows(FEW_ROWS):
             if self.budget.spent:
                 break
             self.run("training", np.array([row]), self.training)

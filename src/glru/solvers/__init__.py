@@ -9,7 +9,7 @@ solver             trains                                      ``"auto"`` takes 
 "dual-cd"          hinge and logistic, L2 on every column,     the first 8 passes over sparse wide data with
                    no intercept                                the logistic loss; "newton-cg" goes on from there
 "prox-newton"      smooth losses, any penalty                  elastic net and L1
-"interior-point"   hinge losses, L2                            hinge; squared and smoothed hinge where 30 iterations of
+"interior-point"   hinge losses, L2                            hinge; squared and smoothed hinge where 15 iterations of
                                                                "newton" do not reach the target
 "proximal-point"   hinge, any penalty                          hinge with elastic net and L1, on data too large for a
                                                                direct system, and where the one above stalls

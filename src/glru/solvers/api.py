@@ -43,7 +43,7 @@ SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
 FAR = 1e-9
 """Where tol is 0, a run that ended with a relative gap above this one has more to gain."""
 
-NEWTON_SHARE = 30
+NEWTON_SHARE = 15
 """Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
 
 
