@@ -124,9 +124,13 @@ MUTANTS: dict[str, Mutant] = {
         "glru.certificate:lengthen_moves", lambda lengthen: lambda moves, dual: moves, f"{ROUNDING} {PRECISION}"
     ),
     # Regions.
-    "quarter-of-the-gap-in-the-ball": Mutant("glru.regions.ball:PrimalBall.__init__", inside(ball_radius=fed(0.25)), ANSWERS),
+    "quarter-of-the-gap-in-the-ball": Mutant(
+        "glru.regions.ball:PrimalBall.__init__", inside(ball_radius=fed(0.25)), ANSWERS
+    ),
     "half-the-radius-of-the-dual-ball": Mutant("glru.regions.box:DualBox.radius", scaled(0.5), ANSWERS),
-    "intercept-forgotten-in-the-ball": Mutant("glru.regions.ball:PrimalBall._centred_intercept", always((0.0, 0.0)), PRECISION),
+    "intercept-forgotten-in-the-ball": Mutant(
+        "glru.regions.ball:PrimalBall._centred_intercept", always((0.0, 0.0)), PRECISION
+    ),
     "intercept-ends-swapped-in-the-ball": Mutant(
         "glru.regions.ball:PrimalBall._centred_intercept", result(lambda ends: ends[::-1]), PRECISION
     ),
@@ -141,12 +145,16 @@ MUTANTS: dict[str, Mutant] = {
         AFTER,
     ),
     # The metric of the Hessian.
-    "intercept-forgotten-in-the-metric": Mutant("glru.regions.metric:ColumnMetric.norms", _rows_without_intercept, ROUNDING),
+    "intercept-forgotten-in-the-metric": Mutant(
+        "glru.regions.metric:ColumnMetric.norms", _rows_without_intercept, ROUNDING
+    ),
     "curvature-that-is-not-there": Mutant("glru.regions.metric:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
-    "underflow-forgotten-in-a-gradient": Mutant("glru.regions.metric:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK),
+    "underflow-forgotten-in-a-gradient": Mutant(
+        "glru.regions.metric:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
+    ),
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric._factor", _zero_eta, SLACK),
-    "solves-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric.solve_error", scaled(0.0), f"{ROUNDING} {SLACK}"),
-    "underflowed-diagonals-scaled": Mutant("glru.regions.metric:powers_of_two", _every_power, ATTACK),
+    "solves-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric.solve_error", scaled(0.0), SLACK),
+    "underflowed-diagonals-scaled": Mutant("glru.regions.metric:powers_of_two", _every_power, SLACK),
     "inverse-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:inverse_residual", scaled(0.0), DEVICES),
     "factor-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
@@ -160,7 +168,9 @@ MUTANTS: dict[str, Mutant] = {
     "old-weights-in-leave-one-out": Mutant(
         "glru.families.carried:removal_factors", result(lambda factors: np.ones_like(factors)), FAMILIES
     ),
-    "carried-dual-bound-taken-as-exact": Mutant("glru.families.carried:Carried._dual_bounds", _no_slack_for_carried, SLACK),
+    "carried-dual-bound-taken-as-exact": Mutant(
+        "glru.families.carried:Carried._dual_bounds", _no_slack_for_carried, SLACK
+    ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
         "glru.families.newton:RemovedRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
@@ -175,7 +185,6 @@ MUTANTS: dict[str, Mutant] = {
         result(lambda rows: replace(rows, rest=np.where(rows.rest > 0.0, 1.0, rows.rest))),
         FAMILIES,
     ),
-    "step-of-a-local-row-taken-as-exact": Mutant("glru.families.removals:Base._shift_errors", scaled(0.0), SLACK),
     "gradient-of-a-local-row-taken-as-exact": Mutant("glru.families.removals:Base._residuals", scaled(0.0), SLACK),
     # Families of columns, and searches over them.
     "tenth-of-the-radius-of-columns": Mutant(
@@ -185,14 +194,16 @@ MUTANTS: dict[str, Mutant] = {
         "glru.families.columns.local:LocalColumns._certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
-    "column-that-comes-judged-by-squares": Mutant("glru.selection.validation:ValidationJudge._has_wide", _any_penalty, STEPWISE),
+    "column-that-comes-judged-by-squares": Mutant(
+        "glru.selection.validation:ValidationJudge._has_wide", _any_penalty, STEPWISE
+    ),
     "sums-over-folds-taken-as-exact": Mutant("glru.selection.panel:Panel.__init__", inside(gamma=nothing), SLACK),
     "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant(
-        "glru.model_selection.result:_means", inside(gamma=nothing, TINY=zero), f"{SLACK} {LOOCV}"
+        "glru.model_selection.result:_means", inside(gamma=nothing, TINY=zero), SLACK
     ),
-    "targets-of-r2-taken-as-exact": Mutant("glru.model_selection.result:_r2", inside(gamma=nothing, UNIT=zero), ATTACK),
+    "targets-of-r2-taken-as-exact": Mutant("glru.model_selection.result:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
         "glru.partitioned.base:_removals",
@@ -284,12 +295,12 @@ def main(names: Iterable[str]) -> int:
     except Unbound as problem:
         raise SystemExit(str(problem)) from None
     width = max(map(len, chosen))
-    print(f"{'mutant':<{width}}  seconds  verdict")
+    print(f"{'mutant':<{width}}  seconds  verdict   by")
     alive = []
     for name in chosen:
         begin = time.perf_counter()
         verdict, by = run(name)
-        print(f"{name:<{width}}  {time.perf_counter() - begin:7.1f}  {verdict}{' by ' * (verdict == 'killed')}{by}", flush=True)
+        print(f"{name:<{width}}  {time.perf_counter() - begin:7.1f}  {verdict:<8}  {by}", flush=True)
         if verdict != "killed":
             alive.append(name)
     print(f"{len(chosen) - len(alive)} of {len(chosen)} killed" + "".join(f"\n  not {name}" for name in alive))

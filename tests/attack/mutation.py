@@ -59,7 +59,9 @@ class Mutant:
         elif isinstance(found, classmethod | staticmethod):
             found = found.__func__
         if isinstance(found, FunctionType) and found.__closure__ is not None:
-            raise Unbound(f"{self.target} is a closure, whose code cannot be replaced. Bind the mutant to another function.")
+            raise Unbound(
+                f"{self.target} is a closure, whose code cannot be replaced. Bind the mutant to another function."
+            )
         return owner, name, found
 
     def make(self) -> Any:
