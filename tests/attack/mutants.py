@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from tests.attack.mutation import Mutant, Unbound, always, become, both, fed, inside, result, scaled
+from tests.attack.mutation import Mutant, Unbound, always, become, fed, inside, result, scaled
 
 ROOT = Path(__file__).parent.parent.parent
 

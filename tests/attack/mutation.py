@@ -151,8 +151,3 @@ def scaled(factor: float) -> Change:
 def fed(factor: float) -> Change:
     """The first argument times a factor."""
     return lambda function: lambda first, *args, **kwargs: function(factor * first, *args, **kwargs)
-
-
-def both(first: Change, second: Change) -> Change:
-    """One change after another."""
-    return lambda function: second(first(function))
