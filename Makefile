@@ -20,7 +20,7 @@ help:
 	@echo "make lint    check format, style, types and layers"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
 	@echo "make attack  hold certificates of hostile problems against retraining in 40 digits, for ATTACK_SECONDS (600)"
-	@echo "make mutants break the proofs on purpose and see that the tests notice (an hour)"
+	@echo "make mutants break the proofs on purpose and see that the tests notice (a quarter of an hour)"
 	@echo "make reproduce   run the paper's experiments and render docs/results"
 	@echo "make clean   remove the virtual environment and all caches"
 

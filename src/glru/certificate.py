@@ -245,11 +245,18 @@ def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, 
         return grown
     slopes = [-dual]
     if moves is not None and moves.any():
-        # A move that is lost in the rounding of the sum may still be a share of the distance to the edge of the domain.
-        off = np.where(moves > 0.0, moves * (1.0 + FEW) + 4.0 * UNIT * np.abs(dual), 0.0)
-        slopes = [loss.project(y, -dual - off), loss.project(y, -dual + off)]
+        longest = lengthen_moves(moves, dual)
+        slopes = [loss.project(y, -dual - longest), loss.project(y, -dual + longest)]
     values = [loss.fenchel_young(y, z, g) for z in (scores - wide, scores + wide) for g in slopes]
     return np.maximum.reduce(values) * (1.0 + FEW)
+
+
+def lengthen_moves(moves: Array, dual: Array) -> Array:
+    """At least ``moves`` after they were added to the dual variables in float64.
+
+    A move that is lost in the rounding of the sum may still be a share of the distance to the edge of the domain.
+    """
+    return np.where(moves > 0.0, moves * (1.0 + FEW) + 4.0 * UNIT * np.abs(dual), 0.0)
 
 
 def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array) -> Array:

@@ -1,362 +1,311 @@
-"""``python -m tests.attack.mutants``: break the proofs on purpose, one way at a time, and see that the tests notice.
+"""``python -m tests.attack.mutants [NAME ...]``: break the proofs on purpose, one way at a time, and see that the tests notice.
 
-Every mutant is the source with one slack, radius or inequality weakened. It is written to a copy of the source, and the tests
-of the certificates run against that copy until one fails. A mutant that survives is a hole in the tests.
+Every mutant weakens one named slack, radius or inequality of the library (:mod:`tests.attack.mutation`), in the process of the tests
+and nowhere else: this module is also the pytest plugin that installs the mutant named by ``GLRU_MUTANT``. A mutant that survives
+is a hole in the tests; one whose target is gone fails at once and says which.
 """
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+
+from tests.attack.mutation import Mutant, Unbound, always, become, fed, inside, result, scaled
 
 ROOT = Path(__file__).parent.parent.parent
 
-CERTIFICATES = ("certificates/test_rounding.py", "certificates/test_answers.py", "certificates/test_carry.py")
-FAMILIES = ("decisions/test_families.py", "decisions/test_loocv.py")
-COLUMNS = ("decisions/test_column_families.py", "decisions/test_stepwise.py")
-SLACK = ("certificates/test_slack.py",)
-DEVICES = ("ecosystem/test_arrays.py",)
-LATER = ("attack/test_attack.py", "verification/test_verify.py")
+VARIABLE = "GLRU_MUTANT"
 
-PARTITIONED = ("partitioned/test_loocv.py", "partitioned/test_training.py", "partitioned/test_changes.py")
+ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("rounding", "carry", "answers"))
+SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
+FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
+COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
+DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
+BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"partitioned/test_{name}.py" for name in ("loocv", "training", "changes"))
 
-MUTANTS = (
-    (
-        "rows in blocks: one metric for all factors, and nothing added for it",
-        "partitioned/base.py",
-        "max(high / middle, middle / low)",
-        "1.0",
-        PARTITIONED,
+nothing = always(0.0)
+zero = become(0.0)
+
+
+def _no_slack_for_scores(loss_terms):
+    exact = inside(UNIT=zero)(loss_terms)
+    return lambda loss, y, scores, errors, dual, moves=None: exact(loss, y, scores, 0.0 * errors, dual, moves)
+
+
+def _no_slack_for_correlations(penalty_terms):
+    exact = inside(FEW=zero)(penalty_terms)
+    return lambda penalty, coef, correlations, errors: exact(penalty, coef, correlations, 0.0 * errors)
+
+
+def _no_slack_for_carried(dual_bounds):
+    exact = inside(FEW=zero, gamma=nothing, sum_error=nothing)(dual_bounds)
+    # The mass of the dual variables is what the errors of the correlations are a share of.
+    return lambda self, rows, gaps: exact(replace(self, dual_mass=0.0), rows, gaps)
+
+
+def _inward(score_bounds):
+    def mutant(self, X):
+        lower, upper = score_bounds(self, X)
+        below, above = (3e-15 * abs(end) for end in self.intercept_bounds())
+        return lower + below, upper - above
+
+    return mutant
+
+
+def _uneven(widened):
+    return lambda center, half: (widened(center, 0.1 * half)[0], widened(center, half)[1])
+
+
+def _same_ends(linear_range):
+    def mutant(X, lower, upper):
+        if np.all(np.isfinite(lower)) and np.all(np.isfinite(upper)):
+            return X @ lower, X @ upper
+        return linear_range(X, lower, upper)
+
+    return mutant
+
+
+def _rows_without_intercept(norms):
+    def mutant(self, X):
+        block = X if isinstance(X, np.ndarray) else X.toarray()
+        return np.linalg.norm(block @ self.inverse[: X.shape[1]], axis=1)
+
+    return mutant
+
+
+def _zero_eta(factor):
+    def mutant(self, *args):
+        factor(self, *args)
+        self.eta = 0.0 if np.isfinite(self.eta) else self.eta
+
+    return mutant
+
+
+def _every_power(powers_of_two):
+    def mutant(diagonal):
+        known = (diagonal > 0.0) & np.isfinite(diagonal)
+        return np.ldexp(1.0, -np.round(0.5 * np.log2(np.where(known, diagonal, 1.0))).astype(np.intc))
+
+    return mutant
+
+
+def _lowest_ends(winner):
+    return lambda self: winner(SimpleNamespace(lower=self.lower, upper=self.lower, resolution=self.resolution))
+
+
+def _any_penalty(has_wide):
+    from glru.families.columns import has_wide_columns
+
+    def mutant(self, columns):
+        penalty = self.model.whole.penalty.select(columns)
+        return has_wide_columns(self.model.problem) and penalty.strong_convexity > 0.0
+
+    return mutant
+
+
+MUTANTS: dict[str, Mutant] = {
+    # The duality gap and its slacks.
+    "scores-taken-as-exact": Mutant("glru.certificate:loss_terms", _no_slack_for_scores, ROUNDING),
+    "correlations-taken-as-exact": Mutant("glru.certificate:penalty_terms", _no_slack_for_correlations, ROUNDING),
+    "gap-rounded-down": Mutant("glru.certificate:weighted_sum", scaled(0.999), ROUNDING),
+    "dual-point-not-repaired": Mutant(
+        "glru.certificate:feasible_moves", result(lambda moves: np.where(np.isfinite(moves), 0.0, np.inf)), ROUNDING
     ),
-    (
-        "rows in blocks: no slack for the sums",
-        "partitioned/base.py",
-        "spread = high * slope_spread(",
-        "spread = 0.0 * slope_spread(",
-        PARTITIONED,
+    "dual-move-forgotten": Mutant("glru.certificate:lengthen_moves", scaled(0.0), ROUNDING),
+    "dual-move-not-lengthened": Mutant(
+        "glru.certificate:lengthen_moves", lambda lengthen: lambda moves, dual: moves, f"{ROUNDING} {PRECISION}"
     ),
-    (
-        "rows in blocks: the row's own factor forgotten",
-        "partitioned/removing.py",
-        "moves = moves + extra * images[:, 2]",
-        "moves = 1.0 * moves",
-        PARTITIONED,
+    # Regions.
+    "quarter-of-the-gap-in-the-ball": Mutant(
+        "glru.regions.ball:PrimalBall.__init__", inside(ball_radius=fed(0.25)), ANSWERS
     ),
-    (
-        "rows in blocks: the left-out row kept in the sums",
-        "partitioned/removing.py",
-        "slope_sums(rows, rows.weights, models, without)",
-        "slope_sums(rows, rows.weights, models)",
-        PARTITIONED,
+    "half-the-radius-of-the-dual-ball": Mutant("glru.regions.box:DualBox.radius", scaled(0.5), ANSWERS),
+    "intercept-forgotten-in-the-ball": Mutant(
+        "glru.regions.ball:PrimalBall._centred_intercept", always((0.0, 0.0)), PRECISION
     ),
-    (
-        "rows in blocks: scores that move not counted",
-        "partitioned/removing.py",
-        "moved = np.maximum(moved, np.abs(scores).max(axis=0))",
-        "moved = 0.0 * moved",
-        PARTITIONED,
+    "intercept-ends-swapped-in-the-ball": Mutant(
+        "glru.regions.ball:PrimalBall._centred_intercept", result(lambda ends: ends[::-1]), PRECISION
     ),
-    (
-        "rows in blocks: the factor of the weights forgotten in steps",
-        "partitioned/cascade.py",
-        "factors[active] * sums.pulls",
-        "sums.pulls",
-        PARTITIONED,
+    "wrong-ends-of-the-box": Mutant("glru.regions.box:linear_range", _same_ends, ROUNDING),
+    "box-correlations-taken-as-exact": Mutant("glru.certificate:Certificate.correlation_errors", scaled(0.0), SLACK),
+    "box-and-intercept-rounded-inward": Mutant("glru.regions.box:DualBox.score_bounds", _inward, SLACK),
+    "tenth-of-the-width-below-the-centre": Mutant("glru.regions.base:widened", _uneven, ROUNDING),
+    "half-the-gradient-in-the-local-ellipsoid": Mutant("glru.regions.local:LocalEllipsoid.nu", scaled(0.5), AFTER),
+    "growth-of-the-local-radius-dropped": Mutant(
+        "glru.regions.local:LocalEllipsoid.radius",
+        lambda radius: lambda self: 0.9 * self.nu if np.isfinite(radius(self)) else np.inf,
+        AFTER,
     ),
-    (
-        "rows in blocks: a quarter of the gap",
-        "partitioned/gap.py",
-        "return self.nu * self.radius * (1.0 + FEW) + TINY**2",
-        "return 0.25 * self.nu * self.radius",
-        PARTITIONED,
+    # The metric of the Hessian.
+    "intercept-forgotten-in-the-metric": Mutant(
+        "glru.regions.metric:ColumnMetric.norms", _rows_without_intercept, ROUNDING
     ),
-    (
-        "rows in blocks: rows that left still counted",
-        "partitioned/rows.py",
-        "weight[places] = 0.0",
-        "weight[places] *= 1.0",
-        PARTITIONED,
+    "curvature-that-is-not-there": Mutant("glru.regions.metric:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
+    "underflow-forgotten-in-a-gradient": Mutant(
+        "glru.regions.metric:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
-    (
-        "rows in blocks: equality constraints not repaired",
-        "partitioned/gap.py",
-        "moves = (room_of(rows.loss, rows.y, -slopes) + again) * reach + again",
-        "moves = None",
-        PARTITIONED,
+    "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric._factor", _zero_eta, SLACK),
+    "solves-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric.solve_error", scaled(0.0), SLACK),
+    "underflowed-diagonals-scaled": Mutant("glru.regions.metric:powers_of_two", _every_power, SLACK),
+    "inverse-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:inverse_residual", scaled(0.0), DEVICES),
+    "factor-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:factor_residual", scaled(0.0), DEVICES),
+    # Carried certificates.
+    "old-weights-in-carried-rows": Mutant("glru.candidates.carry:weight_factor", always(1.0), CARRY),
+    "rows-that-come-forgotten": Mutant(
+        "glru.candidates.carry:_carry_rows",
+        lambda carry: lambda solution, change, swap: carry(solution, change, replace(swap, X=0.0 * swap.X)),
+        CARRY,
     ),
-    (
-        "no slack for the rounding of scores",
-        "certificate.py",
-        "wide *= 8.0 * UNIT\n    wide += errors",
-        "wide *= 0.0",
-        CERTIFICATES,
+    # Families of removed rows.
+    "old-weights-in-leave-one-out": Mutant(
+        "glru.families.carried:removal_factors", result(lambda factors: np.ones_like(factors)), FAMILIES
     ),
-    (
-        "no slack for the rounding of correlations",
-        "certificate.py",
-        "ends = [penalty.fenchel_young(coef, correlations + sign * wide) for sign in (-1.0, 1.0)]",
-        "ends = [penalty.fenchel_young(coef, correlations)] * 2",
-        CERTIFICATES,
+    "carried-dual-bound-taken-as-exact": Mutant(
+        "glru.families.carried:Carried._dual_bounds", _no_slack_for_carried, SLACK
     ),
-    ("the sum of the gap rounded down", "certificate.py", "(1.0 + gamma(weights.size + 2))", "0.999", CERTIFICATES),
-    (
-        "infeasible dual points accepted",
-        "certificate.py",
-        "return room * size if",
-        "return 0.0 * room if",
-        CERTIFICATES,
+    "hundredth-of-the-gap-of-a-removed-row": Mutant(
+        "glru.families.newton:RemovedRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
-    (
-        "half the gap in the ball",
-        "regions/ball.py",
-        "ball_radius(certificate.gap)",
-        "ball_radius(0.25 * certificate.gap)",
-        CERTIFICATES,
-    ),
-    (
-        "half the radius of the dual ball",
-        "regions/box.py",
-        "ball_radius(smoothness * self.certificate.gap)",
-        "ball_radius(0.25 * smoothness * self.certificate.gap)",
-        CERTIFICATES,
-    ),
-    (
-        "the intercept forgotten in the ball",
-        "regions/ball.py",
-        "return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)",
-        "return below, above",
-        CERTIFICATES,
-    ),
-    (
-        "lower and upper end of the intercept swapped",
-        "regions/ball.py",
-        "return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)",
-        "return np.nextafter(below + upper, -np.inf), np.nextafter(above + lower, np.inf)",
-        CERTIFICATES,
-    ),
-    (
-        "wrong ends of the box",
-        "regions/box.py",
-        "least, most = up @ low - down @ high, up @ high - down @ low",
-        "least, most = up @ low - down @ low, up @ high - down @ high",
-        CERTIFICATES,
-    ),
-    (
-        "the inverse of a device taken as exact",
-        "regions/device_metric.py",
-        "residual = _frobenius(xp, self.factor @ self.inverse - unit)",
-        "residual = 0.0",
-        DEVICES,
-    ),
-    (
-        "the factor of a device taken as exact",
-        "regions/device_metric.py",
-        "off = (factored + ",
-        "off = (0.0 * factored + ",
-        DEVICES,
-    ),
-    (
-        "an error of a gradient bounded by a curvature that is not there",
-        "regions/metric.py",
-        "return 0.0 if problem.fit_intercept else problem.penalty.strong_convexity",
-        "return 1e6",
-        (*FAMILIES, *LATER),
-    ),
-    (
-        "half the width below the centre of every bound",
-        "regions/base.py",
-        "lower, upper = outward(center - half, -np.inf)",
-        "lower, upper = outward(center - 0.1 * half, -np.inf)",
-        CERTIFICATES,
-    ),
-    (
-        "the old number of rows in carried weights",
-        "candidates/carry.py",
-        'factor = problem.total_weight / mass if problem.scaling == "mean" else 1.0',
-        "factor = 1.0",
-        CERTIFICATES,
-    ),
-    (
-        "rows that come forgotten in the correlations",
-        "candidates/carry.py",
-        "- old.T @ pull_out + swap.X.T @ pull_in",
-        "- old.T @ pull_out",
-        CERTIFICATES,
-    ),
-    (
-        "half the gradient in the local ellipsoid",
-        "regions/local.py",
-        "* loosening * (1.0 + FEW)",
-        "* 0.5 * loosening",
-        CERTIFICATES,
-    ),
-    (
-        "the growth of the local radius dropped",
-        "regions/local.py",
-        "growth = -np.log1p(-product) / product if product > 1e-8 else 1.0 + product",
-        "growth = 0.9",
-        CERTIFICATES,
-    ),
-    (
-        "the intercept forgotten in the metric",
-        "regions/metric.py",
-        "block = np.column_stack([block, np.ones(block.shape[0])])",
-        "block = np.column_stack([block, np.zeros(block.shape[0])])",
-        CERTIFICATES,
-    ),
-    (
-        "the old number of rows in leave-one-out",
-        "families/carried.py",
-        "return np.where(factors <= 2.0, factors, np.inf)",
-        "return np.ones(problem.n_rows)",
+    "remainder-of-the-newton-step-dropped": Mutant("glru.families.removals:newton_remainders", scaled(0.0), FAMILIES),
+    "leverage-ignored-in-the-step": Mutant(
+        "glru.families.removals:Base.removals",
+        result(lambda rows: replace(rows, change=rows.change * (1.0 - rows.leverage))),
         FAMILIES,
     ),
-    (
-        "half the gap of a removed row's Newton candidate",
-        "families/newton.py",
-        "ball_radius(gaps) * self.reach[rows]",
-        "ball_radius(0.01 * gaps) * self.reach[rows]",
+    "leverage-ignored-in-the-metric": Mutant(
+        "glru.families.removals:Base.removals",
+        result(lambda rows: replace(rows, rest=np.where(rows.rest > 0.0, 1.0, rows.rest))),
         FAMILIES,
     ),
-    (
-        "the remainder of the Newton step dropped",
-        "families/removals.py",
-        "nu = remainder * (1.0 + LOST) * delta + residual",
-        "nu = 0.0 * remainder * delta + residual",
-        FAMILIES,
+    "gradient-of-a-local-row-taken-as-exact": Mutant("glru.families.removals:Base._residuals", scaled(0.0), SLACK),
+    # Families of columns, and searches over them.
+    "tenth-of-the-radius-of-columns": Mutant(
+        "glru.families.columns.wide:WideColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
     ),
-    (
-        "the leverage of a removed row ignored",
-        "families/removals.py",
-        "/ (1.0 - leverage)\n",
-        "\n",
-        FAMILIES,
+    "hundredth-of-the-radius-of-local-columns": Mutant(
+        "glru.families.columns.local:LocalColumns._certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),
-    (
-        "columns without their gap",
-        "families/columns/wide.py",
-        "return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)",
-        "return widened(center, 0.1 * ball_radius(gaps) * reach + off)",
-        COLUMNS,
+    "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
+    "column-that-comes-judged-by-squares": Mutant(
+        "glru.selection.validation:ValidationJudge._has_wide", _any_penalty, STEPWISE
     ),
-    (
-        "half the radius of the local columns",
-        "families/columns/local.py",
-        "arrays.put(radius * (1.0 + FEW)) + off",
-        "arrays.put(radius * 0.01) + off",
-        COLUMNS,
+    "sums-over-folds-taken-as-exact": Mutant("glru.selection.panel:Panel.__init__", inside(gamma=nothing), SLACK),
+    "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
+    # Intervals of metrics.
+    "means-of-a-metric-taken-as-exact": Mutant(
+        "glru.model_selection.result:_means", inside(gamma=nothing, TINY=zero), SLACK
     ),
-    (
-        "open candidates taken as decided",
-        "selection/contest.py",
-        "(behind >= self.upper - self.resolution)",
-        "(behind >= self.lower - self.resolution)",
-        COLUMNS,
+    "targets-of-r2-taken-as-exact": Mutant("glru.model_selection.result:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
+    # Rows in blocks.
+    "blocks-one-factor-for-all-rows": Mutant(
+        "glru.partitioned.base:_removals",
+        inside(factor_range=result(lambda ends: (0.5 * (ends[0] + ends[1]),) * 2)),
+        BLOCKS,
     ),
-    (
-        "no slack for the rounding of leave-one-out's dual bound",
-        "families/carried.py",
-        "return widened(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)",
-        "return widened(middle, reach)",
-        SLACK,
+    "blocks-sums-taken-as-exact": Mutant("glru.partitioned.base:_removals", inside(slope_spread=scaled(0.0)), BLOCKS),
+    "blocks-own-factor-forgotten": Mutant(
+        "glru.partitioned.base:_removals",
+        result(lambda found: found and replace(found, drift=0.0 * found.drift)),
+        BLOCKS,
     ),
-    (
-        "no slack for the rounding of the box's correlations",
-        "regions/box.py",
-        "half = spread(self.radius, certificate.column_norms) + certificate.correlation_errors",
-        "half = spread(self.radius, certificate.column_norms)",
-        SLACK,
+    "blocks-left-out-row-kept": Mutant(
+        "glru.partitioned.removing:slopes_of",
+        inside(slope_sums=lambda sums: lambda rows, weights, models, without: sums(rows, weights, models)),
+        BLOCKS,
     ),
-    (
-        "the box and the intercept added without rounding outward",
-        "regions/box.py",
-        "return np.nextafter(lower + below, -np.inf), np.nextafter(upper + above, np.inf)",
-        "return lower + below + 1e-15 * abs(below), upper + above - 1e-15 * abs(above)",
-        SLACK,
+    "blocks-moves-of-scores-forgotten": Mutant(
+        "glru.partitioned.removing:slopes_of", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
     ),
-    (
-        "no slack for sums over folds",
-        "selection/panel.py",
-        "self._off = 0.0 if criterion.counts else gamma(len(judges) + 2)",
-        "self._off = 0.0",
-        SLACK,
+    "blocks-factor-forgotten-in-steps": Mutant(
+        "glru.partitioned.cascade:Run._stepped", inside(removal_factors=result(np.ones_like)), BLOCKS
     ),
-    (
-        "no slack for sums over rows",
-        "selection/criteria.py",
-        "off = 0.0 if self.counts else gamma(least.shape[0] + 2)",
-        "off = 0.0",
-        SLACK,
+    "blocks-quarter-of-the-gap": Mutant("glru.partitioned.gap:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
+    "blocks-removed-rows-counted": Mutant(
+        "glru.partitioned.rows:Absent.places", result(lambda places: places[:0]), BLOCK_CHANGES
     ),
-    (
-        "no slack for the rounding of a local row's step",
-        "families/removals.py",
-        "parts = step_norm**2 + own**2",
-        "shift_error *= 0.0\n        parts = step_norm**2 + own**2",
-        SLACK,
+    "blocks-dual-point-not-repaired": Mutant(
+        "glru.partitioned.gap:terms",
+        lambda terms: lambda block, number, start, model, size: terms(block, number, start, model, None),
+        BLOCK_TRAINING,
     ),
-    (
-        "no slack for the rounding of a local row's gradient",
-        "families/removals.py",
-        "residual = self.slack_norm + left_over * norms + self.eta * delta",
-        "residual = 0.0 * left_over",
-        SLACK,
-    ),
-    (
-        "underflow forgotten in the norm of a gradient",
-        "regions/metric.py",
-        "self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY",
-        "self._least_of(outer, slack)) * (1.0 + self.solve_error)",
-        LATER,
-    ),
-    (
-        "a column that comes judged by squares alone",
-        "selection/validation.py",
-        "return has_wide_columns(self.model.problem) and penalty.smooth and penalty.strong_convexity > 0.0",
-        "return has_wide_columns(self.model.problem) and penalty.strong_convexity > 0.0",
-        COLUMNS,
-    ),
-)
+}
 
 
-def main() -> int:
-    """Run every mutant; the number of survivors."""
-    survivors = []
-    chosen = sys.argv[1:]
-    for number, (name, file, old, new, tests) in enumerate(MUTANTS):
-        if chosen and str(number) not in chosen:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder)
-            for part in ("src", "tests"):
-                shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
-            shutil.copy(ROOT / "pyproject.toml", copy)
-            path = copy / "src" / "glru" / file
-            source = path.read_text(encoding="utf-8")
-            if old not in source:
-                raise SystemExit(f"mutant {number} ({name}): {file} has no {old!r} any more. Rewrite the mutant.")
-            path.write_text(source.replace(old, new, 1), encoding="utf-8")
-            killed = _tests_fail(copy, (*tests, *LATER))
-        print(f"{number:>3}  {'killed by ' + killed if killed else 'SURVIVED'}: {name}", flush=True)
-        if not killed:
-            survivors.append(name)
-    print(f"{len(survivors)} survivors" + "".join(f"\n  {name}" for name in survivors))
-    return len(survivors)
+def pytest_configure() -> None:
+    """Install the mutant that the environment names; of every test process, the workers of pytest-xdist included."""
+    name = os.environ.get(VARIABLE, "")
+    if not name:
+        return
+    try:
+        MUTANTS[_known(name)].install()
+    except Unbound as problem:
+        raise pytest.UsageError(f"mutant {name}: {problem}") from None
+    # The first counterexample is enough, it must be found again next time, and it is none of the library's to remember.
+    phases = (Phase.explicit, Phase.generate)
+    settings.register_profile("mutant", derandomize=True, database=None, phases=phases)
+    settings.load_profile("mutant")
 
 
-def _tests_fail(copy: Path, tests: tuple[str, ...]) -> str:
-    """The first test that fails; empty where all pass."""
-    environment = dict(os.environ, PYTHONPATH="src", OMP_NUM_THREADS="1")
-    for test in tests:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "--no-header", f"tests/{test}"]
-        run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-        if run.returncode:
-            failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            return failed[0].split(" ")[1] if failed else test
-    return ""
+def _known(name: str) -> str:
+    if name not in MUTANTS:
+        raise Unbound(f"there is no mutant {name!r}. There are: {', '.join(MUTANTS)}.")
+    return name
+
+
+def run(name: str) -> tuple[str, str]:
+    """Whether a mutant is "killed", "SURVIVED" or "BROKEN" (it fails for another reason than its weakness), and by what."""
+    done = _pytest(name, [f"tests/{test}" for test in MUTANTS[name].tests.split()])
+    if done.returncode == pytest.ExitCode.OK:
+        return "SURVIVED", ""
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    if done.returncode != pytest.ExitCode.TESTS_FAILED or not failed:
+        return "BROKEN", (done.stderr or done.stdout).strip()[-500:]
+    test, _, why = failed[0].removeprefix("FAILED ").partition(" - ")
+    # A mutant that does not fit its place any more raises one of these, whatever the bounds are.
+    unfit = why.startswith(("TypeError", "AttributeError", "NameError", "UnboundLocalError", "ImportError", "KeyError"))
+    if unfit:
+        return "BROKEN", f"{test}: {why}"
+    if _pytest("", [test]).returncode != pytest.ExitCode.OK:
+        return "BROKEN", f"{test} fails without a mutant, too"
+    return "killed", test.removeprefix("tests/")
+
+
+def _pytest(name: str, tests: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run tests against a mutant, or against the library as it is if the name is empty."""
+    environment = dict(os.environ, OMP_NUM_THREADS="1", COLUMNS="1000", **{VARIABLE: name})
+    options = ("-x", "-q", "-n", "0", "--no-header", "-p", __spec__.name, "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def main(names: Iterable[str]) -> int:
+    """Run some mutants, or all; the number of those that are not killed."""
+    try:
+        chosen = [_known(name) for name in names] or list(MUTANTS)
+        for name in chosen:
+            MUTANTS[name].make()
+    except Unbound as problem:
+        raise SystemExit(str(problem)) from None
+    width = max(map(len, chosen))
+    print(f"{'mutant':<{width}}  seconds  verdict   by")
+    alive = []
+    for name in chosen:
+        begin = time.perf_counter()
+        verdict, by = run(name)
+        print(f"{name:<{width}}  {time.perf_counter() - begin:7.1f}  {verdict:<8}  {by}", flush=True)
+        if verdict != "killed":
+            alive.append(name)
+    print(f"{len(chosen) - len(alive)} of {len(chosen)} killed" + "".join(f"\n  not {name}" for name in alive))
+    return len(alive)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

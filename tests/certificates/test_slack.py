@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
 from glru.point import Point
 from glru.regions import DualBox
+from glru.regions.metric import ColumnMetric
 from glru.selection.criteria import CRITERIA
 from glru.selection.judge import Judge, Move, Screened, Worth
 from glru.selection.panel import Panel
@@ -156,3 +158,78 @@ def test_local_rows_of_a_squared_loss(fit_intercept, powers):
         assert np.all(upper - lower < 1.0)
         for (score, off), low, high in zip(exact, lower, upper, strict=True):
             assert float(low) - off <= score <= float(high) + off
+
+
+@pytest.mark.parametrize("underflow", [False, True], ids=["", "underflow"])
+def test_the_metric_is_as_near_to_the_hessian_as_it_says(underflow):
+    """Columns in units of their own, and one whose squares underflow: the exact Hessian is within ``eta`` of the factor."""
+    X = np.vander(np.linspace(0.5, 1.5, 20), 5) * np.exp2([-30, 20, 0, 7, -3])
+    lam = np.full(5, 1e-7)
+    if underflow:
+        X[:, 1], lam[1] = 1e-160 * dense(20, 1, 2)[:, 0], 0.0
+    problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(lam))
+    bends = problem.weights
+    with np.errstate(over="ignore"):  # as the callers of a metric do
+        metric = ColumnMetric(problem, bends)
+    assert underflow or metric.eta < 1e-3
+    if not metric.eta < 1.0:
+        return
+    rows, factor = [fractions(row) for row in X], [fractions(row) for row in metric.factor]
+    for direction in [*np.eye(5), *metric.inverse.T]:
+        u = fractions(direction)
+        images = [sum(x * v for x, v in zip(row, u, strict=True)) ** 2 for row in rows]
+        exact = sum(s * image for s, image in zip(fractions(bends), images, strict=True))
+        exact += sum(strength * v**2 for strength, v in zip(fractions(lam), u, strict=True))
+        made = sum(sum(r * v for r, v in zip(row, u, strict=True)) ** 2 for row in factor)
+        assert abs(exact - made) <= Fraction(metric.eta) * made
+
+
+def test_norms_in_the_metric():
+    """Never below the norms that the stored factor implies."""
+    X = np.vander(np.linspace(0.5, 1.5, 20), 5)
+    problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(1e-7))
+    metric = ColumnMetric(problem, problem.weights)
+    factor = [fractions(row) for row in metric.factor]
+    for row, norm in zip(X, metric.norms(X), strict=True):
+        solved: list[Fraction] = []
+        for k, x in enumerate(fractions(row)):
+            solved.append((x - sum(factor[j][k] * solved[j] for j in range(k))) / factor[k][k])
+        assert Fraction(float(norm)) ** 2 >= sum(v**2 for v in solved)
+
+
+def known(y, loss, scores):
+    """A leave-one-out result whose scores are known exactly."""
+    found = glru.loocv(glru.Problem(dense(y.size, 1), y, loss, glru.L2(0.1)))
+    return replace(found, score_lower=scores, score_upper=scores)
+
+
+@pytest.mark.parametrize("name", ["mse", "mae", "r2"])
+@pytest.mark.parametrize("far", [0.0, 1e8])
+def test_metrics_of_exact_scores(name, far):
+    """What is left is the rounding of the metric itself; targets far from zero have a mean that is rounded, too."""
+    random = np.random.default_rng(3)
+    for _ in range(5):
+        y = far + 1e-5 * random.normal(size=37)
+        scores = y + 1e-5 * random.normal(size=37)
+        low, high = known(y, glru.Squared(), scores).metric_bounds(name)
+        off = [t - z for t, z in zip(fractions(y), fractions(scores), strict=True)]
+        square, mean = sum(v**2 for v in off) / 37, sum(fractions(y)) / 37
+        spread = sum((t - mean) ** 2 for t in fractions(y)) / 37
+        exact = {"mse": square, "mae": sum(map(abs, off)) / 37, "r2": 1 - square / spread}[name]
+        assert_within([exact], [low], [high])
+
+
+@pytest.mark.parametrize("name", ["log_loss", "brier"])
+def test_metrics_of_exact_log_odds(name):
+    random = np.random.default_rng(3)
+    y = np.where(np.arange(37) % 2, 1.0, -1.0)
+    for _ in range(5):
+        scores = 3.0 * random.normal(size=37)
+        low, high = known(y, glru.Logistic(), scores).metric_bounds(name)
+        with mpmath.workdps(40):
+            margins = [mpmath.mpf(float(v)) for v in y * scores]
+            if name == "log_loss":
+                exact = sum(mpmath.log1p(mpmath.exp(-m)) for m in margins) / 37
+            else:
+                exact = sum((1 / (1 + mpmath.exp(m))) ** 2 for m in margins) / 37
+            assert low <= exact <= high

@@ -132,7 +132,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     if not mass > 0.0:
         raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
     unit = mass if problem.scaling == "mean" else 1.0
-    factor = problem.total_weight / mass if problem.scaling == "mean" else 1.0
+    factor = weight_factor(problem, mass)
 
     scores = swap.X @ coef
     dual = -problem.loss.gradient(swap.y, scores)
@@ -188,6 +188,11 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
         make_dual=lambda: swap.place(solution.dual, dual),
         make_reach=reach,
     )
+
+
+def weight_factor(problem: Problem, total_weight: float) -> float:
+    """What the weights of the rows that stay are multiplied by when all weights sum to ``total_weight``."""
+    return problem.total_weight / total_weight if problem.scaling == "mean" else 1.0
 
 
 def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:

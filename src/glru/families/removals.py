@@ -153,32 +153,43 @@ class Base:
 
     def bounds(self, rows: Removals, top: float) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; ``top``: at least the largest norm."""
-        weights, slopes, bends, norms, moves = rows.weights, rows.slopes, rows.bends, rows.norms, rows.moves
-        change = rows.change
+        norms, moves, change = rows.norms, rows.moves, rows.change
         error, step_norm = self.metric.solve_error, rows.lengths
         size = np.abs(change)
         own = change * norms
         push = own * norms
         shifts = moves + push
         far = np.abs(shifts)
-        # The step took two triangular solves and a product; the squares are those of norms that were rounded up, by a share
-        # of themselves and by what covers underflow.
-        shift_error = norms * (2.0 * error * step_norm + (2.0 * self.metric.tiny) * size)
-        shift_error += (5.0 * error + FEW) * np.abs(push) + FEW * np.abs(moves)
+        shift_error = self._shift_errors(rows, size, push)
         parts = step_norm**2 + own**2
         length = np.maximum(parts + 2.0 * change * moves, 0.0) + (8.0 * error + FEW) * parts
         length = np.sqrt(length) * (1.0 + FEW)
         delta = length * (np.sqrt(1.0 + self.eta) * (1.0 + FEW))
-        # The row's own slope and curvature were taken at a score that is off, too.
-        wrong = bends * (shift_error + FEW * far) + FEW * np.abs(slopes)
-        wrong += self.smoothness * rows.off * (1.0 + (2.0 * self.constant) * far)
-        left_over = np.abs(weights * (slopes + bends * shifts) - change) + FEW * size + weights * wrong
-        residual = self.slack_norm + left_over * norms + self.eta * delta
+        residual = self._residuals(rows, size, shifts, far, shift_error, delta)
         with np.errstate(all="ignore"):
             reach = self.constant * top * length * (1.0 + FEW)
-            remainder = np.where(reach > SERIES, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
-            nu = remainder * (1.0 + LOST) * delta + residual / np.sqrt(rows.rest)
+            nu = newton_remainders(reach) * delta + residual / np.sqrt(rows.rest)
         return self.widened(rows, top, rows.scores + shifts, nu, reach, shift_error + rows.off, far)
+
+    def _shift_errors(self, rows: Removals, size: Array, push: Array) -> Array:
+        """How far the computed moves of the rows' scores may be off; ``size`` is ``|c_i|``, ``push`` is ``c_i Q_ii``."""
+        error = self.metric.solve_error
+        # The step took two triangular solves and a product; the squares are those of norms that were rounded up, by a share
+        # of themselves and by what covers underflow.
+        errors = rows.norms * (2.0 * error * rows.lengths + (2.0 * self.metric.tiny) * size)
+        errors += (5.0 * error + FEW) * np.abs(push) + FEW * np.abs(rows.moves)
+        return errors
+
+    def _residuals(
+        self, rows: Removals, size: Array, shifts: Array, far: Array, shift_error: Array, delta: Array
+    ) -> Array:
+        """At least the norm of what the errors of ``r'``, of ``c_i`` and of the metric leave of the Newton equation."""
+        # The row's own slope and curvature were taken at a score that is off, too.
+        wrong = rows.bends * (shift_error + FEW * far) + FEW * np.abs(rows.slopes)
+        wrong += self.smoothness * rows.off * (1.0 + (2.0 * self.constant) * far)
+        left_over = np.abs(rows.weights * (rows.slopes + rows.bends * shifts) - rows.change)
+        left_over = left_over + FEW * size + rows.weights * wrong
+        return self.slack_norm + left_over * rows.norms + self.eta * delta
 
     def widened(
         self, rows: Removals, top: float, centers: Array, nu: Array, reach: Array, errors: Array, sizes: Array
@@ -251,6 +262,12 @@ class Base:
             fed = bend * arrays.inner(block, solved) / (1.0 - rows.leverage[active])
             models = models - (solved + images * arrays.put(fed))
         return lower, upper
+
+
+def newton_remainders(reach: Array) -> Array:
+    """At least ``(e^t - 1 - t) / t``."""
+    remainders = np.where(reach > SERIES, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
+    return remainders * (1.0 + LOST)
 
 
 def rough_top(metric: ColumnMetric, plain: float) -> float:

@@ -54,14 +54,11 @@ class DeviceMetric(ColumnMetric):
         unit = xp.eye(size, dtype=matrix.dtype, device=self.arrays.device)
         rounded = 1.0 + 2.0 * gamma(size * size + 8)
         norms = _frobenius(xp, factor), _frobenius(xp, inverse)
-        residual = _frobenius(xp, factor @ inverse - unit)
-        self.tau = (residual + gamma(size + 8) * norms[0] * norms[1]) * rounded
+        self.tau = (inverse_residual(xp, factor, inverse, unit) + gamma(size + 8) * norms[0] * norms[1]) * rounded
         if not self.tau < 0.125:
             return
         # Products R^T R err by gamma |r_i| |r_j| in an entry, in Frobenius norm gamma |R|_F^2.
-        factored = _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix) + gamma(size + 8) * (
-            norms[0] * norms[0]
-        )
+        factored = factor_residual(xp, factor, matrix) + gamma(size + 8) * (norms[0] * norms[0])
         trace = float(xp.linalg.trace(matrix))
         off = (factored + gamma(problem.n_rows + 4 * size + 16) * trace) * rounded
         reach = norms[1] * rounded / (1.0 - self.tau)
@@ -108,6 +105,16 @@ class DeviceMetric(ColumnMetric):
     def axis_norms(self) -> Array:
         squares = home(self.arrays.xp.sum(self.inverse * self.inverse, axis=1))
         return np.sqrt(squares) * (1.0 + self.solve_error)
+
+
+def inverse_residual(xp: Any, factor: Any, inverse: Any, unit: Any) -> float:
+    """The Frobenius norm of ``R V - I``, as computed."""
+    return _frobenius(xp, factor @ inverse - unit)
+
+
+def factor_residual(xp: Any, factor: Any, matrix: Any) -> float:
+    """The Frobenius norm of ``R^T R - H``, as computed."""
+    return _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix)
 
 
 def _with_ones(arrays: Arrays, block: Any) -> Any:
