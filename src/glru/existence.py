@@ -24,7 +24,6 @@ def missing_optimum(problem: Problem) -> str | None:
         return None
     used = problem.weights > 0.0
     free, y = constraint_columns(problem)[used], problem.y[used]
-    what = "the intercept" if not problem.unpenalised.size else "unpenalised columns"
     if lacks_class(problem):
         return (
             f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
@@ -32,11 +31,14 @@ def missing_optimum(problem: Problem) -> str | None:
         )
     if np.linalg.matrix_rank(_scaled(free)) < free.shape[1]:
         return (
-            f"the optimum is not unique: {what} are linearly dependent, so that infinitely many models are best. Remove "
-            "columns that are constant or depend on others, or penalise them."
+            "the optimum is not unique: unpenalised columns are linearly dependent, so that infinitely many models are best. "
+            "Remove columns that are constant or depend on others, or penalise them."
         )
     if isinstance(problem.loss, Logistic) and free.size <= MOST_ENTRIES and _separates(y[:, None] * _scaled(free)):
-        return f"no optimum exists: {what} separate the classes, so that larger coefficients are always better. Penalise them."
+        return (
+            "no optimum exists: unpenalised columns separate the classes, so that larger coefficients are always better. "
+            "Penalise them."
+        )
     return None
 
 

@@ -20,7 +20,7 @@ from glru._numerics import Array
 from glru.losses import Hinge, SmoothedHinge, SquaredHinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Run, Stop, end, state_at
+from glru.solvers.common import Run, Stop, end, state_at, zero_point
 from glru.solvers.newton import ColumnSpace, RowSpace, Space, uses_row_space
 
 TO_BOUNDARY = 0.995
@@ -37,6 +37,15 @@ class _Box:
 
     gamma: float
     top: float
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is an upper end."""
+        return bool(np.isfinite(self.top))
+
+    def products(self, q: Array, alpha: Array, beta: Array) -> Array:
+        """``alpha q + beta (top - q)``: what each row is away from complementarity."""
+        return alpha * q + beta * (self.top - q) if self.bounded else alpha * q
 
 
 def box_of(loss: object) -> _Box | None:
@@ -56,56 +65,55 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
     """
     box = box_of(problem.loss)
     assert box is not None
-    space: Space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
-    unknowns = space.place(Point(np.zeros(problem.n_columns)))
-    y, scores = problem.y, np.zeros(problem.n_rows)
     dual = start.dual
     if dual is None:
-        dual = -problem.loss.gradient(y, problem.scores(start.coef, start.intercept))
+        dual = -problem.loss.gradient(problem.y, problem.scores(start.coef, start.intercept))
     best = state_at(problem, 0, start.coef, start.intercept, dual)
     status = stop.check(best)
     if status is not None:
         return end(best, status, 0)
-    q = np.full(problem.n_rows, 0.5)
-    low = np.ones(problem.n_rows)
-    high = np.ones(problem.n_rows) if np.isfinite(box.top) else np.zeros(problem.n_rows)
-    n_iter, short, sigma = 0, 0, 0.1
+    space: Space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+    unknowns = np.zeros_like(space.place(zero_point(problem)))
+    y, scores = problem.y, np.zeros(problem.n_rows)
+    q, alpha = np.full(problem.n_rows, 0.5), np.ones(problem.n_rows)
+    beta = np.ones(problem.n_rows) if box.bounded else np.zeros(problem.n_rows)
+    n_iter = n_short = 0
+    sigma = 0.1
     while True:
-        room = box.top - q
-        n_ends = q.size * (2 if np.isfinite(box.top) else 1)
-        mu = sigma * (float(low @ q) + float(high @ np.where(np.isfinite(room), room, 0.0))) / n_ends
-        curvature = 1.0 / (box.gamma + low / q + high / room)
-        pull = (1.0 - y * scores) - box.gamma * q + mu / q - mu / room
-        slopes = -y * (q + curvature * pull)
-        step = space.step(unknowns, slopes, curvature)
-        dq = y * space.linear_dual(unknowns, slopes, curvature, step) - q
-        dlow = (mu - low * dq) / q - low
-        dhigh = (mu + high * dq) / room - high if np.isfinite(box.top) else np.zeros_like(q)
-        length = min(_room(q, dq), _room(low, dlow), _room(room, -dq), _room(high, dhigh), 1.0)
+        slack = box.top - q
+        mu = sigma * box.products(q, alpha, beta).sum() / (q.size * (2 if box.bounded else 1))
+        curvature = 1.0 / (box.gamma + alpha / q + beta / slack)
+        residual = (1.0 - y * scores) - box.gamma * q + mu / q - mu / slack
+        gradient = -y * (q + curvature * residual)
+        step = space.step(unknowns, gradient, curvature)
+        dq = y * space.linear_dual(unknowns, gradient, curvature, step) - q
+        dalpha = (mu - alpha * dq) / q - alpha
+        dbeta = (mu + beta * dq) / slack - beta if box.bounded else np.zeros_like(q)
+        length = min(_longest(q, dq), _longest(alpha, dalpha), _longest(slack, -dq), _longest(beta, dbeta), 1.0)
         if not np.isfinite(length) or not np.all(np.isfinite(step.move)):
             return end(best, "stalled", n_iter)
-        short = short + 1 if length < SHORT_STEP else 0
-        q, low, high = q + length * dq, low + length * dlow, high + length * dhigh
+        n_short = n_short + 1 if length < SHORT_STEP else 0
+        q, alpha, beta = q + length * dq, alpha + length * dalpha, beta + length * dbeta
         unknowns = unknowns + length * step.move
         scores = scores + length * step.scores
         sigma = float(np.clip((1.0 - length) ** 2, 0.01, 0.8))
         n_iter += 1
-        # The products of both ends' multipliers are the gap once the point is feasible. Far above the target the exact one is
-        # not worth two passes over X; near the end it tells which of the last points is the best.
-        rough = float(problem.weights @ (low * q + np.where(np.isfinite(room), high * (box.top - q), 0.0)))
+        # The products of the multipliers and their distances are the gap once the point is feasible. Far above the target the
+        # exact one is not worth two passes over X; near the end it tells which of the last points is the best.
+        rough = float(problem.weights @ box.products(q, alpha, beta))
         far = rough > max(10.0 * stop.target(best.primal_value), 1e-4 * best.primal_value)
-        if far and stop.until is None and short < 2 and n_iter < stop.max_iter:
+        if far and stop.until is None and n_short < 2 and n_iter < stop.max_iter:
             continue
         state = state_at(problem, n_iter, *space.primal(unknowns), y * q)
         best = state if state.gap <= best.gap else best
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        if short >= 2:
+        if n_short >= 2:
             return end(best, "stalled", n_iter)
 
 
-def _room(values: Array, moves: Array) -> float:
-    """How far along ``moves`` the positive ``values`` stay positive."""
+def _longest(values: Array, moves: Array) -> float:
+    """How far along ``moves`` the positive ``values`` stay positive, and a little less."""
     falling = moves < 0.0
     return TO_BOUNDARY * float((values[falling] / -moves[falling]).min(initial=np.inf))
