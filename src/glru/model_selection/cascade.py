@@ -19,7 +19,14 @@ from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
 from glru.losses import Hinge
-from glru.model_selection.pursuit import REFINE_STEPS, certified_bounds, has_local_steps, local_steps, regions_in_order
+from glru.model_selection.pursuit import (
+    REFINE_STEPS,
+    ask_rarely,
+    certified_bounds,
+    has_local_steps,
+    local_steps,
+    regions_in_order,
+)
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
@@ -317,7 +324,7 @@ class Cascade:
             found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
             return self.finished(row, *found)
 
-        solution = train(problem, tol=0.0, start=point, until=settled)
+        solution = train(problem, tol=0.0, start=point, until=ask_rarely(settled, self.budget))
         if self.finished(row, *found):
             return found
         return intersected(found, self.bounds_at(certify(problem, solution.point), row))

@@ -18,7 +18,8 @@ from glru.problem import Problem
 from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
 from glru.regions.local import Plain, uses_rows
 from glru.solution import dual_of
-from glru.solvers import train
+from glru.solvers import State, train
+from glru.solvers.common import Until
 
 REFINE_STEPS = 8
 """Newton steps of one problem before it is trained in full."""
@@ -105,7 +106,8 @@ def pursue(
             point, before = stepped.point, stepped.gap
     # Full Newton steps may end farther from the optimum than they began.
     point = min(given, point, key=lambda p: _gap(problem, p))
-    last = train(problem, tol=TRAINED, start=point, until=lambda state: take(certify(problem, state.point)))
+    until = ask_rarely(lambda state: take(certify(problem, state.point)), budget)
+    last = train(problem, tol=TRAINED, start=point, until=until)
     trained = certify(problem, last.point)
     take(trained)
     # A gap that is small enough for a solver may still be large under the root of a radius: step on while it shrinks.
@@ -117,6 +119,23 @@ def pursue(
         if take(trained):
             break
     return Pursued(found[0], found[1], "training", trained.point)
+
+
+def ask_rarely(ask: Callable[[State], bool], budget: Budget) -> Until:
+    """A stopping rule that asks about a state only where its gap is a tenth of the last one asked about.
+
+    Where a certificate costs more than an iteration, asking every time would cost more than the training.
+    """
+    last = np.inf
+
+    def until(state: State) -> bool:
+        nonlocal last
+        if not state.gap < 0.1 * last:
+            return budget.spent
+        last = state.gap
+        return ask(state)
+
+    return until
 
 
 def _gap(problem: Problem, point: Point) -> float:
