@@ -124,3 +124,23 @@ def test_the_interior_point_solver_by_name():
         assert found.primal_value == pytest.approx(glru.solve(problem, tol=1e-11).primal_value, rel=1e-8)
     with pytest.raises(ValueError, match="one of the hinge losses"):
         glru.solve(make(glru.Logistic(), glru.L2(1e-3), 40, 4), solver="interior-point")
+
+
+def test_a_penalty_that_leaves_no_column():
+    """No column is worth its price: there is no system to solve, in a training or in a candidate."""
+    problem = make(glru.Logistic(), glru.ElasticNet(1.0, 100.0), 30, 4)
+    solution = glru.solve(problem)
+    assert solution.status == "converged" and not solution.coef.any()
+    out = glru.after(solution, glru.RemoveRows([0]), candidate="newton")
+    lower, upper = out.score_bounds(problem.X)
+    assert np.all(lower <= 0.0) and np.all(upper >= 0.0)
+
+
+@pytest.mark.parametrize("loss", [glru.Squared(), glru.Huber(), glru.Logistic()])
+def test_elastic_nets_on_columns_of_unequal_size(loss):
+    """Coordinate descent creeps there; an active set finds the signs."""
+    for seed, (lam, kappa) in enumerate([(1e-3, 1e-4), (1e-5, 1e-4), (1e-6, 1e-8)]):
+        X, y = uneven(30, 80, seed, spread=3.0)
+        target = y if loss.task == "classification" else X[:, 0] + np.random.default_rng(seed).normal(size=30) * X.std()
+        problem = glru.Problem(X, target, loss, glru.ElasticNet(lam, kappa), fit_intercept=seed == 1)
+        assert glru.solve(problem, tol=1e-8).status == "converged"

@@ -193,10 +193,10 @@ def _active_set(data: Array, linear: Array, kappa: Array, x: Array) -> Array:
             continue
         x[support] = exact
         gradient = data @ x + linear
-        violation = np.where(used, 0.0, np.abs(gradient) - kappa)
-        worst = int(np.argmax(violation))
-        if not violation[worst] > 1e-12 * (np.abs(linear[worst]) + kappa[worst]):
+        violation = np.where(used | (np.diagonal(data) <= 0.0), 0.0, np.abs(gradient) - kappa)
+        if not np.any(violation > 1e-12 * (np.abs(linear) + kappa)):
             break
+        worst = int(np.argmax(violation))
         x[worst] = -np.sign(gradient[worst]) * violation[worst] / data[worst, worst]
         used[worst] = True
     return x
