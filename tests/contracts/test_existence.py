@@ -65,3 +65,11 @@ def test_one_class_and_an_intercept(loss):
     lower, upper = out.score_bounds(X)
     assert np.isneginf(lower).all() and np.isposinf(upper).all()
     assert glru.after(solution, glru.RemoveRows([0])).remark is None
+
+
+def test_a_remark_on_data_that_overflows():
+    """Asking whether an optimum exists warns of nothing, whatever the data."""
+    X, y = separated(20)
+    with pytest.warns(ConvergenceWarning):
+        solution = glru.solve(glru.Problem(1e200 * X, y, penalty=glru.L2([0.0, 1.0, 1.0])))
+    assert glru.after(solution, glru.RemoveRows([0])).remark is not None

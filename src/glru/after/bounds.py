@@ -67,12 +67,13 @@ class After:
         return self.carried.problem
 
     @cached_property
+    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def carried(self) -> Certificate:
         """The certificate of the carried candidate."""
         return carry(self.solution, self.change)
 
     @cached_property
-    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
+    @np.errstate(all="ignore")
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates of the candidates in use, the best one first."""
         found = []
@@ -101,6 +102,7 @@ class After:
         return self.certificates[0].point
 
     @cached_property
+    @np.errstate(all="ignore")
     def remark(self) -> str | None:
         """Why the changed problem has no optimum or more than one, in which case nothing can be proven; None otherwise."""
         return missing_optimum(self.problem)
