@@ -68,7 +68,7 @@ def test_widths_beyond_float64(loss, shape, width):
     open_rows = result.stages == "undetermined"
     assert open_rows.mean() > 0.9 and result.limited.any() and not result.limited[~open_rows].any()
     assert result.finest_width > width
-    assert "float64 allows no interval narrower than" in repr(result)
+    assert "float64 resolves their scores to about" in repr(result)
     assert np.all(result.score_upper - result.score_lower < 1e-6)
     assert_inside(*held_out(solution), result.score_lower, result.score_upper)
 
@@ -85,7 +85,7 @@ def test_scores_without_a_theorem_are_not_guessed():
     unbounded = ~np.isfinite(result.score_lower) | ~np.isfinite(result.score_upper)
     assert unbounded.any() and np.isnan(result.scores[unbounded]).all()
     assert not result.labels[unbounded & (result.score_lower <= 0.0) & (result.score_upper >= 0.0)].any()
-    assert "no theorem bounds their scores" in repr(result)
+    assert "no bound of their scores is known" in repr(result)
 
 
 @pytest.mark.parametrize("loss", [glru.SquaredHinge(), glru.SmoothedHinge()], ids=["squared", "smoothed"])

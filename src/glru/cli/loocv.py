@@ -123,7 +123,7 @@ def outcome(
     lines.append(("trainings", f"{result.n_trainings} beyond the first, of {problem.n_rows} that brute force needs"))
     lines.append(("proof", NOTES[result.method] + (f"; {undetermined} rows are undetermined" if undetermined else "")))
     if result.limit is not None:
-        lines.append(("limit", f"{int(np.sum(result.limited))} of these rows no training can decide: {result.limit}"))
+        lines.append(("limit", f"{int(np.sum(result.limited))} of these rows were given up: {result.limit}"))
     if check:
         lines.append(("brute force", _compared(check)))
     lines.append(("time", f"{output.duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))

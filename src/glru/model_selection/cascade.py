@@ -146,7 +146,7 @@ class Cascade:
         self.train()
 
     def resolvable_rows(self, few: int) -> Rows:
-        """The open rows but those that no refinement can decide, because the rounding of a perfect candidate forbids it.
+        """The open rows but those that refinement is not expected to decide, for the rounding of a perfect candidate.
 
         ``few``: up to this number of rows, working on them costs about as much as finding that out.
         """

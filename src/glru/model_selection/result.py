@@ -39,10 +39,11 @@ class LOOCVResult:
     stage_codes : array of int
         The stage that decided each row, by its place in ``STAGES``; ``stages`` gives the names.
     limited : array of bool
-        Undetermined rows that no training can decide either: the rounding of float64 alone makes their intervals wider than
-        what was asked for, or no theorem bounds their scores.
+        Undetermined rows that were given up: at the optimum of all rows, trained as far as float64 goes, the rounding of the
+        certificate alone leaves intervals wider than what was asked for, and leaving out one row changes that little.
+        An estimate that saves trainings, not a proof that none could decide the row.
     finest_width : float or None
-        The narrowest interval that float64 allows for one of these rows; None where there are none.
+        The narrowest of those intervals; None where no row was given up.
     seconds : dict
         Time spent in each stage.
 
@@ -89,14 +90,14 @@ class LOOCVResult:
 
     @property
     def limit(self) -> str | None:
-        """Why the ``limited`` rows are out of reach, in words; None where there are none."""
+        """Why the ``limited`` rows were given up, in words; None where there are none."""
         if self.finest_width is None:
             return None
         if not np.isfinite(self.finest_width):
-            return "no theorem bounds their scores"
+            return "no bound of their scores is known"
         if np.all(self.score_lower[self.limited] == self.score_upper[self.limited]):
             return "their scores are exactly 0, a tie"
-        return f"float64 allows no interval narrower than {self.finest_width:.2g}"
+        return f"float64 resolves their scores to about {self.finest_width:.2g}"
 
     @property
     def errors_lower(self) -> int:
