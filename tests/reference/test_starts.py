@@ -8,6 +8,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
 import glru
+from glru.solvers.common import Stop
+from glru.solvers.newton import newton
 from tests.cases import each, make
 from tests.partitioned.data import in_blocks
 
@@ -144,3 +146,13 @@ def test_elastic_nets_on_columns_of_unequal_size(loss):
         target = y if loss.task == "classification" else X[:, 0] + np.random.default_rng(seed).normal(size=30) * X.std()
         problem = glru.Problem(X, target, loss, glru.ElasticNet(lam, kappa), fit_intercept=seed == 1)
         assert glru.solve(problem, tol=1e-8).status == "converged"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_vanished_curvatures_are_damped(shape):
+    """A run gets away from any start by itself, without the training from zero that would follow it."""
+    for seed, lam in enumerate((1.0, 1e-2, 1e-4)):
+        problem = problem_of(glru.Logistic(), glru.L2(lam), shape, seed, fit_intercept=True)
+        with np.errstate(all="ignore"):
+            runs = [newton(problem, start, Stop(1e-6, None, 100)) for start in starts_of(glru.solve(problem), seed)]
+        assert all(run.status == "converged" for run in runs)
