@@ -14,7 +14,7 @@ from benchmarks.timing import print_table
 from glru import _arrays
 from glru._products import hessian
 from glru.families.gradients import Gradients
-from glru.regions.device_metric import DeviceMetric
+from glru.metric.device import DeviceMetric
 
 N, D, QUERIES = 6000, 4955, 1000
 LAMS = [2.0**-k for k in range(11)]

@@ -29,7 +29,7 @@ TARGET = 0.05
 ROUNDS = 9
 SEED = 0
 
-ABSOLUTE_PRODUCTS = ("certificate", "regions.base", "regions.metric")
+ABSOLUTE_PRODUCTS = ("certificate", "regions.base", "metric.columns")
 SCORE_ERRORS = ("certificate", "regions.local", "families.local")
 
 

@@ -3,7 +3,7 @@
 Nothing here forms a temporary of the size of X: dense data is scaled in chunks that stay in the cache.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -80,29 +80,51 @@ def _dense_gram(X: Array, weights: Array, start: int, stop: int) -> Array:
     return total
 
 
-def row_gram(problem: Problem, column_weights: Array) -> Any:
+def center_of(problem: Problem) -> Array | None:
+    """The mean row, where an intercept makes the model of centred rows the same one; None where X is left as it is.
+
+    Dense data is centred: products of centred rows are far smaller where columns are far from zero.
+    """
+    if not problem.fit_intercept or not isinstance(problem.X, np.ndarray):
+        return None
+    if "center" not in problem.shared:
+        mean = problem.X.sum(axis=0) / max(problem.n_rows, 1)
+        problem.shared["center"] = mean if np.all(np.isfinite(mean)) else np.zeros(problem.n_columns)
+    return problem.shared["center"]
+
+
+def centred_chunks(X: Array, center: Array) -> Iterator[tuple[slice, Array]]:
+    """``X - c`` in chunks of columns that stay in the cache; every entry is rounded once."""
+    width = max(64, 4 * CHUNK_BYTES // (8 * max(X.shape[0], 1)))
+    for start in range(0, X.shape[1], width):
+        part = slice(start, min(start + width, X.shape[1]))
+        yield part, X[:, part] - center[part]
+
+
+def row_gram(problem: Problem, column_weights: Array, center: Array | None = None) -> Any:
     """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``; ``X X^T`` is kept for problems with the same X.
 
-    Where X lives on a device, so does the product.
+    ``center``: what :func:`center_of` says is taken from every row. Where X lives on a device, so does the product.
     """
     if column_weights.size == 0:
         return placed(np.zeros((problem.n_rows, problem.n_rows)), problem.X)
     if np.all(column_weights == column_weights[0]):
-        if "row_gram" not in problem.shared:
-            problem.shared["row_gram"] = _row_gram(problem, np.ones_like(column_weights))
-        gram = problem.shared["row_gram"]
+        name = "row_gram" if center is None else "centred_row_gram"
+        if name not in problem.shared:
+            problem.shared[name] = _row_gram(problem, np.ones_like(column_weights), center)
+        gram = problem.shared[name]
         factor = float(column_weights[0])
         return DeviceMatrix(factor * gram.array) if is_device(gram) else factor * gram
-    return _row_gram(problem, column_weights)
+    return _row_gram(problem, column_weights, center)
 
 
-def _row_gram(problem: Problem, column_weights: Array) -> Any:
+def _row_gram(problem: Problem, column_weights: Array, center: Array | None) -> Any:
     X = problem.X
     if is_device(X):
         scaled = X.array * X.arrays.put(np.sqrt(column_weights))[None, :]
         return DeviceMatrix(scaled @ X.arrays.xp.matrix_transpose(scaled))
     if isinstance(X, np.ndarray):
-        return _dense_row_gram(X, column_weights)
+        return _dense_row_gram(X, column_weights, center)
     from glru import _kernels as kernels
 
     columns = problem.X_by_column
@@ -127,19 +149,22 @@ def _row_gram(problem: Problem, column_weights: Array) -> Any:
     return gram
 
 
-def _dense_row_gram(X: Array, column_weights: Array) -> Array:
-    n_rows, n_columns = X.shape
-    gram = np.zeros((n_rows, n_rows), order="F")
-    if np.all(column_weights == column_weights[0]):
-        blocks, scale = [X], float(column_weights[0])
-    else:
-        width = max(64, 16 * CHUNK_BYTES // (8 * n_rows))
-        edges = range(0, n_columns, width)
-        blocks, scale = [X[:, k : k + width] * np.sqrt(column_weights[k : k + width]) for k in edges], 1.0
-    for block in blocks:
+def _dense_row_gram(X: Array, column_weights: Array, center: Array | None) -> Array:
+    gram = np.zeros((X.shape[0], X.shape[0]), order="F")
+    for block in _scaled_chunks(X, column_weights, center):
         transposed = block.T.flags.f_contiguous
-        gram = dsyrk(scale, block.T if transposed else block, beta=1.0, c=gram, trans=int(transposed), overwrite_c=1)
+        gram = dsyrk(1.0, block.T if transposed else block, beta=1.0, c=gram, trans=int(transposed), overwrite_c=1)
     return np.triu(gram) + np.triu(gram, 1).T
+
+
+def _scaled_chunks(X: Array, column_weights: Array, center: Array | None) -> Iterator[Array]:
+    """``(X - c) diag(sqrt(column_weights))`` in chunks of columns; X itself where nothing is to be done."""
+    plain = bool(np.all(column_weights == 1.0))
+    if plain and center is None:
+        yield X
+        return
+    for part, block in centred_chunks(X, np.zeros(X.shape[1]) if center is None else center):
+        yield block if plain else block * np.sqrt(column_weights[part])
 
 
 def core_factor(gram: Any, root: Array) -> Any:

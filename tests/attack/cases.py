@@ -16,7 +16,8 @@ from glru.duality import feasible_dual
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import WideRows, has_newton_rows, removed_rows
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.wide import WideRows, has_row_models
 from glru.partitioned.gap import ellipsoid, gradient
 from glru.partitioned.stepwise import Part
 from glru.partitioned.sums import Model
@@ -184,13 +185,16 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield "local rows", values, *local.bounds(here, never)
             yield "local rows, refined", values, *local.refined(here, never, 4)
         if has_newton_rows(problem):
-            for family in {
-                type(f): f for f in (removed_rows(solution, float(factor)), WideRows(solution, float(factor)))
-            }.values():
-                yield f"{type(family).__name__}", values, *family.bounds(here)
-                if isinstance(family, WideRows):
-                    yield "WideRows, stepped", values, *family.stepped(here, never, 3)
-                    yield "WideRows, refined", values[:1], *family.refined(int(here[0]), never, 2)
+            yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
+    if has_row_models(problem):
+        wide = WideRows(solution)
+        for n_steps in (1, 4):
+            yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
+        for place in range(0, rows.size, 3):
+            if np.isfinite(wide.factors[rows[place]]):
+                row = rows[place : place + 1]
+                lower, upper, _ = wide.retrained(wide.without(row[0]), wide.start, row, lambda *ends: False, 6)
+                yield "WideRows, one", exact[place : place + 1], lower, upper
 
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:

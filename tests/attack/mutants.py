@@ -146,17 +146,17 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # The metric of the Hessian.
     "intercept-forgotten-in-the-metric": Mutant(
-        "glru.regions.metric:ColumnMetric.norms", _rows_without_intercept, ROUNDING
+        "glru.metric.columns:ColumnMetric.norms", _rows_without_intercept, ROUNDING
     ),
-    "curvature-that-is-not-there": Mutant("glru.regions.metric:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
+    "curvature-that-is-not-there": Mutant("glru.metric.columns:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
     "underflow-forgotten-in-a-gradient": Mutant(
-        "glru.regions.metric:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
+        "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
-    "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric._factor", _zero_eta, SLACK),
-    "solves-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric.solve_error", scaled(0.0), SLACK),
-    "underflowed-diagonals-scaled": Mutant("glru.regions.metric:powers_of_two", _every_power, SLACK),
-    "inverse-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:inverse_residual", scaled(0.0), DEVICES),
-    "factor-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:factor_residual", scaled(0.0), DEVICES),
+    "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
+    "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),
+    "underflowed-diagonals-scaled": Mutant("glru.metric.columns:powers_of_two", _every_power, SLACK),
+    "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.device:inverse_residual", scaled(0.0), DEVICES),
+    "factor-of-a-device-taken-as-exact": Mutant("glru.metric.device:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
     "old-weights-in-carried-rows": Mutant("glru.candidates.carry:weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(

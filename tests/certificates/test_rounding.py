@@ -21,7 +21,7 @@ from glru.certificate import (
 from glru.regions import LocalEllipsoid, PrimalBall
 from glru.regions.base import centers
 from glru.regions.box import linear_range
-from glru.regions.metric import ColumnMetric, RowMetric
+from glru.metric.columns import ColumnMetric, RowMetric
 from tests.cases import LOSSES, dense, each, make, targets
 from tests.certificates import exact
 from tests.certificates.exact import decimals, precise

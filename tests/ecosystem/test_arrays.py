@@ -13,7 +13,7 @@ from glru import _arrays, _sizes
 from glru._arrays import Arrays, DeviceMatrix, home, is_foreign
 from glru._products import column_gram
 from glru.families.conjugate import conjugate_gradients
-from glru.regions import device_metric
+from glru.metric import device as device_metric
 
 strict = pytest.importorskip("array_api_strict")
 

@@ -17,8 +17,8 @@ from glru._arrays import home, raw
 from glru._numerics import TINY, Array, gamma
 from glru.certificate import FEW
 from glru.families.carried import sum_error
+from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
-from glru.regions.metric import ColumnMetric
 
 SLOW = 0.6
 """Steps with the old Hessian end where a step leaves more than this of the gradient: an exact step is then cheaper."""

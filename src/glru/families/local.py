@@ -16,9 +16,9 @@ from glru.families.carried import weight_error
 from glru.families.conjugate import newton_directions
 from glru.families.gradients import Gradients
 from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, rough_top, with_ones
+from glru.metric.device import column_metric
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
-from glru.regions.device_metric import column_metric
 from glru.regions.local import Candidate, gradient_slack
 
 Rows = NDArray[np.intp]

@@ -25,8 +25,8 @@ from glru._arrays import is_device
 from glru._numerics import UNIT, Array, Matrix, dense
 from glru.certificate import FEW
 from glru.families.gradients import SLOW, local_radius
+from glru.metric.columns import ColumnMetric
 from glru.regions.base import Bounds, widened
-from glru.regions.metric import ColumnMetric
 
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
 

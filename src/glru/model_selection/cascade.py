@@ -17,7 +17,8 @@ from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.wide import WideRows, has_wide_rows
 from glru.losses import Hinge
 from glru.model_selection.pursuit import (
     REFINE_STEPS,
@@ -37,6 +38,9 @@ from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
+
+COARSE = 1e-5
+"""Relative gap above which a solution is trained on before rows are removed from it."""
 
 POLISHED = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""
@@ -86,7 +90,7 @@ class Cascade:
         self.limited = np.zeros(n_rows, dtype=bool)
         self.finest: Array | None = None
         self.factors = removal_factors(self.problem)
-        self._families: dict[float, RemovedRows] = {}
+        self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
 
@@ -132,14 +136,17 @@ class Cascade:
             self.run("local", self.open_rows(), self.local)
             for rows in self.batches():
                 self.run("newton", rows, self.local_newton)
+        if has_wide_rows(self.problem):
+            for rows in self.batches(grouped=False):
+                self.run("newton", rows, lambda rows: self.wide.bounds(rows, self.enough, 1))
+            for rows in self.batches(grouped=False):
+                self.run("refine", rows, lambda rows: self.wide.bounds(rows, self.enough, BATCH_STEPS))
         if self.has_families:
             for rows in self.batches():
                 self.run("newton", rows, self.newton)
+        if self.uniform and self.problem.work > SMALL_WORK and has_local_rows(self.problem):
             for rows in self.batches():
-                self.run("refine", rows, self.more_newton)
-        if self.uniform and self.problem.work > SMALL_WORK:
-            for rows in self.batches():
-                self.run("refine", rows, self.local_exact if has_local_rows(self.problem) else self.exact_newton)
+                self.run("refine", rows, self.local_exact)
         if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
             for row in self.resolvable_rows(MANY_ROWS):
                 self.run("refine", np.array([row]), self.refine)
@@ -234,38 +241,29 @@ class Cascade:
             return self.solution
         return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
 
-    def batches(self) -> list[Rows]:
-        """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
+    def batches(self, grouped: bool = True) -> list[Rows]:
+        """The open rows in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
         size = max(1, self.max_memory // smallest_batch(self.problem))
-        found = []
         rows = self.open_rows()
-        for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
-            rows = self.open_rows()
-            rows = rows[self.factors[rows] == factor]
-            found += [rows[k : k + size] for k in range(0, rows.size, size)]
-        return found
+        rows = rows[np.isfinite(self.factors[rows])]
+        groups = [rows]
+        if grouped:
+            groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
+        return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
 
     def newton(self, rows: Rows) -> Bounds:
         """Newton candidates under the Fenchel-Young gap."""
         return self._family(float(self.factors[rows[0]])).bounds(rows)
 
-    def more_newton(self, rows: Rows) -> Bounds:
-        """More steps from the same candidates, with the old Hessian."""
-        family = self._family(float(self.factors[rows[0]]))
-        if isinstance(family, WideRows):
-            return family.stepped(rows, self.enough, BATCH_STEPS)
-        return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-
-    def exact_newton(self, rows: Rows) -> Bounds:
-        """Steps with the candidates' own Hessians, where factoring one of these takes long."""
-        if self.has_families:
-            family = self._family(float(self.factors[rows[0]]))
-            if isinstance(family, WideRows):
-                return family.stepped(rows, self.enough, EXACT_STEPS, exact=True)
-        return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+    @cached_property
+    def wide(self) -> WideRows:
+        """All removals in the dimension of the rows."""
+        return WideRows(self.polished if self.solution.relative_gap > COARSE else self.solution)
 
     def guesses(self, rows: Rows) -> Array:
         """Scores after one Newton step a row, without proof; rows of one factor, or a single one."""
+        if rows.size > 1 and has_wide_rows(self.problem):
+            return self.wide.guesses(rows)
         if self.has_families and rows.size > 1 and np.isfinite(self.factors[rows[0]]):
             return self._family(float(self.factors[rows[0]])).guesses(rows)
         problem, point = self.without(int(rows[0]))
@@ -275,20 +273,19 @@ class Cascade:
         step = space.step(unknowns, gradient, curvature)
         return (space.scores(unknowns) + step.scores)[rows]
 
-    def _family(self, factor: float) -> RemovedRows:
+    def _family(self, factor: float) -> TallRows:
         if factor not in self._families:
-            self._families[factor] = removed_rows(self.solution, factor)
+            self._families[factor] = TallRows(self.solution, factor)
         return self._families[factor]
 
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
-        if self.has_families and np.isfinite(self.factors[row]):
-            family = self._family(float(self.factors[row]))
-            if isinstance(family, WideRows):
-                low, high = family.refined(row, self.enough, REFINE_STEPS)
-                if self.enough(low, high)[0]:
-                    return low, high
+        if has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
+            *found, _ = self.wide.retrained(
+                self.wide.without(row), self.wide.start, rows, lambda *ends: self.finished(row, *ends)
+            )
+            return found[0], found[1]
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
         if self.bound in ("auto", "local") and has_local_steps(problem):

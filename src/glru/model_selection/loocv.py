@@ -10,6 +10,7 @@ import numpy as np
 from glru._budget import UNLIMITED, Budget
 from glru._threads import calm_blas
 from glru.families.carried import has_carried
+from glru.families.wide import has_wide_rows
 from glru.losses import Hinge
 from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
 from glru.model_selection.checkpoint import Checkpoint
@@ -139,8 +140,8 @@ def _approximate(cascade: Cascade) -> None:
         scores = cascade.guesses(rows)
         return scores, scores
 
-    if cascade.has_families:
-        _each(cascade, "approx", cascade.batches(), guess)
+    if cascade.has_families or has_wide_rows(cascade.problem):
+        _each(cascade, "approx", cascade.batches(cascade.has_families), guess)
     _each(cascade, "approx", [np.array([row]) for row in cascade.open_rows()], guess)
 
 

@@ -7,13 +7,13 @@ from glru.certificate import FEW
 from glru.families.carried import sum_error
 from glru.families.gradients import GradientNorms
 from glru.families.removals import Base, rough_top
+from glru.metric.columns import ColumnMetric
 from glru.partitioned.gap import gradient, hessian, largest_score_error, slope_spread
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.removing import LocalRemovals
 from glru.partitioned.solution import PartitionedSolution
 from glru.partitioned.sums import Expansion, Model
 from glru.regions.local import gradient_slack
-from glru.regions.metric import ColumnMetric
 from glru.solvers.common import Floor
 
 MOST_STEPS = 3

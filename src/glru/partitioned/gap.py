@@ -29,6 +29,7 @@ from glru.certificate import (
 from glru.duality import constraint_columns
 from glru.families.gradients import local_radius
 from glru.families.removals import rough_top
+from glru.metric.columns import ColumnMetric
 from glru.partitioned.census import Most
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.rows import chunks
@@ -36,7 +37,6 @@ from glru.partitioned.sums import Expansion, Model, add_pulls
 from glru.problem import Problem
 from glru.regions.base import Bounds
 from glru.regions.local import ellipsoid_bounds, gradient_slack
-from glru.regions.metric import ColumnMetric
 
 
 def gradient(problem: PartitionedProblem, model: Model, pull: Array) -> Array:

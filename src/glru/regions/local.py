@@ -19,15 +19,12 @@ import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
 from glru.certificate import FEW, score_errors
+from glru.metric.base import Metric
+from glru.metric.columns import ColumnMetric
+from glru.metric.device import column_metric
+from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
 from glru.regions.base import Bounds, Region, centers, widened
-from glru.regions.device_metric import column_metric
-from glru.regions.metric import ColumnMetric, Metric, RowMetric
-
-
-def uses_rows(problem: Problem) -> bool:
-    """Whether the metric is formed in the dimension of the rows."""
-    return problem.n_rows < problem.n_columns and problem.penalty.strong_convexity > 0.0
 
 
 def has_local(problem: Problem) -> bool:
@@ -105,7 +102,7 @@ class LocalEllipsoid(Region):
         """The inverse metric of the Hessian at the candidate."""
         problem = self.candidate.problem
         bend = problem.weights * problem.loss.curvature(problem.y, self._scores)
-        return RowMetric(problem, bend) if uses_rows(problem) else column_metric(problem, bend)
+        return RowMetric(RowSide(problem), bend) if uses_rows(problem) else column_metric(problem, bend)
 
     @cached_property
     def nu(self) -> float:

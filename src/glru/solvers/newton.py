@@ -23,8 +23,9 @@ from scipy.linalg import lstsq
 
 from glru import duality
 from glru._arrays import cholesky_solve
-from glru._numerics import UNIT, Array, dense_columns
-from glru._products import core_factor, hessian, robust_cholesky, row_gram
+from glru._numerics import UNIT, Array
+from glru._products import core_factor, hessian, robust_cholesky
+from glru.metric.rows import RowSide
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import dual_of
@@ -116,20 +117,15 @@ class RowSpace(Space):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
-        self.gram = row_gram(problem, self.inverse)
-        columns = [dense_columns(problem.X, problem.unpenalised)]
-        if problem.fit_intercept:
-            columns.append(np.ones((problem.n_rows, 1)))
-        self.border = np.hstack(columns)
+        self.side = RowSide(problem)
+        self.gram, self.border = self.side.gram, self.side.border
 
     def place(self, point: Point) -> Array:
         problem = self.problem
         if not point.coef.any():
             return np.zeros(problem.n_rows + self.border.shape[1])
         free = point.coef[problem.unpenalised]
-        tail = np.append(free, point.intercept) if problem.fit_intercept else free
+        tail = np.append(free, self.side.intercept(point.coef, point.intercept)) if problem.fit_intercept else free
         duals = [dual_of(problem, problem.scores(point.coef, point.intercept)), np.zeros(problem.n_rows)]
         duals = duals if point.dual is None else [point.dual, *duals]
         # A dual point need not belong to its primal point: of those at hand, start where the objective is lowest.
@@ -142,9 +138,9 @@ class RowSpace(Space):
 
     def primal(self, unknowns: Array) -> tuple[Array, float]:
         problem, n = self.problem, self.problem.n_rows
-        coef = self.inverse * (problem.X.T @ unknowns[:n])
+        coef = self.side.inverse * self.side.pulled(unknowns[:n])
         coef[problem.unpenalised] = unknowns[n : n + problem.unpenalised.size]
-        return coef, float(unknowns[-1]) if problem.fit_intercept else 0.0
+        return coef, self.side.intercept(coef, float(unknowns[-1]), -1.0) if problem.fit_intercept else 0.0
 
     def scores(self, unknowns: Array) -> Array:
         n = self.problem.n_rows

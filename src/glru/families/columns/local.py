@@ -21,10 +21,10 @@ from glru.families.carried import weight_error
 from glru.families.columns.common import CHUNK, DEVICE_CHUNK, Columns
 from glru.families.conjugate import EXACT_STEPS, newton_directions
 from glru.families.gradients import SLOW, Entries, Gradients, local_radius, split_models
+from glru.metric.device import column_metric
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import intersected, widened
-from glru.regions.device_metric import column_metric
 
 
 def has_local_columns(problem: Problem) -> bool:

@@ -1,48 +1,20 @@
-r"""The Hessian's inverse metric, from a factor in the smaller of two dimensions, with outward rounding.
+"""The Hessian's inverse metric from a Cholesky factor over the columns (the intercept's last), with outward rounding."""
 
-:class:`ColumnMetric` factors the Hessian itself (intercept included). :class:`RowMetric` (wide data, every column
-penalised) factors :math:`B = I + D^{1/2} K D^{1/2}`, :math:`K = X \Lambda^{-1} X^\top`, and uses
-
-.. math:: x^\top H^{-1} x = x^\top \Lambda^{-1} x - \|R^{-\top} D^{1/2} X \Lambda^{-1} x\|^2, \qquad B = R^\top R.
-
-An intercept adds :math:`(1 - p^\top X \Lambda^{-1} x)^2 / \sigma` with :math:`p = D^{1/2} B^{-1} D^{1/2} 1`,
-:math:`\sigma = 1^\top p`.
-"""
-
-from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
 from glru._arrays import NUMPY, Arrays
-from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
-from glru._products import CHUNK_BYTES, core_factor, hessian, row_block, row_gram
+from glru._numerics import TINY, Array, Matrix, dense, gamma
+from glru._products import CHUNK_BYTES, hessian, row_block
 from glru._sizes import absolute_product
 from glru._threads import in_parts
 from glru.certificate import FEW, absolute
+from glru.metric.base import Metric
 from glru.problem import Problem
-
-
-class Metric(ABC):
-    """Norms in the inverse of the Hessian of a problem at some scores; everything is rounded up."""
-
-    eta: float
-    """The Hessian is at least ``1 - eta`` times the metric used; ``inf`` where nothing is known."""
-
-    @abstractmethod
-    def norms(self, X: Matrix) -> Array:
-        """Norms of rows, with a 1 for the intercept."""
-
-    @abstractmethod
-    def gradient_norm(self, gradient: Array, slack: Array) -> float:
-        """Norm of a gradient whose entries (the intercept's last) are known up to ``slack``."""
-
-    @abstractmethod
-    def axis_norms(self) -> Array:
-        """Norms of the unit vectors (the intercept's last)."""
 
 
 def least_curvature(problem: Problem) -> float:
@@ -195,70 +167,3 @@ class ColumnMetric(Metric):
 
     def axis_norms(self) -> Array:
         return np.sqrt(np.square(self.inverse).sum(axis=1)) * (1.0 + self.solve_error)
-
-
-@final
-class RowMetric(Metric):
-    """The metric from a Cholesky factor in the dimension of the rows; every column must be penalised."""
-
-    def __init__(self, problem: Problem, bend: Array) -> None:
-        self.X, self.fit_intercept = problem.X, problem.fit_intercept
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        self.inverse = 1.0 / lam
-        self.root = np.sqrt(bend)
-        gram = row_gram(problem, self.inverse)
-        self.trace = float(problem.n_rows + bend @ np.diagonal(gram)) * (1.0 + gamma(problem.n_rows + 4))
-        self.factor = np.triu(core_factor(gram, self.root))
-        # B >= I, so a backward error of Frobenius norm gamma trace(B) is also a relative one.
-        self.eta_core = gamma(problem.n_columns + 5 * problem.n_rows + 24) * self.trace
-        self.eta = 0.0 if self.eta_core < 0.1 else np.inf
-        self.p, self.sigma = np.zeros(problem.n_rows), np.inf
-        if problem.fit_intercept:
-            half = solve_triangular(self.factor, self.root, trans="T", check_finite=False)
-            self.p = self.root * solve_triangular(self.factor, half, check_finite=False)
-            self.sigma = float(half @ half) * (1.0 - 3.0 * self.eta_core)
-            self.eta = self.eta if self.sigma > 0.0 else np.inf
-
-    def norms(self, X: Matrix) -> Array:
-        out = np.empty(X.shape[0])
-        height = max(64, 16 * CHUNK_BYTES // (8 * self.root.size))
-        for start in range(0, X.shape[0], height):
-            rows = row_block(X, start, min(start + height, X.shape[0]))
-            out[start : start + rows.shape[0]] = self._norms(rows)
-        return out
-
-    def _norms(self, rows: Matrix) -> Array:
-        squares = squared_row_norms(rows, self.inverse) * (1.0 + gamma(rows.shape[1] + 4))
-        images = self.X @ scaled_columns(rows, self.inverse).T
-        images = dense(images)
-        solved = solve_triangular(self.factor, self.root[:, None] * images, trans="T", check_finite=False)
-        # The image's rounding error is at most gamma(d) |x_k| |x| a row, in norm gamma(d) sqrt(trace B) |x|.
-        off = gamma(rows.shape[1] + 4) * np.sqrt(self.trace * squares)
-        shrunk = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 - 2.0 * self.eta_core) - off
-        squares = squares - np.square(np.maximum(shrunk, 0.0)) * (1.0 - FEW) + FEW * squares
-        if self.fit_intercept:
-            squares = squares + np.square(np.abs(1.0 - self.p @ images) + self._cross_error(squares, off)) / self.sigma
-        return np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW) + TINY * float(1.0 + np.sqrt(self.inverse.max()))
-
-    def _cross_error(self, squares: Array, off: Array) -> Array:
-        """Error of ``p . X Lambda^-1 x``: of the image, and of ``p`` through the factor."""
-        size = np.sqrt(float(self.p.sum())) + 1.0
-        return size * (off + 3.0 * self.eta_core * np.sqrt(self.trace * np.maximum(squares, 0.0))) * (1.0 + FEW) + FEW
-
-    def gradient_norm(self, gradient: Array, slack: Array) -> float:
-        columns = self.inverse.size
-        own = np.abs(gradient[:columns]) + slack[:columns]
-        square = float(own @ (self.inverse * own)) * (1.0 + gamma(columns + 4))
-        if self.fit_intercept:
-            # |p . X Lambda^-1 u| <= sqrt(p^T K p) |u|, and p^T K p <= 1^T p.
-            cross = np.sqrt(float(self.p.sum()) * (1.0 + 3.0 * self.eta_core)) * np.sqrt(square)
-            square += (abs(float(gradient[-1])) + float(slack[-1]) + cross) ** 2 / self.sigma
-        return float(np.sqrt(square)) * (1.0 + FEW) + TINY
-
-    def axis_norms(self) -> Array:
-        axes = np.sqrt(self.inverse) * (1.0 + FEW)
-        if not self.fit_intercept:
-            return axes
-        # Of the unit vector of a coefficient: at most its own norm and its share through the intercept.
-        cross = np.sqrt(float(self.p.sum()) * (1.0 + 3.0 * self.eta_core) / self.sigma)
-        return np.append(axes * np.sqrt(1.0 + cross**2), 1.0 / np.sqrt(self.sigma)) * (1.0 + FEW)

@@ -16,8 +16,8 @@ from glru._arrays import Arrays, home, is_device, raw
 from glru._numerics import TINY, Array, Matrix, dense, gamma
 from glru._products import hessian
 from glru.certificate import FEW
+from glru.metric.columns import ColumnMetric, least_curvature, powers_of_two
 from glru.problem import Problem
-from glru.regions.metric import ColumnMetric, least_curvature, powers_of_two
 
 
 def column_metric(problem: Problem, bend: Array) -> ColumnMetric:

@@ -1,0 +1,487 @@
+r"""Models of the same wide data with other weights, in the dimension of the rows: all leave-one-out removals at once, or one by one.
+
+Candidates are pairs :math:`(b, \beta)` of :class:`~glru.metric.rows.RowSide`. Without row ``i`` the Newton step from the old model is
+:math:`\delta + c_i H^{-1} x_i`, with :math:`\delta` the step that all removals share,
+:math:`c_i = s'_i (g_i + h_i \delta z_i) / (1 - \ell_i)` and :math:`\ell_i = s'_i h_i Q_{ii}`. Every candidate is written down in full, and
+what is certified is the gradient there: the next Newton step gives both the bound of its norm and the next candidate.
+
+A loss that is not self-concordant is certified by the duality gap: the candidate's dual point is :math:`a = b / s'`, so that the
+penalty's Fenchel-Young terms vanish.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._arrays import Arrays, home
+from glru._numerics import UNIT, Array, gamma
+from glru.certificate import FEW, ball_radius, loss_terms
+from glru.families.carried import removal_factors, shared_norms, shared_part, weight_error
+from glru.families.gradients import SLOW, local_radius
+from glru.metric.rows import RowMetric, RowSide, uses_rows
+from glru.problem import Problem
+from glru.regions.base import Bounds, intersected, widened
+from glru.solution import Solution
+from glru.solvers.common import Floor, step_length
+
+Rows = NDArray[np.intp]
+Entries = tuple[Rows, Rows]
+Errors = tuple[Array, Array]
+Decided = Callable[[Array, Array], NDArray[np.bool_]]
+
+MOST_STEPS = 30
+"""Newton steps of a single model, each with a factor of its own."""
+
+
+def has_wide_rows(problem: Problem) -> bool:
+    """Whether models with other weights are found and certified in the dimension of the rows, and that is the smaller one."""
+    return uses_rows(problem) and has_row_models(problem)
+
+
+def has_row_models(problem: Problem) -> bool:
+    """Whether :class:`RowModels` certifies models: a self-concordant loss, or a smooth one without free coordinates."""
+    free = problem.fit_intercept or problem.unpenalised.size > 0
+    certified = problem.loss.self_concordance is not None or (np.isfinite(problem.loss.smoothness) and not free)
+    return certified and problem.penalty.smooth and problem.n_rows <= problem.largest
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Images:
+    """``H^-1 x`` of some rows: what it does to the scores, and how well it is known.
+
+    Attributes
+    ----------
+    rows : array of int
+        The rows.
+    scores, change : array of shape (n_rows, n_images), (n_free, n_images)
+        The image's scores and its unpenalised part.
+    errors : pair of array
+        The error of row ``k``'s score is at most ``norms[k] first + second``.
+    norms, rest : array of shape (n_images,)
+        At least the norms of the rows, and of what the image misses of them.
+    grown : array of shape (n_images,)
+        By what norms in the metric grow at most in the image's own.
+    """
+
+    rows: Rows
+    scores: Any
+    change: Array
+    errors: Errors
+    norms: Array
+    rest: Array
+    grown: Array
+
+    def take(self, places: Rows, arrays: Arrays) -> "Images":
+        """Some of them."""
+        return Images(
+            self.rows[places],
+            arrays.take(self.scores, places),
+            self.change[:, places],
+            (self.errors[0][places], self.errors[1][places]),
+            self.norms[places],
+            self.rest[places],
+            self.grown[places],
+        )
+
+
+class RowModels:
+    """Models of a problem's rows and columns with any weights, and their certificates over the rows."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.arrays, self.side = problem, problem.arrays, RowSide(problem)
+        self.local = problem.loss.self_concordance is not None
+        self.constant = float(problem.loss.self_concordance or 0.0)
+
+    def place(self, solution: Solution) -> tuple[Array, Array, Array]:
+        """A solution as ``b`` and ``beta``, and its scores."""
+        free = solution.coef[self.problem.unpenalised]
+        if self.problem.fit_intercept:
+            free = np.append(free, self.side.intercept(solution.coef, solution.intercept))
+        duals = solution.problem.weights * solution.dual
+        return duals, free, self.scores(duals, free)
+
+    def scores(self, duals: Array, free: Array) -> Array:
+        """The scores of one model."""
+        return home(self.side.scores(self.arrays.put(duals[:, None]), free[:, None]))[:, 0]
+
+    def forces(self, weights: Any, duals: Any, scores: Any, without: Entries | None) -> tuple[Any, Any]:
+        """``e = s o l'(z) + b``, and the sizes of its parts."""
+        arrays = self.arrays
+        pulls = weights * self.problem.loss.gradient(arrays.put(self.problem.y)[:, None], scores)
+        if without is not None:
+            pulls = arrays.zeroed(pulls, without)
+        forces = pulls + duals
+        sizes = arrays.absolute(pulls)
+        sizes += arrays.xp.abs(duals)
+        return forces, sizes
+
+    def masses(self, sizes: Any) -> Errors:
+        """The norms of the rows and of the border summed over the sizes of forces."""
+        return home(self.arrays.put(self.side.norms) @ sizes), home(self.arrays.put(self.side.border_norms) @ sizes)
+
+    def reach(self, moved: Array, errors: Errors, used: NDArray[np.bool_]) -> Array:
+        """The logarithm of what the exact curvatures may differ by from those of the metric.
+
+        ``moved``: how far a score is at most from where these were taken.
+        """
+        off = float(self.side.norms[used].max(initial=0.0)) * errors[0] + errors[1]
+        return (self.constant * (moved + off) + weight_error(self.problem)) * (1.0 + FEW) + FEW
+
+    def rounding(self, sizes: Errors, errors: Errors, bends: Array, reach: Array, free_norms: Array | float) -> Array:
+        """At least the norm of the gradient's error: of its parts and their weights, and of slopes at scores that are off."""
+        parts = self.unit * (sizes[0] + np.where(sizes[1] > 0.0, sizes[1] * free_norms, 0.0))
+        # The slopes are off by at most the curvature on the way times the score's error, and D^(1/2) Q D^(1/2) <= 1.
+        return parts + np.exp(reach) * self.spread(bends, errors) * (1.0 + FEW)
+
+    @property
+    def unit(self) -> float:
+        """Relative error of the gradient's parts: of their weights, their evaluation and their sum."""
+        return 2.0 * (weight_error(self.problem) + FEW)
+
+    def corrected(
+        self, images: "Images", forces: Any, duals: Any, sizes: Any, errors: Errors, reach: Array, bends: Array
+    ) -> Errors:
+        """How much higher than at the optimum the images' rows score to first order, and how far that may be off.
+
+        ``x^T H^-1`` times the gradient, which is given by forces and duals, a column for each image or one for all;
+        ``sizes``: of the forces' parts.
+        """
+        arrays, side = self.arrays, self.side
+        known = arrays.xp.abs(images.scores)
+        moved = arrays.inner(images.scores, forces)
+        off = arrays.inner(known, sizes) * (self.unit + gamma(bends.size + 8)) * (1.0 + FEW)
+        total = home(arrays.put(side.norms) @ sizes)
+        off = off + images.errors[0] * total + images.errors[1] * home(arrays.xp.sum(sizes, axis=0)) * (1.0 + FEW)
+        seen = home(arrays.put(bends) @ known), home(arrays.put(bends * side.norms) @ known)
+        off = off + np.exp(reach) * (errors[0] * seen[1] + errors[1] * seen[0]) * (1.0 + FEW)
+        if side.n_free:
+            left = home(arrays.put(side.border.T) @ duals)
+            moved = moved - (images.change * left).sum(axis=0)
+            most = home(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
+            off = off + gamma(bends.size + side.n_free + 8) * (np.abs(images.change) * most).sum(axis=0)
+        return moved, off * (1.0 + FEW) + FEW * np.abs(moved)
+
+    def gaps(self, weights: Any, duals: Any, without: Entries | None) -> tuple[Any, Any, Array]:
+        """Duals that lie in the domain of the loss conjugate, their scores, and at least the gaps there."""
+        arrays, loss = self.arrays, self.problem.loss
+        y, xp = arrays.put(self.problem.y)[:, None], arrays.xp
+        used = weights > 0.0
+        dual = -loss.project(self.problem.y[:, None], -duals / xp.where(used, weights, 1.0))
+        pulls = xp.where(used, weights * dual, 0.0)
+        if without is not None:
+            pulls = arrays.zeroed(pulls, without)
+        scores, errors = self.side.gram @ pulls, self.side.score_errors(pulls, np.zeros((0, pulls.shape[1])))
+        off = arrays.put(self.side.norms)[:, None] * arrays.put(errors[0])
+        terms = xp.where(used, loss_terms(loss, y, scores, off, dual), 0.0)
+        if without is not None:
+            terms = arrays.zeroed(terms, without)
+        losses = home(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
+        # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
+        mass = home(arrays.put(self.side.norms) @ xp.abs(pulls))
+        penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * mass)
+        return pulls, scores, (losses + penalty) * (1.0 + FEW)
+
+    def images(self, metric: RowMetric, rows: Rows, moves: Any, change: Array, without: Entries | None) -> "Images":
+        """What ``H^-1 x`` of some rows is, given its scores and its unpenalised part as computed.
+
+        ``without``: each row's Hessian is the metric's without itself.
+        """
+        arrays, side = self.arrays, self.side
+        pulls = -(arrays.put(metric.bends)[:, None] * moves)
+        if without is not None:
+            pulls = arrays.zeroed(pulls, without)
+        units = arrays.units(self.problem.n_rows, rows)
+        norms, missed, left, image = metric.force_norms(units, pulls, -arrays.inner(pulls, moves))
+        off = missed * metric.free * (1.0 + FEW) if side.n_free else np.zeros(rows.size)
+        grown = np.ones(rows.size)
+        if without is not None:
+            # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
+            kept = 1.0 - off * np.sqrt(metric.bends[rows]) * (1.0 + FEW)
+            norms = np.where(kept > 0.0, (norms + off) / kept * (1.0 + FEW), np.inf)
+            grown = np.sqrt(1.0 + metric.bends[rows] * norms**2) * (1.0 + FEW)
+        norms = np.where(np.isfinite(norms), norms + off * grown, np.inf) * (1.0 + FEW)
+        if side.n_free:
+            image = image + arrays.put(side.border @ change)
+        errors = side.score_errors(left, change)
+        wrong = moves - image
+        wrong = arrays.put(np.sqrt(metric.bends))[:, None] * (
+            wrong if without is None else arrays.zeroed(wrong, without)
+        )
+        rest = np.sqrt(arrays.inner(wrong, wrong)) + self.spread(metric.bends, errors)
+        rest = rest + 8.0 * UNIT * home(arrays.put(side.norms) @ arrays.xp.abs(left)) + off * grown
+        return Images(rows, image, change, errors, norms, rest * (1.0 + FEW), grown)
+
+    def spread(self, bends: Array, errors: Errors) -> Array:
+        """At least ``sqrt(sum_k d_k e_k^2)`` for errors of the scores."""
+        first, second = np.sqrt(float(bends @ self.side.norms**2)), np.sqrt(float(bends.sum()))
+        return (errors[0] * first + errors[1] * second) * (1.0 + gamma(bends.size + 8))
+
+    def ellipsoid(
+        self,
+        images: Images,
+        centers: Array,
+        off: Array,
+        moved: Errors,
+        nu: Array,
+        reach: Array,
+        top: Array | float,
+    ) -> Bounds:
+        """Bounds of the images' rows under the local certificate.
+
+        The scores are within ``|x|`` times the radius of those at the optimum. Also, with ``g`` the gradient, the mean Hessian on the
+        way there is within a factor ``1 + r`` of the image's, ``r = e^(T + kappa radius) - 1``: the score moves by ``-x^T H^-1 g``
+        up to ``r |x| |g|``.
+        """
+        radius = local_radius(self.constant, top, nu, reach)
+        plain = self.widened(centers, images.norms * radius + off)
+        loose = np.expm1(reach + self.constant * top * radius * (1.0 + FEW)) * (1.0 + FEW)
+        half = (loose * images.norms + images.rest) * nu + moved[1] + off
+        return intersected(plain, self.widened(centers - moved[0], np.where(np.isfinite(radius), half, np.inf)))
+
+    def widened(self, centers: Array, half: Array) -> Bounds:
+        """``centers -/+ half``; nothing where a centre is not a number."""
+        known = np.isfinite(centers)
+        half = half * (1.0 + FEW) + FEW * np.abs(centers)
+        return widened(np.where(known, centers, 0.0), np.where(known, half, np.inf))
+
+    def retrained(
+        self,
+        weights: Array,
+        start: tuple[Array, Array, Array],
+        queries: Rows,
+        settled: Callable[[Array, Array], bool],
+        n_steps: int = MOST_STEPS,
+    ) -> tuple[Array, Array, int]:
+        """Bounds of some rows' scores under the model with some weights, and the Newton steps it took.
+
+        Each step has a factor of its own and a line search.
+
+        Parameters
+        ----------
+        weights : array of shape (n_rows,)
+            The weights.
+        start : tuple of array
+            ``b``, ``beta`` and the scores of a model near it.
+        queries : array of int
+            The rows that are asked about.
+        settled : callable
+            ``settled(lower, upper)``: whether the bounds are good enough.
+        n_steps : int, default=MOST_STEPS
+            Most steps.
+        """
+        problem, arrays = self.problem, self.arrays
+        found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
+        duals, free, scores = start
+        floor, before, steps = Floor.of(problem.loss), np.inf, 0
+        while steps < n_steps:
+            steps += 1
+            _, _, bends = problem.loss.expand(problem.y, scores)
+            metric = RowMetric(self.side, weights * floor.raised(bends, scores))
+            column = arrays.put(duals[:, None])
+            errors = self.side.score_errors(column, free[:, None])
+            forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)
+            change, moves = metric.step(forces, (self.side.border.T @ duals)[:, None])
+            pulls = arrays.put(metric.bends[:, None]) * moves
+            norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), column)
+            reach = self.reach(np.zeros(1), errors, weights > 0.0)
+            rounding = self.rounding(self.masses(sizes), errors, metric.bends, reach, metric.free)
+            nu = (norms + missed * metric.free + rounding) * (1.0 + FEW)
+            if not np.isfinite(nu[0]):
+                break
+            if self.local:
+                top = (self.side.norms + self.side.border_norms * metric.free)[weights > 0.0].max(initial=0.0)
+                if self.constant * top * nu[0] < 0.9:
+                    units = arrays.units(problem.n_rows, queries)
+                    shift, through = metric.step(-units, np.zeros((self.side.n_free, queries.size)))
+                    images = self.images(metric, queries, through, shift, None)
+                    moved = self.corrected(images, forces, column, sizes, errors, reach, metric.bends)
+                    off = self.side.norms[queries] * errors[0] + errors[1]
+                    top = float(top) * (1.0 + FEW)
+                    bounds = self.ellipsoid(images, scores[queries], off, moved, nu, reach, top)
+                    found = intersected(found, bounds)
+            else:
+                pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
+                errors = self.side.score_errors(pulls, free[:, None])
+                half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
+                found = intersected(found, self.widened(home(there)[queries, 0], half * (1.0 + FEW)))
+            tight = nu[0] <= 8.0 * rounding[0]
+            if settled(*found) or (tight and not nu[0] < 0.5 * before):
+                break
+            before = min(before, float(nu[0]))
+            left, image, change = home(left)[:, 0], home(image)[:, 0], change[:, 0]
+            length = self._length(weights, duals, scores, left, image, self.side.border @ change - image)
+            if length == 0.0 and floor.highest:
+                break
+            floor = floor.after(length)
+            if length > 0.0:
+                duals, free = duals - length * left, free + length * change
+                scores = self.scores(duals, free)
+        return *found, steps
+
+    def _length(self, weights: Array, duals: Array, scores: Array, left: Array, image: Array, moved: Array) -> float:
+        """How far to go along a step."""
+        loss, y = self.problem.loss, self.problem.y
+        slope, bend = -float(duals @ image), float(left @ image)
+        pulls = weights * loss.gradient(y, scores) * moved
+        noise = 8.0 * UNIT * (float(np.abs(pulls).sum()) + abs(slope))
+
+        def derivative(length: float) -> float:
+            return float(weights @ (loss.gradient(y, scores + length * moved) * moved)) + slope + length * bend
+
+        return step_length(derivative, float(pulls.sum()) + slope, noise)
+
+
+@final
+class WideRows(RowModels):
+    """The removal of single rows, many at once, with the old Hessian."""
+
+    def __init__(self, solution: Solution) -> None:
+        super().__init__(solution.problem)
+        problem = solution.problem
+        self.start = self.duals, self.free, self.base = self.place(solution)
+        _, self.slopes, self.bends = problem.loss.expand(problem.y, self.base)
+        self.factors = removal_factors(problem)
+        known = self.factors[np.isfinite(self.factors)]
+        self.factor = float(np.median(known)) if known.size else 1.0
+        self.weights = self.factor * problem.weights
+        self.used = self.weights > 0.0
+
+    def without(self, row: int) -> Array:
+        """The weights without a row."""
+        weights = self.factors[row] * self.problem.weights
+        weights[row] = 0.0
+        return weights
+
+    @cached_property
+    def metric(self) -> RowMetric:
+        """The metric at the old scores with the new weights on all rows."""
+        return RowMetric(self.side, self.weights * self.bends)
+
+    @cached_property
+    def removed(self) -> Images:
+        """The images of all rows, each without itself."""
+        everything = np.arange(self.weights.size)
+        leverages, rest = self.metric.leverages
+        grown = np.where(rest > 0.0, 1.0 / rest, np.nan)
+        moves, change = leverages * self.arrays.put(grown), self.metric.free_leverages * grown
+        return self.images(self.metric, everything, moves, change, (everything, everything))
+
+    @cached_property
+    def top(self) -> float:
+        """At least the largest norm of a row in the metric: ``|x|^2 = a^2 / (1 + d a^2)``, ``a`` its norm without it."""
+        alone, bends = self.removed.norms[self.used], self.metric.bends[self.used]
+        norms = alone / np.sqrt(1.0 + bends * alone**2) * (1.0 + FEW)
+        return float(np.where(np.isfinite(alone), norms, np.inf).max(initial=0.0))
+
+    @cached_property
+    def ball_norms(self) -> Array:
+        """At least the norms of the rows in the metric of the penalty.
+
+        A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate as at
+        the optimum: it does not widen the row's bounds.
+        """
+        return shared_norms(self.problem, shared_part(self.problem))
+
+    def guesses(self, rows: Rows) -> Array:
+        """The removed rows' scores after one Newton step each, without proof."""
+        duals, free = self._first(rows)
+        return self.arrays.entries(self.side.scores(duals, free), (rows, np.arange(rows.size)))
+
+    def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of the removed rows' scores after Newton steps with the old Hessian; rows leave as they are decided."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        arrays, side = self.arrays, self.side
+        usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free)
+        active = np.flatnonzero(usable & np.isfinite(self.removed.norms[rows]) if self.local else usable)
+        before = np.full(rows.size, np.inf)
+        duals, free = self._first(rows[active])
+        scores, errors = side.scores(duals, free), side.score_errors(duals, free)
+        for step in range(n_steps):
+            if not active.size:
+                break
+            here = rows[active]
+            entries = here, np.arange(here.size)
+            ratios = self.factors[here] / self.factor
+            if not self.local:
+                weights = arrays.put(self.weights)[:, None] * arrays.put(ratios)
+                duals, scores, gaps = self.gaps(weights, duals, entries)
+                errors = side.score_errors(duals, free)
+                found = self._ball(entries, scores, errors, gaps)
+                if step + 1 == n_steps:
+                    lower[active], upper[active] = intersected((lower[active], upper[active]), found)
+                    break
+            found_here, nu, left, image, change = self._measured(entries, duals, scores, errors)
+            found = found_here if self.local else found
+            lower[active], upper[active] = intersected((lower[active], upper[active]), found)
+            going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
+            before[active] = nu
+            active = active[going]
+            left, change = arrays.take(left, going), change[:, going]
+            duals = arrays.zeroed(arrays.take(duals, going) - left, (rows[active], np.arange(active.size)))
+            free, scores = free[:, going] + change, arrays.take(scores, going) - arrays.take(image, going)
+            if side.n_free:
+                scores = scores + arrays.put(side.border @ change)
+            # The scores were updated: their errors add up.
+            more = side.score_errors(left, change)
+            errors = (errors[0][going] + more[0]) * (1.0 + FEW), (errors[1][going] + more[1]) * (1.0 + FEW)
+        return lower, upper
+
+    def _ball(self, entries: Entries, scores: Any, errors: Errors, gaps: Array) -> Bounds:
+        rows = entries[0]
+        half = ball_radius(gaps) * self.ball_norms[rows] + self.side.norms[rows] * errors[0] + errors[1]
+        return self.widened(self.arrays.entries(scores, entries), half * (1.0 + FEW))
+
+    def _first(self, rows: Rows) -> tuple[Any, Array]:
+        """The candidates one Newton step from the old model."""
+        metric, arrays = self.metric, self.arrays
+        leverages, left = metric.leverages
+        force = self.weights * self.slopes + self.duals
+        change, moves = metric.step(arrays.put(force[:, None]), (self.side.border.T @ self.duals)[:, None])
+        duals = -self.weights * (self.slopes + self.bends * home(moves)[:, 0])
+        fed = -duals[rows] / left[rows]
+        fed = np.where(np.isfinite(fed), fed, 0.0)
+        pulls = arrays.put(metric.bends)[:, None] * arrays.take(leverages, rows)
+        models = arrays.put(duals)[:, None] - pulls * arrays.put(fed)
+        free = self.free[:, None] + change + metric.free_leverages[:, rows] * fed
+        return arrays.zeroed(models, (rows, np.arange(rows.size))), free
+
+    def _measured(
+        self, entries: Entries, duals: Any, scores: Any, errors: Errors
+    ) -> tuple[Bounds, Array, Any, Any, Array]:
+        """Of models without a row each: bounds of its score, at least the gradient's norm, and the next step.
+
+        The step takes ``left`` from ``b`` and its ``image`` from the scores, and changes ``beta``.
+        """
+        arrays, metric, rows = self.arrays, self.metric, entries[0]
+        leverages, kept = metric.leverages
+        ratios = self.factors[rows] / self.factor
+        weights = arrays.put(self.weights)[:, None] * arrays.put(ratios)
+        forces, sizes = self.forces(weights, duals, scores, entries)
+        moves = -(leverages @ forces)
+        change = metric.take_out(home(arrays.put(self.side.border.T) @ duals))
+        if self.side.n_free:
+            moves = moves + arrays.put(metric.border_scores @ change)
+            change = change - home(arrays.put(metric.free_leverages) @ forces)
+        # The metric without the row, by the Sherman-Morrison formula.
+        fed = metric.bends[rows] * arrays.entries(moves, entries) / kept[rows]
+        moves = arrays.zeroed(moves + arrays.take(leverages, rows) * arrays.put(fed), entries)
+        change = change + metric.free_leverages[:, rows] * fed
+        pulls = arrays.put(metric.bends)[:, None] * moves
+        norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), duals)
+        away = arrays.zeroed(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
+        reach = self.reach(arrays.largest_of(away, self.used), errors, self.used)
+        reach = reach + np.abs(np.log(ratios)) * (1.0 + FEW)
+        images = self.removed.take(rows, arrays)
+        free_norms = metric.free * images.grown if self.side.n_free else 0.0
+        nu = norms + missed * free_norms + self.rounding(self.masses(sizes), errors, metric.bends, reach, free_norms)
+        nu = nu * (1.0 + FEW)
+        moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
+        off = self.side.norms[rows] * errors[0] + errors[1]
+        center = arrays.entries(scores, entries)
+        bounds = self.ellipsoid(images, center, off, moved, nu, reach, self.top * images.grown)
+        return bounds, nu, left, image, change

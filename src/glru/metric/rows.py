@@ -1,0 +1,336 @@
+r"""The Hessian's inverse metric in the dimension of the rows, for wide data: unpenalised columns and the intercept are a border.
+
+With :math:`K = X_P \Lambda_P^{-1} X_P^\top` over the penalised columns, :math:`U` the unpenalised ones (the intercept's ones last) and
+:math:`D` the weighted curvatures, the Hessian is :math:`H = \Lambda + \tilde X^\top D \tilde X`. A model is kept as
+:math:`w_P = \Lambda_P^{-1} X_P^\top b` and :math:`\beta`; its scores are :math:`z = K b + U \beta`. A force ``e`` on the rows stands for
+the gradient :math:`\tilde X^\top e`, and the Newton step against it solves
+
+.. math:: \delta b = -e - D \delta z, \quad \delta z = K \delta b + U \delta\beta, \quad U^\top (b + \delta b) = 0 .
+
+No proof rests on the accuracy of that solve. For any ``v`` whose support is that of ``D`` and with :math:`U^\top v = U^\top e`,
+
+.. math:: \|\tilde X^\top e\|^2_{H^{-1}} \le (e - v)^\top K (e - v) + v^\top D^{-1} v ,
+
+with equality at the solution, so that an approximate :math:`v = -D \delta z` costs only the square of its error. What is left of the
+constraint is charged at the norm of the unpenalised coordinates.
+"""
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lstsq
+
+from glru._arrays import cholesky_solve, home, raw
+from glru._numerics import TINY, UNIT, Array, Matrix, dense, dense_columns, gamma, scaled_columns, squared_row_norms
+from glru._products import CHUNK_BYTES, center_of, centred_chunks, core_factor, row_block, row_gram
+from glru.certificate import FEW
+from glru.duality import constraint_columns
+from glru.metric.base import Metric
+from glru.problem import Problem
+
+MOST_FREE = 32
+"""Most unpenalised coordinates of a border."""
+
+
+def uses_rows(problem: Problem) -> bool:
+    """Whether the metric is formed in the dimension of the rows: wide data, with few unpenalised coordinates."""
+    n_free = problem.unpenalised.size + int(problem.fit_intercept)
+    few = problem.unpenalised.size == 0 or (n_free <= MOST_FREE and 4 * n_free < problem.n_rows)
+    return problem.n_rows < problem.n_columns and problem.penalty.smooth and few
+
+
+@final
+class RowSide:
+    """What the dimension of the rows knows of the data and the penalty, whatever the weights.
+
+    Attributes
+    ----------
+    gram : array of shape (n_rows, n_rows)
+        ``K``.
+    border : array of shape (n_rows, n_free)
+        ``U``.
+    norms : array of shape (n_rows,)
+        At least ``sqrt(K_kk)``: the norms of the rows in the metric of the penalty.
+    center : array of shape (n_columns,) or None
+        What is taken from every row; the intercept of such a model is ``b + c . w``.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.arrays = problem, problem.arrays
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
+        self.center = center_of(problem)
+        if self.center is not None and problem.unpenalised.size:
+            self.center = np.where(lam > 0.0, self.center, 0.0)
+        self.gram = row_gram(problem, self.inverse, self.center)
+        self.border = constraint_columns(problem)
+        squares = home(self.arrays.xp.linalg.diagonal(raw(self.gram)))
+        self.norms = np.sqrt(squares * (1.0 + gamma(problem.n_columns + 8))) * (1.0 + FEW) + self.tiny
+
+    @property
+    def tiny(self) -> float:
+        """What norms are raised by, for squares that underflow."""
+        return TINY * (1.0 + float(np.sqrt(self.inverse.max(initial=0.0))))
+
+    def rows(self, X: Matrix) -> Matrix:
+        """Queries as they meet the centred data."""
+        return X if self.center is None else dense(X) - self.center
+
+    def images(self, rows: Matrix) -> Array:
+        """``X Lambda^-1 x`` for queries, a column each."""
+        X = self.problem.X
+        if self.center is None:
+            return dense(X @ scaled_columns(rows, self.inverse).T)
+        scaled, total = dense(rows) * self.inverse, np.zeros((X.shape[0], rows.shape[0]))
+        for part, block in centred_chunks(X, self.center):
+            total += block @ scaled[:, part].T
+        return total
+
+    def pulled(self, duals: Array) -> Array:
+        """``X^T v``."""
+        X = self.problem.X
+        if self.center is None:
+            return X.T @ duals
+        return np.concatenate([block.T @ duals for _, block in centred_chunks(X, self.center)])
+
+    def intercept(self, coef: Array, intercept: float, sign: float = 1.0) -> float:
+        """The intercept of the centred model from that of the model; with ``sign`` -1 the other way round."""
+        return intercept if self.center is None else intercept + sign * float(self.center @ coef)
+
+    @property
+    def n_free(self) -> int:
+        """Number of unpenalised coordinates."""
+        return int(self.border.shape[1])
+
+    @cached_property
+    def unit(self) -> float:
+        """Relative error of a score: of a sum over the columns, then over the rows and the border."""
+        return gamma(self.inverse.size + self.norms.size + self.n_free + 16) * (1.0 + FEW)
+
+    @cached_property
+    def border_norms(self) -> Array:
+        """At least the lengths of the border's rows."""
+        return np.linalg.norm(self.border, axis=1) * (1.0 + gamma(self.n_free + 4))
+
+    def scores(self, duals: Any, free: Array) -> Any:
+        """``K b + U beta`` of models, a column each."""
+        scores = self.gram @ duals
+        return scores + self.arrays.put(self.border @ free) if self.n_free else scores
+
+    def score_errors(self, duals: Any, free: Array) -> tuple[Array, Array]:
+        """The error of row ``k``'s score under model ``j`` is at most ``norms[k] first[j] + second[j]``."""
+        # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that; the sum over l adds gamma(n).
+        mass = home(self.arrays.put(self.norms) @ self.arrays.xp.abs(duals))
+        size = (np.abs(self.border) @ np.abs(free)).max(axis=0, initial=0.0) if self.n_free else np.zeros(mass.shape)
+        return self.unit * mass * (1.0 + FEW), self.unit * size * (1.0 + FEW)
+
+    def free_part(self, X: Matrix) -> Array:
+        """The entries of queries in the unpenalised coordinates."""
+        part = dense_columns(X, self.problem.unpenalised)
+        return np.column_stack([part, np.ones(X.shape[0])]) if self.problem.fit_intercept else part
+
+
+@final
+class RowMetric(Metric):
+    """The metric of ``H = Lambda + X^T D X`` from a Cholesky factor in the dimension of the rows."""
+
+    def __init__(self, side: RowSide, bends: Array) -> None:
+        self.side, self.bends = side, bends
+        self.root = np.sqrt(bends)
+        self.factor = core_factor(side.gram, self.root)
+        # D (I + K D)^-1 U, in a form without cancellation.
+        scale = side.arrays.put(self.root)[:, None]
+        self.responses = home(scale * cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+        self.corner = side.border.T @ self.responses
+        self.eta = 0.0 if np.isfinite(self.free) else np.inf
+
+    @cached_property
+    def free(self) -> float:
+        """At least the norm of any unit vector in the unpenalised coordinates."""
+        if not self.side.n_free:
+            return 0.0
+        # v = V a with a = (U^T V)^-1 r meets U^T v = r exactly; V^T D^-1 V = Y^T Y with V = D^(1/2) Y.
+        spread = np.divide(
+            self.responses, self.root[:, None], out=np.zeros_like(self.responses), where=self.root[:, None] > 0.0
+        )
+        duals = self.root[:, None] * spread
+        mass = (self.side.norms @ np.abs(duals)) * (1.0 + FEW)
+        gram = duals.T @ home(self.side.gram @ self.side.arrays.put(duals)) + spread.T @ spread
+        size = float(np.trace(gram)) + 2.0 * self.side.unit * float(mass @ mass)
+        size = (size + gamma(self.root.size + 8) * float((spread**2).sum())) * (1.0 + FEW)
+        system = self.side.border.T @ duals
+        if not (np.isfinite(size) and np.all(np.isfinite(system))):
+            return np.inf
+        off = gamma(self.root.size + 8) * float(np.linalg.norm(np.abs(self.side.border).T @ np.abs(duals)))
+        smallest = float(np.linalg.svd(system, compute_uv=False)[-1])
+        least = smallest - off - gamma(40 * self.side.n_free) * float(np.linalg.norm(system))
+        return float(np.sqrt(size)) / least * (1.0 + FEW) if least > 0.0 else np.inf
+
+    @cached_property
+    def strong(self) -> NDArray[np.bool_]:
+        """The rows that the losses hold more than the penalty does: ``d_k K_kk > 1``."""
+        return self.bends * np.square(self.side.norms) > 1.0
+
+    def through(self, forces: Any) -> Any:
+        """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
+        arrays, strong = self.side.arrays, self.strong[:, None]
+        root = arrays.put(self.root[:, None])
+        weak = arrays.xp.where(arrays.put(strong), 0.0, forces)
+        inner = arrays.xp.where(arrays.put(strong), forces / arrays.put(np.where(strong, self.root[:, None], 1.0)), 0.0)
+        if not self.strong.all():
+            inner = inner - root * (self.side.gram @ weak)
+        return weak + root * cholesky_solve(self.factor, inner)
+
+    @cached_property
+    def border_scores(self) -> Array:
+        """``(I + K D)^-1 U``: the scores that a unit of each unpenalised coordinate brings once the others have answered."""
+        side, strong = self.side, self.strong[:, None]
+        plain = side.border - home(side.gram @ side.arrays.put(self.responses))
+        return np.where(strong, self.responses / np.where(strong, self.bends[:, None], 1.0), plain)
+
+    def take_out(self, rest: Array) -> Array:
+        """The change of ``beta`` that takes ``U^T b`` out; not a number where the border overflowed."""
+        if not self.side.n_free:
+            return np.zeros((0, *rest.shape[1:]))
+        if not (np.all(np.isfinite(self.corner)) and np.all(np.isfinite(rest))):
+            return np.full(rest.shape, np.nan)
+        return lstsq(self.corner, rest, check_finite=False)[0]
+
+    def step(self, forces: Any, rest: Array) -> tuple[Array, Any]:
+        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of the scores.
+
+        The change of ``b`` follows: ``-e - D`` times that of the scores.
+        """
+        side, arrays = self.side, self.side.arrays
+        moves = -self.through(forces)
+        free = self.take_out(rest + home(arrays.put(side.border.T) @ moves))
+        if side.n_free:
+            moves = moves - arrays.put(self.responses @ free)
+        return free, side.scores(moves, free)
+
+    @cached_property
+    def free_leverages(self) -> Array:
+        """What a unit of force on each row does to ``beta``, without proof."""
+        return self.take_out(self.border_scores.T)
+
+    @cached_property
+    def leverages(self) -> tuple[Any, Array]:
+        """``Q = X H^-1 X^T``, what a unit of force on each row does to the scores, and ``1 - d_i Q_ii``; without proof."""
+        side, arrays, size = self.side, self.side.arrays, self.root.size
+        everything = np.arange(size)
+        rest = self.through(arrays.units(size, everything))
+        if side.n_free:
+            rest = rest - arrays.put(self.responses @ self.free_leverages)
+        leverages = side.gram @ rest
+        if side.n_free:
+            leverages = leverages + arrays.put(side.border @ self.free_leverages)
+        return leverages, arrays.entries(rest, (everything, everything))
+
+    def force_norms(self, forces: Any, pulls: Any, moves: Array, taken: Any = None) -> tuple[Array, Array, Any, Any]:
+        """At least the norms of gradients given by forces on the rows (a column each).
+
+        Parameters
+        ----------
+        forces, pulls : array of shape (n_rows, n_models)
+            ``e``, and ``-v = D dz`` for any changes ``dz`` of the scores.
+        moves : array of shape (n_models,)
+            ``v^T D^-1 v``, as computed.
+        taken : array of shape (n_rows, n_models), default=None
+            The gradients' part in the unpenalised coordinates is ``U^T (e - taken)``.
+
+        Returns
+        -------
+        norms, missed : array of shape (n_models,)
+            The norms, to which the norm of a free coordinate times ``missed`` is to be added.
+        left, image : array of shape (n_rows, n_models)
+            ``e - v`` and ``K (e - v)``.
+        """
+        side, arrays = self.side, self.side.arrays
+        xp = arrays.xp
+        left = forces + pulls
+        image = side.gram @ left
+        sizes = xp.abs(left)
+        mass, summands = home(arrays.put(side.norms) @ sizes), home(arrays.put(side.norms) @ xp.abs(forces))
+        squares = np.maximum(arrays.inner(left, image) + moves, 0.0) * (1.0 + gamma(self.root.size + 16))
+        # The quadratic form is off by as much as a score for each entry of e - v, which was rounded itself.
+        norms = np.sqrt(squares + 2.0 * side.unit * np.square(mass)) * (1.0 + FEW) + TINY
+        norms = norms + 4.0 * UNIT * (summands + mass)
+        missed = np.zeros(norms.shape)
+        if side.n_free:
+            sizes += xp.abs(forces)
+            if taken is not None:
+                sizes += xp.abs(taken)
+            off = np.abs(home(arrays.put(side.border.T) @ (left if taken is None else left - taken)))
+            off += gamma(self.root.size + 8) * home(arrays.put(np.abs(side.border.T)) @ sizes)
+            missed = np.linalg.norm(off, axis=0) * (1.0 + FEW)
+        return norms, missed, left, image
+
+    def norms(self, X: Matrix) -> Array:
+        out = np.empty(X.shape[0])
+        height = max(64, 16 * CHUNK_BYTES // (8 * self.root.size))
+        for start in range(0, X.shape[0], height):
+            rows = row_block(X, start, min(start + height, X.shape[0]))
+            out[start : start + rows.shape[0]] = self._norms(rows)
+        return out
+
+    def _norms(self, rows: Matrix) -> Array:
+        side, n_columns = self.side, rows.shape[1]
+        rows = side.rows(rows)
+        images = side.images(rows)
+        squares = squared_row_norms(rows, side.inverse)
+        spread, duals, missed = self._answer(images, side.free_part(rows).T)
+        mass = side.norms @ np.abs(duals)
+        own = np.einsum("ij,ij->j", spread, spread)
+        parts = squares - 2.0 * np.einsum("ij,ij->j", duals, images)
+        parts += np.einsum("ij,ij->j", duals, side.gram @ duals) + own
+        # The parts cancel; each is off by a share of (|x| + sum_k |v_k| |x_k|)^2, the last by a share of itself.
+        sizes = np.square(np.sqrt(squares) * (1.0 + gamma(n_columns + 4)) + mass) + own
+        parts = np.maximum(parts, 0.0) + 4.0 * side.unit * sizes
+        return np.sqrt(parts) * (1.0 + FEW) + missed + side.tiny
+
+    def _answer(self, images: Array, right: Array) -> tuple[Array, Array, Array]:
+        """``D^(-1/2) v``, ``v`` and the norm of what it misses of its constraint, for vectors of the columns' dimension.
+
+        ``images``: their products ``X Lambda^-1 x``; ``right``: their entries in the unpenalised coordinates.
+        """
+        side, root = self.side, self.root[:, None]
+        inner = cholesky_solve(self.factor, root * images)
+        if not side.n_free:
+            return inner, root * inner, np.zeros(images.shape[1])
+        free = self.take_out(right - side.border.T @ (root * inner))
+        spread = inner + cholesky_solve(self.factor, root * (side.border @ free))
+        duals = root * spread
+        missed = np.abs(right - side.border.T @ duals)
+        missed += gamma(self.root.size + 8) * (np.abs(right) + np.abs(side.border).T @ np.abs(duals))
+        return spread, duals, np.linalg.norm(missed, axis=0) * self.free * (1.0 + FEW)
+
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        side, n_columns = self.side, self.side.inverse.size
+        places = side.problem.unpenalised
+        own, free = gradient[:n_columns], np.append(gradient[places], gradient[n_columns:])
+        if side.center is not None:
+            slack = slack + FEW * np.append(np.abs(own) + np.abs(side.center) * np.abs(gradient[-1]), 0.0)
+            slack[:n_columns] += np.abs(side.center) * slack[-1]
+            own = own - side.center * gradient[-1]
+        spread, duals, missed = self._answer(side.images(own[None, :]), free[:, None])
+        left = own - side.pulled(duals[:, 0])
+        size = float(np.sqrt(left @ (side.inverse * left) + spread[:, 0] @ spread[:, 0]))
+        # X^T v is off by gamma(n) |X|^T |v|, in the metric of the penalty by at most gamma(n) sum_k |x_k| |v_k|.
+        rounding = 2.0 * gamma(self.root.size + 8) * float(side.norms @ np.abs(duals[:, 0]))
+        rounding += FEW * float(np.sqrt(own @ (side.inverse * own)))
+        off = float(np.sqrt(slack[:n_columns] @ (side.inverse * slack[:n_columns])))
+        outer = float(np.linalg.norm(np.append(slack[places], slack[n_columns:]))) * self.free if side.n_free else 0.0
+        norm = size * (1.0 + gamma(n_columns + self.root.size + 8)) + rounding + float(missed[0])
+        return (norm + off * (1.0 + gamma(n_columns + 4)) + outer) * (1.0 + FEW) + TINY
+
+    def axis_norms(self) -> Array:
+        side = self.side
+        # A penalised coordinate is met with v = 0.
+        axes = np.sqrt(side.inverse) * (1.0 + FEW)
+        axes[side.problem.unpenalised] = self.free
+        if not side.problem.fit_intercept:
+            return axes
+        # The intercept is the score of a row of zeros.
+        return np.append(axes, self._norms(np.zeros((1, axes.size))))
