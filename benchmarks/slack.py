@@ -19,7 +19,7 @@ from glru.candidates import newton_candidate
 from glru.certificate import certify
 from glru.families.carried import carried_bounds, removal_factors
 from glru.families.local import LocalRows
-from glru.families.newton import WideRows
+from glru.families.wide import WideRows
 from glru.model_selection.cascade import Cascade
 from glru.point import Point
 from glru.problem import Problem
@@ -115,8 +115,7 @@ def stages(tall: glru.Solution, wide: glru.Solution) -> dict[str, Callable[[], o
         return family.bounds(np.arange(solution.problem.n_rows), one_pass)
 
     def newton(solution: glru.Solution) -> object:
-        family = WideRows(solution, float(removal_factors(solution.problem)[0]))
-        return family.bounds(np.arange(solution.problem.n_rows))
+        return WideRows(solution).quick_bounds(np.arange(solution.problem.n_rows))
 
     def refine(solution: glru.Solution) -> object:
         problem, point = _cascade(solution).without(0)

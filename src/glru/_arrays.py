@@ -86,6 +86,27 @@ class Arrays:
             return matrix
         return self.xp.where(self._marks(matrix, entries), 0.0, matrix)
 
+    def added(self, matrix: Any, values: Host, entries: Entries) -> Any:
+        """A copy of a matrix with values added to some entries, at most one a column."""
+        if not self.foreign:
+            matrix = matrix.copy()
+            matrix[entries] += values
+            return matrix
+        spread = np.zeros(matrix.shape[1])
+        spread[entries[1]] = values
+        return matrix + self.xp.where(self._marks(matrix, entries), self.put(spread)[None, :], 0.0)
+
+    def placed(self, matrix: Any, columns: Any, places: NDArray[np.intp]) -> Any:
+        """A matrix with some columns replaced; in place where that can be."""
+        if not self.foreign:
+            matrix[:, places] = columns
+            return matrix
+        order = np.zeros(matrix.shape[1], dtype=np.int64)
+        order[places] = np.arange(places.size)
+        mark = np.zeros(matrix.shape[1], dtype=bool)
+        mark[places] = True
+        return self.xp.where(self.put(mark)[None, :], self.take(columns, order), matrix)
+
     def without_rows(self, matrix: Any, rows: NDArray[np.bool_]) -> Any:
         """A matrix with some rows set to zero; in place where that can be."""
         if not self.foreign:

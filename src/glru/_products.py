@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotri
 
 from glru import _arrays
 from glru._arrays import DeviceMatrix, is_device, is_foreign, placed
@@ -178,6 +179,15 @@ def core_factor(gram: Any, root: Array) -> Any:
     core *= root[:, None]
     core[np.diag_indices(root.size)] += 1.0
     return robust_cholesky(core)
+
+
+def inverse_of(factor: Any) -> Any:
+    """``(R^T R)^-1`` of an upper Cholesky factor."""
+    if is_foreign(factor):
+        there = _arrays.Arrays(factor)
+        return _arrays.cholesky_solve(factor, there.xp.eye(factor.shape[0], dtype=factor.dtype, device=there.device))
+    inverse, failed = dpotri(factor)
+    return np.triu(inverse) + np.triu(inverse, 1).T if failed == 0 else np.full_like(factor, np.nan)
 
 
 def robust_cholesky(matrix: Any) -> Any:

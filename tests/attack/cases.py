@@ -192,9 +192,8 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
         for place in range(0, rows.size, 3):
             if np.isfinite(wide.factors[rows[place]]):
-                row = rows[place : place + 1]
-                lower, upper, _ = wide.retrained(wide.without(row[0]), wide.start, row, lambda *ends: False, 6)
-                yield "WideRows, one", exact[place : place + 1], lower, upper
+                found = wide.alone(int(rows[place]), lambda *ends: False, 6)
+                yield "WideRows, alone", exact[place : place + 1], found.lower, found.upper
 
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:

@@ -172,7 +172,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.families.carried:Carried._dual_bounds", _no_slack_for_carried, SLACK
     ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
-        "glru.families.newton:RemovedRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
+        "glru.families.newton:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
     "remainder-of-the-newton-step-dropped": Mutant("glru.families.removals:newton_remainders", scaled(0.0), FAMILIES),
     "leverage-ignored-in-the-step": Mutant(

@@ -10,7 +10,7 @@ import pytest
 import glru
 from glru import _budget
 from glru.families.columns import LocalColumns, WideColumns, wide
-from glru.families.newton import WideRows
+from glru.families.wide import WideRows
 from glru.families.removals import Base
 from glru.model_selection import cascade
 from glru.regions import LocalEllipsoid
@@ -159,8 +159,8 @@ def _stepwise(problem, seconds):
 
 STEPS = {
     "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, Base, "widened", 3),
-    "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 3),
-    "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "_certified", 40),
+    "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 2),
+    "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "images", 3),
     "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, cascade, "newton_candidate", 2),
     "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
     "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, cascade, "certify", 5),

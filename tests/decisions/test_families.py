@@ -7,7 +7,8 @@ from scipy.special import expit, xlogy
 import glru
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import TallRows, WideRows, has_newton_rows, removed_rows
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.wide import WideRows, has_wide_rows
 from tests.attack.cases import left_out
 from tests.cases import LOSSES, each, make
 from tests.certificates.exact import optimum, outside
@@ -150,10 +151,14 @@ def test_where_the_families_apply():
     assert not has_newton_rows(make(glru.Huber(), glru.L2(0.1), fit_intercept=True))
     assert not has_newton_rows(make(glru.Hinge(), glru.L2(0.1)))
     assert not has_newton_rows(make(glru.Logistic(), glru.ElasticNet(0.1, 0.1)))
-    solution = glru.solve(make(glru.Logistic(), glru.L2(0.1), 6, 6))
-    assert isinstance(removed_rows(solution, 1.0), TallRows)
-    solution = glru.solve(make(glru.Logistic(), glru.L2(0.1), 5, 6))
-    assert isinstance(removed_rows(solution, 1.0), WideRows)
+    assert not has_newton_rows(make(glru.Huber(), glru.L2(0.1), 5, 6))
+    assert has_wide_rows(make(glru.Huber(), glru.L2(0.1), 5, 6))
+    assert has_wide_rows(make(glru.Logistic(), glru.L2(0.1), 5, 6, fit_intercept=True))
+    assert has_wide_rows(make(glru.Squared(), glru.L2([0.0] + [0.1] * 11), 10, 12, fit_intercept=True))
+    assert not has_wide_rows(make(glru.Huber(), glru.L2(0.1), 5, 6, fit_intercept=True))
+    assert not has_wide_rows(make(glru.Hinge(), glru.L2(0.1), 5, 6))
+    assert not has_wide_rows(make(glru.Logistic(), glru.ElasticNet(0.1, 0.1), 5, 6))
+    assert not has_wide_rows(make(glru.Logistic(), glru.L2(0.1), 6, 6))
 
 
 # The local bound ------------------------------------------------------------------------------------------------------

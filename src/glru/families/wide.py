@@ -17,8 +17,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import Arrays, home
-from glru._numerics import UNIT, Array, gamma
+from glru._arrays import home
+from glru._numerics import TINY, UNIT, Array, gamma
 from glru.certificate import FEW, ball_radius, loss_terms
 from glru.families.carried import removal_factors, shared_norms, shared_part, weight_error
 from glru.families.gradients import SLOW, local_radius
@@ -56,37 +56,30 @@ class Images:
 
     Attributes
     ----------
-    rows : array of int
-        The rows.
     scores, change : array of shape (n_rows, n_images), (n_free, n_images)
         The image's scores and its unpenalised part.
     errors : pair of array
         The error of row ``k``'s score is at most ``norms[k] first + second``.
     norms, rest : array of shape (n_images,)
         At least the norms of the rows, and of what the image misses of them.
-    grown : array of shape (n_images,)
-        By what norms in the metric grow at most in the image's own.
     """
 
-    rows: Rows
     scores: Any
     change: Array
     errors: Errors
     norms: Array
     rest: Array
-    grown: Array
 
-    def take(self, places: Rows, arrays: Arrays) -> "Images":
-        """Some of them."""
-        return Images(
-            self.rows[places],
-            arrays.take(self.scores, places),
-            self.change[:, places],
-            (self.errors[0][places], self.errors[1][places]),
-            self.norms[places],
-            self.rest[places],
-            self.grown[places],
-        )
+
+@final
+@dataclass(frozen=True, eq=False)
+class Retrained:
+    """Bounds of some rows' scores under a model, the Newton steps it took, and whether rounding allows no narrower ones."""
+
+    lower: Array
+    upper: Array
+    n_steps: int
+    exhausted: bool
 
 
 class RowModels:
@@ -132,11 +125,13 @@ class RowModels:
         off = float(self.side.norms[used].max(initial=0.0)) * errors[0] + errors[1]
         return (self.constant * (moved + off) + weight_error(self.problem)) * (1.0 + FEW) + FEW
 
-    def rounding(self, sizes: Errors, errors: Errors, bends: Array, reach: Array, free_norms: Array | float) -> Array:
+    def rounding(
+        self, metric: RowMetric, sizes: Errors, errors: Errors, reach: Array, free_norms: Array | float
+    ) -> Array:
         """At least the norm of the gradient's error: of its parts and their weights, and of slopes at scores that are off."""
         parts = self.unit * (sizes[0] + np.where(sizes[1] > 0.0, sizes[1] * free_norms, 0.0))
         # The slopes are off by at most the curvature on the way times the score's error, and D^(1/2) Q D^(1/2) <= 1.
-        return parts + np.exp(reach) * self.spread(bends, errors) * (1.0 + FEW)
+        return parts + np.exp(reach) * metric.spread(errors) * (1.0 + FEW)
 
     @property
     def unit(self) -> float:
@@ -186,40 +181,20 @@ class RowModels:
         penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * mass)
         return pulls, scores, (losses + penalty) * (1.0 + FEW)
 
-    def images(self, metric: RowMetric, rows: Rows, moves: Any, change: Array, without: Entries | None) -> "Images":
-        """What ``H^-1 x`` of some rows is, given its scores and its unpenalised part as computed.
-
-        ``without``: each row's Hessian is the metric's without itself.
-        """
+    def images(self, metric: RowMetric, rows: Rows) -> Images:
+        """``H^-1 x`` of some rows."""
         arrays, side = self.arrays, self.side
-        pulls = -(arrays.put(metric.bends)[:, None] * moves)
-        if without is not None:
-            pulls = arrays.zeroed(pulls, without)
         units = arrays.units(self.problem.n_rows, rows)
+        change, moves = metric.step(-units, np.zeros((side.n_free, rows.size)))
+        pulls = -(arrays.put(metric.bends)[:, None] * moves)
         norms, missed, left, image = metric.force_norms(units, pulls, -arrays.inner(pulls, moves))
-        off = missed * metric.free * (1.0 + FEW) if side.n_free else np.zeros(rows.size)
-        grown = np.ones(rows.size)
-        if without is not None:
-            # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
-            kept = 1.0 - off * np.sqrt(metric.bends[rows]) * (1.0 + FEW)
-            norms = np.where(kept > 0.0, (norms + off) / kept * (1.0 + FEW), np.inf)
-            grown = np.sqrt(1.0 + metric.bends[rows] * norms**2) * (1.0 + FEW)
-        norms = np.where(np.isfinite(norms), norms + off * grown, np.inf) * (1.0 + FEW)
-        if side.n_free:
-            image = image + arrays.put(side.border @ change)
+        off = missed * metric.free if side.n_free else np.zeros(rows.size)
+        scores = image + arrays.put(side.border @ change) if side.n_free else image
         errors = side.score_errors(left, change)
-        wrong = moves - image
-        wrong = arrays.put(np.sqrt(metric.bends))[:, None] * (
-            wrong if without is None else arrays.zeroed(wrong, without)
-        )
-        rest = np.sqrt(arrays.inner(wrong, wrong)) + self.spread(metric.bends, errors)
-        rest = rest + 8.0 * UNIT * home(arrays.put(side.norms) @ arrays.xp.abs(left)) + off * grown
-        return Images(rows, image, change, errors, norms, rest * (1.0 + FEW), grown)
-
-    def spread(self, bends: Array, errors: Errors) -> Array:
-        """At least ``sqrt(sum_k d_k e_k^2)`` for errors of the scores."""
-        first, second = np.sqrt(float(bends @ self.side.norms**2)), np.sqrt(float(bends.sum()))
-        return (errors[0] * first + errors[1] * second) * (1.0 + gamma(bends.size + 8))
+        wrong = arrays.put(metric.root)[:, None] * (moves - scores)
+        rest = np.sqrt(arrays.inner(wrong, wrong)) + metric.spread(errors) + off
+        rest = rest + 8.0 * UNIT * home(arrays.put(side.norms) @ arrays.xp.abs(left))
+        return Images(scores, change, errors, (norms + off) * (1.0 + FEW), rest * (1.0 + FEW))
 
     def ellipsoid(
         self,
@@ -256,10 +231,10 @@ class RowModels:
         queries: Rows,
         settled: Callable[[Array, Array], bool],
         n_steps: int = MOST_STEPS,
-    ) -> tuple[Array, Array, int]:
-        """Bounds of some rows' scores under the model with some weights, and the Newton steps it took.
+    ) -> "Retrained":
+        """Bounds of some rows' scores under the model with some weights.
 
-        Each step has a factor of its own and a line search.
+        Each Newton step has a factor of its own and a line search.
 
         Parameters
         ----------
@@ -277,7 +252,7 @@ class RowModels:
         problem, arrays = self.problem, self.arrays
         found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
         duals, free, scores = start
-        floor, before, steps = Floor.of(problem.loss), np.inf, 0
+        floor, before, steps, exhausted = Floor.of(problem.loss), np.inf, 0, False
         while steps < n_steps:
             steps += 1
             _, _, bends = problem.loss.expand(problem.y, scores)
@@ -289,16 +264,14 @@ class RowModels:
             pulls = arrays.put(metric.bends[:, None]) * moves
             norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), column)
             reach = self.reach(np.zeros(1), errors, weights > 0.0)
-            rounding = self.rounding(self.masses(sizes), errors, metric.bends, reach, metric.free)
+            rounding = self.rounding(metric, self.masses(sizes), errors, reach, metric.free)
             nu = (norms + missed * metric.free + rounding) * (1.0 + FEW)
             if not np.isfinite(nu[0]):
                 break
             if self.local:
                 top = (self.side.norms + self.side.border_norms * metric.free)[weights > 0.0].max(initial=0.0)
                 if self.constant * top * nu[0] < 0.9:
-                    units = arrays.units(problem.n_rows, queries)
-                    shift, through = metric.step(-units, np.zeros((self.side.n_free, queries.size)))
-                    images = self.images(metric, queries, through, shift, None)
+                    images = self.images(metric, queries)
                     moved = self.corrected(images, forces, column, sizes, errors, reach, metric.bends)
                     off = self.side.norms[queries] * errors[0] + errors[1]
                     top = float(top) * (1.0 + FEW)
@@ -309,8 +282,8 @@ class RowModels:
                 errors = self.side.score_errors(pulls, free[:, None])
                 half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
                 found = intersected(found, self.widened(home(there)[queries, 0], half * (1.0 + FEW)))
-            tight = nu[0] <= 8.0 * rounding[0]
-            if settled(*found) or (tight and not nu[0] < 0.5 * before):
+            exhausted = bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
+            if settled(*found) or exhausted:
                 break
             before = min(before, float(nu[0]))
             left, image, change = home(left)[:, 0], home(image)[:, 0], change[:, 0]
@@ -321,7 +294,7 @@ class RowModels:
             if length > 0.0:
                 duals, free = duals - length * left, free + length * change
                 scores = self.scores(duals, free)
-        return *found, steps
+        return Retrained(*found, steps, exhausted)
 
     def _length(self, weights: Array, duals: Array, scores: Array, left: Array, image: Array, moved: Array) -> float:
         """How far to go along a step."""
@@ -351,11 +324,18 @@ class WideRows(RowModels):
         self.weights = self.factor * problem.weights
         self.used = self.weights > 0.0
 
-    def without(self, row: int) -> Array:
-        """The weights without a row."""
-        weights = self.factors[row] * self.problem.weights
+    def alone(self, row: int, settled: Callable[[Array, Array], bool], n_steps: int = MOST_STEPS) -> Retrained:
+        """Bounds of a row's score under the model without it, by Newton steps of that model alone."""
+        weights, rows = self.factors[row] * self.problem.weights, np.array([row])
         weights[row] = 0.0
-        return weights
+        return self.retrained(weights, self._nearest(rows), rows, settled, n_steps)
+
+    def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
+        """The candidate one Newton step from the old model, or that model where there is no such step."""
+        duals, free, scores, _ = self._first(rows)
+        found = home(duals)[:, 0], free[:, 0], home(scores)[:, 0]
+        near = np.abs(found[2] - self.base)[self.used].max(initial=0.0) < 4.0
+        return found if near else self.start
 
     @cached_property
     def metric(self) -> RowMetric:
@@ -363,20 +343,18 @@ class WideRows(RowModels):
         return RowMetric(self.side, self.weights * self.bends)
 
     @cached_property
-    def removed(self) -> Images:
-        """The images of all rows, each without itself."""
-        everything = np.arange(self.weights.size)
-        leverages, rest = self.metric.leverages
-        grown = np.where(rest > 0.0, 1.0 / rest, np.nan)
-        moves, change = leverages * self.arrays.put(grown), self.metric.free_leverages * grown
-        return self.images(self.metric, everything, moves, change, (everything, everything))
-
-    @cached_property
     def top(self) -> float:
-        """At least the largest norm of a row in the metric: ``|x|^2 = a^2 / (1 + d a^2)``, ``a`` its norm without it."""
-        alone, bends = self.removed.norms[self.used], self.metric.bends[self.used]
-        norms = alone / np.sqrt(1.0 + bends * alone**2) * (1.0 + FEW)
-        return float(np.where(np.isfinite(alone), norms, np.inf).max(initial=0.0))
+        """At least the largest norm of a row that counts."""
+        return float(self.metric.leverages.norms[self.used].max(initial=0.0))
+
+    def removed(self, rows: Rows) -> Images:
+        """The images of some rows, each in the metric without itself."""
+        known, grown = self.metric.leverages, 1.0 / self.metric.leverages.left[rows]
+        # No force acts on the row itself: its own score does not matter.
+        scores = self.arrays.take(known.scores, rows) * self.arrays.put(grown)
+        scores = self.arrays.zeroed(scores, (rows, np.arange(rows.size)))
+        errors = known.errors[0][rows] * grown, known.errors[1][rows] * grown
+        return Images(scores, known.free[:, rows] * grown, errors, known.alone[rows], known.rest_alone[rows])
 
     @cached_property
     def ball_norms(self) -> Array:
@@ -389,43 +367,62 @@ class WideRows(RowModels):
 
     def guesses(self, rows: Rows) -> Array:
         """The removed rows' scores after one Newton step each, without proof."""
-        duals, free = self._first(rows)
-        return self.arrays.entries(self.side.scores(duals, free), (rows, np.arange(rows.size)))
+        _, _, scores, _ = self._first(rows)
+        return self.arrays.entries(scores, (rows, np.arange(rows.size)))
+
+    def quick_bounds(self, rows: Rows) -> Bounds:
+        """Bounds of the removed rows' scores after one Newton step each, without a product more than the candidates take."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        places = self._usable(rows)
+        duals, free, scores, errors = self._first(rows[places])
+        entries = rows[places], np.arange(places.size)
+        if self.local:
+            lower[places], upper[places] = self._quickly(entries, duals, scores, errors)
+        else:
+            duals, scores, gaps = self.gaps(self._weights(entries[0]), duals, entries)
+            lower[places], upper[places] = self._ball(entries, scores, self.side.score_errors(duals, free), gaps)
+        return lower, upper
+
+    def _usable(self, rows: Rows) -> Rows:
+        """The places of the rows whose removal leaves something of the metric."""
+        usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free)
+        return np.flatnonzero(usable & np.isfinite(self.metric.leverages.alone[rows]))
+
+    def _weights(self, rows: Rows) -> Any:
+        """The weights of the models without each row, a column each; their own is not set to zero."""
+        ratios = self.factors[rows] / self.factor
+        if np.all(ratios == 1.0):
+            return self.arrays.put(self.weights)[:, None]
+        return self.arrays.put(self.weights)[:, None] * self.arrays.put(ratios)
 
     def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds of the removed rows' scores after Newton steps with the old Hessian; rows leave as they are decided."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         arrays, side = self.arrays, self.side
-        usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free)
-        active = np.flatnonzero(usable & np.isfinite(self.removed.norms[rows]) if self.local else usable)
+        active = self._usable(rows)
         before = np.full(rows.size, np.inf)
-        duals, free = self._first(rows[active])
-        scores, errors = side.scores(duals, free), side.score_errors(duals, free)
+        duals, free, scores, errors = self._first(rows[active])
         for step in range(n_steps):
             if not active.size:
                 break
-            here = rows[active]
-            entries = here, np.arange(here.size)
-            ratios = self.factors[here] / self.factor
+            entries = rows[active], np.arange(active.size)
             if not self.local:
-                weights = arrays.put(self.weights)[:, None] * arrays.put(ratios)
-                duals, scores, gaps = self.gaps(weights, duals, entries)
+                duals, scores, gaps = self.gaps(self._weights(entries[0]), duals, entries)
                 errors = side.score_errors(duals, free)
+            forces, nu, found = self._certified(entries, duals, scores, errors)
+            if not self.local:
                 found = self._ball(entries, scores, errors, gaps)
-                if step + 1 == n_steps:
-                    lower[active], upper[active] = intersected((lower[active], upper[active]), found)
-                    break
-            found_here, nu, left, image, change = self._measured(entries, duals, scores, errors)
-            found = found_here if self.local else found
             lower[active], upper[active] = intersected((lower[active], upper[active]), found)
             going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
             before[active] = nu
             active = active[going]
-            left, change = arrays.take(left, going), change[:, going]
-            duals = arrays.zeroed(arrays.take(duals, going) - left, (rows[active], np.arange(active.size)))
-            free, scores = free[:, going] + change, arrays.take(scores, going) - arrays.take(image, going)
-            if side.n_free:
-                scores = scores + arrays.put(side.border @ change)
+            if not active.size or step + 1 == n_steps:
+                break
+            entries = rows[active], np.arange(active.size)
+            duals, forces, scores = (arrays.take(matrix, going) for matrix in (duals, forces, scores))
+            left, change = self._step(entries, forces, duals)
+            duals, free = arrays.zeroed(duals - left, entries), free[:, going] + change
+            scores = scores - side.scores(left, -change)
             # The scores were updated: their errors add up.
             more = side.score_errors(left, change)
             errors = (errors[0][going] + more[0]) * (1.0 + FEW), (errors[1][going] + more[1]) * (1.0 + FEW)
@@ -434,54 +431,112 @@ class WideRows(RowModels):
     def _ball(self, entries: Entries, scores: Any, errors: Errors, gaps: Array) -> Bounds:
         rows = entries[0]
         half = ball_radius(gaps) * self.ball_norms[rows] + self.side.norms[rows] * errors[0] + errors[1]
-        return self.widened(self.arrays.entries(scores, entries), half * (1.0 + FEW))
+        return self.widened(self.arrays.entries(scores, entries), half)
 
-    def _first(self, rows: Rows) -> tuple[Any, Array]:
-        """The candidates one Newton step from the old model."""
-        metric, arrays = self.metric, self.arrays
-        leverages, left = metric.leverages
+    @cached_property
+    def _shared_step(self) -> tuple[Array, Array, Array, Errors]:
+        """The model after the step that all removals share, its scores, and their errors."""
+        arrays, side = self.arrays, self.side
         force = self.weights * self.slopes + self.duals
-        change, moves = metric.step(arrays.put(force[:, None]), (self.side.border.T @ self.duals)[:, None])
-        duals = -self.weights * (self.slopes + self.bends * home(moves)[:, 0])
-        fed = -duals[rows] / left[rows]
+        change, moves = self.metric.step(arrays.put(force[:, None]), (side.border.T @ self.duals)[:, None])
+        duals, free = -self.weights * (self.slopes + self.bends * home(moves)[:, 0]), self.free + change[:, 0]
+        errors = side.score_errors(arrays.put(duals[:, None]), free[:, None])
+        return duals, free, self.scores(duals, free), errors
+
+    def _first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
+        """The candidates one Newton step from the old model, their scores, and the errors of these."""
+        arrays, known = self.arrays, self.metric.leverages
+        duals, free, scores, errors = self._shared_step
+        fed = -duals[rows] / known.left[rows]
         fed = np.where(np.isfinite(fed), fed, 0.0)
-        pulls = arrays.put(metric.bends)[:, None] * arrays.take(leverages, rows)
-        models = arrays.put(duals)[:, None] - pulls * arrays.put(fed)
-        free = self.free[:, None] + change + metric.free_leverages[:, rows] * fed
-        return arrays.zeroed(models, (rows, np.arange(rows.size))), free
+        models = arrays.put(duals)[:, None] + arrays.take(known.duals, rows) * arrays.put(fed)
+        moved = arrays.put(scores)[:, None] + arrays.take(known.scores, rows) * arrays.put(fed)
+        # The removed row's own entry is zero but for its rounding.
+        own = 8.0 * UNIT * np.abs(duals[rows]) * self.side.norms[rows]
+        sizes = self.side.norms.max(initial=0.0) * (errors[0] + np.abs(fed) * known.errors[0][rows])
+        first = errors[0] + np.abs(fed) * known.errors[0][rows] + own
+        second = (
+            errors[1]
+            + np.abs(fed) * known.errors[1][rows]
+            + FEW * (sizes + arrays.largest_of(arrays.absolute(moved * 1.0), self.used))
+        )
+        models = arrays.zeroed(models, (rows, np.arange(rows.size)))
+        return models, free[:, None] + known.free[:, rows] * fed, moved, (first * (1.0 + FEW), second * (1.0 + FEW))
 
-    def _measured(
-        self, entries: Entries, duals: Any, scores: Any, errors: Errors
-    ) -> tuple[Bounds, Array, Any, Any, Array]:
-        """Of models without a row each: bounds of its score, at least the gradient's norm, and the next step.
+    def _quickly(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> Bounds:
+        """Bounds from the sizes of the forces alone: ``|g|^2 <= sum_k e_k^2 / d_k``, and ``|g| <= sum_k |e_k| |x_k|``."""
+        arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
+        known, strong = metric.leverages, metric.strong
+        forces, sizes, reach = self._pulled(entries, duals, scores, errors)
+        free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
+        scaled = np.divide(1.0, metric.bends, out=np.zeros(strong.size), where=strong)
+        squares = home(arrays.put(scaled) @ (forces * forces)) * (1.0 + gamma(strong.size + 8))
+        nu = np.sqrt(squares) + self._border_norms(duals, free_norms)
+        if not strong.all():
+            weak = arrays.xp.abs(forces)
+            nu = nu + home(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
+            nu = nu + home(arrays.put(np.where(strong, 0.0, side.border_norms)) @ weak) * free_norms * (1.0 + FEW)
+        nu = (nu + self.rounding(metric, self.masses(sizes), errors, reach, free_norms)) * (1.0 + FEW) + TINY
+        radius = local_radius(self.constant, self.top * known.grown[rows], nu, reach)
+        half = known.alone[rows] * radius + side.norms[rows] * errors[0] + errors[1]
+        return self.widened(arrays.entries(scores, entries), half)
 
-        The step takes ``left`` from ``b`` and its ``image`` from the scores, and changes ``beta``.
-        """
+    def _pulled(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Any, Array]:
+        """The forces of models without a row each, the sizes of their parts, and how far the curvatures may be off."""
+        arrays, rows = self.arrays, entries[0]
+        forces, sizes = self.forces(self._weights(rows), duals, scores, entries)
+        away = arrays.zeroed(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
+        reach = self.reach(arrays.largest_of(away, self.used), errors, self.used)
+        return forces, sizes, reach + np.abs(np.log(self.factors[rows] / self.factor)) * (1.0 + FEW)
+
+    def _certified(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Array, Bounds]:
+        """Of models without a row each: the forces, at least the gradient's norm, and bounds of the row's score."""
+        arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
+        known = metric.leverages
+        forces, sizes, reach = self._pulled(entries, duals, scores, errors)
+        free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
+        nu = self._norms(entries, forces) + self._border_norms(duals, free_norms)
+        nu = (nu + self.rounding(metric, self.masses(sizes), errors, reach, free_norms)) * (1.0 + FEW)
+        images = self.removed(rows)
+        moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
+        off = side.norms[rows] * errors[0] + errors[1]
+        center, top = arrays.entries(scores, entries), self.top * known.grown[rows]
+        return forces, nu, self.ellipsoid(images, center, off, moved, nu, reach, top)
+
+    def _border_norms(self, duals: Any, free_norms: Array) -> Array:
+        """At least the norms of what ``U^T b`` leaves of the gradient."""
+        arrays, side = self.arrays, self.side
+        if not side.n_free:
+            return free_norms
+        off = np.abs(home(arrays.put(side.border.T) @ duals))
+        off += gamma(self.weights.size + 8) * home(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
+        return np.linalg.norm(off, axis=0) * free_norms * (1.0 + FEW)
+
+    def _norms(self, entries: Entries, forces: Any) -> Array:
+        """At least the norms of gradients in the metrics without a row each, from the leverages of all rows."""
+        arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
+        known = metric.leverages
+        image, sizes = known.scores @ forces, arrays.xp.abs(forces)
+        mass, total = home(arrays.put(side.norms) @ sizes), home(arrays.xp.sum(sizes, axis=0))
+        first, second, rest = (home(arrays.put(v) @ sizes) for v in (*known.errors, known.rest))
+        rounding = gamma(self.weights.size + 8) * arrays.inner(sizes, arrays.xp.abs(image))
+        square = np.abs(arrays.inner(forces, image)) + mass * first + total * second + rounding
+        norms = (np.sqrt(square) + rest) * (1.0 + FEW) + TINY
+        # In the metric without row i: |g|^2 + d_i (x_i^T H^-1 g)^2 / (1 - l_i).
+        summed = rest + gamma(self.weights.size + 8) * self.top * total
+        own = np.abs(arrays.entries(image, entries)) + known.norms[rows] * summed + side.norms[rows] * first + second
+        return np.hypot(norms, metric.root[rows] * known.grown[rows] * own) * (1.0 + FEW)
+
+    def _step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
+        """The next Newton steps: what they take from ``b``, and what they add to ``beta``."""
         arrays, metric, rows = self.arrays, self.metric, entries[0]
-        leverages, kept = metric.leverages
-        ratios = self.factors[rows] / self.factor
-        weights = arrays.put(self.weights)[:, None] * arrays.put(ratios)
-        forces, sizes = self.forces(weights, duals, scores, entries)
-        moves = -(leverages @ forces)
+        known = metric.leverages
+        moves = -(known.scores @ forces)
         change = metric.take_out(home(arrays.put(self.side.border.T) @ duals))
         if self.side.n_free:
             moves = moves + arrays.put(metric.border_scores @ change)
-            change = change - home(arrays.put(metric.free_leverages) @ forces)
+            change = change - home(arrays.put(known.free) @ forces)
         # The metric without the row, by the Sherman-Morrison formula.
-        fed = metric.bends[rows] * arrays.entries(moves, entries) / kept[rows]
-        moves = arrays.zeroed(moves + arrays.take(leverages, rows) * arrays.put(fed), entries)
-        change = change + metric.free_leverages[:, rows] * fed
-        pulls = arrays.put(metric.bends)[:, None] * moves
-        norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), duals)
-        away = arrays.zeroed(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
-        reach = self.reach(arrays.largest_of(away, self.used), errors, self.used)
-        reach = reach + np.abs(np.log(ratios)) * (1.0 + FEW)
-        images = self.removed.take(rows, arrays)
-        free_norms = metric.free * images.grown if self.side.n_free else 0.0
-        nu = norms + missed * free_norms + self.rounding(self.masses(sizes), errors, metric.bends, reach, free_norms)
-        nu = nu * (1.0 + FEW)
-        moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
-        off = self.side.norms[rows] * errors[0] + errors[1]
-        center = arrays.entries(scores, entries)
-        bounds = self.ellipsoid(images, center, off, moved, nu, reach, self.top * images.grown)
-        return bounds, nu, left, image, change
+        fed = metric.bends[rows] * arrays.entries(moves, entries) / known.left[rows]
+        moves = arrays.zeroed(moves + arrays.take(known.scores, rows) * arrays.put(fed), entries)
+        return forces + arrays.put(metric.bends)[:, None] * moves, change + known.free[:, rows] * fed

@@ -24,7 +24,7 @@ from scipy.linalg import lstsq
 
 from glru._arrays import cholesky_solve, home, raw
 from glru._numerics import TINY, UNIT, Array, Matrix, dense, dense_columns, gamma, scaled_columns, squared_row_norms
-from glru._products import CHUNK_BYTES, center_of, centred_chunks, core_factor, row_block, row_gram
+from glru._products import CHUNK_BYTES, center_of, centred_chunks, core_factor, inverse_of, row_block, row_gram
 from glru.certificate import FEW
 from glru.duality import constraint_columns
 from glru.metric.base import Metric
@@ -142,7 +142,8 @@ class RowMetric(Metric):
         self.factor = core_factor(side.gram, self.root)
         # D (I + K D)^-1 U, in a form without cancellation.
         scale = side.arrays.put(self.root)[:, None]
-        self.responses = home(scale * cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+        self.border_spread = home(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+        self.responses = self.root[:, None] * self.border_spread
         self.corner = side.border.T @ self.responses
         self.eta = 0.0 if np.isfinite(self.free) else np.inf
 
@@ -152,10 +153,7 @@ class RowMetric(Metric):
         if not self.side.n_free:
             return 0.0
         # v = V a with a = (U^T V)^-1 r meets U^T v = r exactly; V^T D^-1 V = Y^T Y with V = D^(1/2) Y.
-        spread = np.divide(
-            self.responses, self.root[:, None], out=np.zeros_like(self.responses), where=self.root[:, None] > 0.0
-        )
-        duals = self.root[:, None] * spread
+        spread, duals = self.border_spread, self.responses
         mass = (self.side.norms @ np.abs(duals)) * (1.0 + FEW)
         gram = duals.T @ home(self.side.gram @ self.side.arrays.put(duals)) + spread.T @ spread
         size = float(np.trace(gram)) + 2.0 * self.side.unit * float(mass @ mass)
@@ -170,8 +168,8 @@ class RowMetric(Metric):
 
     @cached_property
     def strong(self) -> NDArray[np.bool_]:
-        """The rows that the losses hold more than the penalty does: ``d_k K_kk > 1``."""
-        return self.bends * np.square(self.side.norms) > 1.0
+        """The rows that the losses hold, if ever so little: ``d_k K_kk > 1e-4``."""
+        return self.bends * np.square(self.side.norms) > 1e-4
 
     def through(self, forces: Any) -> Any:
         """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
@@ -216,17 +214,24 @@ class RowMetric(Metric):
         return self.take_out(self.border_scores.T)
 
     @cached_property
-    def leverages(self) -> tuple[Any, Array]:
-        """``Q = X H^-1 X^T``, what a unit of force on each row does to the scores, and ``1 - d_i Q_ii``; without proof."""
-        side, arrays, size = self.side, self.side.arrays, self.root.size
-        everything = np.arange(size)
-        rest = self.through(arrays.units(size, everything))
+    def leverages(self) -> "Leverages":
+        """``H^-1 x`` of all rows."""
+        side, arrays = self.side, self.side.arrays
+        everything = np.arange(self.root.size)
+        diagonal = everything, everything
+        # (I + D K)^-1 = I + D^(1/2) Y on weak rows and D^(1/2) Y on strong ones: no small number is a difference.
+        scale = np.where(self.strong, self.root, 1.0)
+        spread = inverse_of(self.factor) / arrays.put(scale)
+        if not self.strong.all():
+            weak = np.flatnonzero(~self.strong)
+            columns = cholesky_solve(self.factor, arrays.put(self.root)[:, None] * raw(side.gram[:, weak]))
+            spread = arrays.placed(spread, -columns, weak)
         if side.n_free:
-            rest = rest - arrays.put(self.responses @ self.free_leverages)
-        leverages = side.gram @ rest
-        if side.n_free:
-            leverages = leverages + arrays.put(side.border @ self.free_leverages)
-        return leverages, arrays.entries(rest, (everything, everything))
+            spread = spread - arrays.put(self.border_spread @ self.free_leverages)
+        duals = arrays.put(self.root)[:, None] * spread
+        if not self.strong.all():
+            duals = arrays.added(duals, np.where(self.strong, 0.0, 1.0), diagonal)
+        return Leverages(self, duals, spread)
 
     def force_norms(self, forces: Any, pulls: Any, moves: Array, taken: Any = None) -> tuple[Array, Array, Any, Any]:
         """At least the norms of gradients given by forces on the rows (a column each).
@@ -266,6 +271,11 @@ class RowMetric(Metric):
             off += gamma(self.root.size + 8) * home(arrays.put(np.abs(side.border.T)) @ sizes)
             missed = np.linalg.norm(off, axis=0) * (1.0 + FEW)
         return norms, missed, left, image
+
+    def spread(self, errors: tuple[Array, Array]) -> Array:
+        """At least ``sqrt(sum_k d_k e_k^2)`` for errors ``norms[k] first + second`` of the scores."""
+        first, second = np.sqrt(float(self.bends @ self.side.norms**2)), np.sqrt(float(self.bends.sum()))
+        return (errors[0] * first + errors[1] * second) * (1.0 + gamma(self.bends.size + 8))
 
     def norms(self, X: Matrix) -> Array:
         out = np.empty(X.shape[0])
@@ -334,3 +344,94 @@ class RowMetric(Metric):
             return axes
         # The intercept is the score of a row of zeros.
         return np.append(axes, self._norms(np.zeros((1, axes.size))))
+
+
+@final
+class Leverages:
+    r"""``H^-1 x`` of all rows: as ``b`` (``duals``), as scores ``Q``, and how well these are known.
+
+    With ``r_i`` what the image of row ``i`` misses of the row, a gradient :math:`g = \tilde X^\top e` has
+    :math:`\|g\|^2 = e^\top Q e + (\sum_i e_i r_i)^\top H^{-1} g`: its norm is at most :math:`\sqrt{e^\top Q e} + \sum_i |e_i| \|r_i\|`.
+
+    Attributes
+    ----------
+    duals, scores : array of shape (n_rows, n_rows)
+        ``(I + D K)^-1`` (with the border) and ``Q``, a column for each row.
+    left : array of shape (n_rows,)
+        ``1 - d_i Q_ii``.
+    free : array of shape (n_free, n_rows)
+        The images' unpenalised parts.
+    errors : pair of array of shape (n_rows,)
+        The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]``.
+    norms, alone : array of shape (n_rows,)
+        At least the norm of every row in the metric, and in the metric without it; infinite where nothing is known.
+    grown : array of shape (n_rows,)
+        By what norms grow at most in the metric without each row.
+    """
+
+    def __init__(self, metric: RowMetric, duals: Any, spread: Any) -> None:
+        side, arrays = metric.side, metric.side.arrays
+        everything = np.arange(metric.root.size)
+        self.metric, self.duals, self.free = metric, duals, metric.free_leverages
+        self._diagonal = everything, everything
+        self.left = arrays.entries(duals, self._diagonal)
+        self.scores = side.gram @ duals
+        forms = arrays.inner(duals, self.scores)
+        if side.n_free:
+            self.scores = self.scores + arrays.put(side.border @ self.free)
+        self._mass, self._missed, self.errors = self._sizes()
+        self._own, self._spread = arrays.entries(spread, self._diagonal), arrays.zeroed(spread, self._diagonal)
+        # Without row i, v = -D^(1/2) Y but for v_i = 0, all divided by 1 - d_i Q_ii.
+        self._grown = np.where(self.left > 0.0, 1.0 / self.left, np.nan)
+        squares = forms + arrays.inner(self._spread, self._spread)
+        squares = np.maximum(squares, 0.0) * (1.0 + gamma(everything.size + 16))
+        squares += 2.0 * side.unit * np.square(self._mass) + 8.0 * UNIT * side.norms * np.abs(self.left) * self._mass
+        norms = self._grown * (np.sqrt(squares) + 8.0 * UNIT * self._mass) * (1.0 + FEW) + TINY
+        # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
+        self._off = self._grown * self._missed * (1.0 + FEW)
+        kept = 1.0 - self._off * metric.root * (1.0 + FEW)
+        alone = np.where(kept > 0.0, (norms + self._off) / kept * (1.0 + FEW), np.inf)
+        self.alone = np.where(np.isfinite(alone), alone, np.inf)
+        self.grown = np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
+        # |x|^2 = a^2 / (1 + d a^2), a the norm without the row.
+        norms = self.alone / np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
+        self.norms = np.where(np.isfinite(self.alone), norms, np.inf)
+
+    def _sizes(self) -> tuple[Array, Array, tuple[Array, Array]]:
+        """The rows' norms summed over the images, the norms of what these miss of the border, and the scores' errors."""
+        metric, side, arrays = self.metric, self.metric.side, self.metric.side.arrays
+        sizes = arrays.xp.abs(self.duals)
+        mass, size = home(arrays.put(side.norms) @ sizes), metric.root.size
+        if not side.n_free:
+            return mass, np.zeros(size), (side.unit * mass * (1.0 + FEW), np.zeros(size))
+        off = np.abs(home(arrays.put(side.border.T) @ self.duals))
+        off += gamma(size + 8) * home(arrays.put(np.abs(side.border.T)) @ sizes)
+        second = (np.abs(side.border) @ np.abs(self.free)).max(axis=0, initial=0.0)
+        missed = np.linalg.norm(off, axis=0) * metric.free * (1.0 + FEW)
+        return mass, missed, (side.unit * mass * (1.0 + FEW), side.unit * second * (1.0 + FEW))
+
+    @cached_property
+    def _rests(self) -> tuple[Array, Array]:
+        metric, arrays = self.metric, self.metric.side.arrays
+        # In exact arithmetic D^(1/2) Q = -Y, but for the 1 of strong rows.
+        wrong = arrays.put(metric.root)[:, None] * self.scores
+        wrong += self._spread
+        strong = np.where(metric.strong, -1.0 / np.where(metric.strong, metric.root, 1.0), 0.0)
+        own = arrays.entries(wrong, self._diagonal) + (self._own + strong)
+        others = arrays.zeroed(wrong, self._diagonal)
+        squares = arrays.inner(others, others)
+        rounding = metric.spread(self.errors) + 8.0 * UNIT * self._mass
+        rest = (np.sqrt(squares + np.square(own)) + rounding + self._missed) * (1.0 + FEW)
+        # The image without the row misses what the image misses, but for its own entry, and more of the border.
+        alone = (self._grown * (np.sqrt(squares) + rounding) + self._off * self.grown) * (1.0 + FEW)
+        return rest, alone
+
+    @property
+    def rest(self) -> Array:
+        """At least ``|r_i|``."""
+        return self._rests[0]
+
+    @property
+    def rest_alone(self) -> Array:
+        """The same in the metric without the row."""
+        return self._rests[1]

@@ -138,7 +138,7 @@ class Cascade:
                 self.run("newton", rows, self.local_newton)
         if has_wide_rows(self.problem):
             for rows in self.batches(grouped=False):
-                self.run("newton", rows, lambda rows: self.wide.bounds(rows, self.enough, 1))
+                self.run("newton", rows, lambda rows: self.wide.quick_bounds(rows))
             for rows in self.batches(grouped=False):
                 self.run("refine", rows, lambda rows: self.wide.bounds(rows, self.enough, BATCH_STEPS))
         if self.has_families:
@@ -158,10 +158,11 @@ class Cascade:
         ``few``: up to this number of rows, working on them costs about as much as finding that out.
         """
         rows = self.open_rows()
+        rows = rows[~self.limited[rows]]
         if rows.size <= few or self.budget.spent:
             return rows
         if self.finest is None:
-            self.finest = np.full(self.problem.n_rows, np.inf)
+            self.finest = self.upper - self.lower
             self.finest[rows] = self._finest_widths(rows)
         lower, upper, finest = self.lower[rows], self.upper[rows], self.finest[rows]
         resolvable = np.abs(0.5 * (lower + upper)) > 0.25 * finest if self.width is None else finest <= self.width
@@ -282,10 +283,9 @@ class Cascade:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
         if has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
-            *found, _ = self.wide.retrained(
-                self.wide.without(row), self.wide.start, rows, lambda *ends: self.finished(row, *ends)
-            )
-            return found[0], found[1]
+            found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
+            self.limited[row] = found.exhausted
+            return found.lower, found.upper
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
         if self.bound in ("auto", "local") and has_local_steps(problem):

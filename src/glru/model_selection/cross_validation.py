@@ -10,6 +10,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru._threads import calm_blas
+from glru.families.wide import RowModels, has_wide_rows
 from glru.model_selection.loocv import check_width, trained
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
@@ -141,13 +142,19 @@ def fold_bounds(
     if budget.spent:
         return np.full(test.size, -np.inf), np.full(test.size, np.inf), "undetermined"
     data = solution.problem
-    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
 
     def settled(lower: Array, upper: Array) -> bool:
         if width is not None:
             return bool(np.all(upper - lower <= width))
         return bool(np.all((lower > 0.0) | (upper < 0.0)))
 
+    if has_wide_rows(problem):
+        models = RowModels(problem)
+        near = models.retrained(problem.weights, models.place(solution), test, lambda *ends: budget.spent or settled(*ends))
+        if near.exhausted or budget.spent or settled(near.lower, near.upper):
+            done = settled(near.lower, near.upper) or not budget.spent
+            return near.lower, near.upper, "refine" if done else "undetermined"
+    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
     found = pursue(problem, point, data.X[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
     return found.lower, found.upper, "undetermined" if late else found.stage

@@ -164,6 +164,7 @@ def _result(cascade: Cascade, method: str) -> LOOCVResult:
     finite = np.isfinite(lower) & np.isfinite(upper)
     scores = np.where(finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), np.nan)
     limited = cascade.limited & (cascade.stage_codes == STAGES.index("undetermined"))
+    finest = upper - lower if cascade.finest is None else cascade.finest
     for array in (lower, upper, scores):
         array.setflags(write=False)
     return LOOCVResult(
@@ -177,5 +178,5 @@ def _result(cascade: Cascade, method: str) -> LOOCVResult:
         n_trainings=cascade.n_trainings,
         seconds=cascade.seconds,
         limited=limited,
-        finest_width=float(cascade.finest[limited].min()) if cascade.finest is not None and limited.any() else None,
+        finest_width=float(finest[limited].min()) if limited.any() else None,
     )
