@@ -18,11 +18,11 @@ from glru.certificate import (
     score_errors,
     weighted_sum,
 )
+from glru.metric.columns import ColumnMetric
+from glru.metric.rows import RowMetric, RowSide
 from glru.regions import LocalEllipsoid, PrimalBall
 from glru.regions.base import centers
 from glru.regions.box import linear_range
-from glru.metric.columns import ColumnMetric
-from glru.metric.rows import RowMetric, RowSide
 from tests.cases import LOSSES, dense, each, make, targets
 from tests.certificates import exact
 from tests.certificates.exact import decimals, precise
@@ -253,7 +253,9 @@ def exact_norms(hessian, rows):
 
 @pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("metric", [ColumnMetric, lambda problem, bend: RowMetric(RowSide(problem), bend)], ids=["columns", "rows"])
+@pytest.mark.parametrize(
+    "metric", [ColumnMetric, lambda problem, bend: RowMetric(RowSide(problem), bend)], ids=["columns", "rows"]
+)
 def test_norms_of_the_metric(metric, layout, fit_intercept):
     """Norms of rows, of axes and of a gradient, against exact inverses; a metric may be off by its own eta at most."""
     X = dense(6, 10) * (dense(6, 10, 2) > 0.9)

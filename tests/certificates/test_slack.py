@@ -12,9 +12,9 @@ from glru._numerics import UNIT
 from glru.certificate import certify
 from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
+from glru.metric.columns import ColumnMetric
 from glru.point import Point
 from glru.regions import DualBox
-from glru.metric.columns import ColumnMetric
 from glru.selection.criteria import CRITERIA
 from glru.selection.judge import Judge, Move, Screened, Worth
 from glru.selection.panel import Panel

@@ -10,8 +10,8 @@ import pytest
 import glru
 from glru import _budget
 from glru.families.columns import LocalColumns, WideColumns, wide
-from glru.families.wide import WideRows
 from glru.families.removals import Base
+from glru.families.wide import WideRows
 from glru.model_selection import cascade
 from glru.regions import LocalEllipsoid
 from glru.selection import validation
