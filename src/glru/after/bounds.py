@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array, Matrix
+from glru.bounds import intersect
 from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
 from glru.certificate import FEW, Certificate, ball_radius
 from glru.changes import Change, layout_of
@@ -17,7 +18,7 @@ from glru.existence import lacks_class, missing_optimum
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.common import Until
@@ -152,7 +153,7 @@ class After:
         size = self.certificates[0].coef.size
         bounds = np.full(size, -np.inf), np.full(size, np.inf)
         for region in self.regions:
-            bounds = intersected(bounds, region.coef_bounds())
+            bounds = intersect(bounds, region.coef_bounds())
         return bounds
 
     @np.errstate(all="ignore")

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from glru._numerics import Array, Matrix
 from glru._sizes import absolute_product
 from glru.after import After, Retraining, after, has_newton
+from glru.bounds import Bounds, intersect
 from glru.certificate import Certificate, ball_radius, certify
 from glru.live.ledger import Ledger
 from glru.point import Point
-from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import solve, train
 
@@ -114,7 +115,7 @@ class Proof:
         for region in self.regions:
             if settled is not None and settled(*known).all():
                 break
-            known = intersected(known, score_bounds([region], X, dead))
+            known = intersect(known, score_bounds([region], X, dead))
         if self.fit_intercept:
             return known
         # A query without an entry that counts has a score of exactly 0 where there is no intercept.
@@ -213,7 +214,7 @@ def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certifi
     """An answer with what a further stage proves of the queries that were open."""
     rows = answer.open
     lower, upper, stages = answer.lower.copy(), answer.upper.copy(), answer.stage.copy()
-    lower[rows], upper[rows] = intersected((lower[rows], upper[rows]), bounds)
+    lower[rows], upper[rows] = intersect((lower[rows], upper[rows]), bounds)
     stages[rows[settled(lower[rows], upper[rows])]] = stage
     return Answer(lower, upper, stages, certificate.gap, radius_of(certificate))
 

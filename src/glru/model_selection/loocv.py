@@ -9,6 +9,7 @@ import numpy as np
 
 from glru._budget import UNLIMITED, Budget
 from glru._threads import calm_blas
+from glru.bounds import Bounds
 from glru.families.carried import has_carried
 from glru.losses import Hinge
 from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
@@ -16,7 +17,6 @@ from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.progress import reporter
 from glru.model_selection.result import STAGES, LOOCVResult
 from glru.problem import Problem
-from glru.regions import Bounds
 from glru.solution import Solution
 from glru.solvers import solve, train
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array
+from glru.bounds import widen
 from glru.changes import AddRows, Change, Composite, RemoveRows
 from glru.changes.base import Layout, matched_columns, row_positions
 from glru.partitioned.gap import Ellipsoid
@@ -16,7 +17,6 @@ from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.retraining import regions
 from glru.partitioned.rows import Absent, Rows
 from glru.partitioned.solution import PartitionedSolution
-from glru.regions.base import widened
 
 STEPS = 3
 """Newton steps of the changed problem."""
@@ -76,13 +76,13 @@ class PartitionedAfter:
     def coef_bounds(self) -> tuple[Array, Array]:
         """Bounds of the retrained coefficients."""
         model, widths = self.region.model, self.region.axis_widths()
-        return widened(model.coef, widths[: model.coef.size])
+        return widen(model.coef, widths[: model.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         """Bounds of the retrained intercept."""
         if not self.solution.problem.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.region.model.intercept]), self.region.axis_widths()[-1:])
+        lower, upper = widen(np.array([self.region.model.intercept]), self.region.axis_widths()[-1:])
         return float(lower[0]), float(upper[0])
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from glru._budget import Budget
 from glru._numerics import Array, Matrix, gamma
+from glru.bounds import Bounds, intersect
 from glru.families.carried import Carried, removal_factors
 from glru.families.removals import Measured, with_ones
 from glru.model_selection.progress import Report
@@ -38,7 +39,6 @@ from glru.partitioned.retraining import pursue
 from glru.partitioned.rows import Absent, Rows, at_rows
 from glru.partitioned.solution import PartitionedSolution
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected
 
 STEPS = 30
 """Newton steps with the old Hessian, for all open rows together."""
@@ -182,7 +182,7 @@ class Run:
 
     def _take_in(self, stage: str, places: Places, bounds: Bounds, begin: float) -> None:
         known = self.lower[places], self.upper[places]
-        self.lower[places], self.upper[places] = intersected(known, bounds)
+        self.lower[places], self.upper[places] = intersect(known, bounds)
         done = is_decided(self.width, self.lower[places], self.upper[places])
         self.codes[places[done]] = STAGES.index(stage)
         self._told(stage, begin)

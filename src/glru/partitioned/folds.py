@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru._numerics import Array
+from glru.bounds import Bounds
 from glru.model_selection.loocv import check_width
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.result import metric_interval
@@ -20,7 +21,6 @@ from glru.partitioned.rows import Absent, at_rows, chunks
 from glru.partitioned.solution import PartitionedSolution
 from glru.partitioned.training import solve
 from glru.problem import Problem
-from glru.regions.base import Bounds
 
 
 @final
