@@ -10,7 +10,7 @@ Every rule about the sign of a score is here and nowhere else:
 The functions take arrays of lower and upper ends; :class:`ScoreBounds` is a pair of such arrays that knows them all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -47,11 +47,16 @@ def intersect(first: Bounds, second: Bounds) -> Bounds:
     return xp.maximum(first[0], second[0]), xp.minimum(first[1], second[1])
 
 
+def concatenate(parts: Sequence[Bounds]) -> "ScoreBounds":
+    """The bounds of several sets of rows, one after the other."""
+    return ScoreBounds(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+
+
 def is_decided(lower: Any, upper: Any, width: float | None = None) -> Decisions:
     """Whether bounds are as tight as was asked for: to a width, or, where it is None, to a label."""
     if width is not None:
         return upper - lower <= width
-    if lower.ndim == 1:
+    if lower.ndim < 2:
         return (lower > 0.0) | (upper < 0.0) | (lower == upper)
     lead, _ = class_margins(lower.argmax(axis=1), lower, upper)
     return (lead > 0.0) | (lower == upper).all(axis=1)
@@ -227,8 +232,8 @@ def require_probabilities(name: str, loss: Loss) -> None:
         )
 
 
-def exact_count(low: int, high: int, remedy: str) -> int:
-    """A number of errors that is known; an error where it is not."""
+def exact_count(low: int, high: int, remedy: str = "") -> int:
+    """The number of errors where both ends agree; a ``ValueError`` where they do not."""
     if low != high:
         raise ValueError(
             f"{high - low} held-out labels are undetermined: the number of errors is between {low} and {high}. "

@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from glru._numerics import Array, Matrix
-from glru.bounds import intersect
+from glru.bounds import intersect, unbounded
 from glru.certificate import FEW, Certificate, certify
 from glru.live import digests
 from glru.live.answers import radius_of
@@ -69,7 +69,7 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     regions: list[Region] = regions_of(certificate, problem.fit_intercept, "auto")
     if has_local(problem):
         regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
-    box = np.full(coef.size, -np.inf), np.full(coef.size, np.inf)
+    box = unbounded(coef.size)
     for region in regions:
         box = intersect(box, region.coef_bounds())
     radius = min(radius_of(certificate), float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size))

@@ -12,7 +12,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru._threads import SMALL_WORK
-from glru.bounds import Bounds, intersect
+from glru.bounds import Bounds, intersect, is_decided
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
@@ -97,9 +97,7 @@ class Cascade:
 
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
-        if self.width is not None:
-            return upper - lower <= self.width
-        return (lower > 0.0) | (upper < 0.0)
+        return is_decided(lower, upper, self.width)
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array
-from glru.bounds import widen
+from glru.bounds import ScoreBounds, widen
 from glru.changes import AddRows, Change, Composite, RemoveRows
 from glru.changes.base import Layout, matched_columns, row_positions
 from glru.partitioned.gap import Ellipsoid
@@ -56,18 +56,17 @@ class PartitionedAfter:
     region: Ellipsoid
     n_passes: float
 
-    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+    def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the retrained model's scores of rows in memory."""
         problem = self.solution.problem
         matrix, names = _inputs.as_matrix(X)
         if matrix.shape[1] != problem.n_columns:
             raise ValueError(f"X must have {problem.n_columns} columns, as the problem has; got {matrix.shape[1]}.")
-        return self.region.score_bounds(matched_columns(matrix, names, problem.column_names))
+        return ScoreBounds(*self.region.score_bounds(matched_columns(matrix, names, problem.column_names)))
 
     def labels(self, X: Any) -> NDArray[np.int8]:
-        """+1 or -1 where the retrained label is proven, 0 where it is not."""
-        lower, upper = self.score_bounds(X)
-        return np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that retrained label is proven, 0 for a tie or an open label."""
+        return self.score_bounds(X).signs
 
     def determination_rate(self, X: Any) -> float:
         """The share of labels that are proven."""
