@@ -200,9 +200,7 @@ MUTANTS: dict[str, Mutant] = {
     "sums-over-folds-taken-as-exact": Mutant("glru.selection.panel:Panel.__init__", inside(gamma=nothing), SLACK),
     "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
     # Intervals of metrics.
-    "means-of-a-metric-taken-as-exact": Mutant(
-        "glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK
-    ),
+    "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
