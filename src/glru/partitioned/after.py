@@ -70,7 +70,7 @@ class PartitionedAfter:
 
     def determination_rate(self, X: Any) -> float:
         """The share of labels that are proven."""
-        return float(np.mean(self.labels(X) != 0))
+        return float(np.mean(self.score_bounds(X).decided))
 
     def coef_bounds(self) -> tuple[Array, Array]:
         """Bounds of the retrained coefficients."""
