@@ -359,7 +359,7 @@ def test_wide_rows_are_exact_for_a_quadratic(shape):
     problem = make(glru.Squared(), glru.L2(0.05), seed=3, **shape)
     for solution in (glru.solve(problem), glru.solve(problem, tol=0.0, until=lambda state: True)):
         family = WideRows(solution)
-        rows = np.flatnonzero(np.isfinite(family.factors))
+        rows = np.flatnonzero(family.factors < 1.5)
         for name, (lower, upper) in wide_bounds(family, rows, 30).items():
             known = upper - lower if name != "alone" else (upper - lower)[::3]
             # Where weights differ, the steps are those of the median one.

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glru._numerics import Array, Matrix
+from glru.bounds import ScoreBounds, errors, margins
 from glru.changes import RemoveColumns
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
@@ -97,8 +98,8 @@ class FirstElimination:
         every = np.arange(solution.problem.n_columns)
         solution.certificate  # noqa: B018 - made once, as in the paper, before any bound
         seconds, (lower, upper) = timed(lambda: carried_columns(solution, split.X_val, every))
-        wrong = np.where(split.y_val[:, None] > 0.0, upper <= 0.0, lower >= 0.0).sum(axis=0)
-        return cls(solution, result.path[0], int(result.start_value[0]), wrong, seconds)
+        wrong, _ = errors(*margins(split.y_val[:, None], lower, upper))
+        return cls(solution, result.path[0], int(result.start_value[0]), wrong.sum(axis=0), seconds)
 
     @property
     def order(self) -> Any:
@@ -167,6 +168,7 @@ def _naive(solution: Solution, split: Split, settings: Settings) -> Trainings:
         start = Point(np.delete(solution.coef, column), 0.0, solution.dual)
         model = solve(RemoveColumns([column]).apply(problem), tol=settings.tol, start=start)
         kept = np.delete(np.arange(problem.n_columns), column)
-        return float(np.sum(split.y_val * (split.X_val[:, kept] @ model.coef) <= 0.0))
+        scores = split.X_val[:, kept] @ model.coef
+        return float(ScoreBounds(scores, scores).errors(split.y_val)[1])
 
     return trainings(np.arange(problem.n_columns), settings.sample, settings.seeds[0], train)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from glru._arrays import cholesky_solve, home, raw, same_arrays
 from glru._numerics import TINY, Array, dense, gamma
 from glru._products import hessian, robust_cholesky
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW, ball_radius, loss_terms
 from glru.families.carried import row_norms, scale, weight_error
 from glru.problem import Problem
-from glru.regions.base import Bounds, widened
 from glru.solution import Solution
 
 Rows = NDArray[np.intp]
@@ -108,7 +108,7 @@ class TallRows:
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = arrays.entries(scores, entries)
-        return widened(center, ball_radius(gaps) * self.norms[rows] * (1.0 + FEW) + center_error)
+        return widen(center, ball_radius(gaps) * self.norms[rows] * (1.0 + FEW) + center_error)
 
     def _linear(self, slopes: Any, bends: Any, moves: Any, rows: Rows) -> Any:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""

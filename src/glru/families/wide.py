@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from glru._arrays import home
 from glru._numerics import TINY, UNIT, Array, gamma
+from glru.bounds import Bounds, intersect, widen
 from glru.certificate import FEW, ball_radius, loss_terms
 from glru.families.carried import removal_factors, shared_norms, shared_part, weight_error
 from glru.families.gradients import SLOW, local_radius
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
 from glru.solvers.common import Floor, step_length
 
@@ -216,13 +216,13 @@ class RowModels:
         plain = self.widened(centers, images.norms * radius + off)
         loose = np.expm1(reach + self.constant * top * radius * (1.0 + FEW)) * (1.0 + FEW)
         half = (loose * images.norms + images.rest) * nu + moved[1] + off
-        return intersected(plain, self.widened(centers - moved[0], np.where(np.isfinite(radius), half, np.inf)))
+        return intersect(plain, self.widened(centers - moved[0], np.where(np.isfinite(radius), half, np.inf)))
 
     def widened(self, centers: Array, half: Array) -> Bounds:
         """``centers -/+ half``; nothing where a centre is not a number."""
         known = np.isfinite(centers)
         half = half * (1.0 + FEW) + FEW * np.abs(centers)
-        return widened(np.where(known, centers, 0.0), np.where(known, half, np.inf))
+        return widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
 
     def retrained(
         self,
@@ -276,12 +276,12 @@ class RowModels:
                     off = self.side.norms[queries] * errors[0] + errors[1]
                     top = float(top) * (1.0 + FEW)
                     bounds = self.ellipsoid(images, scores[queries], off, moved, nu, reach, top)
-                    found = intersected(found, bounds)
+                    found = intersect(found, bounds)
             else:
                 pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
                 errors = self.side.score_errors(pulls, free[:, None])
                 half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
-                found = intersected(found, self.widened(home(there)[queries, 0], half * (1.0 + FEW)))
+                found = intersect(found, self.widened(home(there)[queries, 0], half * (1.0 + FEW)))
             exhausted = bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
             if settled(*found) or exhausted:
                 break
@@ -412,7 +412,7 @@ class WideRows(RowModels):
             forces, nu, found = self._certified(entries, duals, scores, errors)
             if not self.local:
                 found = self._ball(entries, scores, errors, gaps)
-            lower[active], upper[active] = intersected((lower[active], upper[active]), found)
+            lower[active], upper[active] = intersect((lower[active], upper[active]), found)
             going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
             before[active] = nu
             active = active[going]

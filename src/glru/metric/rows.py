@@ -80,7 +80,7 @@ class RowSide:
 
     def images(self, rows: Matrix) -> Array:
         """``X Lambda^-1 x`` for queries, a column each."""
-        X = self.problem.X
+        X: Any = self.problem.X
         if self.center is None:
             return dense(X @ scaled_columns(rows, self.inverse).T)
         scaled, total = dense(rows) * self.inverse, np.zeros((X.shape[0], rows.shape[0]))
@@ -90,7 +90,7 @@ class RowSide:
 
     def pulled(self, duals: Array) -> Array:
         """``X^T v``."""
-        X = self.problem.X
+        X: Any = self.problem.X
         if self.center is None:
             return X.T @ duals
         return np.concatenate([block.T @ duals for _, block in centred_chunks(X, self.center)])

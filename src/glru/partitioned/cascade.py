@@ -11,6 +11,7 @@ import numpy as np
 
 from glru._budget import Budget
 from glru._numerics import Array, Matrix, gamma
+from glru.bounds import Bounds, ScoreBounds, intersect, is_decided
 from glru.families.carried import Carried, removal_factors
 from glru.families.removals import Measured, with_ones
 from glru.model_selection.progress import Report
@@ -28,8 +29,6 @@ from glru.partitioned.removing import (
     NoRemovals,
     Places,
     bounds_of,
-    errors_of,
-    is_decided,
     slopes_of,
     take,
 )
@@ -38,7 +37,6 @@ from glru.partitioned.retraining import pursue
 from glru.partitioned.rows import Absent, Rows, at_rows
 from glru.partitioned.solution import PartitionedSolution
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected
 
 STEPS = 30
 """Newton steps with the old Hessian, for all open rows together."""
@@ -151,7 +149,7 @@ class Run:
             return Measured(centers, gradient, nu, moved, plain[active] * first + second)
 
         def decided(low: Array, high: Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-            return is_decided(self.width, low, high) | self.budget.spent
+            return is_decided(low, high, self.width) | self.budget.spent
 
         found = local.base.stepped(removals.take(chosen), block, local.starts(rows), self.top, measure, decided, STEPS)
         lower[chosen], upper[chosen] = found
@@ -170,7 +168,7 @@ class Run:
             self._take_in("training", places, found, begin)
 
     def _is_settled(self, lower: Array, upper: Array) -> bool:
-        return bool(np.all(is_decided(self.width, lower, upper)))
+        return bool(np.all(is_decided(lower, upper, self.width)))
 
     def _taken(self, places: Places) -> Problem:
         """Open rows, brought home as a part of the problem."""
@@ -182,8 +180,8 @@ class Run:
 
     def _take_in(self, stage: str, places: Places, bounds: Bounds, begin: float) -> None:
         known = self.lower[places], self.upper[places]
-        self.lower[places], self.upper[places] = intersected(known, bounds)
-        done = is_decided(self.width, self.lower[places], self.upper[places])
+        self.lower[places], self.upper[places] = intersect(known, bounds)
+        done = is_decided(self.lower[places], self.upper[places], self.width)
         self.codes[places[done]] = STAGES.index(stage)
         self._told(stage, begin)
 
@@ -193,7 +191,7 @@ class Run:
         self.report(stage, self.problem.n_rows - n_open, self.problem.n_rows)
 
     def _open_errors(self) -> Array:
-        return np.array(errors_of(self.y, self.lower, self.upper))
+        return np.array(ScoreBounds(self.lower, self.upper).errors(self.y))
 
     def result(self, n_passes: float) -> PartitionedLOOCVResult:
         """What was found, with the results of open rows put in their places."""
@@ -209,7 +207,7 @@ class Run:
             lower[self.rows], upper[self.rows], codes[self.rows] = self.lower, self.upper, self.codes
             for array in (y, lower, upper, codes):
                 array.setflags(write=False)
-            home = RowResults(y, lower, upper, codes)
+            home = RowResults(y, ScoreBounds(lower, upper), codes)
         else:
             names = np.array(STAGES)[self.codes]
             for k, (_, places) in self.problem.blocks.places(self.rows).items():
@@ -235,7 +233,7 @@ def _numbers(part: Found) -> Places:
 
 def _open_places(part: Found, width: float | None) -> Places:
     """Where a part's bounds are not decided."""
-    return np.flatnonzero(~is_decided(width, part.lower, part.upper))
+    return np.flatnonzero(~is_decided(part.lower, part.upper, width))
 
 
 def _asked(X: Matrix, region: Ellipsoid) -> Bounds:

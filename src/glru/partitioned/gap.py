@@ -15,6 +15,7 @@ from typing import final
 import numpy as np
 
 from glru._numerics import TINY, Array, Matrix, gamma
+from glru.bounds import Bounds
 from glru.certificate import (
     FEW,
     constraint_sums,
@@ -35,7 +36,6 @@ from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.rows import chunks
 from glru.partitioned.sums import Expansion, Model, add_pulls
 from glru.problem import Problem
-from glru.regions.base import Bounds
 from glru.regions.local import ellipsoid_bounds, gradient_slack
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
+from glru.bounds import ScoreBounds, is_decided
 from glru.certificate import FEW, score_errors
 from glru.families.carried import Carried, Kept, removal_factors
 from glru.families.gradients import slope_sums
@@ -165,26 +166,13 @@ def bounds_of(
         lower[part], upper[part], norms = removals.bounds(rows, top)
         highest = max(highest, float(norms[rows.weights > 0.0].max(initial=0.0)) if norms.size else 0.0)
     y = block.y.astype(np.int8) if block.loss.task == "classification" else block.y
-    wrong = errors_of(block.y, lower, upper) if block.loss.task == "classification" else (0, 0)
+    wrong = ScoreBounds(lower, upper).errors(block.y) if block.loss.task == "classification" else (0, 0)
     if output is None:
         return Found(start, block.n_rows, lower, upper, y, None, wrong, highest)
-    decided = is_decided(width, lower, upper)
+    decided = is_decided(lower, upper, width)
     output.write(number, start, y, lower, upper, np.where(decided, stage, "undetermined"))
     places = np.flatnonzero(~decided)
     return Found(start, block.n_rows, lower[places], upper[places], y[places], places, wrong, highest)
-
-
-def errors_of(y: Array, lower: Array, upper: Array) -> tuple[int, int]:
-    """The least and the largest number of labels that are wrong."""
-    positive, above, below = y > 0.0, lower > 0.0, upper < 0.0
-    wrong = np.count_nonzero(positive & below) + np.count_nonzero(~positive & above)
-    right = np.count_nonzero(positive & above) + np.count_nonzero(~positive & below)
-    return int(wrong), int(y.size - right)
-
-
-def is_decided(width: float | None, lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """Whether bounds are as tight as was asked for: a width, or a sign."""
-    return upper - lower <= width if width is not None else (lower > 0.0) | (upper < 0.0)
 
 
 @final

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array
-from glru.model_selection.result import STAGES, metric_interval
+from glru.bounds import ScoreBounds, exact_count
+from glru.model_selection.result import STAGES
 from glru.partitioned.problem import PartitionedProblem
 
 
@@ -20,15 +21,14 @@ class RowResults:
     ----------
     y : array of shape (n_rows,)
         Targets; labels are -1/+1.
-    lower, upper : array of shape (n_rows,)
+    bounds : ScoreBounds
         Bounds of held-out scores.
     stage_codes : array of int
         The stage that decided each row, by its place in ``STAGES``.
     """
 
     y: NDArray[Any]
-    lower: Array
-    upper: Array
+    bounds: ScoreBounds
     stage_codes: NDArray[np.int8]
 
 
@@ -90,27 +90,29 @@ class PartitionedLOOCVResult:
         return self.rows
 
     @property
+    def bounds(self) -> ScoreBounds:
+        """Bounds of the held-out scores."""
+        return self._rows().bounds
+
+    @property
     def score_lower(self) -> Array:
         """Lower bounds of the held-out scores."""
-        return self._rows().lower
+        return self.bounds.lower
 
     @property
     def score_upper(self) -> Array:
         """Upper bounds of the held-out scores."""
-        return self._rows().upper
+        return self.bounds.upper
 
     @property
     def scores(self) -> Array:
-        """The middle of every interval; infinite intervals have none."""
-        with np.errstate(invalid="ignore"):
-            return 0.5 * (self.score_lower + self.score_upper)
+        """The middle of every interval, NaN where that has no end."""
+        return self.bounds.middle
 
     @property
     def labels(self) -> NDArray[np.int8] | None:
-        """The held-out labels, 0 where undetermined."""
-        if self.problem.loss.task != "classification":
-            return None
-        return np.where(self.score_lower > 0.0, 1, np.where(self.score_upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that label is proven, 0 for a tie or an open label; None for a regression."""
+        return self.bounds.signs if self.problem.loss.task == "classification" else None
 
     @property
     def stages(self) -> NDArray[np.str_]:
@@ -130,13 +132,7 @@ class PartitionedLOOCVResult:
     @property
     def n_errors(self) -> int:
         """The number of held-out errors; an error where some labels are undetermined."""
-        low, high = self._errors()
-        if low != high:
-            raise ValueError(
-                f"{high - low} held-out labels are undetermined: the number of errors is between {low} and {high}. "
-                "Use errors_lower and errors_upper, or loocv(..., max_trainings=...)."
-            )
-        return low
+        return exact_count(*self._errors(), remedy=", or loocv(..., max_trainings=...)")
 
     @property
     def n_undetermined(self) -> int:
@@ -145,9 +141,7 @@ class PartitionedLOOCVResult:
 
     def metric_bounds(self, name: str) -> tuple[float, float]:
         """A certified interval of a metric of the pooled held-out scores; names as in :class:`~glru.LOOCVResult`."""
-        rows = self._rows()
-        y = rows.y.astype(np.float64)
-        return metric_interval(name, self.problem.loss, y, rows.lower, rows.upper)
+        return self.bounds.metric(name, self.problem.loss, self._rows().y.astype(np.float64))
 
     def _errors(self) -> tuple[int, int]:
         if self.problem.loss.task != "classification":

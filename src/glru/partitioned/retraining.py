@@ -6,10 +6,10 @@ import numpy as np
 
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
+from glru.bounds import Bounds, intersect
 from glru.partitioned.gap import Ellipsoid, ellipsoid, gradient
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.sums import Model
-from glru.regions.base import Bounds, intersected
 from glru.solvers.common import Floor
 
 STEPS = 12
@@ -42,7 +42,7 @@ def pursue(
     found = np.full(n_queries, -np.inf), np.full(n_queries, np.inf)
     for region in regions(problem, model):
         if np.isfinite(region.radius):
-            found = intersected(found, ask(region))
+            found = intersect(found, ask(region))
             if settled(*found):
                 break
         if budget.spent:

@@ -18,13 +18,14 @@ from typing import Protocol, final
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW, score_errors
 from glru.metric.base import Metric
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
-from glru.regions.base import Bounds, Region, centers, widened
+from glru.regions.base import Region, centers
 
 
 def has_local(problem: Problem) -> bool:
@@ -60,7 +61,7 @@ def ellipsoid_bounds(metric: Metric, radius: float, X: Matrix, coef: Array, inte
     scores, errors = centers(X, coef, intercept)
     if not np.isfinite(radius):
         return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
-    return widened(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
+    return widen(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
 
 
 class Candidate(Protocol):
@@ -165,12 +166,12 @@ class LocalEllipsoid(Region):
         return ellipsoid_bounds(self.metric, self.radius, X, self.candidate.coef, self.candidate.intercept)
 
     def coef_bounds(self) -> Bounds:
-        return widened(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
+        return widen(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.candidate.intercept]), self._axis_widths[-1:])
+        lower, upper = widen(np.array([self.candidate.intercept]), self._axis_widths[-1:])
         return float(lower[0]), float(upper[0])
 
     @cached_property
