@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru._numerics import Array, Matrix
 from glru.bounds import ScoreBounds, intersect, unbounded
-from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
+from glru.candidates import best_candidate, carried_point, carry
 from glru.certificate import FEW, Certificate, ball_radius
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
@@ -82,7 +82,7 @@ class After:
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
             start = carried_point(self.solution.problem, self.solution.point, self.change)
-            found.append(newton_candidate(self.problem, start, MAX_STEPS))
+            found.append(best_candidate(self.problem, start, self.carried))
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
     @property

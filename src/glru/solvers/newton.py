@@ -246,6 +246,16 @@ def uses_row_space(problem: Problem) -> bool:
     return problem.n_rows < problem.n_columns and 4 * problem.unpenalised.size < problem.n_rows
 
 
+def length_of(problem: Problem, scores: Array, gradient: Array, step: Step) -> float:
+    """How far to go along a Newton direction: all the way unless the objective rises; 0 where there is no descent."""
+    values = [problem.loss.value(problem.y, scores + length * step.scores) for length in (0.0, 1.0)]
+    if float(problem.weights @ (values[1] - values[0])) + step.slope + 0.5 * step.bend <= 0.0:
+        return 1.0
+    pull = problem.weights * gradient * step.scores
+    noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
+    return step_length(partial(_slope_along, problem, scores, step), float(pull.sum()) + step.slope, noise)
+
+
 def _slope_along(problem: Problem, scores: Array, step: Step, length: float) -> float:
     """The objective's derivative along a step."""
     slopes = problem.loss.gradient(problem.y, scores + length * step.scores)
