@@ -10,19 +10,27 @@ from glru.problem import Problem
 from glru.solvers.newton import ColumnSpace, RowSpace, length_of, uses_row_space
 from glru.solvers.prox_newton import model_step
 
-MAX_STEPS = 3
-"""Newton steps of a candidate; each squares the error, so that more would rarely be seen."""
+MAX_STEPS = 5
+"""Newton steps of a candidate."""
+
+NO_MORE = 1e-9
+"""A gap that is this share of the carried point's is not reduced any further."""
 
 
-def newton_candidate(problem: Problem, point: Point, n_steps: int = 1, damped: bool = False) -> Certificate:
+def newton_candidate(
+    problem: Problem, point: Point, n_steps: int = 1, damped: bool = False, enough: float = 0.0
+) -> Certificate:
     """The certificate after Newton steps from a point of the same problem.
 
     The dual point is the linearised one of a full step, projected onto the domain of the loss conjugate where it leaves it, or
     the loss derivatives at the new scores, whichever has the smaller gap. A step that does not halve the gap is the last.
     ``damped``: steps that would raise the objective are shortened; without it the certificate tells how good they are.
+    ``enough``: a gap that is small enough.
     """
     best = certify(problem, _step(problem, point, damped))
     for _ in range(n_steps - 1):
+        if best.gap <= enough:
+            break
         after = certify(problem, _step(problem, best.point, damped))
         if not after.gap < 0.5 * best.gap:
             break
@@ -32,9 +40,10 @@ def newton_candidate(problem: Problem, point: Point, n_steps: int = 1, damped: b
 
 def best_candidate(problem: Problem, point: Point, known: Certificate) -> Certificate:
     """The best of a known certificate and those of full and of damped Newton steps: never wider than where it started."""
-    found = [known, newton_candidate(problem, point, MAX_STEPS)]
+    enough = NO_MORE * known.gap
+    found = [known, newton_candidate(problem, point, MAX_STEPS, enough=enough)]
     if not found[1].gap < 0.1 * known.gap:
-        found.append(newton_candidate(problem, point, MAX_STEPS, damped=True))
+        found.append(newton_candidate(problem, point, MAX_STEPS, True, enough))
     return min(found, key=lambda certificate: certificate.gap)
 
 
