@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
@@ -70,7 +69,7 @@ def carried_of(solution: Solution) -> "tuple[Carried, Kept]":
         dual_mass=root.dual_mass,
         row_total=root.row_total,
         largest=float(factors[np.isfinite(factors)].max(initial=1.0)),
-        shared=shared_columns(problem),
+        shared=problem.shared_columns,
     )
     return carried, Kept(problem, factors, solution.dual, 0.0, root.loss_terms, solution.scores, root.score_errors)
 
@@ -226,21 +225,9 @@ def row_norms(problem: Problem) -> Array:
     return problem.squared_row_norms / lam if lam.ndim == 0 else squared_row_norms(problem.X, 1.0 / lam)
 
 
-def shared_columns(problem: Problem) -> NDArray[np.bool_] | None:
-    """The columns without those that have a value in one row only (looked for in sparse data); None: all of them.
-
-    When that row leaves, the column is empty and its optimal coefficient exactly 0: it plays no part in the row's score.
-    """
-    X = problem.X
-    if not isinstance(X, sp.csr_array):
-        return None
-    shared = np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]) != 1
-    return None if shared.all() else shared
-
-
 def shared_part(problem: Problem) -> Matrix:
     """X with zeros in all but the shared columns."""
-    shared = shared_columns(problem)
+    shared = problem.shared_columns
     return problem.X if shared is None else scaled_columns(problem.X, shared.astype(np.float64))
 
 

@@ -26,15 +26,6 @@ SLOW = 0.6
 Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
-def local_radius(constant: float, top: Array | float, nu: Array, reach: Array) -> Array:
-    """The radius in the metric; infinite where the certificate proves nothing."""
-    with np.errstate(all="ignore"):
-        grown = nu * np.exp(reach) * (1.0 + FEW)
-        product = constant * top * grown * (1.0 + FEW)
-        radius = grown * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
-    return np.where((product < 1.0) & np.isfinite(radius), radius, np.inf)
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class GradientNorms:

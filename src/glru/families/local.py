@@ -15,11 +15,12 @@ from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.conjugate import newton_directions
 from glru.families.gradients import Gradients
-from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, rough_top, with_ones
+from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
 from glru.problem import Problem
 from glru.regions.base import Bounds, intersected
 from glru.regions.device_metric import column_metric
 from glru.regions.local import Candidate, gradient_slack
+from glru.regions.summed import rough_top
 
 Rows = NDArray[np.intp]
 

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from glru._arrays import is_device
 from glru._numerics import UNIT, Array, Matrix, dense
 from glru.certificate import FEW
-from glru.families.gradients import SLOW, local_radius
+from glru.families.gradients import SLOW
 from glru.regions.base import Bounds, widened
 from glru.regions.metric import ColumnMetric
+from glru.regions.summed import local_radius
 
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
@@ -268,12 +269,6 @@ def newton_remainders(reach: Array) -> Array:
     """At least ``(e^t - 1 - t) / t``."""
     remainders = np.where(reach > SERIES, (np.expm1(reach) - reach) / reach, reach * (0.5 + reach))
     return remainders * (1.0 + LOST)
-
-
-def rough_top(metric: ColumnMetric, plain: float) -> float:
-    """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
-    plain = float(np.hypot(plain, 1.0)) if metric.fit_intercept else plain
-    return plain * metric.largest * (1.0 + FEW)
 
 
 def with_ones(X: Matrix, fit_intercept: bool) -> Any:

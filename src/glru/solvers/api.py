@@ -3,24 +3,25 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
 
 from glru import duality
-from glru._handover import Handover
+from glru._budget import UNLIMITED, Budget
 from glru._threads import calm_blas
 from glru.existence import missing_optimum
 from glru.losses import Hinge, Logistic
 from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Problem, not_in_memory
 from glru.solution import Solution, solution_at
 from glru.solvers.common import Run, Stop, Until, zero_point
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.interior_point import box_of, interior_point
 from glru.solvers.newton import newton
 from glru.solvers.newton_cg import newton_cg
+from glru.solvers.passes import train_in_passes
 from glru.solvers.prox_newton import prox_newton
 from glru.solvers.proximal_point import proximal_point
 from glru.solvers.sample import sample_of
@@ -77,8 +78,12 @@ def solve(
     -------
     Solution
         The best point found, with its duality gap. A run that could not reach ``tol`` warns with
-        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same. Of a
-        :class:`~glru.PartitionedProblem` a :class:`~glru.PartitionedSolution`.
+        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same.
+
+    Notes
+    -----
+    Rows in blocks are trained in passes over the data: smooth losses with an L2 penalty, by "newton" up to 3000 columns and
+    by "newton-cg" beyond, without ``until``.
 
     Examples
     --------
@@ -88,9 +93,11 @@ def solve(
     >>> solution.status, solution.relative_gap <= 1e-9
     ('converged', True)
     """
-    if isinstance(problem, Handover):
-        return handed_over(problem, tol, solver, start, until, max_iter)
-    solution = train(problem, tol, solver, start, until, max_iter)
+    return warn_if_short(train(problem, tol, solver, start, until, max_iter), tol)
+
+
+def warn_if_short(solution: Solution, tol: float) -> Solution:
+    """The solution, with a warning where its training ended short of its target."""
     if _is_short(solution):
         _warn(solution, tol)
     return solution
@@ -104,14 +111,20 @@ def train(
     start: Solution | Point | None = None,
     until: Until | None = None,
     max_iter: int | None = None,
+    budget: Budget = UNLIMITED,
 ) -> Solution:
-    """:func:`solve` without its warning, for callers that look at the gap themselves."""
+    """:func:`solve` without its warning, for callers that look at the gap themselves, and within a budget."""
     if not (np.isfinite(tol) and tol >= 0.0):
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
+    if not problem.in_memory:
+        if until is not None:
+            raise not_in_memory(problem, "until, which is shown scores and dual variables of all rows,")
+        return train_in_passes(problem, tol, solver, start, max_iter, budget)
     if problem.on_device:
         _require_smooth(problem, solver)
+    until = _within(until, budget)
     with calm_blas(problem.work):
         plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
         point = starting_point(problem, start)
@@ -171,22 +184,6 @@ def _better(first: Solution, second: Solution) -> Solution:
     """The one of two runs that was stopped or has the smaller gap, with the iterations of both."""
     chosen = second if second.status == "stopped" or second.gap <= first.gap else first
     return replace(chosen, n_iter=first.n_iter + second.n_iter)
-
-
-def handed_over(
-    problem: Handover,
-    tol: float,
-    solver: str,
-    start: Any,
-    until: Until | None,
-    max_iter: int | None,
-) -> Any:
-    """The training of a problem that does its own."""
-    if until is not None:
-        raise ValueError(
-            "until is shown scores and dual variables of all rows, which partitioned data does not bring home."
-        )
-    return problem.perform("solve", tol=tol, solver=solver, start=start, max_iter=max_iter)
 
 
 def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
@@ -266,6 +263,13 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
     return Point(coef, intercept, dual)
 
 
+def _within(until: Until | None, budget: Budget) -> Until | None:
+    """``until``, which is also true once the budget is spent."""
+    if budget.end is None:
+        return until
+    return lambda state: budget.spent or (until is not None and until(state))
+
+
 def _continued(until: Until | None, n_before: int) -> Until | None:
     """``until`` for a solver that goes on after ``n_before`` iterations of another, from where that one was judged."""
     if until is None or n_before == 0:
@@ -310,12 +314,12 @@ def _warn(solution: Solution, tol: float) -> None:
         if solution.status == "max_iter"
         else "float64 allowed no more progress: raise tol, or scale the columns."
     )
-    reason = missing_optimum(solution.problem)
+    reason = missing_optimum(solution.problem) if solution.problem.in_memory else None
     if reason is not None:
         remedy = reason[0].upper() + reason[1:]
     warnings.warn(
         f"{solution.solver} ended with a relative gap of {solution.relative_gap:.2g} above tol={tol:g} after "
         f"{solution.n_iter} iterations ({solution.status}). {remedy}",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

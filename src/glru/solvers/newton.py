@@ -28,7 +28,8 @@ from glru._products import core_factor, hessian, robust_cholesky, row_gram
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import dual_of
-from glru.solvers.common import Floor, Run, State, Stop, end, step_length
+from glru.solvers.common import Run, State, Stop, end, step_length
+from glru.sums import Floor
 
 
 @final

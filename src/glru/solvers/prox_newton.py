@@ -22,7 +22,8 @@ from glru._numerics import UNIT, Array
 from glru._products import column_gram
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Floor, Run, State, Stop, end, step_length
+from glru.solvers.common import Run, State, Stop, end, step_length
+from glru.sums import Floor
 from glru.solvers.newton import solve_upper
 
 EPOCHS = 200

@@ -20,7 +20,7 @@ from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.columns.common import CHUNK, DEVICE_CHUNK, Columns
 from glru.families.conjugate import EXACT_STEPS, newton_directions
-from glru.families.gradients import SLOW, Entries, Gradients, local_radius, split_models
+from glru.families.gradients import SLOW, Entries, Gradients, split_models
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.base import intersected, widened

@@ -107,7 +107,7 @@ class Sources:
     Attributes
     ----------
     X, y, weight : tuple
-        A part a block: an array, a :class:`Reader`, or a dask object. ``weight``: None where all weights are 1.
+        One part per block: an array, a :class:`Reader`, or a dask object. ``weight``: None where all weights are 1.
     column_names : tuple of str or None
         The names of the columns.
     inputs : tuple of str
@@ -127,13 +127,13 @@ class Sources:
         return any(_is_delayed(part) for part in parts)
 
 
-def holds(X: Any) -> bool:
+def is_out_of_memory(X: Any) -> bool:
     """Whether data is not held in memory: a memory map, a path, a dask array or dataframe."""
     return isinstance(X, np.memmap | str | Path) or _is_array(X) or _is_frame(X)
 
 
-def sources_of(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
-    """The blocks of data that :func:`holds`."""
+def open_sources(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
+    """The blocks of data that is not held in memory."""
     if isinstance(X, str | Path):
         return _parquet(Path(X), y, sample_weight, block_bytes)
     if _is_frame(X):
@@ -339,7 +339,7 @@ def _length(part: Any) -> int:
     return int(part.shape[0])
 
 
-def fetched(part: Any) -> Any:
+def fetch(part: Any) -> Any:
     """A part, read if it has to be."""
     return part.read() if isinstance(part, Reader) else part
 
@@ -359,7 +359,7 @@ def _is_delayed(part: Any) -> bool:
     return module is not None and isinstance(part, module.Delayed)
 
 
-def vector(values: Any, name: str) -> NDArray[Any]:
+def to_vector(values: Any, name: str) -> NDArray[Any]:
     """A part of the targets or weights as an array."""
     array = values.to_numpy() if hasattr(values, "to_numpy") else _inputs.as_array(values, name)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array

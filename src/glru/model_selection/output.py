@@ -16,7 +16,7 @@ from glru._numerics import Array
 @final
 @dataclass(frozen=True)
 class Output:
-    """A directory with one Parquet file a block: columns ``row``, ``y``, ``score_lower``, ``score_upper``, ``decided_by``.
+    """A directory with one Parquet file per block: columns ``row``, ``y``, ``score_lower``, ``score_upper``, ``decided_by``.
 
     A file is written beside its place and then moved there, so that a task that is run twice leaves the same file.
     """
@@ -55,7 +55,7 @@ class Output:
         os.replace(draft, place)
 
 
-def prepared(folder: str | Path, inputs: Iterable[str] = ()) -> Output:
+def open_output(folder: str | Path, inputs: Iterable[str] = ()) -> Output:
     """The output in a folder, which is made if it is not there.
 
     A folder with anything in it is refused, results of an earlier run or data; and so is one that is, is in or holds any of the
