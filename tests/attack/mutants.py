@@ -201,9 +201,9 @@ MUTANTS: dict[str, Mutant] = {
     "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant(
-        "glru.model_selection.result:_means", inside(gamma=nothing, TINY=zero), SLACK
+        "glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK
     ),
-    "targets-of-r2-taken-as-exact": Mutant("glru.model_selection.result:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
+    "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
         "glru.partitioned.base:_removals",

@@ -1,5 +1,6 @@
 """An estimator and its data as problems: one, or one a class, and the way back to labels and coefficients."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -13,6 +14,7 @@ from glru._arrays import DeviceMatrix, home, is_device
 from glru._numerics import Array, Matrix, is_sparse
 from glru.adapters.objectives import Objective, penalty_of
 from glru.adapters.targets import Targets
+from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes.base import matched_columns
 from glru.point import Point
 from glru.problem import Problem
@@ -144,26 +146,20 @@ class Adapted:
         """One array a problem in the shape of ``decision_function`` (or of ``predict`` in a regression)."""
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
-    def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        """Where bounds of the scores, shaped as ``decision_function``, leave one class only."""
-        if lower.ndim == 1:
-            return (lower > 0.0) | (upper < 0.0)
-        best = lower.argmax(axis=1)
-        others = np.where(np.arange(lower.shape[1]) == best[:, None], -np.inf, upper)
-        return lower.max(axis=1) > others.max(axis=1)
-
-    def proven_labels(self, lower: Array, upper: Array) -> NDArray[Any]:
-        """The classes that bounds of the scores prove; a masked array, masked where they leave more than one class.
-
-        Where every label is proven it is a plain array.
-        """
-        labels, decided = self.labels(lower), self.decided(lower, upper)
-        return labels if decided.all() else np.ma.masked_array(labels, mask=~decided)
+    def bounds(self, parts: Sequence[Bounds]) -> ScoreBounds:
+        """Bounds of the scores of every problem in the shape of ``decision_function``."""
+        lower, upper = (self.stacked([part[end] for part in parts]) for end in (0, 1))
+        return ScoreBounds(lower, upper)
 
     def labels(self, scores: Array) -> NDArray[Any]:
         """The classes that scores stand for, as ``predict`` gives them."""
         assert self.classes is not None
-        return self.classes[(scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes[predicted(scores)]
+
+    def targets_of(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as :class:`~glru.bounds.ScoreBounds` takes them: -1 and +1, or places of classes."""
+        assert self.classes is not None
+        return self.targets.signs(0, y) if len(self.problems) == 1 else np.searchsorted(self.classes, y)
 
     def probabilities(self, scores: Array) -> Array:
         """The probabilities that scores stand for, as ``predict_proba`` gives them."""

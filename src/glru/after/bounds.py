@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array, Matrix
+from glru.bounds import ScoreBounds, intersect, unbounded
 from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
 from glru.certificate import FEW, Certificate, ball_radius
 from glru.changes import Change, layout_of
@@ -17,7 +18,7 @@ from glru.existence import lacks_class, missing_optimum
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.common import Until
@@ -122,7 +123,7 @@ class After:
         return tuple(found)
 
     @np.errstate(all="ignore")
-    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+    def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the retrained scores ``X w* + b*``.
 
         Parameters
@@ -130,7 +131,7 @@ class After:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         """
-        return score_bounds(self.regions, self._queries(X), self._dead)
+        return ScoreBounds(*score_bounds(self.regions, self._queries(X), self._dead))
 
     @property
     def _dead(self) -> NDArray[np.bool_] | None:
@@ -138,9 +139,8 @@ class After:
         return None if self.candidate == "carry" and self.bound == "primal" else self.certificates[0].columns.dead
 
     def labels(self, X: Any) -> NDArray[np.int8]:
-        """+1 or -1 where the retrained label is proven, 0 where it is not."""
-        lower, upper = self.score_bounds(X)
-        return np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that retrained label is proven, 0 for a tie or an open label."""
+        return self.score_bounds(X).signs
 
     def determination_rate(self, X: Any) -> float:
         """The share of queries whose retrained label is proven (the paper's label determination rate)."""
@@ -150,9 +150,9 @@ class After:
     def coef_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
         size = self.certificates[0].coef.size
-        bounds = np.full(size, -np.inf), np.full(size, np.inf)
+        bounds = unbounded(size)
         for region in self.regions:
-            bounds = intersected(bounds, region.coef_bounds())
+            bounds = intersect(bounds, region.coef_bounds())
         return bounds
 
     @np.errstate(all="ignore")

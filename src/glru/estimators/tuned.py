@@ -14,7 +14,6 @@ from glru.estimators.classifier import Classifier, GLRUClassifier, checked_weigh
 from glru.estimators.regressor import GLRURegressor, Regressor
 from glru.losses import Loss
 from glru.model_selection import HeldOut, default_width, held_out
-from glru.model_selection.result import metric_interval
 from glru.solution import Solution
 
 CRITERIA = {"classification": ("errors", "log_loss"), "regression": ("mse", "mae")}
@@ -76,11 +75,10 @@ def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
     """The certified interval of a criterion of held-out scores."""
     adapted: Adapted = found.adapted
     if criterion == "errors":
-        decided = adapted.decided(found.lower, found.upper)
-        wrong = adapted.labels(found.lower) != adapted.targets.y[found.rows]
-        return float(np.sum(wrong & decided)), float(np.sum(wrong | ~decided))
+        low, high = found.bounds.errors(adapted.targets_of(adapted.targets.y[found.rows]))
+        return float(low), float(high)
     problem = adapted.problems[0]
-    return metric_interval(criterion, problem.loss, problem.y[found.rows], found.lower, found.upper)
+    return found.bounds.metric(criterion, problem.loss, problem.y[found.rows])
 
 
 class GLRUClassifierCV(Classifier, Tuned):

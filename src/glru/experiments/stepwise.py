@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glru._numerics import Array, Matrix
+from glru.bounds import errors, margins
 from glru.changes import RemoveColumns
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
@@ -97,8 +98,8 @@ class FirstElimination:
         every = np.arange(solution.problem.n_columns)
         solution.certificate  # noqa: B018 - made once, as in the paper, before any bound
         seconds, (lower, upper) = timed(lambda: carried_columns(solution, split.X_val, every))
-        wrong = np.where(split.y_val[:, None] > 0.0, upper <= 0.0, lower >= 0.0).sum(axis=0)
-        return cls(solution, result.path[0], int(result.start_value[0]), wrong, seconds)
+        wrong, _ = errors(*margins(split.y_val[:, None], lower, upper))
+        return cls(solution, result.path[0], int(result.start_value[0]), wrong.sum(axis=0), seconds)
 
     @property
     def order(self) -> Any:

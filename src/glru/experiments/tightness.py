@@ -11,9 +11,11 @@ from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from glru._numerics import Array, Matrix
 from glru.after import After, after
+from glru.bounds import is_decided
 from glru.changes import AddColumns, AddRows, Change, RemoveColumns, RemoveRows
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
@@ -120,14 +122,14 @@ def _rates(
     answers = {method.candidate: after(solution, change, candidate=method.candidate) for method in methods}  # type: ignore[call-overload]
     wanted = {(method.candidate, REGIONS[name]) for method in methods for name in method.regions}
     widths: dict[tuple[str, type], Array] = {}
-    proven: dict[tuple[str, type], Array] = {}
+    proven: dict[tuple[str, type], NDArray[np.bool_]] = {}
     for candidate, answer in answers.items():
         for region in answer.regions:
             if (candidate, type(region)) not in wanted:
                 continue
             lower, upper = region.score_bounds(test)
             widths[candidate, type(region)] = upper - lower
-            proven[candidate, type(region)] = (lower > 0.0) | (upper < 0.0)
+            proven[candidate, type(region)] = is_decided(lower, upper)
     rates = {}
     for method in methods:
         labels = [proven[method.candidate, REGIONS[name]] for name in method.regions]

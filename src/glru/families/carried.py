@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
 from glru._products import row_block
+from glru.bounds import Bounds, intersect, widen
 from glru.certificate import FEW, absolute, ball_radius, penalty_terms
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
 
 CHUNK = 1 << 22
@@ -142,9 +142,9 @@ class Carried:
         gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
         bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
         if bound in ("primal", "auto"):
-            bounds = intersected(bounds, self._primal_bounds(rows, gaps))
+            bounds = intersect(bounds, self._primal_bounds(rows, gaps))
         if bound in ("dual", "auto") and problem.penalty.smooth and np.isfinite(problem.loss.smoothness):
-            bounds = intersected(bounds, self._dual_bounds(rows, gaps))
+            bounds = intersect(bounds, self._dual_bounds(rows, gaps))
         return bounds
 
     @cached_property
@@ -197,7 +197,7 @@ class Carried:
         part = problem.X if self.shared is None else scaled_columns(problem.X, self.shared.astype(np.float64))
         scores = rows.scores if part is problem.X else part @ self.coef
         errors = rows.score_errors + FEW * np.abs(scores)
-        return widened(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
+        return widen(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
 
     def _dual_bounds(self, rows: Kept, gaps: Array) -> Bounds:
         """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
@@ -212,7 +212,7 @@ class Carried:
         rounding = rounding + (unit * np.abs(shift) + 2.0 * factors * problem.weights * rows.dual_errors) * norms
         rounding = rounding + FEW * np.abs(middle)
         reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * self.column_norms))
-        return widened(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)
+        return widen(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)
 
 
 def _inverse(problem: Problem) -> Array:

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array, gamma
+from glru.bounds import Bounds, intersect
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.conjugate import newton_directions
 from glru.families.gradients import Gradients
 from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected
 from glru.regions.device_metric import column_metric
 from glru.regions.local import Candidate, gradient_slack
 from glru.regions.summed import rough_top
@@ -160,7 +160,7 @@ class LocalRows:
             return self.base.bounds(removals, self.top)
         bounds = self.base.bounds(removals, self.rough_top)
         if not np.all(decided(*bounds)):
-            bounds = intersected(bounds, self.base.bounds(removals, min(self.top, self.rough_top)))
+            bounds = intersect(bounds, self.base.bounds(removals, min(self.top, self.rough_top)))
         return bounds
 
     def refined(self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False) -> Bounds:

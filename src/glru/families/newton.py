@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from glru._arrays import cholesky_solve, home, raw, same_arrays
 from glru._numerics import TINY, Array, dense, gamma
 from glru._products import core_factor, hessian, robust_cholesky, row_gram
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW, ball_radius, loss_terms
 from glru.families.carried import row_norms, scale, shared_norms, shared_part, weight_error
 from glru.families.conjugate import conjugate_gradients
 from glru.problem import Problem
-from glru.regions.base import Bounds, widened
 from glru.solution import Solution
 
 Rows = NDArray[np.intp]
@@ -62,7 +62,7 @@ class RemovedRows(ABC):
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = arrays.entries(scores, entries)
-        return widened(center, ball_radius(gaps) * self.reach[rows] * (1.0 + FEW) + center_error)
+        return widen(center, ball_radius(gaps) * self.reach[rows] * (1.0 + FEW) + center_error)
 
     def _linear(self, slopes: Any, bends: Any, moves: Any, rows: Rows) -> Any:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""

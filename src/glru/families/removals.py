@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from glru._arrays import is_device
 from glru._numerics import UNIT, Array, Matrix, dense
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW
 from glru.families.gradients import SLOW
-from glru.regions.base import Bounds, widened
 from glru.regions.metric import ColumnMetric
 from glru.regions.summed import local_radius
 
@@ -202,7 +202,7 @@ class Base:
         with np.errstate(invalid="ignore"):
             half = rows.norms / root * radius + errors + FEW * (np.abs(centers) + sizes)
         usable = (rows.rest > 0.0) & np.isfinite(half)
-        return widened(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
+        return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
     def stepped(
         self,

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 from glru._numerics import Array, Matrix
 from glru.adapters import adapt
 from glru.after import Retraining
+from glru.bounds import ScoreBounds, is_decided
 from glru.changes import Change
 from glru.live import digests, files, receipts
 from glru.live.answers import (
     CertifiedPrediction,
     Settled,
     joined,
-    retraining,
-    signs_settled,
     undetermined,
-    width_settled,
 )
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
 from glru.live.log import Log
@@ -221,7 +219,7 @@ class LiveModel:
         return self._change(before.without_columns(places), "remove_columns", places.size, columns=gone)
 
     @_locked
-    def decision_bounds(self, X: Any) -> tuple[Array, Array]:
+    def decision_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the scores that retraining on the present data would give; never trains.
 
         Parameters
@@ -231,7 +229,7 @@ class LiveModel:
         """
         answer = self._standing.outlook.tightest(self._queries(X), self._settled)
         self._present = self._log.certified("decision_bounds", answer)
-        return answer.lower, answer.upper
+        return answer.bounds
 
     @_locked
     def predict(self, X: Any) -> NDArray[Any]:
@@ -287,9 +285,10 @@ class LiveModel:
             self._train(solution, "predict", exhausted=solution.status != "stopped")
             answer = joined(answer, bounds, settled, "training", solution.certificate)
         self._present = self._log.certified("predict", answer)
-        middle = np.where(answer.lower > 0.0, 1.0, -1.0) if self._width is None else 0.5 * (answer.lower + answer.upper)
-        middle[answer.open] = self._stored_scores(queries[answer.open])
-        return CertifiedPrediction(standing.terms.labels(middle), answer.stage != "", answer.lower, answer.upper)
+        # A decided label is that of the lower end.
+        scores = answer.bounds.lower.copy() if self._width is None else answer.bounds.middle
+        scores[answer.open] = self._stored_scores(queries[answer.open])
+        return CertifiedPrediction(standing.terms.labels(scores), answer.stage != "", answer.bounds)
 
     @_locked
     def needs_retraining(self, X: Any) -> Retraining:
@@ -310,7 +309,7 @@ class LiveModel:
         queries = self._queries(X)
         answer = self._standing.outlook.ask(queries, self._settled)
         self._present = self._log.certified("needs_retraining", answer)
-        return retraining(answer, self._stored_scores(queries), self._width)
+        return Retraining.of(answer.bounds, self._stored_scores(queries), self._width)
 
     @_locked
     def refresh(self) -> "LiveModel":
@@ -449,7 +448,7 @@ class LiveModel:
 
     @property
     def _settled(self) -> Settled:
-        return signs_settled if self._width is None else width_settled(self._width)
+        return partial(is_decided, width=self._width)
 
     @property
     def _saved(self) -> files.Saved:

@@ -9,6 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from glru._numerics import Array, Matrix
+from glru.bounds import intersect, unbounded
 from glru.certificate import FEW, Certificate, certify
 from glru.live import digests
 from glru.live.answers import radius_of
@@ -16,7 +17,7 @@ from glru.live.history import ChangeEntry
 from glru.live.standing import Standing
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import dual_of
 
 SCHEMA = "glru-receipt/1"
@@ -68,9 +69,9 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     regions: list[Region] = regions_of(certificate, problem.fit_intercept, "auto")
     if has_local(problem):
         regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
-    box = np.full(coef.size, -np.inf), np.full(coef.size, np.inf)
+    box = unbounded(coef.size)
     for region in regions:
-        box = intersected(box, region.coef_bounds())
+        box = intersect(box, region.coef_bounds())
     radius = min(radius_of(certificate), float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size))
     ends = [region.intercept_bounds() for region in regions]
     edge = np.array([max(low for low, _ in ends)]), np.array([min(high for _, high in ends)])

@@ -12,6 +12,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru._threads import SMALL_WORK
+from glru.bounds import Bounds, intersect, is_decided
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
@@ -30,7 +31,7 @@ from glru.model_selection.pursuit import (
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, Region, intersected, score_bounds
+from glru.regions import Region, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
@@ -96,9 +97,7 @@ class Cascade:
 
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
-        if self.width is not None:
-            return upper - lower <= self.width
-        return (lower > 0.0) | (upper < 0.0)
+        return is_decided(lower, upper, self.width)
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
@@ -296,7 +295,7 @@ class Cascade:
 
             def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
                 nonlocal lower, upper
-                lower, upper = intersected((lower, upper), score_bounds([region], query, dead))
+                lower, upper = intersect((lower, upper), score_bounds([region], query, dead))
                 return self.finished(row, lower, upper)
 
             if local_steps(problem, point, take_in, self.budget) is not None:
@@ -311,7 +310,7 @@ class Cascade:
             if not certificate.gap < 0.5 * before:
                 break
             point, before = certificate.point, certificate.gap
-        return intersected((lower, upper), self.bounds_at(certificate, row))
+        return intersect((lower, upper), self.bounds_at(certificate, row))
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
@@ -321,13 +320,13 @@ class Cascade:
 
         def settled(state: State) -> bool:
             nonlocal found
-            found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
+            found = intersect(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
             return self.finished(row, *found)
 
         solution = train(problem, tol=0.0, start=point, until=ask_rarely(settled, self.budget))
         if self.finished(row, *found):
             return found
-        return intersected(found, self.bounds_at(certify(problem, solution.point), row))
+        return intersect(found, self.bounds_at(certify(problem, solution.point), row))
 
     def bounds_at(self, certificate: Certificate, row: int, thorough: bool = True) -> Bounds:
         """What a certificate of the problem without a row proves about that row's score; not ``thorough``: by one region."""
@@ -335,7 +334,7 @@ class Cascade:
         found = np.array([-np.inf]), np.array([np.inf])
         bound = "auto" if self.bound == "local" else self.bound
         for region in regions_in_order(certificate, self.bound in ("auto", "local"), bound):
-            found = intersected(found, score_bounds([region], query, dead))
+            found = intersect(found, score_bounds([region], query, dead))
             if not thorough or self.decided(*found)[0]:
                 break
         return found

@@ -23,11 +23,11 @@ from glru._archives import opened
 from glru._budget import Budget
 from glru._files import check_target, write_atomically
 from glru._numerics import Array, dense
+from glru.bounds import Bounds
 from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds
 from glru.solution import Solution, Status, solution_at
 
 EVERY, WRITES = 1.0, 10.0

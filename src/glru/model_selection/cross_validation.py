@@ -10,6 +10,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru._threads import calm_blas
+from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
 from glru.model_selection.loocv import check_width, trained
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
@@ -28,7 +29,7 @@ class CrossValResult:
     ----------
     rows, folds : array of int
         Which row was held out, and in which fold.
-    score_lower, score_upper : array of float
+    bounds : ScoreBounds
         Proven bounds of its score under the model trained without that fold.
     decided_by : dict
         How many folds each stage decided.
@@ -49,26 +50,34 @@ class CrossValResult:
     problem: Problem
     rows: Rows
     folds: Rows
-    score_lower: Array
-    score_upper: Array
+    bounds: ScoreBounds
     decided_by: dict[str, int]
     n_trainings: int
     train_rows: tuple[Rows, ...]
 
     @property
+    def score_lower(self) -> Array:
+        """Lower bounds of the held-out scores."""
+        return self.bounds.lower
+
+    @property
+    def score_upper(self) -> Array:
+        """Upper bounds of the held-out scores."""
+        return self.bounds.upper
+
+    @property
     def scores(self) -> Array:
-        """The middle of every interval."""
-        with np.errstate(invalid="ignore"):
-            return 0.5 * (self.score_lower + self.score_upper)
+        """The middle of every interval, NaN where that has no end."""
+        return self.bounds.middle
 
     @property
     def labels(self) -> NDArray[np.int8]:
-        """+1 or -1 where the held-out label is proven, 0 where it is not."""
-        return np.where(self.score_lower > 0.0, 1, np.where(self.score_upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that label is proven, 0 for a tie or an open label."""
+        return self.bounds.signs
 
     def __repr__(self) -> str:
         decided = ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())
-        width = float(np.max(self.score_upper - self.score_lower))
+        width = float(np.max(self.bounds.width))
         return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
 
 
@@ -90,20 +99,18 @@ def held_out_blocks(
     if width is None and data.loss.task == "regression":
         width = 1e-6 * float(np.ptp(data.y) or 1.0)
     splits = splits_of(data, cv, groups)
-    lower, upper, stages = [], [], []
+    found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work):
         for k, (train, test) in enumerate(splits):
-            low, high, stage = fold_bounds(solution, _without(data, train), test, width, budget)
-            lower.append(low)
-            upper.append(high)
+            bounds, stage = fold_bounds(solution, _without(data, train), test, width, budget)
+            found.append(bounds)
             stages.append(stage)
             report(stage, k + 1, len(splits))
     return CrossValResult(
         problem=data,
         rows=np.concatenate([test for _, test in splits]),
         folds=np.repeat(np.arange(len(splits)), [test.size for _, test in splits]),
-        score_lower=np.concatenate(lower),
-        score_upper=np.concatenate(upper),
+        bounds=concatenate(found),
         decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
         n_trainings=stages.count("training"),
         train_rows=tuple(train for train, _ in splits),
@@ -136,18 +143,16 @@ def _without(data: Problem, train: Rows) -> Problem:
 
 def fold_bounds(
     solution: Solution, problem: Problem, test: Rows, width: float | None, budget: Budget = UNLIMITED
-) -> tuple[Array, Array, str]:
+) -> tuple[Bounds, str]:
     """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
     if budget.spent:
-        return np.full(test.size, -np.inf), np.full(test.size, np.inf), "undetermined"
+        return unbounded(test.size), "undetermined"
     data = solution.problem
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
 
     def settled(lower: Array, upper: Array) -> bool:
-        if width is not None:
-            return bool(np.all(upper - lower <= width))
-        return bool(np.all((lower > 0.0) | (upper < 0.0)))
+        return bool(np.all(is_decided(lower, upper, width)))
 
     found = pursue(problem, point, data.X[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
-    return found.lower, found.upper, "undetermined" if late else found.stage
+    return (found.lower, found.upper), "undetermined" if late else found.stage

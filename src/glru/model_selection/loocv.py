@@ -9,6 +9,7 @@ import numpy as np
 
 from glru._budget import UNLIMITED, Budget
 from glru._threads import calm_blas
+from glru.bounds import Bounds, ScoreBounds
 from glru.families.carried import has_carried
 from glru.losses import Hinge
 from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
@@ -16,7 +17,6 @@ from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.progress import reporter
 from glru.model_selection.result import STAGES, LOOCVResult
 from glru.problem import Problem
-from glru.regions import Bounds
 from glru.solution import Solution
 from glru.solvers import solve, train
 
@@ -159,19 +159,14 @@ def _each(cascade: Cascade, stage: str, batches: list[Rows], work: Callable[[Row
 
 
 def _result(cascade: Cascade, method: str) -> LOOCVResult:
-    lower, upper = cascade.lower, cascade.upper
-    finite = np.isfinite(lower) & np.isfinite(upper)
-    scores = np.where(finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), np.nan)
     limited = cascade.limited & (cascade.stage_codes == STAGES.index("undetermined"))
-    for array in (lower, upper, scores):
+    for array in (cascade.lower, cascade.upper):
         array.setflags(write=False)
     return LOOCVResult(
         problem=cascade.problem,
         method=method,
         certified=method in ("certified", "glru"),
-        score_lower=lower,
-        score_upper=upper,
-        scores=scores,
+        bounds=ScoreBounds(cascade.lower, cascade.upper),
         stage_codes=cascade.stage_codes,
         n_trainings=cascade.n_trainings,
         seconds=cascade.seconds,

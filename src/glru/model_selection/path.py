@@ -9,10 +9,11 @@ import numpy as np
 
 from glru._handover import Handover
 from glru._numerics import Array
+from glru.bounds import require_probabilities
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import leave_one_out, trained
 from glru.model_selection.progress import Report
-from glru.model_selection.result import LOOCVResult, require_probabilities
+from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
 from glru.problem import Problem
 from glru.solution import Solution

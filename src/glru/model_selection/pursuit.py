@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array, Matrix
+from glru.bounds import Bounds, intersect
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.local import Plain, uses_rows
 from glru.solution import dual_of
 from glru.solvers import State, train
@@ -74,7 +75,7 @@ def pursue(
 
     def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
         nonlocal found
-        found = intersected(found, score_bounds([region], queries, dead))
+        found = intersect(found, score_bounds([region], queries, dead))
         return settled(*found) or budget.spent
 
     def take(certificate: Certificate, thorough: bool = True) -> bool:

@@ -138,7 +138,7 @@ def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
     """An estimator that has been fitted to a split's train rows, as far as predictions of its test rows can tell."""
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-    adapted, bounds = found.adapted, (found.lower[places], found.upper[places])
+    adapted, bounds = found.adapted, found.bounds.take(places)
 
     def proven(values: NDArray[Any]) -> NDArray[Any]:
         if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
@@ -162,7 +162,7 @@ def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
             return True
 
         def predict(self, X: Any) -> NDArray[Any]:
-            return proven(adapted.proven_labels(*bounds))
+            return proven(bounds.labels(self.classes_))
 
         def decision_function(self, X: Any) -> Array:
             return proven_scores()

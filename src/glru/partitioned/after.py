@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._numerics import Array
+from glru.bounds import ScoreBounds, widen
 from glru.changes import AddRows, Change, Composite, RemoveRows
 from glru.changes.base import Layout, matched_columns, row_positions
 from glru.partitioned.gap import Ellipsoid
@@ -16,7 +17,6 @@ from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.retraining import regions
 from glru.partitioned.rows import Absent, Rows
 from glru.partitioned.solution import PartitionedSolution
-from glru.regions.base import widened
 
 STEPS = 3
 """Newton steps of the changed problem."""
@@ -56,18 +56,17 @@ class PartitionedAfter:
     region: Ellipsoid
     n_passes: float
 
-    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+    def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the retrained model's scores of rows in memory."""
         problem = self.solution.problem
         matrix, names = _inputs.as_matrix(X)
         if matrix.shape[1] != problem.n_columns:
             raise ValueError(f"X must have {problem.n_columns} columns, as the problem has; got {matrix.shape[1]}.")
-        return self.region.score_bounds(matched_columns(matrix, names, problem.column_names))
+        return ScoreBounds(*self.region.score_bounds(matched_columns(matrix, names, problem.column_names)))
 
     def labels(self, X: Any) -> NDArray[np.int8]:
-        """+1 or -1 where the retrained label is proven, 0 where it is not."""
-        lower, upper = self.score_bounds(X)
-        return np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that retrained label is proven, 0 for a tie or an open label."""
+        return self.score_bounds(X).signs
 
     def determination_rate(self, X: Any) -> float:
         """The share of labels that are proven."""
@@ -76,13 +75,13 @@ class PartitionedAfter:
     def coef_bounds(self) -> tuple[Array, Array]:
         """Bounds of the retrained coefficients."""
         model, widths = self.region.model, self.region.axis_widths()
-        return widened(model.coef, widths[: model.coef.size])
+        return widen(model.coef, widths[: model.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         """Bounds of the retrained intercept."""
         if not self.solution.problem.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.region.model.intercept]), self.region.axis_widths()[-1:])
+        lower, upper = widen(np.array([self.region.model.intercept]), self.region.axis_widths()[-1:])
         return float(lower[0]), float(upper[0])
 
     def __repr__(self) -> str:

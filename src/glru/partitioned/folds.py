@@ -8,19 +8,17 @@ from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru._numerics import Array
+from glru.bounds import Bounds, ScoreBounds, is_decided
 from glru.model_selection.loocv import check_width
 from glru.model_selection.progress import Report, reporter
-from glru.model_selection.result import metric_interval
 from glru.partitioned.gap import Ellipsoid
 from glru.partitioned.loocv import require_local
 from glru.partitioned.problem import PartitionedProblem
-from glru.partitioned.removing import errors_of, is_decided
 from glru.partitioned.retraining import pursue
 from glru.partitioned.rows import Absent, at_rows, chunks
 from glru.partitioned.solution import PartitionedSolution
 from glru.partitioned.training import solve
 from glru.problem import Problem
-from glru.regions.base import Bounds
 
 
 @final
@@ -36,7 +34,7 @@ class PartitionedCrossValResult:
         The fold of each row.
     y : array of shape (n_rows,)
         Targets; labels are -1/+1.
-    score_lower, score_upper : array of shape (n_rows,)
+    bounds : ScoreBounds
         Proven bounds of the held-out scores.
     decided : array of bool of shape (n_folds,)
         Whether all of a fold's rows are decided.
@@ -58,35 +56,43 @@ class PartitionedCrossValResult:
     problem: PartitionedProblem
     folds: NDArray[np.int64]
     y: Array
-    score_lower: Array
-    score_upper: Array
+    bounds: ScoreBounds
     decided: NDArray[np.bool_]
     n_passes: float
 
     @property
+    def score_lower(self) -> Array:
+        """Lower bounds of the held-out scores."""
+        return self.bounds.lower
+
+    @property
+    def score_upper(self) -> Array:
+        """Upper bounds of the held-out scores."""
+        return self.bounds.upper
+
+    @property
     def scores(self) -> Array:
-        """The middle of every interval."""
-        with np.errstate(invalid="ignore"):
-            return 0.5 * (self.score_lower + self.score_upper)
+        """The middle of every interval, NaN where that has no end."""
+        return self.bounds.middle
 
     @property
     def labels(self) -> NDArray[np.int8]:
-        """+1 or -1 where the held-out label is proven, 0 where it is not."""
-        return np.where(self.score_lower > 0.0, 1, np.where(self.score_upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that label is proven, 0 for a tie or an open label."""
+        return self.bounds.signs
 
     @property
     def errors(self) -> tuple[int, int]:
         """The least and the largest number of held-out errors of a classification."""
         if self.problem.loss.task != "classification":
             raise ValueError(f"a regression has no error count; got {self.problem.loss!r}. Use metric_bounds.")
-        return errors_of(self.y, self.score_lower, self.score_upper)
+        return self.bounds.errors(self.y)
 
     def metric_bounds(self, name: str) -> tuple[float, float]:
         """A certified interval of a metric of the pooled held-out scores; names as in :class:`~glru.LOOCVResult`."""
-        return metric_interval(name, self.problem.loss, self.y, self.score_lower, self.score_upper)
+        return self.bounds.metric(name, self.problem.loss, self.y)
 
     def __repr__(self) -> str:
-        known = (self.labels != 0) if self.problem.loss.task == "classification" else np.isfinite(self.scores)
+        known = self.bounds.decided if self.problem.loss.task == "classification" else self.bounds.bounded
         return f"PartitionedCrossValResult({self.decided.size} folds, {self.y.size} rows, {int(np.sum(~known))} undetermined)"
 
 
@@ -121,10 +127,12 @@ def cross_val_predict(
             folds[places] = k
             if not budget.spent:
                 lower[places], upper[places] = _fold(solution, rows, places, width, budget)
-            decided[k] = bool(np.all(is_decided(width, lower[places], upper[places])))
+            decided[k] = bool(np.all(is_decided(lower[places], upper[places], width)))
             report("newton" if decided[k] else "undetermined", k + 1, len(tests))
     y = np.concatenate(problem.blocks.map(_targets, problem.layout))
-    return PartitionedCrossValResult(problem, folds, y, lower, upper, decided, problem.traffic.passes - before)
+    return PartitionedCrossValResult(
+        problem, folds, y, ScoreBounds(lower, upper), decided, problem.traffic.passes - before
+    )
 
 
 def folds_of(n_rows: int, cv: Any, groups: Any) -> list[range | NDArray[np.int64]]:
@@ -164,7 +172,7 @@ def _fold(
         return np.concatenate([low for low, _ in parts]), np.concatenate([high for _, high in parts])
 
     def settled(low: Array, high: Array) -> bool:
-        return bool(np.all(is_decided(width, low, high)))
+        return bool(np.all(is_decided(low, high, width)))
 
     return pursue(without, solution.model, places.size, ask, settled, budget)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, solve
 
 from glru._numerics import Array, dense, gamma
+from glru.bounds import intersect
 from glru.certificate import FEW
 from glru.losses import Loss
 from glru.partitioned.gap import Ellipsoid, ellipsoid, gradient, penalty_value
@@ -23,7 +24,6 @@ from glru.partitioned.solution import PartitionedSolution
 from glru.partitioned.sums import Expansion, Model
 from glru.partitioned.training import solve as train
 from glru.penalties import Penalty
-from glru.regions.base import intersected
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Enough, Judge, Move, Screened, Worth
 from glru.selection.result import StepwiseResult
@@ -237,7 +237,7 @@ class BlocksJudge(Judge):
                 continue
             region = _ellipsoid(part, mine, part.of(here))
             if np.isfinite(region.radius):
-                found = intersected(found, region.score_bounds(queries))
+                found = intersect(found, region.score_bounds(queries))
                 low, high = self._sums(*found, zero)
                 if high - low <= fine * (1.0 - FEW) or enough(low, high):
                     break

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW, Certificate, absolute, ball_radius
-from glru.regions.base import Bounds, Region, centers, spread, widened
+from glru.regions.base import Region, centers, spread
 from glru.regions.intercept import intercept_bounds
 
 
@@ -42,18 +43,18 @@ class PrimalBall(Region):
         coef = self.certificate.coef
         if not self.fit_intercept:
             scores, errors = centers(X, coef, 0.0)
-            return widened(scores, spread(self.radius, self._norms(X, None)) + errors + FEW * np.abs(scores))
+            return widen(scores, spread(self.radius, self._norms(X, None)) + errors + FEW * np.abs(scores))
         lower, upper = self._centred_intercept
         shift = float(self._mean @ coef)
         scores, errors = centers(X, coef, -shift)
         half = spread(self.radius, self._norms(X, self._mean)) + errors + self._shift_error + FEW * np.abs(scores)
-        below, above = widened(scores, half)
+        below, above = widen(scores, half)
         return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)
 
     def coef_bounds(self) -> Bounds:
         half = spread(self.radius, np.sqrt(np.broadcast_to(self.inverse, self.certificate.coef.shape))) * (1.0 + FEW)
         half[self.free] = np.inf
-        return widened(self.certificate.coef, half)
+        return widen(self.certificate.coef, half)
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.fit_intercept:
@@ -82,7 +83,7 @@ class PrimalBall(Region):
         shift = float(self._mean @ coef)
         parts, errors = centers(problem.X, coef, -shift)
         half = spread(self.radius, self._norms(problem.X, self._mean)) + errors + self._shift_error
-        return intercept_bounds(problem, widened(parts, half), self.certificate.intercept + shift)
+        return intercept_bounds(problem, widen(parts, half), self.certificate.intercept + shift)
 
     def _norms(self, X: Matrix, mean: Array | None) -> Array:
         """At least ``|x - c|`` in the metric of the penalty; infinite where a free column is used."""

@@ -11,8 +11,9 @@ import numpy as np
 
 from glru._arrays import DeviceMatrix, is_device
 from glru._numerics import Array, Matrix, gamma
+from glru.bounds import Bounds
 from glru.certificate import FEW, Certificate, absolute, ball_radius
-from glru.regions.base import Bounds, Region, spread
+from glru.regions.base import Region, spread
 from glru.regions.intercept import intercept_bounds
 
 

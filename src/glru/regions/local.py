@@ -18,9 +18,10 @@ from typing import Protocol, final
 import numpy as np
 
 from glru._numerics import Array, Matrix, gamma
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW, score_errors
 from glru.problem import Problem
-from glru.regions.base import Bounds, Region, centers, widened
+from glru.regions.base import Region, centers
 from glru.regions.device_metric import column_metric
 from glru.regions.metric import ColumnMetric, Metric, RowMetric
 
@@ -63,7 +64,7 @@ def ellipsoid_bounds(metric: Metric, radius: float, X: Matrix, coef: Array, inte
     scores, errors = centers(X, coef, intercept)
     if not np.isfinite(radius):
         return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
-    return widened(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
+    return widen(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
 
 
 class Candidate(Protocol):
@@ -168,12 +169,12 @@ class LocalEllipsoid(Region):
         return ellipsoid_bounds(self.metric, self.radius, X, self.candidate.coef, self.candidate.intercept)
 
     def coef_bounds(self) -> Bounds:
-        return widened(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
+        return widen(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.candidate.intercept]), self._axis_widths[-1:])
+        lower, upper = widen(np.array([self.candidate.intercept]), self._axis_widths[-1:])
         return float(lower[0]), float(upper[0])
 
     @cached_property

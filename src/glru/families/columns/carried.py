@@ -3,9 +3,10 @@
 import numpy as np
 
 from glru._numerics import Array, Matrix, dense_columns, gamma, squared_row_norms
+from glru.bounds import widen
 from glru.certificate import FEW, ball_radius, loss_terms, penalty_terms
 from glru.families.columns.common import CHUNK, Columns, rounded_norms
-from glru.regions.base import centers, widened
+from glru.regions.base import centers
 from glru.solution import Solution
 
 
@@ -41,5 +42,5 @@ def carried_columns(solution: Solution, queries: Matrix, columns: Columns) -> tu
         reach = rounded_norms(np.maximum(squares, 0.0), problem)
         off = score_off[:, None] + 4.0 * FEW * (np.abs(score)[:, None] + np.abs(shift))
         part = slice(start, start + width)
-        lower[:, part], upper[:, part] = widened(score[:, None] - shift, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+        lower[:, part], upper[:, part] = widen(score[:, None] - shift, ball_radius(gaps) * reach * (1.0 + FEW) + off)
     return lower, upper

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from glru._arrays import home, raw
 from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
 from glru._threads import SMALL_WORK
+from glru.bounds import intersect, widen
 from glru.certificate import FEW, score_errors
 from glru.families.carried import weight_error
 from glru.families.columns.common import CHUNK, DEVICE_CHUNK, Columns
@@ -23,7 +24,6 @@ from glru.families.conjugate import EXACT_STEPS, newton_directions
 from glru.families.gradients import SLOW, Entries, Gradients, split_models
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.base import intersected, widened
 from glru.regions.device_metric import column_metric
 
 
@@ -106,7 +106,7 @@ class LocalColumns:
             for k in range(0, left.size, width):
                 mine = left[k : k + width]
                 found = self._bounds(columns[mine], settled, EXACT_STEPS, exact=True)
-                lower[:, mine], upper[:, mine] = intersected((lower[:, mine], upper[:, mine]), found)
+                lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), found)
         return lower, upper
 
     def _bounds(
@@ -128,7 +128,7 @@ class LocalColumns:
             models = arrays.zeroed(models, entries)
             self._models.update((column, (models, place)) for place, column in enumerate(entries[0].tolist()))
             *found, gradient, nu = self._certified(models, entries)
-            low, high = found if bounds is None else intersected(bounds, (found[0], found[1]))
+            low, high = found if bounds is None else intersect(bounds, (found[0], found[1]))
             going = ~settled(low, high) & (nu < SLOW * before) & (step + 1 < n_steps)
             lower[:, active[~going]] = home(arrays.take(low, ~going))
             upper[:, active[~going]] = home(arrays.take(high, ~going))
@@ -164,7 +164,7 @@ class LocalColumns:
         with np.errstate(invalid="ignore"):
             half = arrays.put(self.query_norms / rest)[:, None] * arrays.put(radius * (1.0 + FEW)) + off
         finite = arrays.xp.isfinite(half)
-        low, high = widened(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
+        low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
         return low, high, gradient, nu
 
     def _centers(self, models: Any) -> tuple[Any, Any]:

@@ -19,12 +19,12 @@ from glru._numerics import TINY, UNIT, Array, Matrix, gamma, scaled_columns, squ
 from glru._products import core_factor, row_gram
 from glru._sizes import SMALL
 from glru._threads import calm_blas, in_parts
+from glru.bounds import Bounds, intersect, widen
 from glru.certificate import FEW, ball_radius, quick_loss_terms
 from glru.families.carried import row_norms, weight_error
 from glru.families.columns.common import CHUNK, DEVICE_CHUNK, rounded_norms
 from glru.losses import Logistic
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
 
 
@@ -139,7 +139,7 @@ class WideColumns:
                 self.arrays.put(solved)[:, None], np.ones(1), columns, np.zeros(problem.n_rows)
             )
             lower, upper = self._certified(candidates, columns, queries, lams, sign)
-            best = intersected(best, (lower[:, 0], upper[:, 0]))
+            best = intersect(best, (lower[:, 0], upper[:, 0]))
             if settled(*best):
                 break
             scores = gram @ home(candidates[1][:, 0])
@@ -169,7 +169,7 @@ class WideColumns:
         reach = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
         length = rounded_norms(self.query_squares, problem)[:, None]
         off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
-        return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+        return widen(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
 
     def _candidates(self, images: Any, step: Array, columns: Any, base: Array | None = None) -> tuple[Any, ...]:
         """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
