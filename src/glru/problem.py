@@ -1,7 +1,7 @@
 """The training problem: rows, loss, penalty and weights, validated once and immutable."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -20,6 +20,7 @@ from glru.rows import (
     Absent,
     Block,
     Blocks,
+    LabelCounts,
     Located,
     Memory,
     Rows,
@@ -278,9 +279,7 @@ class Problem:
         return new
 
     @classmethod
-    def of_rows(
-        cls, objective: Objective, X: Matrix, y: Array, sample_weight: Array, rows: Memory = ALL
-    ) -> "Problem":
+    def of_rows(cls, objective: Objective, X: Matrix, y: Array, sample_weight: Array, rows: Memory = ALL) -> "Problem":
         """Some rows of a larger problem, already valid, with the weights they have there."""
         new = object.__new__(cls)
         new.__dict__.update(
@@ -346,12 +345,10 @@ class Problem:
     def without(self, rows: range | NDArray[np.int64]) -> "Problem":
         """The problem in which some rows have weight 0."""
         if isinstance(self.rows, Blocks):
-            new = self.derive(rows=self.rows.without(Absent(rows), self.loss.task))
-        else:
-            weight = np.array(self.sample_weight)
-            weight[rows] = 0.0
-            new = self.derive(sample_weight=weight)
-        return new.require_weight()
+            return self.derive(rows=self.rows.without(Absent(rows), self.loss.task))
+        weight = np.array(self.sample_weight)
+        weight[rows] = 0.0
+        return self.derive(sample_weight=weight)
 
     def extended(self, X: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
         """The problem of rows in blocks and some more that are in memory, with labels -1/+1."""
@@ -359,7 +356,7 @@ class Problem:
         if self.classes is not None:
             y = self.classes[(y > 0.0).astype(np.intp)]
         block = Block(X, y, sample_weight)
-        return self.derive(rows=self.rows.extended(block, self.loss.task)).require_weight()
+        return self.derive(rows=self.rows.extended(block, self.loss.task))
 
     def require_weight(self) -> "Problem":
         """The problem, or an error where a change has left no row of weight above 0."""
@@ -393,7 +390,19 @@ class Problem:
         """The sum of the sample weights, their range, and the number of rows with weight, also of each class."""
         if isinstance(self.rows, Blocks):
             return self.rows.summary.weights
-        return weigh(Block(self.X, self.y, self.sample_weight), self.loss.task)
+        known = weigh(Block(self.X, self.y, self.sample_weight), None)
+        if self.loss.task == "regression":
+            return known
+        used = self.sample_weight > 0.0
+        counts = {f"{sign:+d}": int(np.count_nonzero(used & (self.y == sign))) for sign in (-1, 1)}
+        return replace(known, labels=LabelCounts(counts))
+
+    @property
+    def n_used(self) -> int:
+        """The number of rows whose weight is above 0."""
+        if isinstance(self.rows, Blocks):
+            return self.rows.summary.weights.n_used
+        return int(np.count_nonzero(self.sample_weight))
 
     @cached_property
     def target_range(self) -> float:

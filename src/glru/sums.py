@@ -32,6 +32,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.rows import Max, Totals, chunk_height
 
+
 @final
 @dataclass(frozen=True)
 class Floor:
@@ -109,9 +110,7 @@ class Expansion:
 
     def __add__(self, other: "Expansion") -> "Expansion":
         hessian = None if self.hessian is None or other.hessian is None else self.hessian + other.hessian
-        return Expansion(
-            self.value + other.value, self.gradient + other.gradient, self.square + other.square, hessian
-        )
+        return Expansion(self.value + other.value, self.gradient + other.gradient, self.square + other.square, hessian)
 
 
 def expand(problem: Problem, point: Point, floor: Floor | None = None) -> Expansion:

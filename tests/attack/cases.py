@@ -7,6 +7,9 @@ from typing import Any
 
 import array_api_strict
 import numpy as np
+from glru.partitioned.gap import ellipsoid, gradient
+from glru.partitioned.stepwise import Part
+from glru.partitioned.sums import Model
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
@@ -17,9 +20,6 @@ from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import WideRows, has_newton_rows, removed_rows
-from glru.partitioned.gap import ellipsoid, gradient
-from glru.partitioned.stepwise import Part
-from glru.partitioned.sums import Model
 from glru.point import Point
 from glru.regions import LocalEllipsoid, has_local, regions_of
 from glru.solvers.common import Floor

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._numerics import Array, gamma
+from glru.bounds import Bounds
 from glru.certificate import FEW, score_errors
 from glru.families.carried import Carried, Kept, removal_factors, sum_error
 from glru.families.gradients import GradientNorms, slope_sums
 from glru.families.removals import Base, Decided, Measured, Removals, with_ones
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.base import Bounds
 from glru.regions.local import gradient_slack
 from glru.regions.metric import ColumnMetric
 from glru.regions.summed import largest_score_error, rough_top, slope_spread
@@ -43,6 +43,15 @@ MAX_STEPS = 30
 def has_local_sums(problem: Problem) -> bool:
     """Whether the local certificate applies and its Hessian is small enough to sum over blocks."""
     return problem.loss.self_concordance is not None and problem.penalty.smooth and problem.n_columns <= MAX_COLUMNS
+
+
+def require_local(problem: Problem, function: str) -> None:
+    """Refuse rows in blocks that the local certificate does not apply to."""
+    if not has_local_sums(problem):
+        raise ValueError(
+            f"{function} of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
+            f"{MAX_COLUMNS} columns; got {problem!r}. Use a glru.Problem of data in memory."
+        )
 
 
 def factor_range(problem: Problem) -> tuple[float, float]:

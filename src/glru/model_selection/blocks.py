@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru._numerics import Array, Matrix
+from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, is_decided, unbounded
 from glru.families.summed import (
     AnyRemovals,
     LocalRemovals,
@@ -21,10 +22,10 @@ from glru.families.summed import (
 )
 from glru.model_selection.output import Output
 from glru.model_selection.progress import Report
-from glru.model_selection.result import STAGES, LOOCVResult
-from glru.problem import Problem
-from glru.regions.base import Bounds, intersected
-from glru.rows import MAX_COLUMNS
+from glru.model_selection.result import STAGES, LOOCVResult, RowResults, WrittenRows, count_stages
+from glru.problem import Problem, not_in_memory
+from glru.regions.summed import Ellipsoid
+from glru.rows import MAX_COLUMNS, Memory
 from glru.solution import Solution
 from glru.solvers.passes import newton_ellipsoids
 from glru.sums import chunks
@@ -40,12 +41,24 @@ OPEN = STAGES.index("undetermined")
 Numbers = NDArray[np.int64]
 
 
-def require_local(problem: Problem, function: str) -> None:
-    """Refuse rows in blocks that the local certificate does not apply to."""
-    if not has_local_sums(problem):
+def check_block_options(
+    problem: Problem, method: str, bound: str, max_trainings: int, needs_memory: dict[str, object]
+) -> None:
+    """Refuse what leave-one-out of rows in blocks does not have."""
+    for name, value in needs_memory.items():
+        if value is not None:
+            raise not_in_memory(problem, name)
+    if method != "certified" or bound not in ("auto", "local"):
         raise ValueError(
-            f"{function} of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
-            f"{MAX_COLUMNS} columns; got {problem!r}. Use a glru.Problem of data in memory."
+            f"leave-one-out of rows in blocks has method='certified' and bound='auto' only; got {method!r} and {bound!r}."
+        )
+    if max_trainings < 0:
+        raise ValueError(f"max_trainings must be at least 0; got {max_trainings!r}.")
+    if not has_local_sums(problem) and not problem.is_strongly_convex:
+        raise ValueError(
+            "leave-one-out of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
+            f"{MAX_COLUMNS} columns, or a penalty on every column and no intercept; got {problem!r}. "
+            "Use fit_intercept=False, or a glru.Problem of data in memory."
         )
 
 
@@ -94,47 +107,34 @@ def bound_block(
     for here, rows in chunks(part, times=4):
         lower[here], upper[here], norms = removals.bounds(rows, top)
         highest = max(highest, float(norms[rows.weights > 0.0].max(initial=0.0)) if norms.size else 0.0)
+    assert isinstance(part.rows, Memory)
     start, classification = part.rows.start, part.loss.task == "classification"
     y = part.y.astype(np.int8) if classification else part.y
-    wrong = count_errors(part.y, lower, upper) if classification else (0, 0)
+    wrong = ScoreBounds(lower, upper).errors(part.y) if classification else (0, 0)
     if output is None:
         return BlockBounds(start, part.n_rows, lower, upper, y, None, wrong, highest)
-    decided = is_decided(width, lower, upper)
+    decided = is_decided(lower, upper, width)
     output.write(part.rows.number, start, y, lower, upper, np.where(decided, stage, "undetermined"))
     places = np.flatnonzero(~decided)
     return BlockBounds(start, part.n_rows, lower[places], upper[places], y[places], places, wrong, highest)
 
 
-def count_errors(y: Array, lower: Array, upper: Array) -> tuple[int, int]:
-    """The least and the largest number of labels that are wrong."""
-    positive, above, below = y > 0.0, lower > 0.0, upper < 0.0
-    wrong = np.count_nonzero(positive & below) + np.count_nonzero(~positive & above)
-    right = np.count_nonzero(positive & above) + np.count_nonzero(~positive & below)
-    return int(wrong), int(y.size - right)
-
-
-def is_decided(width: float | None, lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """Whether bounds are as tight as was asked for: a width, or a sign."""
-    return upper - lower <= width if width is not None else (lower > 0.0) | (upper < 0.0)
-
-
 def held_out_bounds(
     solution: Solution, rows: range | Numbers, width: float | None, budget: Budget, X: Matrix | None = None
-) -> Bounds:
+) -> ScoreBounds:
     """Bounds of some rows' scores under the model trained without them: Newton steps under the local certificate.
 
     The steps end when all rows are decided or the bounds no longer get better. ``X``: the rows, where they are in memory.
     """
     problem = solution.problem
     numbers = np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
-    found = np.full(numbers.size, -np.inf), np.full(numbers.size, np.inf)
+    found = ScoreBounds(*unbounded(numbers.size))
     own = {k: here for k, (here, _) in problem.locate(numbers).items()}
-    for region in newton_ellipsoids(problem.without(rows), solution.point):
+    for region in newton_ellipsoids(problem.without(rows).require_weight(), solution.point):
         if np.isfinite(region.radius):
             parts = [region.score_bounds(X)] if X is not None else problem.map(_bound_rows, region, own=own)
-            lower, upper = zip(*parts, strict=True)
-            found = intersected(found, (np.concatenate(lower), np.concatenate(upper)))
-            if np.all(is_decided(width, *found)):
+            found = found.intersect(concatenate(parts))
+            if np.all(is_decided(*found, width)):
                 break
         if budget.spent:
             break
@@ -170,7 +170,7 @@ class BlockCascade:
         self.parts: list[BlockBounds] = self.problem.map(bound_block, removals, top, self.width, stage, self.output)
         self.top = min(top, max(part.top for part in self.parts))
         self.first = stage
-        places = [np.flatnonzero(~is_decided(self.width, part.lower, part.upper)) for part in self.parts]
+        places = [np.flatnonzero(~is_decided(part.lower, part.upper, self.width)) for part in self.parts]
         chosen = list(zip(self.parts, places, strict=True))
         self.rows = np.concatenate([part.numbers[k] for part, k in chosen])
         self.y = np.concatenate([part.y[k] for part, k in chosen]).astype(np.float64)
@@ -225,12 +225,12 @@ class BlockCascade:
             yield places[start : start + size]
 
     def _enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        return is_decided(self.width, lower, upper) | self.budget.spent
+        return is_decided(lower, upper, self.width) | self.budget.spent
 
     def _take_in(self, stage: str, places: NDArray[np.intp], bounds: Bounds, begin: float) -> None:
         known = self.lower[places], self.upper[places]
-        self.lower[places], self.upper[places] = intersected(known, bounds)
-        done = is_decided(self.width, self.lower[places], self.upper[places])
+        self.lower[places], self.upper[places] = intersect(known, bounds)
+        done = is_decided(self.lower[places], self.upper[places], self.width)
         self.codes[places[done]] = STAGES.index(stage)
         self._tell(stage, begin)
 
@@ -240,4 +240,34 @@ class BlockCascade:
         self.report(stage, self.problem.n_rows - n_open, self.problem.n_rows)
 
     def _open_errors(self) -> Array:
-        return np.array(count_errors(self.y, self.lower, self.upper))
+        return np.array(ScoreBounds(self.lower, self.upper).errors(self.y))
+
+    def result(self, n_passes: float) -> LOOCVResult:
+        """What was found, with the results of open rows put in their places."""
+        return LOOCVResult(
+            problem=self.problem,
+            method="certified",
+            certified=True,
+            results=self._rows() if self.output is None else self._written(self.output),
+            n_trainings=self.n_trainings,
+            seconds=self.seconds,
+            n_passes=n_passes,
+        )
+
+    def _rows(self) -> RowResults:
+        parts = self.parts
+        y, lower, upper = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "lower", "upper"))
+        codes = np.full(self.problem.n_rows, STAGES.index(self.first), dtype=np.int8)
+        lower[self.rows], upper[self.rows], codes[self.rows] = self.lower, self.upper, self.codes
+        for array in (y, lower, upper, codes):
+            array.setflags(write=False)
+        return RowResults(y, ScoreBounds(lower, upper), codes)
+
+    def _written(self, output: Output) -> WrittenRows:
+        names = np.array(STAGES)[self.codes]
+        for k, (here, places) in self.problem.locate(self.rows).items():
+            output.amend(k, here, self.lower[places], self.upper[places], names[places])
+        errors = self.errors + self._open_errors() if self.problem.loss.task == "classification" else (0, 0)
+        counts = np.bincount(self.codes, minlength=len(STAGES))
+        counts[STAGES.index(self.first)] += self.problem.n_rows - self.rows.size
+        return WrittenRows(output.folder, (int(errors[0]), int(errors[1])), count_stages(counts))

@@ -11,9 +11,12 @@ from glru._budget import UNLIMITED, Budget
 from glru._numerics import Array
 from glru._threads import calm_blas
 from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
-from glru.model_selection.loocv import check_width, trained
+from glru.families.summed import require_local
+from glru.model_selection.blocks import held_out_bounds
+from glru.model_selection.loocv import check_width, trained, usual_width
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
+from glru.model_selection.result import HeldOutScores
 from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
@@ -22,13 +25,17 @@ from glru.solution import Solution
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class CrossValResult:
+class CrossValResult(HeldOutScores):
     """Held-out scores of every fold, one entry a held-out row in the order of the splits.
 
     Attributes
     ----------
+    problem : Problem
+        What was validated.
     rows, folds : array of int
         Which row was held out, and in which fold.
+    y : array of float
+        The targets of the held-out rows; labels are -1/+1.
     bounds : ScoreBounds
         Proven bounds of its score under the model trained without that fold.
     decided_by : dict
@@ -36,7 +43,9 @@ class CrossValResult:
     n_trainings : int
         Folds that needed a training.
     train_rows : tuple of array
-        The rows each fold's model is trained on.
+        The rows each fold's model is trained on; none for rows in blocks, where these are all that a fold does not test.
+    n_passes : float
+        Passes over rows in blocks.
 
     Examples
     --------
@@ -50,30 +59,15 @@ class CrossValResult:
     problem: Problem
     rows: Rows
     folds: Rows
+    y: Array
     bounds: ScoreBounds
     decided_by: dict[str, int]
     n_trainings: int
     train_rows: tuple[Rows, ...]
+    n_passes: float = 0.0
 
-    @property
-    def score_lower(self) -> Array:
-        """Lower bounds of the held-out scores."""
-        return self.bounds.lower
-
-    @property
-    def score_upper(self) -> Array:
-        """Upper bounds of the held-out scores."""
-        return self.bounds.upper
-
-    @property
-    def scores(self) -> Array:
-        """The middle of every interval, NaN where that has no end."""
-        return self.bounds.middle
-
-    @property
-    def labels(self) -> NDArray[np.int8]:
-        """+1 or -1 where that label is proven, 0 for a tie or an open label."""
-        return self.bounds.signs
+    def _held_out(self) -> tuple[ScoreBounds, Array]:
+        return self.bounds, self.y
 
     def __repr__(self) -> str:
         decided = ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())
@@ -82,7 +76,7 @@ class CrossValResult:
 
 
 @np.errstate(all="ignore")
-def held_out_blocks(
+def held_out_folds(
     problem: Problem | Solution,
     cv: Any = 5,
     groups: Any = None,
@@ -93,11 +87,13 @@ def held_out_blocks(
 ) -> CrossValResult:
     """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`."""
     budget = Budget(max_seconds)
+    data = problem.problem if isinstance(problem, Solution) else problem
+    check_width(width)
+    if isinstance(data, Problem) and not data.in_memory:
+        return _folds_in_blocks(problem, consecutive_folds(data, cv, groups), width, tol, progress, budget)
     solution = trained(problem, tol, budget=budget)
     data = solution.problem
-    check_width(width)
-    if width is None and data.loss.task == "regression":
-        width = 1e-6 * float(np.ptp(data.y) or 1.0)
+    width = usual_width(data) if width is None else width
     splits = splits_of(data, cv, groups)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work):
@@ -106,15 +102,78 @@ def held_out_blocks(
             found.append(bounds)
             stages.append(stage)
             report(stage, k + 1, len(splits))
+    rows = np.concatenate([test for _, test in splits])
     return CrossValResult(
         problem=data,
-        rows=np.concatenate([test for _, test in splits]),
+        rows=rows,
         folds=np.repeat(np.arange(len(splits)), [test.size for _, test in splits]),
+        y=data.y[rows],
         bounds=concatenate(found),
         decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
         n_trainings=stages.count("training"),
         train_rows=tuple(train for train, _ in splits),
     )
+
+
+def _folds_in_blocks(
+    problem: Problem | Solution,
+    tests: list[range | NDArray[np.int64]],
+    width: float | None,
+    tol: float,
+    progress: bool | Report,
+    budget: Budget,
+) -> CrossValResult:
+    """Held-out scores of folds of rows in blocks: Newton steps of each fold's problem under the local certificate."""
+    data = problem.problem if isinstance(problem, Solution) else problem
+    before = data.traffic.passes
+    solution = trained(problem, tol, budget=budget)
+    width = usual_width(data) if width is None else width
+    found, stages = [], []
+    with reporter(progress) as report:
+        for k, test in enumerate(tests):
+            bounds = unbounded(len(test)) if budget.spent else held_out_bounds(solution, test, width, budget)
+            stages.append("newton" if np.all(is_decided(*bounds, width)) else "undetermined")
+            found.append(bounds)
+            report(stages[-1], k + 1, len(tests))
+    rows = np.concatenate([np.asarray(test) for test in tests]).astype(np.intp)
+    return CrossValResult(
+        problem=data,
+        rows=rows,
+        folds=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
+        y=np.concatenate(data.map(_targets))[rows],
+        bounds=concatenate(found),
+        decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
+        n_trainings=0,
+        train_rows=(),
+        n_passes=data.traffic.passes - before,
+    )
+
+
+def _targets(part: Problem) -> Array:
+    return part.y
+
+
+def consecutive_folds(problem: Problem, cv: Any, groups: Any) -> list[range | NDArray[np.int64]]:
+    """The test rows of every fold of rows in blocks."""
+    require_local(problem, "cross_val_predict")
+    n_rows = problem.n_rows
+    if isinstance(cv, int | np.integer):
+        if not 2 <= cv <= n_rows:
+            raise ValueError(f"cv must be a number of folds from 2 to {n_rows}, the rows; got {cv!r}.")
+        edges = [k * (n_rows // cv) + min(k, n_rows % cv) for k in range(int(cv) + 1)]
+        return [range(edges[k], edges[k + 1]) for k in range(int(cv))]
+    if not hasattr(cv, "split"):
+        raise TypeError(f"cv must be a number of folds or a scikit-learn splitter for rows in blocks; got {cv!r}.")
+    tests: list[range | NDArray[np.int64]] = []
+    seen = np.zeros(n_rows, dtype=np.int64)
+    for train, test in cv.split(np.empty((n_rows, 0)), None, groups):
+        if len(train) + len(test) != n_rows:
+            raise ValueError("every split of rows in blocks must train on all rows that it does not test.")
+        tests.append(np.sort(np.asarray(test, dtype=np.int64)))
+        seen[tests[-1]] += 1
+    if seen.size and not np.all(seen == 1):
+        raise ValueError("the splits of rows in blocks must test every row once; use leave-out folds such as KFold.")
+    return tests
 
 
 def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:

@@ -37,13 +37,14 @@ class Output:
         columns |= {"score_lower": lower, "score_upper": upper, "decided_by": stages}
         self._store(number, pl.DataFrame(columns))
 
-    def amend(self, number: int, start: int, rows: NDArray[np.int64], lower: Array, upper: Array, stages: Any) -> None:
-        """Put better bounds of some rows (by their numbers in the whole) into the file of a block."""
+    def amend(
+        self, number: int, places: NDArray[np.int64], lower: Array, upper: Array, stages: NDArray[np.str_]
+    ) -> None:
+        """Put better bounds of some rows (by their positions in the block) into the file of a block."""
         import polars as pl
 
         frame = pl.read_parquet(self.file(number))
         columns = {name: frame[name].to_numpy().copy() for name in frame.columns}
-        places = rows - start
         columns["score_lower"][places], columns["score_upper"][places] = lower, upper
         columns["decided_by"][places] = stages
         self._store(number, pl.DataFrame(columns))

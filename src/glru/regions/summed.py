@@ -11,9 +11,10 @@ from typing import final
 import numpy as np
 
 from glru._numerics import TINY, Array, Matrix, gamma
+from glru.bounds import Bounds, widen
 from glru.certificate import FEW
 from glru.point import Point
-from glru.regions.base import Bounds, Region, widened
+from glru.regions.base import Region
 from glru.regions.local import ellipsoid_bounds, gradient_slack
 from glru.regions.metric import ColumnMetric
 from glru.rows import Totals
@@ -77,12 +78,12 @@ class Ellipsoid(Region):
         return ellipsoid_bounds(self.metric, self.radius, X, self.point.coef, self.point.intercept)
 
     def coef_bounds(self) -> Bounds:
-        return widened(self.point.coef, self._axis_widths[: self.point.coef.size])
+        return widen(self.point.coef, self._axis_widths[: self.point.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.metric.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.point.intercept]), self._axis_widths[-1:])
+        lower, upper = widen(np.array([self.point.intercept]), self._axis_widths[-1:])
         return float(lower[0]), float(upper[0])
 
     @cached_property

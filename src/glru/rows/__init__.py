@@ -3,7 +3,7 @@
 from glru.rows.block import Block, chunk_height
 from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Traffic, read_rows
 from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
-from glru.rows.summary import MAX_COLUMNS, Max, Sample, WeightSummary, weigh
+from glru.rows.summary import MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
 from glru.rows.totals import Totals, totals_of_blocks
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Absent",
     "Block",
     "Blocks",
+    "LabelCounts",
     "Located",
     "Max",
     "Memory",

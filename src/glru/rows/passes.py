@@ -169,7 +169,9 @@ class Blocks:
         return found
 
     def without(self, absent: Absent, task: Task) -> "Blocks":
-        """The same blocks, in which some rows have weight 0; a pass weighs what is left."""
+        """The same blocks, in which some rows (more) have weight 0; a pass weighs what is left."""
+        if self.absent is not None:
+            absent = Absent(np.union1d(np.asarray(self.absent.rows), np.asarray(absent.rows)).astype(np.int64))
         left = replace(self, absent=absent)
         return replace(left, summary=replace(self.summary, weights=left.sum(weigh, task)))
 

@@ -19,8 +19,8 @@ from glru._products import curvature_product
 from glru.point import Point
 from glru.problem import Problem
 from glru.solvers.common import Run, State, Stop, end, step_length
-from glru.sums import Floor
 from glru.solvers.preconditioner import Preconditioner, prepare
+from glru.sums import Floor
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""

@@ -23,8 +23,8 @@ from glru._products import column_gram
 from glru.point import Point
 from glru.problem import Problem
 from glru.solvers.common import Run, State, Stop, end, step_length
-from glru.sums import Floor
 from glru.solvers.newton import solve_upper
+from glru.sums import Floor
 
 EPOCHS = 200
 """Passes of coordinate descent over the working set in one outer iteration."""

@@ -25,6 +25,7 @@ from glru.families.gradients import SLOW, Entries, Gradients, split_models
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.device_metric import column_metric
+from glru.regions.summed import local_radius
 
 
 def has_local_columns(problem: Problem) -> bool:

@@ -3,9 +3,9 @@
 import numpy as np
 import polars as pl
 import pytest
+from glru.partitioned import cascade as module
 
 import glru
-from glru.partitioned import cascade as module
 from tests.cases import LOSSES, each
 from tests.certificates.exact import optimum, outside
 from tests.decisions.retraining import assert_inside, derived, held_out

@@ -4,15 +4,15 @@ import warnings
 
 import numpy as np
 import pytest
+from glru.partitioned import training
+from glru.partitioned.gap import gradient
+from glru.partitioned.newton import line_search
+from glru.partitioned.sums import Model
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from glru import duality
-from glru.partitioned import training
-from glru.partitioned.gap import gradient
-from glru.partitioned.newton import line_search
-from glru.partitioned.sums import Model
 from tests.cases import LOSSES, each
 from tests.decisions.retraining import carefully
 from tests.partitioned.data import SHAPES, in_blocks, make, mapped
