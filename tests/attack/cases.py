@@ -7,9 +7,6 @@ from typing import Any
 
 import array_api_strict
 import numpy as np
-from glru.partitioned.gap import ellipsoid, gradient
-from glru.partitioned.stepwise import Part
-from glru.partitioned.sums import Model
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
@@ -22,7 +19,9 @@ from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import WideRows, has_newton_rows, removed_rows
 from glru.point import Point
 from glru.regions import LocalEllipsoid, has_local, regions_of
-from glru.solvers.common import Floor
+from glru.regions.summed import ellipsoid
+from glru.selection.blocks import SomeColumns
+from glru.sums import Floor, expand, whole_gradient
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
 from tests.attack.generators import hostile_change, hostile_problem
@@ -322,7 +321,7 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
         X[:] = dense
         settings = (problem.loss, problem.penalty, problem.fit_intercept, problem.scaling, problem.sample_weight)
         height = int(random.integers(1, problem.n_rows + 1))
-        cut = glru.PartitionedProblem(X, problem.y, *settings, block_bytes=height * dense[:1].nbytes)
+        cut = glru.Problem(X, problem.y, *settings, block_bytes=height * dense[:1].nbytes)
         solution = glru.solve(cut, tol=float(random.choice([1e-1, 1e-3, 1e-6, 1e-12])))
         width = random.choice([None, 1e-6, 1e-15])
         try:
@@ -347,14 +346,15 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
         out_of = [j for j in range(dense.shape[1]) if j not in kept]
         truth = retrained(glru.RemoveColumns(out_of).apply(problem) if out_of else problem, DIGITS)
         if truth is not None:
-            part, start = Part(cut, kept), Model(solution.coef[kept], solution.intercept)
+            part = SomeColumns(cut, kept)
+            start = part.restrict(solution.point)
             for _ in range(3):
-                here = part.of(cut.expansion(part.padded(start), Floor(problem.loss, 0.0)))
-                region = ellipsoid(part, start, here)
+                here = part.select(expand(cut, part.pad(start), Floor(problem.loss, 0.0)))
+                region = ellipsoid(part.totals, start, here)
                 yield "some columns in blocks", truth.scores(dense[:, kept]), *region.score_bounds(dense[:, kept])
                 if not np.isfinite(region.nu):
                     break
-                start = start.moved(-region.metric.solve(gradient(part, start, here.pull)))
+                start = start.moved(-region.metric.solve(whole_gradient(part.totals, start, here.gradient)))
 
 
 def devices(random: np.random.Generator) -> Iterator[Answer]:

@@ -29,7 +29,7 @@ SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", 
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
-BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"partitioned/test_{name}.py" for name in ("loocv", "training", "changes"))
+BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
 zero = become(0.0)
@@ -200,40 +200,36 @@ MUTANTS: dict[str, Mutant] = {
     "sums-over-folds-taken-as-exact": Mutant("glru.selection.panel:Panel.__init__", inside(gamma=nothing), SLACK),
     "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
     # Intervals of metrics.
-    "means-of-a-metric-taken-as-exact": Mutant(
-        "glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK
-    ),
+    "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
-        "glru.partitioned.base:_removals",
+        "glru.families.summed:_removals_at",
         inside(factor_range=result(lambda ends: (0.5 * (ends[0] + ends[1]),) * 2)),
         BLOCKS,
     ),
-    "blocks-sums-taken-as-exact": Mutant("glru.partitioned.base:_removals", inside(slope_spread=scaled(0.0)), BLOCKS),
+    "blocks-sums-taken-as-exact": Mutant("glru.families.summed:_removals_at", inside(slope_spread=scaled(0.0)), BLOCKS),
     "blocks-own-factor-forgotten": Mutant(
-        "glru.partitioned.base:_removals",
+        "glru.families.summed:_removals_at",
         result(lambda found: found and replace(found, drift=0.0 * found.drift)),
         BLOCKS,
     ),
     "blocks-left-out-row-kept": Mutant(
-        "glru.partitioned.removing:slopes_of",
+        "glru.families.summed:slope_sums_without",
         inside(slope_sums=lambda sums: lambda rows, weights, models, without: sums(rows, weights, models)),
         BLOCKS,
     ),
     "blocks-moves-of-scores-forgotten": Mutant(
-        "glru.partitioned.removing:slopes_of", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
+        "glru.families.summed:slope_sums_without", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
     ),
     "blocks-factor-forgotten-in-steps": Mutant(
-        "glru.partitioned.cascade:Run._stepped", inside(removal_factors=result(np.ones_like)), BLOCKS
+        "glru.families.summed:LocalRemovals.refined", inside(removal_factors=result(np.ones_like)), BLOCKS
     ),
-    "blocks-quarter-of-the-gap": Mutant("glru.partitioned.gap:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
-    "blocks-removed-rows-counted": Mutant(
-        "glru.partitioned.rows:Absent.places", result(lambda places: places[:0]), BLOCK_CHANGES
-    ),
+    "blocks-quarter-of-the-gap": Mutant("glru.regions.summed:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
+    "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),
     "blocks-dual-point-not-repaired": Mutant(
-        "glru.partitioned.gap:terms",
-        lambda terms: lambda block, number, start, model, size: terms(block, number, start, model, None),
+        "glru.sums:dual_terms",
+        lambda terms: lambda part, point, size: terms(part, point, None),
         BLOCK_TRAINING,
     ),
 }

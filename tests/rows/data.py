@@ -19,7 +19,7 @@ def in_blocks(folder, problem, n_blocks=3):
     """A dense problem with its data in a file and read in blocks."""
     X = mapped(folder, problem.X)
     height = -(-problem.n_rows // n_blocks)
-    return glru.PartitionedProblem(
+    return glru.Problem(
         X,
         problem.y,
         problem.loss,

@@ -7,7 +7,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 import glru
 from tests.cases import LOSSES, each
 from tests.decisions.retraining import assert_inside, carefully, scores_after
-from tests.partitioned.data import SHAPES, in_blocks, make, mapped
+from tests.rows.data import SHAPES, in_blocks, make, mapped
 
 LOCAL = {name: LOSSES[name] for name in ("logistic", "squared")}
 LIGHT = {name: shape for name, shape in SHAPES.items() if name != "heavy-row"}
@@ -30,10 +30,11 @@ def test_folds_hold_the_retrained_scores(loss, shape, tmp_path):
     blocks = in_blocks(tmp_path, problem, 3)
     for cv, groups in ((4, None), (KFold(3, shuffle=True, random_state=0), None), (GroupKFold(2), np.arange(40) // 7)):
         result = glru.cross_val_predict(blocks, cv=cv, groups=groups, width=1e-6)
-        assert np.bincount(result.folds).sum() == 40
-        scores, off = held_out_folds(problem, result.folds)
-        assert_inside(scores, off, result.score_lower, result.score_upper)
-        assert result.decided.all()
+        assert np.array_equal(np.sort(result.rows), np.arange(40))
+        assert np.array_equal(result.y, problem.y[result.rows])
+        scores, off = held_out_folds(problem, result.folds[np.argsort(result.rows)])
+        assert_inside(scores[result.rows], off[result.rows], result.score_lower, result.score_upper)
+        assert set(result.decided_by) == {"newton"}
         assert np.all(result.score_upper - result.score_lower <= 1e-6)
     assert np.array_equal(np.bincount(glru.cross_val_predict(blocks, cv=3).folds), [14, 13, 13])
 
@@ -44,8 +45,8 @@ def test_folds_are_those_of_memory(tmp_path):
     memory = glru.cross_val_predict(problem, cv=KFold(5))
     assert np.array_equal(ours.labels, memory.labels)
     wrong = int(np.sum(ours.labels != problem.y))
-    assert ours.errors == (wrong, wrong)
-    assert repr(ours) == "PartitionedCrossValResult(5 folds, 2000 rows, 0 undetermined)"
+    assert ours.n_errors == memory.n_errors == wrong
+    assert repr(ours).startswith("CrossValResult(5 folds, decided by newton 5; largest width ")
     low, high = ours.metric_bounds("accuracy")
     assert low <= 1.0 - wrong / 2000 <= high
 
@@ -53,9 +54,9 @@ def test_folds_are_those_of_memory(tmp_path):
 def test_folds_without_time(tmp_path):
     problem = make(glru.Logistic(), glru.L2(0.01), 60, 3)
     result = glru.cross_val_predict(glru.solve(in_blocks(tmp_path, problem)), max_seconds=1e-9)
-    assert not result.decided.any()
+    assert result.decided_by == {"undetermined": 5}
     assert np.all(np.isinf(result.score_lower))
-    assert result.errors == (0, 60)
+    assert (result.errors_lower, result.errors_upper) == (0, 60)
 
 
 @each(LIGHT, "shape")
@@ -99,7 +100,7 @@ def test_folds_and_changes_that_are_refused(tmp_path):
         glru.after(solution, glru.AddRows(problem.X[:2], problem.y[:2]) + glru.RemoveRows([30]))
     with pytest.raises(ValueError, match="positions from 0 to 29"):
         glru.after(solution, glru.RemoveRows([30]))
-    with pytest.raises(TypeError, match="needs a model"):
+    with pytest.raises(TypeError, match="solution must come from"):
         glru.after(blocks, glru.RemoveRows([3]))
     with pytest.raises(TypeError, match="change must be"):
         glru.after(solution, [3])
@@ -115,6 +116,6 @@ def test_folds_and_changes_that_are_refused(tmp_path):
         with pytest.raises(ValueError, match="logistic or squared loss"):
             ask()
     weight = np.where(np.arange(30) < 3, 1.0, 0.0)
-    few = glru.PartitionedProblem(mapped(tmp_path, problem.X), problem.y, sample_weight=weight)
+    few = glru.Problem(mapped(tmp_path, problem.X), problem.y, sample_weight=weight)
     with pytest.raises(ValueError, match="leave a row of weight above 0"):
         glru.after(glru.solve(few), glru.RemoveRows([0, 1, 2]))

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from tests.partitioned.data import mapped
+from tests.rows.data import mapped
 
 RANDOM = np.random.default_rng(0)
 N = 400
@@ -37,7 +37,7 @@ CHANGES = {
 
 
 def in_map(folder, data=X, y=Y):
-    return glru.PartitionedProblem(mapped(folder, data), y, penalty=glru.L2(0.1), block_bytes=HEIGHT * 24)
+    return glru.Problem(mapped(folder, data), y, penalty=glru.L2(0.1), block_bytes=HEIGHT * 24)
 
 
 def write_parquet(folder, data=X, y=WORDS):
@@ -49,7 +49,7 @@ def write_parquet(folder, data=X, y=WORDS):
 
 def in_parquet(folder):
     write_parquet(folder / "data")
-    return glru.PartitionedProblem(folder / "data", "y", penalty=glru.L2(0.1), block_bytes=HEIGHT * 24)
+    return glru.Problem(folder / "data", "y", penalty=glru.L2(0.1), block_bytes=HEIGHT * 24)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -84,7 +84,7 @@ def test_a_shorter_file(tmp_path):
 
 def test_targets_and_weights(tmp_path):
     y, weight = Y.copy(), np.ones(N)
-    problem = glru.PartitionedProblem(mapped(tmp_path, X), y, penalty=glru.L2(0.1), sample_weight=weight)
+    problem = glru.Problem(mapped(tmp_path, X), y, penalty=glru.L2(0.1), sample_weight=weight)
     solution = glru.solve(problem)
     for values in (y, weight):
         before = values.copy()

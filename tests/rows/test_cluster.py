@@ -10,7 +10,7 @@ import pytest
 
 import glru
 from tests.cases import make
-from tests.partitioned.data import dask_blocks, mapped
+from tests.rows.data import dask_blocks, mapped
 
 distributed = pytest.importorskip("distributed")
 
@@ -44,9 +44,7 @@ def assert_same(result, memory):
 def test_a_cluster_gives_the_same(client, memory, tmp_path):
     assert_same(glru.loocv(dask_blocks(PROBLEM, (100,) * 6)), memory)
     place = mapped(tmp_path, PROBLEM.X)
-    blocks = glru.PartitionedProblem(
-        place, PROBLEM.y, penalty=PROBLEM.penalty, fit_intercept=True, block_bytes=32 * 150
-    )
+    blocks = glru.Problem(place, PROBLEM.y, penalty=PROBLEM.penalty, fit_intercept=True, block_bytes=32 * 150)
     assert blocks.n_blocks == 4
     solution = glru.solve(blocks)
     assert_same(glru.loocv(solution), memory)
@@ -57,8 +55,8 @@ def test_a_cluster_gives_the_same(client, memory, tmp_path):
 
 def killed_before(blocks, client, monkeypatch, name, number):
     """Let a worker be killed when the pass of that number is about to begin; returns the processes that were."""
-    crew, gone, calls = blocks.blocks.crew, [], []
-    plain = getattr(crew, name)
+    executor, gone, calls = blocks.rows.executor, [], []
+    plain = getattr(type(executor), name)
 
     def kill_first(*args):
         calls.append(name)
@@ -68,11 +66,11 @@ def killed_before(blocks, client, monkeypatch, name, number):
             gone.append(victim)
         return plain(*args)
 
-    monkeypatch.setattr(crew, name, kill_first)
+    monkeypatch.setattr(type(executor), name, kill_first)
     return gone
 
 
-@pytest.mark.parametrize(("name", "number"), [("total", 2), ("map", 1)], ids=["training", "leave-one-out"])
+@pytest.mark.parametrize(("name", "number"), [("sum", 2), ("map", 1)], ids=["training", "leave-one-out"])
 def test_a_worker_is_killed(client, memory, monkeypatch, name, number):
     """Its blocks are made again from their sources: no row is lost and no result changes."""
     client.wait_for_workers(2)

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from tests.partitioned.data import mapped
+from tests.rows.data import mapped
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(0.2, 1.0, (50, 3))
@@ -26,7 +26,7 @@ def assert_same_model(problem):
 
 def small(place, y, **options):
     """Blocks of seven rows."""
-    return glru.PartitionedProblem(place, y, penalty=glru.L2(0.1), block_bytes=7 * 24, **options)
+    return glru.Problem(place, y, penalty=glru.L2(0.1), block_bytes=7 * 24, **options)
 
 
 # Memory maps ----------------------------------------------------------------------------------------------------------
@@ -35,7 +35,8 @@ def small(place, y, **options):
 def test_memory_maps(tmp_path):
     place = mapped(tmp_path, X)
     problem = glru.Problem(place, Y, penalty=glru.L2(0.1))
-    assert isinstance(problem, glru.PartitionedProblem)
+    assert isinstance(problem, glru.Problem)
+    assert not problem.in_memory
     assert problem.n_blocks == 1
     assert_same_model(problem)
     assert small(place, Y).n_blocks == 8
@@ -43,8 +44,8 @@ def test_memory_maps(tmp_path):
     assert_same_model(small(place, mapped(tmp_path, Y.astype(float), "y")))
     assert_same_model(small(place, Y[:, None], sample_weight=np.ones(50)))
     assert_same_model(small(place, np.where(Y == 1, "yes", "no")))
-    assert isinstance(glru.Problem(np.asarray(place), Y), glru.Problem)
-    assert repr(small(place, Y)).startswith("PartitionedProblem(50 rows x 3 columns in 8 blocks, Logistic()")
+    assert glru.Problem(np.asarray(place), Y).in_memory
+    assert repr(small(place, Y)).startswith("Problem(50 rows x 3 columns in 8 blocks, Logistic()")
 
 
 def test_parts_of_memory_maps(tmp_path):
@@ -117,9 +118,7 @@ def test_bad_settings(tmp_path):
     with pytest.raises(ValueError, match="two-dimensional"):
         glru.Problem(place[:, 0], Y)
     with pytest.raises(ValueError, match="block_bytes"):
-        glru.PartitionedProblem(place, Y, block_bytes=0)
-    with pytest.raises(TypeError, match=r"Use glru\.Problem for data in memory"):
-        glru.PartitionedProblem(X, Y)
+        glru.Problem(place, Y, block_bytes=0)
     with pytest.raises(ValueError, match="found none at"):
         glru.Problem(tmp_path / "nothing", "y")
 
@@ -127,9 +126,21 @@ def test_bad_settings(tmp_path):
 def test_what_does_not_take_blocks_says_so(tmp_path):
     problem = small(mapped(tmp_path, X), Y)
     solution = glru.solve(problem)
-    for model in (problem, solution):
-        with pytest.raises(TypeError, match=r"loocv_path does not take partitioned data; glru\.solve, glru\.loocv"):
-            glru.loocv_path(model, [0.1, 1.0])
+    for ask in (
+        lambda: problem.X,
+        lambda: problem.y,
+        lambda: problem.weights,
+        lambda: problem.scores(solution.coef),
+        lambda: solution.dual,
+        lambda: solution.certificate,
+        lambda: glru.after(solution, glru.RemoveRows([3])).dual_bounds(),
+        lambda: glru.loocv(solution, checkpoint="file"),
+        lambda: glru.verify(glru.loocv(solution), problem),
+    ):
+        with pytest.raises(TypeError, match=r"needs all rows in memory; got Problem\(50 rows x 3 columns in 8 blocks"):
+            ask()
+    with pytest.raises(AttributeError, match="no attribute 'Z'"):
+        _ = problem.Z
 
 
 def test_problems_in_memory_are_what_they_were():
@@ -157,9 +168,7 @@ def test_parquet(tmp_path):
     whole[20:].write_parquet(folder / "two.parquet", row_group_size=9)
     (folder / "_SUCCESS").touch()
     for height in (7, 1000):
-        problem = glru.PartitionedProblem(
-            folder, "target", penalty=glru.L2(0.1), sample_weight="weight", block_bytes=height * 24
-        )
+        problem = glru.Problem(folder, "target", penalty=glru.L2(0.1), sample_weight="weight", block_bytes=height * 24)
         assert problem.column_names == ("a", "b", "c")
         assert problem.n_blocks == (3 + 5 if height == 7 else 2)
         assert list(problem.classes) == ["no", "yes"]
@@ -178,7 +187,7 @@ def test_bad_parquet(tmp_path):
     holes = frame().with_columns(a=pl.when(pl.int_range(50) == 17).then(None).otherwise(pl.col("a")))
     holes.write_parquet(tmp_path / "one.parquet")
     with pytest.raises(ValueError, match="row 17, column 'a' is nan"):
-        glru.PartitionedProblem(tmp_path, "target", sample_weight="weight", block_bytes=7 * 24)
+        glru.Problem(tmp_path, "target", sample_weight="weight", block_bytes=7 * 24)
     frame(("a", "b", "d")).write_parquet(tmp_path / "two.parquet")
     with pytest.raises(ValueError, match=r"the same columns; two\.parquet has"):
         glru.Problem(tmp_path, "target", sample_weight="weight")
@@ -214,7 +223,7 @@ def test_damaged_parquet_files_are_named(tmp_path):
     for data in (whole[: len(whole) // 2], b"", b"no Parquet at all", b"PAR1" + middle + whole[200:]):
         (tmp_path / "part-1.parquet").write_bytes(data)
         with pytest.raises(ValueError, match=r"part-1\.parquet cannot be read: it is not a Parquet file, is damaged"):
-            glru.PartitionedProblem(tmp_path, "target", sample_weight="weight", block_bytes=7 * 24)
+            glru.Problem(tmp_path, "target", sample_weight="weight", block_bytes=7 * 24)
 
 
 def test_dates_and_masks_in_blocks(tmp_path):
@@ -270,7 +279,7 @@ def test_blocks_of_both_kinds():
     problem = glru.Problem(da.concatenate(blocks), Y, penalty=glru.L2(0.1))
     assert problem.is_sparse
     assert_same_model(problem)
-    X_sample, y, _ = problem.census.sample.joined()
+    X_sample, y, _ = problem.rows.summary.sample.concatenate()
     assert np.array_equal(X_sample.toarray(), X)
     assert np.array_equal(y, Y)
     memory = glru.loocv(glru.Problem(X, Y, penalty=glru.L2(0.1)), width=1e-6)

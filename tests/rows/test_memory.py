@@ -28,7 +28,7 @@ except MemoryError:
     print("too large")
 X = np.memmap(sys.argv[1], dtype=float, mode="r", shape=(n, d))
 y = np.memmap(sys.argv[1] + ".y", dtype=float, mode="r", shape=(n,))
-problem = glru.PartitionedProblem(X, y, penalty=glru.L2(0.01), block_bytes=4 << 20)
+problem = glru.Problem(X, y, penalty=glru.L2(0.01), block_bytes=4 << 20)
 result = glru.loocv(problem)
 print(sum(result.decided_by.values()), result.n_undetermined)
 """
@@ -64,15 +64,15 @@ from pathlib import Path
 
 X = np.memmap(sys.argv[1], dtype=np.float32, mode="r", shape=(1_000_000, 20))
 y = np.arange(1_000_000) % 2
-glru.PartitionedProblem(X[:1000], y[:1000], block_bytes=1 << 20)
+glru.Problem(X[:1000], y[:1000], block_bytes=1 << 20)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 limit = int(status["VmData"].split()[0]) * 1024 + (100 << 20)
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 try:
-    glru.PartitionedProblem(X, y, block_bytes=1 << 30)
+    glru.Problem(X, y, block_bytes=1 << 30)
 except MemoryError as error:
     print(error)
-print(glru.PartitionedProblem(X, y, block_bytes=4 << 20).n_rows)
+print(glru.Problem(X, y, block_bytes=4 << 20).n_rows)
 """
 
 
@@ -89,5 +89,5 @@ def test_blocks_that_do_not_fit(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     said, n_rows = run.stdout.splitlines()
-    assert "Unable to allocate" in said and "Make blocks smaller: block_bytes of glru.PartitionedProblem" in said
+    assert "Unable to allocate" in said and "Make blocks smaller: block_bytes of glru.Problem" in said
     assert n_rows == "1000000"

@@ -5,7 +5,7 @@ import pytest
 
 import glru
 from tests.cases import LOSSES, each, make
-from tests.partitioned.data import dask_blocks
+from tests.rows.data import dask_blocks
 
 pytest.importorskip("dask.array")
 

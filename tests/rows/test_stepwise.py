@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import glru
-from tests.partitioned.data import mapped
+from tests.rows.data import mapped
 
 METHODS = ("certified", "naive")
 
@@ -29,7 +29,7 @@ def test_the_path_of_memory_and_of_retraining(tmp_path, direction, fit_intercept
     X, y, X_val, y_val = _split(1, task=loss.task)
     options = {"loss": loss, "penalty": glru.L2(np.linspace(0.02, 0.1, 6)), "fit_intercept": fit_intercept}
     asked = {"direction": direction, "criterion": criterion, "max_steps": 4}
-    blocks = glru.PartitionedProblem(mapped(tmp_path, X), y, **options, block_bytes=70 * 48)
+    blocks = glru.Problem(mapped(tmp_path, X), y, **options, block_bytes=70 * 48)
     found = glru.stepwise(blocks, X_val, y_val, **asked)
     problem = glru.Problem(X, y, **options)
     assert found.certified

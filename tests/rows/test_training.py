@@ -4,18 +4,18 @@ import warnings
 
 import numpy as np
 import pytest
-from glru.partitioned import training
-from glru.partitioned.gap import gradient
-from glru.partitioned.newton import line_search
-from glru.partitioned.sums import Model
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from glru import duality
+from glru.solvers import passes
+from glru.solvers.passes import line_search
+from glru.solvers.sample import sample_of
+from glru.sums import expand, whole_gradient
 from tests.cases import LOSSES, each
 from tests.decisions.retraining import carefully
-from tests.partitioned.data import SHAPES, in_blocks, make, mapped
+from tests.rows.data import SHAPES, in_blocks, make, mapped
 
 SMOOTH = {name: loss for name, loss in LOSSES.items() if name != "hinge"}
 
@@ -86,23 +86,23 @@ def test_nearly_separable_data_needs_short_steps(tmp_path):
 def test_the_line_search_comes_near_the_minimum(fit_intercept, tmp_path):
     problem = make(glru.Logistic(), glru.L2(0.01), 60, 3, fit_intercept=fit_intercept)
     blocks = in_blocks(tmp_path, problem)
-    model, random = Model(np.array([0.3, -0.2, 0.1]), 0.4 if fit_intercept else 0.0), np.random.default_rng(0)
+    point, random = glru.Point(np.array([0.3, -0.2, 0.1]), 0.4 if fit_intercept else 0.0), np.random.default_rng(0)
     for size in (1e-3, 1e-1, 1.0, 10.0, 1e3):
         direction = random.normal(size=3 + fit_intercept)
-        slope = gradient(blocks, model, blocks.expansion(model).pull)
+        slope = whole_gradient(blocks.totals, point, expand(blocks, point).gradient)
         step = -np.sign(slope @ direction) * size * direction
 
         def value(length, step=step):
-            there = model.moved(step, length)
+            there = point.moved(step, length)
             return duality.primal_value(problem, there.coef, problem.scores(there.coef, there.intercept))
 
-        found = line_search(blocks, model, step)
+        found = line_search(blocks, point, step)
         best = minimize_scalar(value, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-9})
         assert 0.0 < found <= 2.0
         assert value(found) <= value(0.0)
         assert value(found) - best.fun <= 0.05 * (value(0.0) - best.fun) + 1e-12
-    uphill = gradient(blocks, model, blocks.expansion(model).pull)
-    assert line_search(blocks, model, uphill) == 0.0
+    uphill = whole_gradient(blocks.totals, point, expand(blocks, point).gradient)
+    assert line_search(blocks, point, uphill) == 0.0
 
 
 def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
@@ -112,23 +112,23 @@ def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
     far = glru.solve(blocks, tol=1e-8, start=glru.Point(np.array([30.0, -40.0, 20.0])))
     assert far.status == "converged"
     assert_certified(far, problem)
-    monkeypatch.setattr(training, "_start", lambda problem, start: Model(np.array([30.0, -40.0, 20.0])))
+    monkeypatch.setattr(passes, "_start", lambda problem, start: glru.Point(np.array([30.0, -40.0, 20.0])))
     bad = glru.solve(blocks, tol=1e-8)
     assert bad.status == "converged"
-    monkeypatch.setattr(training, "_start", lambda problem, start: Model(np.zeros(3)))
+    monkeypatch.setattr(passes, "_start", lambda problem, start: glru.Point(np.zeros(3)))
     assert far.n_passes == bad.n_passes == glru.solve(blocks, tol=1e-8).n_passes + 2
     assert_certified(bad, problem)
 
 
 def test_a_sample_saves_passes(tmp_path, monkeypatch):
-    from glru.partitioned import census
+    from glru.rows import summary
 
     problem = make(glru.Logistic(), glru.L2(0.01), 4000, 3)
     cold = glru.solve(in_blocks(tmp_path, problem))
-    monkeypatch.setattr(census, "SAMPLE_ROWS", 800)
+    monkeypatch.setattr(summary, "SAMPLE_ROWS", 800)
     blocks = in_blocks(tmp_path, problem)
-    assert 700 <= blocks.sample().n_rows <= 802
-    assert blocks.sample().weights.sum() == pytest.approx(1.0)
+    assert 700 <= sample_of(blocks).n_rows <= 802
+    assert sample_of(blocks).weights.sum() == pytest.approx(1.0)
     warm = glru.solve(blocks)
     assert warm.n_passes < cold.n_passes
     assert_certified(warm, problem)
@@ -165,7 +165,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     problem = glru.Problem(X, y)
     with pytest.raises(ValueError, match="'auto', 'newton' or 'newton-cg'"):
         glru.solve(problem, solver="dual-cd")
-    with pytest.raises(ValueError, match="until"):
+    with pytest.raises(TypeError, match="until"):
         glru.solve(problem, until=lambda state: True)
     with pytest.raises(ValueError, match="tol"):
         glru.solve(problem, tol=-1.0)
@@ -177,8 +177,8 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
         glru.solve(problem, start=np.zeros(2))
 
 
-def test_a_model_moves_in_its_unknowns():
-    model = Model(np.array([1.0, 2.0]), 3.0)
-    assert np.array_equal(model.packed(True), [1.0, 2.0, 3.0])
-    moved = model.moved(np.array([1.0, 1.0, 2.0]), 0.5)
+def test_a_point_moves_in_its_unknowns():
+    point = glru.Point(np.array([1.0, 2.0]), 3.0)
+    assert np.array_equal(point.packed(True), [1.0, 2.0, 3.0])
+    moved = point.moved(np.array([1.0, 1.0, 2.0]), 0.5)
     assert np.array_equal(moved.packed(True), [1.5, 2.5, 4.0])
