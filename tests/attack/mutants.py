@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 VARIABLE = "GLRU_MUTANT"
 
 ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("rounding", "carry", "answers"))
+RULES = "contracts/test_bounds.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
@@ -60,8 +61,8 @@ def _inward(score_bounds):
     return mutant
 
 
-def _uneven(widened):
-    return lambda center, half: (widened(center, 0.1 * half)[0], widened(center, half)[1])
+def _uneven(widen):
+    return lambda center, half: (widen(center, 0.1 * half)[0], widen(center, half)[1])
 
 
 def _same_ends(linear_range):
@@ -137,7 +138,7 @@ MUTANTS: dict[str, Mutant] = {
     "wrong-ends-of-the-box": Mutant("glru.regions.box:linear_range", _same_ends, ROUNDING),
     "box-correlations-taken-as-exact": Mutant("glru.certificate:Certificate.correlation_errors", scaled(0.0), SLACK),
     "box-and-intercept-rounded-inward": Mutant("glru.regions.box:DualBox.score_bounds", _inward, SLACK),
-    "tenth-of-the-width-below-the-centre": Mutant("glru.regions.base:widened", _uneven, ROUNDING),
+    "tenth-of-the-width-below-the-centre": Mutant("glru.bounds:widen", _uneven, ROUNDING),
     "half-the-gradient-in-the-local-ellipsoid": Mutant("glru.regions.local:LocalEllipsoid.nu", scaled(0.5), AFTER),
     "growth-of-the-local-radius-dropped": Mutant(
         "glru.regions.local:LocalEllipsoid.radius",
@@ -202,6 +203,14 @@ MUTANTS: dict[str, Mutant] = {
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
+    # Labels.
+    "threshold-taken-as-positive": Mutant(
+        "glru.bounds:signs", lambda _: lambda lower, upper: (lower >= 0.0).astype(np.int8) - (upper < 0.0), RULES
+    ),
+    "open-labels-taken-as-right": Mutant("glru.bounds:errors", result(lambda ends: (ends[0], ends[0])), RULES),
+    "two-classes-level-taken-as-decided": Mutant(
+        "glru.bounds:class_margins", result(lambda ends: (np.nextafter(ends[0], np.inf), ends[1])), RULES
+    ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
         "glru.families.summed:_removals_at",

@@ -9,6 +9,7 @@ import pytest
 
 import glru
 from glru._numerics import UNIT
+from glru.bounds import ScoreBounds
 from glru.certificate import certify
 from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
@@ -200,7 +201,7 @@ def test_norms_in_the_metric():
 def known(y, loss, scores):
     """A leave-one-out result whose scores are known exactly."""
     found = glru.loocv(glru.Problem(dense(y.size, 1), y, loss, glru.L2(0.1)))
-    return replace(found, score_lower=scores, score_upper=scores)
+    return replace(found, bounds=ScoreBounds(scores, scores))
 
 
 @pytest.mark.parametrize("name", ["mse", "mae", "r2"])

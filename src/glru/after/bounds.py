@@ -179,7 +179,7 @@ class After:
 
     def determination_rate(self, X: Any) -> float:
         """The share of queries whose retrained label is proven (the paper's label determination rate)."""
-        return float(np.mean(self.labels(X) != 0))
+        return float(np.mean(self.score_bounds(X).decided))
 
     @np.errstate(all="ignore")
     def coef_bounds(self) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glru._numerics import Array, Matrix
-from glru.bounds import errors, margins
+from glru.bounds import ScoreBounds, errors, margins
 from glru.changes import RemoveColumns
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
@@ -168,6 +168,7 @@ def _naive(solution: Solution, split: Split, settings: Settings) -> Trainings:
         start = Point(np.delete(solution.coef, column), 0.0, solution.dual)
         model = solve(RemoveColumns([column]).apply(problem), tol=settings.tol, start=start)
         kept = np.delete(np.arange(problem.n_columns), column)
-        return float(np.sum(split.y_val * (split.X_val[:, kept] @ model.coef) <= 0.0))
+        scores = split.X_val[:, kept] @ model.coef
+        return float(ScoreBounds(scores, scores).errors(split.y_val)[1])
 
     return trainings(np.arange(problem.n_columns), settings.sample, settings.seeds[0], train)

@@ -87,7 +87,7 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
 
     def class_name(sign: float) -> str:
-        return {1: classes[1], -1: classes[0], 0: "undetermined"}[int(sign)]
+        return {1: classes[1], -1: classes[0], 0: "neither proven"}[int(sign)]
 
     def tip(row: int) -> str:
         low, high = result.score_lower[row], result.score_upper[row]
