@@ -16,7 +16,7 @@ def mapped(folder, X, name="X"):
 
 
 def in_blocks(folder, problem, n_blocks=3):
-    """A dense problem with its data in a file and read in blocks."""
+    """A dense problem with its data in a file that is read in blocks."""
     X = mapped(folder, problem.X)
     height = -(-problem.n_rows // n_blocks)
     return glru.Problem(

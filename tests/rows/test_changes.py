@@ -1,4 +1,4 @@
-"""Folds of partitioned rows and rows that leave or come, against retraining."""
+"""Folds of rows in blocks, and rows that leave or come, against retraining."""
 
 import numpy as np
 import pytest

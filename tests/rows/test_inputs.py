@@ -1,4 +1,4 @@
-"""What becomes a partitioned problem, and what is refused, with the number of the row in the whole."""
+"""What is read in blocks of rows, and what is refused, with the number of the row in the whole."""
 
 import pickle
 
