@@ -14,6 +14,7 @@ import glru
 from benchmarks.data import folder, load
 from benchmarks.timing import print_table
 from glru.families.columns import carried_columns
+from glru.linalg import as_matrix
 
 LAMBDAS = range(0, -11, -1)
 PAPER = {
@@ -96,7 +97,7 @@ def _naive(solution, X_val, y_val, step) -> tuple[float, bool]:
 
 def _trainings_of_algorithm_4(solution, X_val, y_val, result) -> int:
     """How many candidates Algorithm 4 trains: in ascending order of the lower bounds, until none can be better."""
-    lower, upper = carried_columns(solution, X_val, np.arange(solution.problem.n_columns))
+    lower, upper = carried_columns(solution, as_matrix(X_val), np.arange(solution.problem.n_columns))
     wrong = np.where(y_val[:, None] > 0.0, upper <= 0.0, lower >= 0.0).sum(axis=0)
     errors = result.path[0].upper
     best, count = result.start_value[0], 0

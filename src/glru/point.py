@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
-from glru._numerics import Array
+from glru.linalg import Array
 
 
 @final

@@ -5,21 +5,15 @@ from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import Arrays, arrays_of, home, is_device
 from glru._handover import maker_of
-from glru._numerics import TINY, Array, Matrix
-from glru._sizes import squared_norms
+from glru.linalg import TINY, Array, Arrays, Matrix, as_matrix
 from glru.losses import Logistic, Loss
 from glru.penalties import L2, Penalty
 
 Scaling = Literal["mean", "sum"]
-
-LARGEST, LARGEST_ON_DEVICE = 6000, 40_000
-"""Dense systems in more unknowns than this are not formed on the host, and on a device."""
 
 
 @final
@@ -59,6 +53,8 @@ class Problem:
         The labels that -1 and +1 stand for.
     column_names : tuple of str or None
         The column names, where X was a frame.
+    matrix : Matrix
+        X with the products that everything else is made of (:mod:`glru.linalg`).
 
     Examples
     --------
@@ -70,7 +66,7 @@ class Problem:
     array([-1.,  1.])
     """
 
-    X: Matrix
+    X: Any
     y: Array
     loss: Loss = field(default_factory=Logistic)
     penalty: Penalty = field(default_factory=lambda: L2(1.0))
@@ -80,6 +76,7 @@ class Problem:
     classes: NDArray[Any] | None = field(init=False)
     column_names: tuple[str, ...] | None = field(init=False)
     weights: Array = field(init=False)
+    matrix: Matrix = field(init=False)
 
     def __new__(
         cls,
@@ -99,18 +96,19 @@ class Problem:
 
     def __post_init__(self) -> None:
         check_types(self.loss, self.penalty, self.scaling)
-        X, names = _inputs.as_matrix(self.X)
+        matrix, names = _inputs.as_matrix(self.X)
+        n_rows, n_columns = matrix.shape
         if self.loss.task == "classification":
-            y, classes = _inputs.as_labels(self.y, X.shape[0])
+            y, classes = _inputs.as_labels(self.y, n_rows)
         else:
-            y, classes = _inputs.as_vector(self.y, X.shape[0], "y"), None
-        sample_weight = _inputs.as_weights(self.sample_weight, X.shape[0])
-        check_strengths(self.penalty, X.shape[1])
-        self._assign(X, y, sample_weight, classes, names)
+            y, classes = _inputs.as_vector(self.y, n_rows, "y"), None
+        sample_weight = _inputs.as_weights(self.sample_weight, n_rows)
+        check_strengths(self.penalty, n_columns)
+        self._assign(matrix, y, sample_weight, classes, names)
 
     def _assign(
         self,
-        X: Matrix,
+        matrix: Matrix,
         y: Array,
         sample_weight: Array,
         classes: NDArray[Any] | None,
@@ -121,35 +119,32 @@ class Problem:
         weights = sample_weight / total if self.scaling == "mean" else sample_weight
         for vector in (y, sample_weight, weights):
             vector.setflags(write=False)
-        values = (X, y, sample_weight, classes, column_names, weights)
-        names = ("X", "y", "sample_weight", "classes", "column_names", "weights")
+        values = (matrix.data, matrix, y, sample_weight, classes, column_names, weights)
+        names = ("X", "matrix", "y", "sample_weight", "classes", "column_names", "weights")
         for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
-
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """What was computed from X alone; problems derived with the same X share it."""
-        return {}
 
     def derive(self, **changes: Any) -> "Problem":
         """A problem that differs in some validated fields, made without validating again.
 
-        For callers that keep the invariants themselves: new data must be float64 and finite, new
-        labels -1/+1. Unlike the constructor it accepts rows of a single class.
+        For callers that keep the invariants themselves: new data (``X``, a matrix or what one is made of) must be float64
+        and finite, new labels -1/+1. Unlike the constructor it accepts rows of a single class. Problems with the same X
+        share its matrix, and what was computed from it.
         """
         new = object.__new__(Problem)
         for name in ("loss", "penalty", "fit_intercept", "scaling"):
             object.__setattr__(new, name, changes.get(name, getattr(self, name)))
-        names = ("X", "y", "sample_weight", "classes", "column_names")
-        new._assign(*(changes.get(name, getattr(self, name)) for name in names))
-        if new.X is self.X:
-            new.__dict__["shared"] = self.shared
+        X = changes.get("X", self.X)
+        names = ("y", "sample_weight", "classes", "column_names")
+        new._assign(
+            self.matrix if X is self.X else as_matrix(X), *(changes.get(name, getattr(self, name)) for name in names)
+        )
         return new
 
     @classmethod
     def of_rows(
         cls,
-        X: Matrix,
+        matrix: Matrix,
         y: Array,
         sample_weight: Array,
         total_weight: float,
@@ -167,7 +162,7 @@ class Problem:
         for name, value in zip(("loss", "penalty", "fit_intercept", "scaling"), values, strict=True):
             object.__setattr__(new, name, value)
         new.__dict__["total_weight"] = total_weight
-        new._assign(X, y, sample_weight, None, None, total_weight)
+        new._assign(matrix, y, sample_weight, None, None, total_weight)
         return new
 
     @property
@@ -181,42 +176,27 @@ class Problem:
         return int(self.X.shape[1])
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether X is stored sparsely."""
-        return isinstance(self.X, sp.csr_array)
-
-    @property
-    def on_device(self) -> bool:
-        """Whether X is an array of another namespace than NumPy's."""
-        return is_device(self.X)
-
-    @property
     def arrays(self) -> Arrays:
-        """Operations on dense matrices where X lives."""
-        return arrays_of(self.X)
+        """Operations on dense batches where X lives."""
+        return self.matrix.arrays
 
     @property
     def work(self) -> float:
         """Operations of the largest product in a direct solve."""
-        stored = self.X.nnz if isinstance(self.X, sp.csr_array) else self.X.size
-        return float(stored) * min(self.X.shape)
+        return self.matrix.work
 
     @property
     def largest(self) -> int:
         """Dense systems in more unknowns than this are not formed where X lives."""
-        return LARGEST_ON_DEVICE if self.on_device else LARGEST
-
-    @cached_property
-    def X_by_column(self) -> Array | sp.csc_array:
-        """X in a layout with quick access to columns."""
-        return sp.csc_array(self.X) if isinstance(self.X, sp.csr_array) else self.X
+        return self.matrix.largest
 
     @cached_property
     def squared_row_norms(self) -> Array:
         """Squared Euclidean norm of every row."""
-        if "squared_row_norms" not in self.shared:
-            self.shared["squared_row_norms"] = self._squared_norms[0]
-        return self.shared["squared_row_norms"]
+        shared = self.matrix.shared
+        if "squared_row_norms" not in shared:
+            shared["squared_row_norms"] = self._squared_norms[0]
+        return shared["squared_row_norms"]
 
     @cached_property
     def total_weight(self) -> float:
@@ -230,26 +210,12 @@ class Problem:
 
     @cached_property
     def _squared_norms(self) -> tuple[Array, Array]:
-        return squared_norms(self.X, self.weights)
+        return self.matrix.squared_norms(self.weights)
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:
         """Penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0."""
-        used = self.weights > 0.0
-        if isinstance(self.X, np.ndarray):
-            alive = np.zeros(self.n_columns, dtype=bool)
-            height = max(1, (1 << 17) // max(self.n_columns, 1))
-            for start in range(0, self.n_rows, height):
-                alive |= (self.X[start : start + height] != 0.0)[used[start : start + height]].any(axis=0)
-                if alive.all():
-                    break
-        elif is_device(self.X):
-            xp = self.arrays.xp
-            filled = (self.X.array != 0.0) & self.arrays.put(used)[:, None]
-            alive = home(xp.any(filled, axis=0)).copy()
-        else:
-            stored = np.repeat(used, np.diff(self.X.indptr)) & (self.X.data != 0.0)
-            alive = np.bincount(self.X.indices[stored], minlength=self.n_columns) > 0
+        alive = self.matrix.filled_columns(self.weights > 0.0)
         alive[self.unpenalised] = True
         return ~alive
 
@@ -261,18 +227,28 @@ class Problem:
 
     def scores(self, coef: Array, intercept: float = 0.0) -> Array:
         """``X w + b``."""
-        scores = self.X @ coef
+        scores = self.matrix @ coef
         return scores + intercept if self.fit_intercept else scores
 
     def correlations(self, dual: Array) -> Array:
         """``X^T (s o a)``: what each column sees of the dual variables."""
-        return self.X.T @ (self.weights * dual)
+        return self.matrix.T @ (self.weights * dual)
+
+    def hessian(self, curvature: Array) -> Any:
+        """Upper triangle of ``X^T diag(curvature) X + Lambda``, the intercept's row and column last; where X lives.
+
+        ``curvature``: weighted loss curvatures, one per row. The lower triangle holds anything.
+        """
+        arrays = self.arrays
+        matrix = arrays.add_diagonal(self.matrix.column_gram(curvature), self.penalty.quadratic)
+        if not self.fit_intercept:
+            return matrix
+        return arrays.bordered(matrix, self.matrix.T @ curvature, float(curvature.sum()))
 
     def __repr__(self) -> str:
-        layout = " (sparse)" if self.is_sparse else f" on {self.arrays.device}" if self.on_device else ""
         intercept = ", fit_intercept=True" if self.fit_intercept else ""
         return (
-            f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"
+            f"Problem({self.n_rows} rows x {self.n_columns} columns{self.matrix.layout}, {self.loss!r}, {self.penalty!r}"
             f"{intercept}, scaling={self.scaling!r})"
         )
 

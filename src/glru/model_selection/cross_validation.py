@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array
-from glru._threads import calm_blas
+from glru.linalg import Array, calm_blas
 from glru.model_selection.loocv import check_width, trained
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
@@ -148,6 +147,6 @@ def fold_bounds(
             return bool(np.all(upper - lower <= width))
         return bool(np.all((lower > 0.0) | (upper < 0.0)))
 
-    found = pursue(problem, point, data.X[test], settled, budget=budget)
+    found = pursue(problem, point, data.matrix[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
     return found.lower, found.upper, "undetermined" if late else found.stage

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru._threads import calm_blas
 from glru.families.carried import has_carried
+from glru.linalg import calm_blas
 from glru.losses import Hinge
 from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
 from glru.model_selection.checkpoint import Checkpoint

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru._numerics import TINY, UNIT, Array, gamma
+from glru.linalg import TINY, UNIT, Array, gamma
 from glru.losses import Loss
 from glru.losses.logistic import softplus
 from glru.problem import Problem

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array
 from glru.changes import AddRows, Change, Composite, RemoveRows
 from glru.changes.base import Layout, matched_columns, row_positions
+from glru.linalg import Array
 from glru.partitioned.gap import Ellipsoid
 from glru.partitioned.loocv import require_local
 from glru.partitioned.problem import PartitionedProblem

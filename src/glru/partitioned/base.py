@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from glru._numerics import Array
-from glru.certificate import FEW
 from glru.families.carried import sum_error
 from glru.families.gradients import GradientNorms
 from glru.families.removals import Base, rough_top
+from glru.linalg import FEW, Array
 from glru.partitioned.gap import gradient, hessian, largest_score_error, slope_spread
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.removing import LocalRemovals

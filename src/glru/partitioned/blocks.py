@@ -16,10 +16,9 @@ from operator import add
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._threads import calm_blas, n_threads
+from glru.linalg import Matrix, calm_blas, n_threads
 from glru.partitioned.rows import Layout, Rows, rows_of
 from glru.partitioned.sources import Sources, data_changed
 
@@ -274,8 +273,8 @@ def size_of(value: Any) -> int:
     """Bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    if isinstance(value, sp.csr_array):
-        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    if isinstance(value, Matrix):
+        return sum(part.nbytes for part in value.buffers)
     if is_dataclass(value) and not isinstance(value, type):
         return sum(size_of(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, tuple | list):

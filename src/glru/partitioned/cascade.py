@@ -10,9 +10,9 @@ from typing import final
 import numpy as np
 
 from glru._budget import Budget
-from glru._numerics import Array, Matrix, gamma
 from glru.families.carried import Carried, removal_factors
 from glru.families.removals import Measured, with_ones
+from glru.linalg import Array, Matrix, gamma
 from glru.model_selection.progress import Report
 from glru.model_selection.result import STAGES
 from glru.partitioned.base import factor_range, gradient_norms, settled
@@ -138,7 +138,7 @@ class Run:
         rows, numbers = _pick(rows, chosen), numbers[chosen]
         norms, factors = gradient_norms(problem, local.base.metric), removal_factors(rows)
         plain = np.sqrt(rows.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
-        block = with_ones(rows.X, problem.fit_intercept)
+        block = with_ones(rows.matrix, problem.fit_intercept)
         off = largest_score_error(problem, local.model)
 
         def measure(models: Array, active: Places) -> Measured:
@@ -165,7 +165,7 @@ class Run:
             begin = time.perf_counter()
             rows = self._taken(places)
             without = self.problem.changed(absent=Absent(self.rows[places]))
-            found = pursue(without, self.solution.model, 1, partial(_asked, rows.X), self._is_settled, self.budget)
+            found = pursue(without, self.solution.model, 1, partial(_asked, rows.matrix), self._is_settled, self.budget)
             self.n_trainings += 1
             self._take_in("training", places, found, begin)
 

@@ -4,12 +4,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
-from glru._sizes import squared_norms
+from glru.linalg import Array, Matrix
 from glru.losses.base import Task
 from glru.partitioned.rows import Rows, total_of
 from glru.partitioned.sources import data_changed
@@ -42,9 +40,9 @@ class Sample:
     def joined(self) -> tuple[Matrix, NDArray[Any], Array]:
         """All of them as one."""
         X, y, weight = zip(*self.parts, strict=True)
-        dense = all(isinstance(part, np.ndarray) for part in X)
-        stacked = np.vstack(X) if dense else sp.vstack([sp.csr_array(part) for part in X], format="csr")
-        return stacked, np.concatenate(y), np.concatenate(weight)
+        # Where some parts are sparse, all become so.
+        first = next((part for part in X if not part.stores_zeros), X[0])
+        return first.concatenate(X, axis=0), np.concatenate(y), np.concatenate(weight)
 
 
 @final
@@ -159,7 +157,7 @@ def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Cen
             labels = {kind: int(np.sum(used[rows.y == kind])) for kind in found[:MOST_CLASSES].tolist()}
         elif rows.n_rows:
             highest, lowest = float(found.max()), float((-found).max())
-    norms, squares = squared_norms(X, weight)
+    norms, squares = X.squared_norms(weight)
     chosen = np.random.default_rng(number).permutation(rows.n_rows)[: _sample_size(X, n_blocks)]
     chosen.sort()
     sample = Sample(((X[chosen], rows.y[chosen], weight[chosen]),))
@@ -180,8 +178,8 @@ def count(rows: Rows, number: int, start: int, task: Task, n_blocks: int) -> Cen
         squares=squares,
         filled=_filled(X),
         plain=Most(float(norms[used].max(initial=0.0))),
-        n_stored=float(X.size if isinstance(X, np.ndarray) else X.nnz),
-        n_sparse=float(not isinstance(X, np.ndarray)),
+        n_stored=float(X.n_stored),
+        n_sparse=float(not X.stores_zeros),
         sample=sample,
     )
 
@@ -200,9 +198,8 @@ def check(rows: Rows, number: int, start: int, task: Task) -> NDArray[Any]:
 
 
 def _filled(X: Matrix) -> Array:
-    if isinstance(X, np.ndarray):
-        return np.zeros(X.shape[1])
-    return np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]).astype(np.float64)
+    counts = X.column_counts()
+    return np.zeros(X.shape[1]) if counts is None else counts.astype(np.float64)
 
 
 def _sample_size(X: Matrix, n_blocks: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.model_selection.loocv import check_width
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.result import metric_interval
@@ -174,7 +174,7 @@ def scored(block: Problem, number: int, start: int, places: NDArray[np.int64], r
     rows = at_rows(block, places)
     lower, upper = np.empty(rows.n_rows), np.empty(rows.n_rows)
     for part, piece in chunks(rows):
-        lower[part], upper[part] = region.score_bounds(piece.X)
+        lower[part], upper[part] = region.score_bounds(piece.matrix)
     return lower, upper
 
 

@@ -14,9 +14,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import TINY, Array, Matrix, gamma
 from glru.certificate import (
-    FEW,
     constraint_sums,
     loss_terms,
     move_size,
@@ -29,6 +27,7 @@ from glru.certificate import (
 from glru.duality import constraint_columns
 from glru.families.gradients import local_radius
 from glru.families.removals import rough_top
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.partitioned.census import Most
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.rows import chunks

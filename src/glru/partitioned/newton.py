@@ -6,7 +6,8 @@ All of them are used: the Hessian at the last model is the metric of its certifi
 import numpy as np
 
 from glru._budget import Budget
-from glru._numerics import UNIT, Array, gamma
+from glru.linalg import UNIT, Array, gamma
+from glru.linalg.factor import solve_shifted
 from glru.partitioned.gap import gradient, hessian
 from glru.partitioned.goal import Goal
 from glru.partitioned.problem import PartitionedProblem
@@ -14,7 +15,6 @@ from glru.partitioned.solution import objective
 from glru.partitioned.sums import Expansion, Model, slopes_along
 from glru.solution import Status
 from glru.solvers.common import Floor, Stop
-from glru.solvers.newton import solve_upper
 
 SMALL_STEP = 1e-4
 """A full step is taken where the objective falls by this share of what its slope promises."""
@@ -39,7 +39,7 @@ def newton(
     while True:
         value, slope = objective(problem, model, here), gradient(problem, model, here.pull)
         assert here.gram is not None
-        step = -solve_upper(hessian(problem, here.gram), slope)
+        step = -solve_shifted(hessian(problem, here.gram), slope)
         descent = float(slope @ step)
         if goal.reached(model, here, -descent):
             return model, here, n_iter, "converged"

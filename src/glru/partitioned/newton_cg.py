@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from glru._budget import Budget
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.partitioned.gap import gradient, penalty_value
 from glru.partitioned.goal import Goal
 from glru.partitioned.problem import PartitionedProblem

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._handover import Handover
-from glru._numerics import TINY, Array, gamma
+from glru.linalg import TINY, Array, gamma
 from glru.losses import Logistic, Loss
 from glru.partitioned.blocks import Blocks, Traffic, crew_of
 from glru.partitioned.census import Census, check, count

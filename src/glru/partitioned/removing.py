@@ -6,11 +6,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
-from glru.certificate import FEW, score_errors
+from glru.certificate import score_errors
 from glru.families.carried import Carried, Kept, removal_factors
 from glru.families.gradients import slope_sums
 from glru.families.removals import Base, Removals
+from glru.linalg import FEW, Array, Matrix
 from glru.partitioned.output import Output
 from glru.partitioned.rows import at_rows, chunks
 from glru.partitioned.sums import Model
@@ -59,7 +59,7 @@ class LocalRemovals:
         still = Model(np.zeros_like(coef))
         ways = [self.model, still.moved(self.step), still.moved(self.drift)][: 3 if extra.any() else 2]
         # One product reads the rows once.
-        images = rows.X @ np.column_stack([way.coef for way in ways])
+        images = rows.matrix @ np.column_stack([way.coef for way in ways])
         if rows.fit_intercept:
             images = images + np.array([way.intercept for way in ways])
         scores, moves, lengths = images[:, 0].copy(), images[:, 1].copy(), np.full(rows.n_rows, self.step_norm)
@@ -68,7 +68,7 @@ class LocalRemovals:
             moves = moves + extra * images[:, 2]
             lengths = (lengths + np.abs(extra) * self.drift_norm) * (1.0 + FEW)
         weights, off = factors * rows.weights, score_errors(rows, coef, intercept)
-        norms = self.base.metric.norms(rows.X)
+        norms = self.base.metric.norms(rows.matrix)
         return self.base.removals(weights, scores, off, slopes, bends, norms, moves, lengths), known
 
     def bounds(self, rows: Problem, top: float) -> tuple[Array, Array, Array]:
@@ -200,7 +200,7 @@ class Taken:
 def take(block: Problem, number: int, start: int, places: Places) -> Taken:
     """Some rows of a block."""
     rows = at_rows(block, places)
-    return Taken(rows.X, rows.y, rows.sample_weight)
+    return Taken(rows.matrix, rows.y, rows.sample_weight)
 
 
 @final

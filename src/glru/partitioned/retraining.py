@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.partitioned.gap import Ellipsoid, ellipsoid, gradient
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.sums import Model

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
-from glru._products import row_block
-from glru._sizes import SMALL
+from glru.linalg import Array, Matrix, dense_height
 from glru.losses import Loss
 from glru.partitioned.sources import fetched, vector
 from glru.penalties import Penalty
@@ -36,8 +34,7 @@ class Rows:
     def checksum(self) -> bytes:
         """A check-sum of all numbers and labels, in one sweep over them."""
         found = hashlib.blake2b(digest_size=16)
-        X = (self.X,) if isinstance(self.X, np.ndarray) else (self.X.data, self.X.indices, self.X.indptr)
-        for array in (*X, self.y, self.weight):
+        for array in (*self.X.buffers, self.y, self.weight):
             if array is not None:
                 found.update(repr((array.dtype.str, array.shape)).encode())
                 found.update(_mixed(array))
@@ -46,7 +43,7 @@ class Rows:
 
 def _mixed(array: NDArray[Any]) -> bytes:
     """A few bytes that depend on every bit of an array and on its place."""
-    from glru._kernels import mix_words
+    from glru.linalg.kernels import mix_words
 
     if array.dtype.hasobject:
         entries = array.tolist()
@@ -64,8 +61,7 @@ def _mixed(array: NDArray[Any]) -> bytes:
 def rows_of(X: Any, y: Any, weight: Any) -> Rows:
     """The rows of a block from its parts."""
     matrix, names = _inputs.converted(fetched(X))
-    if isinstance(matrix, np.ndarray):
-        matrix = np.ascontiguousarray(matrix)
+    matrix = matrix.by_row()
     targets = vector(fetched(y), "y")
     weights = None if weight is None else vector(fetched(weight), "sample_weight")
     for name, values in (("y", targets), ("sample_weight", weights)):
@@ -148,20 +144,11 @@ def depth_of(n_rows: int, n_columns: int, sparse: bool) -> int:
     return max(height + n_rows // max(height, 1), WEIGHTS_AT_ONCE + n_rows // WEIGHTS_AT_ONCE) + 2
 
 
-def dense_height(n_columns: int) -> int:
-    """Rows of a dense chunk: temporaries stay in the cache, and rows of many columns keep BLAS busy."""
-    return max(SMALL // n_columns + 1, n_columns)
-
-
 def chunks(block: Problem, times: int = 1) -> Iterator[tuple[slice, Problem]]:
     """A block in consecutive parts; ``times`` as high where nothing is summed over their rows."""
-    n_rows, n_columns = block.X.shape
-    if isinstance(block.X, np.ndarray):
-        height = times * dense_height(n_columns)
-    else:
-        height = max(1, 8 * SMALL * n_rows // max(block.X.nnz, 1))
-    for start in range(0, n_rows, height):
-        part = slice(start, min(start + height, n_rows))
+    height = block.matrix.chunk_height(times)
+    for start in range(0, block.n_rows, height):
+        part = slice(start, min(start + height, block.n_rows))
         yield part, piece(block, part)
 
 
@@ -169,13 +156,14 @@ def piece(block: Problem, part: slice) -> Problem:
     """Consecutive rows of a block."""
     if part.stop - part.start == block.n_rows:
         return block
-    X = row_block(block.X, part.start, part.stop)
     y, weight = block.y[part], block.sample_weight[part]
     settings = (block.loss, block.penalty, block.fit_intercept, block.scaling)
-    return Problem.of_rows(X, y, weight, block.total_weight, *settings)
+    return Problem.of_rows(block.matrix[part], y, weight, block.total_weight, *settings)
 
 
 def at_rows(block: Problem, places: NDArray[np.int64]) -> Problem:
     """Some rows of a block."""
     settings = (block.loss, block.penalty, block.fit_intercept, block.scaling)
-    return Problem.of_rows(block.X[places], block.y[places], block.sample_weight[places], block.total_weight, *settings)
+    return Problem.of_rows(
+        block.matrix[places], block.y[places], block.sample_weight[places], block.total_weight, *settings
+    )

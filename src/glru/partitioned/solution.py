@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from glru._handover import Handover
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.partitioned.gap import DualGap, Ellipsoid, dual_gap, ellipsoid, penalty_value
 from glru.partitioned.problem import PartitionedProblem
 from glru.partitioned.sums import Expansion, Model

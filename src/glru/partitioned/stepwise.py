@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, solve
 
-from glru._numerics import Array, dense, gamma
-from glru.certificate import FEW
+from glru.linalg import FEW, Array, as_matrix, gamma
 from glru.losses import Loss
 from glru.partitioned.gap import Ellipsoid, ellipsoid, gradient, penalty_value
 from glru.partitioned.loocv import require_local
@@ -60,7 +59,7 @@ def stepwise(
         start = Model(np.zeros(problem.n_columns))
         if chosen.size == problem.n_columns:
             start = (train(problem, tol=tol) if isinstance(model, PartitionedProblem) else model).model
-        return BlocksJudge(problem, chosen, dense(X), y, rule, start)
+        return BlocksJudge(problem, chosen, X.dense(), y, rule, start)
 
     return search(problem, direction=direction, make_judge=judge, **options)  # type: ignore[arg-type]
 
@@ -222,7 +221,7 @@ class BlocksJudge(Judge):
         """The worth of a model of some columns after Newton steps, where they ended and the sums there."""
         part, before, value, length = Part(self.whole, chosen), np.inf, np.inf, 1.0
         last, direction = Model(model.coef[chosen], model.intercept), np.zeros(part.places.size)
-        queries, zero = self.X[:, chosen], self._zero(chosen)
+        queries, zero = as_matrix(self.X[:, chosen]), self._zero(chosen)
         found = np.full(self.n_rows, -np.inf), np.full(self.n_rows, np.inf)
         for step in range(STEPS):
             here = self.whole.expansion(model, Floor.of(self.whole.loss))

@@ -5,8 +5,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import Array
-from glru._products import column_gram
+from glru.linalg import Array
 from glru.partitioned.rows import chunks, total_of
 from glru.problem import Problem
 from glru.solvers.common import Floor
@@ -63,7 +62,7 @@ def expand(block: Problem, number: int, start: int, model: Model, floor: Floor |
     size = block.n_columns + int(block.fit_intercept)
     pull, value, mass = np.zeros(size), 0.0, 0.0
     gram = None if floor is None else np.zeros((size, size))
-    sparse = block.is_sparse
+    sparse = not block.matrix.stores_zeros
     bends = np.empty(block.n_rows if sparse and floor is not None else 0)
     for part, rows in chunks(block):
         scores = rows.scores(model.coef, model.intercept)
@@ -85,7 +84,7 @@ def expand(block: Problem, number: int, start: int, model: Model, floor: Floor |
 
 def add_pulls(pull: Array, rows: Problem, pulls: Array) -> None:
     """Add ``X^T pulls``, and their sum for the intercept."""
-    pull[: rows.n_columns] += rows.X.T @ pulls
+    pull[: rows.n_columns] += rows.matrix.T @ pulls
     if rows.fit_intercept:
         pull[-1] += pulls.sum()
 
@@ -93,9 +92,9 @@ def add_pulls(pull: Array, rows: Problem, pulls: Array) -> None:
 def _add_gram(gram: Array | None, rows: Problem, bend: Array) -> None:
     assert gram is not None
     size = rows.n_columns
-    gram[:size, :size] += column_gram(rows.X, bend)
+    gram[:size, :size] += rows.matrix.column_gram(bend)
     if rows.fit_intercept:
-        gram[:size, size] += rows.X.T @ bend
+        gram[:size, size] += rows.matrix.T @ bend
         gram[size, size] += bend.sum()
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Matrix, scaled_columns
 from glru.certificate import Certificate
+from glru.linalg import Matrix
 from glru.regions.ball import PrimalBall
 from glru.regions.base import Bounds, Region, intersected
 from glru.regions.box import DualBox
@@ -41,7 +41,7 @@ def score_bounds(regions: Sequence[Region], X: Matrix, dead: NDArray[np.bool_] |
     The optimal coefficient of a ``dead`` column is exactly 0, so its entries in the queries do not matter.
     """
     if dead is not None and dead.any():
-        X = scaled_columns(X, np.where(dead, 0.0, 1.0))
+        X = X.scale_columns(np.where(dead, 0.0, 1.0))
     bounds = np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
     for region in regions:
         bounds = intersected(bounds, region.score_bounds(X))

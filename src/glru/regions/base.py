@@ -5,10 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from glru._arrays import namespace, outward
-from glru._numerics import Array, Matrix, gamma
-from glru._sizes import absolute_product
-from glru.certificate import depths
+from glru.linalg import Array, Matrix, gamma, namespace, outward
 
 Bounds = tuple[Array, Array]
 
@@ -52,5 +49,5 @@ def intersected(first: Bounds, second: Bounds) -> Bounds:
 
 def centers(X: Matrix, coef: Array, intercept: float) -> tuple[Array, Array]:
     """Scores of a model and the rounding error of each."""
-    size = absolute_product(X, np.abs(coef)) + abs(intercept)
-    return X @ coef + intercept, depths(X, 4) * size * (1.0 + 2.0 * gamma(coef.size + 8))
+    size = X.absolute_product(np.abs(coef)) + abs(intercept)
+    return X @ coef + intercept, X.depths(4) * size * (1.0 + 2.0 * gamma(coef.size + 8))

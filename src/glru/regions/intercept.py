@@ -6,7 +6,7 @@ r"""Bounds of an unpenalised intercept from bounds of the other part of every tr
 
 import numpy as np
 
-from glru._numerics import UNIT, Array, gamma
+from glru.linalg import UNIT, Array, gamma
 from glru.problem import Problem
 from glru.regions.base import Bounds
 

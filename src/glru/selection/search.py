@@ -8,12 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import placed
 from glru._budget import Budget, OutOfTime
-from glru._numerics import Array, Matrix
-from glru._threads import calm_blas
-from glru.certificate import FEW
 from glru.changes.base import matched_columns
+from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_of
 from glru.model_selection.progress import Report, reporter
 from glru.problem import Problem
@@ -246,7 +243,7 @@ def _judge(problem: Problem, chosen: Columns, X_val: Any, y_val: Any, cv: Any, r
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         fold = problem.derive(sample_weight=weight)
-        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.X[test], problem.y[test], rule))
+        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.matrix[test], problem.y[test], rule))
     return Panel(judges, rule)
 
 
@@ -255,7 +252,8 @@ def validation_rows(problem: Any, X_val: Any, y_val: Any) -> tuple[Matrix, Array
     X, names = _inputs.as_matrix(X_val, "X_val")
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
-    X = placed(matched_columns(X, names, problem.column_names), getattr(problem, "X", None))
+    X = matched_columns(X, names, problem.column_names)
+    X = problem.matrix.placed(X) if isinstance(problem, Problem) else X
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
     labels = _inputs.as_array(y_val, "y_val")
