@@ -220,7 +220,7 @@ def test_distances_from_the_mean_row():
     problem = glru.Problem(X, labels(glru.Logistic(), 20), glru.Logistic(), glru.L2(1.0), fit_intercept=True)
     ball = PrimalBall(trained(problem, 1e-3).certificate, True)
     center = X.mean(axis=0)
-    assert_at_least(ball._norms(problem.X, center), exact_distances(X, decimals(center)))
+    assert_at_least(ball._norms(problem.matrix, center), exact_distances(X, decimals(center)))
 
 
 @precise

@@ -51,6 +51,9 @@ class Matrix(ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.data,)
 
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError("a matrix is no array: take its data, or dense() for all of its entries")
+
     @cached_property
     def shared(self) -> dict[str, Any]:
         """What others have computed from the matrix alone, by name."""
