@@ -230,7 +230,7 @@ class EditValues(Change):
     def edited_rows(self, problem: Problem) -> tuple[NDArray[np.intp], Matrix]:
         """The named rows as they are after the change."""
         rows, columns, values = self.block(layout_of(problem))
-        return rows, problem.matrix[rows].replace_block(columns, values)
+        return rows, problem.matrix[rows].replace_columns(columns, values)
 
     def apply(self, problem: Problem) -> Problem:
         rows, edited = self.edited_rows(problem)

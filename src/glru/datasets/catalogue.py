@@ -186,6 +186,6 @@ def _absent(entry: PaperDataset, reason: str) -> str:
 
 def save(path: Path, X: RawMatrix, y: Array) -> None:
     """Write data in the form that :func:`load` reads."""
-    parts: dict[str, Any] = {name or "X": array for name, array in as_matrix(X).members.items()}
+    parts: dict[str, Any] = {name or "X": array for name, array in as_matrix(X).parts.items()}
     with path.open("wb") as file:
         np.savez_compressed(file, y=y, **parts)

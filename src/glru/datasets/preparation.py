@@ -238,9 +238,9 @@ def _encoded(data: Contents, encoder: Encoder | None, used: NDArray[np.intp]) ->
         raise ValueError(f"{data.path} must be a matrix (NPZ or LIBSVM) as the training data is; it is a table.")
     if used[-1] >= data.X.shape[1]:
         raise ValueError(f"{data.path} must have at least {used[-1] + 1} columns; it has {data.X.shape[1]}.")
-    values = as_matrix(data.X).buffers[0]
-    if np.isnan(values).any():
-        raise ValueError(f"{data.path} must have no missing values; it has {int(np.isnan(values).sum())} (NaN).")
+    missing = sum(int(np.isnan(part).sum()) for part in as_matrix(data.X).parts.values())
+    if missing:
+        raise ValueError(f"{data.path} must have no missing values; it has {missing} (NaN).")
     return _matrix(data.X, used)
 
 

@@ -22,9 +22,9 @@ from glru.linalg.arrays import (
     to_dense,
     to_host,
 )
-from glru.linalg.dense import CHUNK_BYTES, DenseMatrix, dense_height
+from glru.linalg.dense import CHUNK_BYTES, DenseMatrix
 from glru.linalg.device import DeviceMatrix
-from glru.linalg.matrix import Matrix, RawMatrix
+from glru.linalg.matrix import Matrix, RawMatrix, dense_height
 from glru.linalg.rounding import FEW, TINY, UNIT, gamma, outward
 from glru.linalg.sparse import SparseMatrix
 from glru.linalg.threads import SMALL_WORK, calm_blas, in_parts, n_threads

@@ -5,7 +5,7 @@ the data is. Code for batches is written once against :class:`Arrays`; on the ho
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, final
 
@@ -150,24 +150,29 @@ class Arrays(ABC):
         """Absolute values, in place where that can be."""
 
     @abstractmethod
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        """Matrices on top of each other (axis 0) or side by side (axis 1)."""
+
     def stacked(self, matrix: Any, row: Any) -> Any:
         """A matrix with one row more."""
+        return self.concatenate([matrix, row[None, :]], 0)
 
-    @abstractmethod
     def with_ones(self, matrix: Any) -> Any:
         """A matrix with a column of ones behind it."""
+        return self.concatenate([matrix, self.put(np.ones((matrix.shape[0], 1)))], 1)
 
     @abstractmethod
     def add_diagonal(self, matrix: Any, values: Array) -> Any:
         """A square matrix with some values, or one, added to its diagonal; in place where that can be."""
 
-    @abstractmethod
     def bordered(self, matrix: Any, border: Array, corner: float) -> Any:
-        """The upper triangle of a symmetric matrix with one row and column more."""
+        """A symmetric matrix with one row and column more."""
+        side = self.put(np.append(border, corner))
+        return self.stacked(self.concatenate([matrix, side[:-1, None]], 1), side)
 
-    @abstractmethod
     def outer_sum(self, matrix: Any, left: Array, right: Array) -> Any:
         """A matrix plus the outer product of two host vectors."""
+        return matrix + self.put(left)[:, None] * self.put(right)[None, :]
 
     @abstractmethod
     def size(self, matrix: Any) -> float:
@@ -222,21 +227,12 @@ class HostArrays(Arrays):
     def absolute(self, matrix: Any) -> Any:
         return np.abs(matrix, out=matrix)
 
-    def stacked(self, matrix: Any, row: Any) -> Any:
-        return np.vstack([matrix, row])
-
-    def with_ones(self, matrix: Any) -> Any:
-        return np.column_stack([matrix, np.ones(matrix.shape[0])])
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        return np.concatenate(parts, axis=axis)
 
     def add_diagonal(self, matrix: Any, values: Array) -> Any:
         matrix[np.diag_indices(matrix.shape[0])] += values
         return matrix
-
-    def bordered(self, matrix: Any, border: Array, corner: float) -> Any:
-        return np.block([[matrix, border[:, None]], [np.zeros((1, border.size)), np.full((1, 1), corner)]])
-
-    def outer_sum(self, matrix: Any, left: Array, right: Array) -> Any:
-        return matrix + np.outer(left, right)
 
     def size(self, matrix: Any) -> float:
         return float(np.abs(matrix).max(initial=0.0))
@@ -299,22 +295,11 @@ class DeviceArrays(Arrays):
     def absolute(self, matrix: Any) -> Any:
         return self.xp.abs(matrix)
 
-    def stacked(self, matrix: Any, row: Any) -> Any:
-        return self.xp.concat([matrix, row[None, :]], axis=0)
-
-    def with_ones(self, matrix: Any) -> Any:
-        ones = self.xp.ones((matrix.shape[0], 1), dtype=matrix.dtype, device=self.device)
-        return self.xp.concat([matrix, ones], axis=1)
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        return self.xp.concat(list(parts), axis=axis)
 
     def add_diagonal(self, matrix: Any, values: Array) -> Any:
         return matrix + _extra().create_diagonal(self.put(np.broadcast_to(values, matrix.shape[:1])), xp=self.xp)
-
-    def bordered(self, matrix: Any, border: Array, corner: float) -> Any:
-        side = self.put(np.append(border, corner))
-        return self.xp.concat([self.xp.concat([matrix, side[:-1, None]], axis=1), side[None, :]], axis=0)
-
-    def outer_sum(self, matrix: Any, left: Array, right: Array) -> Any:
-        return matrix + self.put(left)[:, None] * self.put(right)[None, :]
 
     def size(self, matrix: Any) -> float:
         return float(self.xp.max(self.xp.abs(matrix)))

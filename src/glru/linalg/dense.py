@@ -1,6 +1,6 @@
 """Dense matrices in the host's memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -9,7 +9,6 @@ from scipy.linalg.blas import dsyrk
 
 from glru.linalg.arrays import HOST, SMALL, Array, Arrays
 from glru.linalg.matrix import Matrix
-from glru.linalg.rounding import gamma
 from glru.linalg.threads import in_parts, total
 
 CHUNK_BYTES = 1 << 20
@@ -23,27 +22,8 @@ class DenseMatrix(Matrix):
     data: Array
 
     @property
-    def n_stored(self) -> int:
-        return self.data.size
-
-    @property
     def arrays(self) -> Arrays:
         return HOST
-
-    @property
-    def layout(self) -> str:
-        return ""
-
-    @property
-    def buffers(self) -> tuple[NDArray[Any], ...]:
-        return (self.data,)
-
-    @property
-    def members(self) -> dict[str, NDArray[Any]]:
-        return {"": self.data}
-
-    def chunk_height(self, times: int = 1) -> int:
-        return times * dense_height(self.data.shape[1])
 
     def __matmul__(self, other: Any) -> Any:
         return self.data @ other
@@ -118,20 +98,15 @@ class DenseMatrix(Matrix):
 
         return product
 
-    def quadratic_forms(self, symmetric: Array) -> Array:
-        return np.einsum("ij,ij->i", self.data @ symmetric, self.data)
-
     def dual_epoch(self, *state: Any) -> None:
         from glru.linalg import kernels
 
         kernels.dual_epoch_dense(self.data, *state)
 
-    def squared_row_norms(self, column_weights: Array | None = None) -> Array:
+    def _squared_row_norms(self, column_weights: Array | None) -> Array:
         X = self.data
         if column_weights is None:
             return np.einsum("ij,ij->i", X, X)
-        if column_weights.size and np.all(column_weights == column_weights[0]):
-            return float(column_weights[0]) * np.einsum("ij,ij->i", X, X)
         if X.size < SMALL:
             return np.square(X) @ column_weights
         return np.concatenate([np.square(X[rows]) @ column_weights for rows in _chunks(X)])
@@ -173,16 +148,6 @@ class DenseMatrix(Matrix):
         """Rows or columns that are worth a thread of their own."""
         return 1 + SMALL * self.data.shape[axis] // max(self.data.size, 1)
 
-    def column_maxima(self) -> Array:
-        return self.data.max(axis=0)
-
-    def column_norms(self) -> Array:
-        largest = np.maximum(self.column_maxima(), (-self).column_maxima())
-        return largest * np.linalg.norm(self.data / largest, axis=0)
-
-    def depths(self, extra: int) -> float:
-        return gamma(self.data.shape[1] + extra)
-
     def filled_columns(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         filled = np.zeros(self.data.shape[1], dtype=bool)
         for part in _chunks(self.data):
@@ -190,40 +155,6 @@ class DenseMatrix(Matrix):
             if filled.all():
                 break
         return filled
-
-    def column_counts(self) -> None:
-        return None
-
-    def first_infinite(self) -> tuple[int, int, float, int] | None:
-        # A finite sum proves that every entry is finite; only otherwise is it worth looking at each.
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(self.data.sum()):
-                return None
-        bad = ~np.isfinite(self.data)
-        if not bad.any():
-            return None
-        row, column = (int(k[0]) for k in np.nonzero(bad))
-        return row, column, float(self.data[row, column]), int(bad.sum())
-
-    def nonzeros(self) -> Iterator[tuple[NDArray[Any], Array]]:
-        for row in self.data:
-            columns = np.flatnonzero(row)
-            yield columns, row[columns]
-
-    def __abs__(self) -> "DenseMatrix":
-        return DenseMatrix(np.abs(self.data))
-
-    def __neg__(self) -> "DenseMatrix":
-        return DenseMatrix(-self.data)
-
-    def positive_part(self) -> "DenseMatrix":
-        return DenseMatrix(np.maximum(self.data, 0.0))
-
-    def divide_columns(self, scales: Array) -> "DenseMatrix":
-        return DenseMatrix(self.data / scales)
-
-    def scale_columns(self, scales: Array) -> "DenseMatrix":
-        return DenseMatrix(self.data * scales)
 
     def __getitem__(self, key: Any) -> "DenseMatrix":
         return DenseMatrix(self.data[key])
@@ -236,27 +167,6 @@ class DenseMatrix(Matrix):
 
     def copy(self) -> "DenseMatrix":
         return DenseMatrix(self.data.copy(order="K"))
-
-    def stored_alike(self, other: Matrix) -> "DenseMatrix":
-        return DenseMatrix(other.dense())
-
-    def concatenate(self, blocks: Sequence[Matrix], axis: int) -> "DenseMatrix":
-        return DenseMatrix(np.concatenate([block.dense() for block in blocks], axis=axis))
-
-    def spread_rows(self, rows: NDArray[np.intp], n_rows: int) -> "DenseMatrix":
-        found = np.zeros((n_rows, self.data.shape[1]))
-        found[rows] = self.data
-        return DenseMatrix(found)
-
-    def replace_block(self, columns: NDArray[np.intp], values: Array) -> "DenseMatrix":
-        edited = np.array(self.data)
-        edited[:, columns] = values
-        return DenseMatrix(edited)
-
-
-def dense_height(n_columns: int) -> int:
-    """Rows of a dense chunk: temporaries stay in the cache, and rows of many columns keep BLAS busy."""
-    return max(SMALL // n_columns + 1, n_columns)
 
 
 def _gram(X: Array, weights: Array, start: int, stop: int) -> Array:

@@ -14,7 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru.linalg.arrays import Array, Arrays
+from glru.linalg.arrays import SMALL, Array, Arrays
+from glru.linalg.rounding import gamma
 
 RawMatrix = NDArray[np.float64] | sp.csr_array
 """What data in memory is stored in."""
@@ -24,7 +25,7 @@ class Matrix(ABC):
     """A matrix of finite float64 numbers.
 
     It meets host vectors and host batches (a vector per column) in products and returns such. A product with a batch of the
-    matrix's own namespace stays there.
+    matrix's own namespace stays there. What is not abstract here is right for a dense array in any namespace.
 
     Attributes
     ----------
@@ -68,9 +69,9 @@ class Matrix(ABC):
         return int(n_rows), int(n_columns)
 
     @property
-    @abstractmethod
     def n_stored(self) -> int:
         """Number of entries that are stored."""
+        return self.shape[0] * self.shape[1]
 
     @property
     @abstractmethod
@@ -78,19 +79,14 @@ class Matrix(ABC):
         """Operations on dense batches where the matrix lives."""
 
     @property
-    @abstractmethod
     def layout(self) -> str:
         """How it is stored, in words to put behind its shape."""
+        return ""
 
     @property
-    @abstractmethod
-    def buffers(self) -> tuple[NDArray[Any], ...]:
-        """The host arrays that hold its numbers and their places."""
-
-    @property
-    @abstractmethod
-    def members(self) -> dict[str, NDArray[Any]]:
-        """The arrays that it is written to a file as, by the end of their names: dense data has a single one."""
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """The host arrays that hold its numbers and their places, by name; without a name where there is one."""
+        return {"": self.dense()}
 
     @property
     def work(self) -> float:
@@ -107,9 +103,9 @@ class Matrix(ABC):
         """Whether rows have so few entries that quadratic forms go over pairs of them."""
         return False
 
-    @abstractmethod
     def chunk_height(self, times: int = 1) -> int:
         """Rows of a chunk whose temporaries stay in the cache; ``times`` as many where nothing is summed over them."""
+        return times * dense_height(self.shape[1])
 
     def require_host(self, reason: str) -> None:
         """Refuse a matrix that is not in the host's memory; ``reason``: the beginning of the error."""
@@ -138,14 +134,15 @@ class Matrix(ABC):
     def column_gram(self, weights: Array) -> Any:
         """Upper triangle of ``X^T diag(weights) X``, ``weights >= 0``; the lower triangle holds anything.
 
-        A dense array where the matrix lives. Entry ``(i, j)`` errs by ``gamma(n_rows + 2)`` times the root of the product of
+        A dense array where the matrix lives. Entry ``(i, j)`` errs by ``gamma(n_rows + 4)`` times the root of the product of
         the exact entries ``(i, i)`` and ``(j, j)``.
         """
 
     def row_gram(self, column_weights: Array) -> "Matrix":
         """``X diag(column_weights) X^T`` in full, ``column_weights >= 0``, where the matrix lives.
 
-        ``X X^T`` is kept. Entry ``(i, j)`` errs by ``gamma(k + 2)`` times the product of the norms of the rows.
+        ``X X^T`` is kept. Entry ``(i, j)`` errs by ``gamma(k + 5)`` times the product of the norms of the rows in
+        the metric of the weights.
         """
         if column_weights.size and np.all(column_weights == column_weights[0]):
             if "row_gram" not in self.shared:
@@ -165,9 +162,10 @@ class Matrix(ABC):
     def curvature_product(self, weights: Array) -> Callable[[Array], tuple[Array, Array]]:
         """The map from ``v`` to ``X v`` and ``X^T diag(weights) X v``, reading the matrix from memory once."""
 
-    @abstractmethod
     def quadratic_forms(self, symmetric: Array) -> Array:
-        """``x_i^T S x_i`` for every row; errs by ``gamma(2 k + 2)`` times the sum of the absolute values of its terms."""
+        """``x_i^T S x_i`` for every row; errs by ``gamma(2 k + 4)`` times the sum of the absolute values of its terms."""
+        rows = self.dense()
+        return np.einsum("ij,ij->i", rows @ symmetric, rows)
 
     @abstractmethod
     def dual_epoch(self, *state: Any) -> None:
@@ -175,9 +173,14 @@ class Matrix(ABC):
 
     # Norms and counts.
 
-    @abstractmethod
     def squared_row_norms(self, column_weights: Array | None = None) -> Array:
         """``sum_j c_j x_ij^2`` for every row, of relative error ``gamma(k + 1)``; squares may underflow."""
+        if column_weights is not None and column_weights.size and np.all(column_weights == column_weights[0]):
+            return float(column_weights[0]) * self._squared_row_norms(None)
+        return self._squared_row_norms(column_weights)
+
+    @abstractmethod
+    def _squared_row_norms(self, column_weights: Array | None) -> Array: ...
 
     @abstractmethod
     def squared_column_norms(self, weights: Array) -> Array:
@@ -187,53 +190,64 @@ class Matrix(ABC):
         """The squared norms of the rows and the weighted ones of the columns, from one pass where that pays."""
         return self.squared_row_norms(), self.squared_column_norms(weights)
 
-    @abstractmethod
     def column_maxima(self) -> Array:
         """The largest entry of every column; exact."""
+        return self.dense().max(axis=0)
 
-    @abstractmethod
     def column_norms(self) -> Array:
         """Euclidean norms of the columns, of values divided by the largest first so that no square over- or underflows."""
+        largest = np.maximum(self.column_maxima(), (-self).column_maxima())
+        return largest * np.linalg.norm(self.dense() / largest, axis=0)
 
-    @abstractmethod
     def depths(self, extra: int) -> Array | float:
         """``gamma`` of the entries in the product of each row with a vector, and of ``extra`` operations more."""
+        return gamma(self.shape[1] + extra)
 
     @abstractmethod
     def filled_columns(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """The columns that have a value other than zero in one of the rows."""
 
-    @abstractmethod
     def column_counts(self) -> NDArray[np.intp] | None:
         """In how many rows each column has a value other than zero; None where that is not worth counting."""
+        return None
 
-    @abstractmethod
     def first_infinite(self) -> tuple[int, int, float, int] | None:
         """Row, column and value of the first number that is not finite, and how many there are; None if there are none."""
+        values = self.dense()
+        # A finite sum proves that every entry is finite; only otherwise is it worth looking at each.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(values.sum()):
+                return None
+        rows, columns = np.nonzero(~np.isfinite(values))
+        if not rows.size:
+            return None
+        return int(rows[0]), int(columns[0]), float(values[rows[0], columns[0]]), rows.size
 
-    @abstractmethod
     def nonzeros(self) -> Iterator[tuple[NDArray[Any], Array]]:
         """For each row the columns with a value other than zero, in order, and the values."""
+        for row in self.dense():
+            columns = np.flatnonzero(row)
+            yield columns, row[columns]
 
     # Entry by entry; each is exact or errs by a unit per entry.
 
-    @abstractmethod
-    def __abs__(self) -> "Self": ...
+    def __abs__(self) -> "Self":
+        return type(self)(self.arrays.xp.abs(self.data))
 
-    @abstractmethod
-    def __neg__(self) -> "Self": ...
+    def __neg__(self) -> "Self":
+        return type(self)(-self.data)
 
-    @abstractmethod
     def positive_part(self) -> "Self":
         """``max(X, 0)``."""
+        return type(self)(self.arrays.xp.maximum(self.data, 0.0))
 
-    @abstractmethod
     def divide_columns(self, scales: Array) -> "Self":
         """``X diag(1 / scales)``, a copy."""
+        return type(self)(self.data / self.arrays.put(scales))
 
-    @abstractmethod
     def scale_columns(self, scales: Array) -> "Self":
         """``X diag(scales)``, a copy."""
+        return type(self)(self.data * self.arrays.put(scales))
 
     # Parts, copies and other forms.
 
@@ -261,25 +275,23 @@ class Matrix(ABC):
     def copy(self) -> "Self":
         """A matrix that shares no memory with this one."""
 
-    @abstractmethod
-    def stored_alike(self, other: "Matrix") -> "Self":
+    def convert(self, other: "Matrix") -> "Self":
         """Another matrix stored as this one is."""
+        return other if isinstance(other, type(self)) else type(self)(self.arrays.put(other.dense()))
 
-    def placed(self, other: "Matrix") -> "Matrix":
-        """Another matrix where this one lives."""
+    def bring(self, other: "Matrix") -> "Matrix":
+        """Another matrix where this one lives, stored as it is or as it has to be there."""
         return other
 
-    @abstractmethod
     def concatenate(self, blocks: Sequence["Matrix"], axis: int) -> "Self":
         """Blocks on top of each other (axis 0) or side by side (axis 1), stored as this matrix is."""
+        return type(self)(self.arrays.concatenate([self.convert(block).data for block in blocks], axis))
 
-    @abstractmethod
-    def spread_rows(self, rows: NDArray[np.intp], n_rows: int) -> "Self":
-        """A matrix of ``n_rows`` rows with the rows of this one at the given places and zeros elsewhere."""
-
-    @abstractmethod
-    def replace_block(self, columns: NDArray[np.intp], values: Array) -> "Self":
+    def replace_columns(self, columns: NDArray[np.intp], values: Array) -> "Self":
         """A copy with other values in some columns."""
+        edited = np.array(self.dense())
+        edited[:, columns] = values
+        return type(self)(self.arrays.put(edited))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape[0]} rows x {self.shape[1]} columns{self.layout})"
@@ -296,3 +308,8 @@ class Transpose:
 
     def __matmul__(self, other: Any) -> Any:
         return self.matrix._transposed_product(other)
+
+
+def dense_height(n_columns: int) -> int:
+    """Rows of a dense chunk: temporaries stay in the cache, and rows of many columns keep BLAS busy."""
+    return max(SMALL // n_columns + 1, n_columns)

@@ -41,13 +41,9 @@ class SparseMatrix(Matrix):
         return " (sparse)"
 
     @property
-    def buffers(self) -> tuple[NDArray[Any], ...]:
-        return self.data.data, self.data.indices, self.data.indptr
-
-    @property
-    def members(self) -> dict[str, NDArray[Any]]:
-        parts = dict(zip(("data", "indices", "indptr"), self.buffers, strict=True))
-        return parts | {"shape": np.array(self.data.shape, dtype=np.int64)}
+    def parts(self) -> dict[str, NDArray[Any]]:
+        shape = np.array(self.data.shape, dtype=np.int64)
+        return {"data": self.data.data, "indices": self.data.indices, "indptr": self.data.indptr, "shape": shape}
 
     @property
     def has_quick_gram(self) -> bool:
@@ -133,12 +129,8 @@ class SparseMatrix(Matrix):
 
         kernels.dual_epoch_sparse(*self._rows, *state)
 
-    def squared_row_norms(self, column_weights: Array | None = None) -> Array:
-        if column_weights is None:
-            return self._squares @ np.ones(self.data.shape[1])
-        if column_weights.size and np.all(column_weights == column_weights[0]):
-            return float(column_weights[0]) * self.squared_row_norms()
-        return self._squares @ column_weights
+    def _squared_row_norms(self, column_weights: Array | None) -> Array:
+        return self._squares @ (np.ones(self.data.shape[1]) if column_weights is None else column_weights)
 
     def squared_column_norms(self, weights: Array) -> Array:
         return self._squares.T @ weights
@@ -254,18 +246,14 @@ class SparseMatrix(Matrix):
     def copy(self) -> "SparseMatrix":
         return SparseMatrix(self.data.copy())
 
-    def stored_alike(self, other: Matrix) -> "SparseMatrix":
+    def convert(self, other: Matrix) -> "SparseMatrix":
         return other if isinstance(other, SparseMatrix) else SparseMatrix(sp.csr_array(other.dense()))
 
     def concatenate(self, blocks: Sequence[Matrix], axis: int) -> "SparseMatrix":
         stack = sp.hstack if axis else sp.vstack
-        return SparseMatrix(sp.csr_array(stack([self.stored_alike(block).data for block in blocks], format="csr")))
+        return SparseMatrix(sp.csr_array(stack([self.convert(block).data for block in blocks], format="csr")))
 
-    def spread_rows(self, rows: NDArray[np.intp], n_rows: int) -> "SparseMatrix":
-        places = (np.ones(rows.size), (rows, np.arange(rows.size)))
-        return SparseMatrix(sp.csr_array(sp.csr_array(places, shape=(n_rows, rows.size)) @ self.data))
-
-    def replace_block(self, columns: NDArray[np.intp], values: Array) -> "SparseMatrix":
+    def replace_columns(self, columns: NDArray[np.intp], values: Array) -> "SparseMatrix":
         edited = self.data.tolil()
         edited[:, columns] = values
         return SparseMatrix(sp.csr_array(edited))

@@ -190,7 +190,7 @@ def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _matrix_out(name: str, X: Matrix) -> Arrays:
-    return {f"{name}_{part}" if part else name: array for part, array in X.members.items()}
+    return {f"{name}_{part}" if part else name: array for part, array in X.parts.items()}
 
 
 def _members(path: str | os.PathLike[str]) -> Arrays:

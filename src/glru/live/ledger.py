@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.changes import AddColumns, AddRows, Change, Composite, RemoveColumns, RemoveRows
-from glru.linalg import Array, Matrix
+from glru.linalg import Array, Matrix, as_matrix
 from glru.penalties import Penalty
 from glru.problem import Problem
 
@@ -58,7 +58,9 @@ class NewColumns:
         """The values in some trained rows; zero in rows that were gone when the columns came."""
         there = np.isin(rows, self.rows)
         places = np.searchsorted(self.rows, rows[there])
-        return self.X[places].spread_rows(np.flatnonzero(there), rows.size)
+        nothing = as_matrix(np.zeros((1, self.X.shape[1])))
+        order = np.where(there, np.cumsum(there) - 1, places.size)
+        return self.X.concatenate([self.X[places], nothing], axis=0)[order]
 
 
 def _none() -> Positions:
@@ -197,7 +199,7 @@ class Ledger:
 
     def _stored(self, X: Matrix) -> Matrix:
         """Data stored as the trained data is, and apart from what the user may still edit."""
-        return self.base.matrix.stored_alike(X).copy()
+        return self.base.matrix.convert(X).copy()
 
 
 def _shifted(positions: Positions, gone: Positions) -> Positions:

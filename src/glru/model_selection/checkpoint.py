@@ -230,7 +230,7 @@ def _data_digest(problem: Problem) -> bytes:
     """A hash of X, made once for all problems that share it."""
     matrix = problem.matrix
     if "digest" not in matrix.shared:
-        found, parts = hashlib.blake2b(digest_size=24), matrix.buffers
+        found, parts = hashlib.blake2b(digest_size=24), matrix.parts.values()
         _feed(found, (len(parts), matrix.shape))
         for array in parts:
             _feed(found, (array.dtype.str, array.size))

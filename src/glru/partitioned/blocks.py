@@ -274,7 +274,7 @@ def size_of(value: Any) -> int:
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, Matrix):
-        return sum(part.nbytes for part in value.buffers)
+        return sum(part.nbytes for part in value.parts.values())
     if is_dataclass(value) and not isinstance(value, type):
         return sum(size_of(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, tuple | list):

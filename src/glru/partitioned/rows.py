@@ -34,7 +34,7 @@ class Rows:
     def checksum(self) -> bytes:
         """A check-sum of all numbers and labels, in one sweep over them."""
         found = hashlib.blake2b(digest_size=16)
-        for array in (*self.X.buffers, self.y, self.weight):
+        for array in (*self.X.parts.values(), self.y, self.weight):
             if array is not None:
                 found.update(repr((array.dtype.str, array.shape)).encode())
                 found.update(_mixed(array))

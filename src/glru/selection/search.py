@@ -253,7 +253,7 @@ def validation_rows(problem: Any, X_val: Any, y_val: Any) -> tuple[Matrix, Array
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
     X = matched_columns(X, names, problem.column_names)
-    X = problem.matrix.placed(X) if isinstance(problem, Problem) else X
+    X = problem.matrix.bring(X) if isinstance(problem, Problem) else X
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
     labels = _inputs.as_array(y_val, "y_val")
