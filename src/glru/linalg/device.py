@@ -87,7 +87,9 @@ class DeviceMatrix(Matrix):
 
     def _taken(self, array: Any, key: Any, axis: int) -> Any:
         if isinstance(key, slice):
-            return array if key == slice(None) else array[key, :] if axis == 0 else array[:, key]
+            # The standard leaves open what ends beyond the last row mean.
+            part = slice(*key.indices(array.shape[axis]))
+            return array if key == slice(None) else array[part, :] if axis == 0 else array[:, part]
         places = np.flatnonzero(key) if np.asarray(key).dtype == bool else np.asarray(key, dtype=np.int64)
         return self.arrays.xp.take(array, self.arrays.put(places), axis=axis)
 
