@@ -6,13 +6,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import Arrays, arrays_of, home, is_device
-from glru._numerics import TINY, Array, Matrix, gamma
-from glru._sizes import squared_norms
+from glru.linalg import TINY, Array, Arrays, Matrix, as_matrix, gamma
 from glru.losses import Logistic, Loss
 from glru.penalties import L2, Penalty
 from glru.rows import (
@@ -39,13 +36,10 @@ Scaling = Literal["mean", "sum"]
 Work = Callable[..., Any]
 """Called with a part of a problem and arguments; a function of a module, which can be sent to another process."""
 
-LARGEST, LARGEST_ON_DEVICE = 6000, 40_000
-"""Dense systems in more unknowns than this are not formed on the host, and on a device."""
-
 ALL = Memory()
 """The source of rows that are in memory and all there are."""
 
-IN_MEMORY = ("X", "y", "sample_weight", "weights")
+IN_MEMORY = ("X", "matrix", "y", "sample_weight", "weights")
 """What only a problem has whose rows are in memory."""
 
 
@@ -134,6 +128,8 @@ class Problem:
         The labels that -1 and +1 stand for.
     column_names : tuple of str or None
         The column names, where X was a frame.
+    matrix : Matrix
+        X with the products that everything else is made of (:mod:`glru.linalg`).
     traffic : Traffic
         Passes over rows in blocks and bytes moved so far.
 
@@ -160,7 +156,7 @@ class Problem:
     >>> del X, problem; folder.cleanup()
     """
 
-    X: Matrix
+    X: Any
     y: Array
     loss: Loss
     penalty: Penalty
@@ -170,6 +166,7 @@ class Problem:
     classes: NDArray[Any] | None
     column_names: tuple[str, ...] | None
     weights: Array
+    matrix: Matrix
     rows: Rows = field(repr=False)
     n_rows: int
     n_columns: int
@@ -192,14 +189,15 @@ class Problem:
         if is_out_of_memory(X):
             self._read(X, y, sample_weight, block_bytes)
             return
-        X, names = _inputs.as_matrix(X)
+        matrix, names = _inputs.as_matrix(X)
+        n_rows, n_columns = matrix.shape
         if loss.task == "classification":
-            y, classes = _inputs.as_labels(y, X.shape[0])
+            y, classes = _inputs.as_labels(y, n_rows)
         else:
-            y, classes = _inputs.as_vector(y, X.shape[0], "y"), None
-        sample_weight = _inputs.as_weights(sample_weight, X.shape[0])
-        check_strengths(penalty, X.shape[1])
-        self._assign(X, y, sample_weight, classes, names)
+            y, classes = _inputs.as_vector(y, n_rows, "y"), None
+        sample_weight = _inputs.as_weights(sample_weight, n_rows)
+        check_strengths(penalty, n_columns)
+        self._assign(matrix, y, sample_weight, classes, names)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, block_bytes: int) -> None:
         """Take in rows that are not held in memory."""
@@ -220,7 +218,7 @@ class Problem:
 
     def _assign(
         self,
-        X: Matrix,
+        matrix: Matrix,
         y: Array,
         sample_weight: Array,
         classes: NDArray[Any] | None,
@@ -232,17 +230,18 @@ class Problem:
         weights = sample_weight / total if self.scaling == "mean" else sample_weight
         for vector in (y, sample_weight, weights):
             vector.setflags(write=False)
-        n_rows, n_columns = X.shape
+        n_rows, n_columns = matrix.shape
         self.__dict__.update(
-            X=X,
+            X=matrix.data,
+            matrix=matrix,
             y=y,
             sample_weight=sample_weight,
             classes=classes,
             column_names=column_names,
             weights=weights,
             rows=rows,
-            n_rows=int(n_rows),
-            n_columns=int(n_columns),
+            n_rows=n_rows,
+            n_columns=n_columns,
         )
 
     if not TYPE_CHECKING:
@@ -253,17 +252,13 @@ class Problem:
                 raise not_in_memory(self, f"problem.{name}")
             raise AttributeError(f"'Problem' object has no attribute {name!r}")
 
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """What was computed from X alone; problems derived with the same X share it."""
-        return {}
-
     def derive(self, **changes: Any) -> "Problem":
         """A problem that differs in some validated fields, made without validating again.
 
-        For callers that keep the invariants themselves: new data must be float64 and finite, new
-        labels -1/+1. Unlike the constructor it accepts rows of a single class. Of rows in blocks ``loss``, ``penalty``,
-        ``fit_intercept``, ``scaling`` and ``rows`` can be changed.
+        For callers that keep the invariants themselves: new data (``X``, a matrix or what one is made of) must be float64
+        and finite, new labels -1/+1. Unlike the constructor it accepts rows of a single class. Problems with the same X
+        share its matrix, and what was computed from it. Of rows in blocks ``loss``, ``penalty``, ``fit_intercept``,
+        ``scaling`` and ``rows`` can be changed.
         """
         new = object.__new__(Problem)
         new.__dict__.update(
@@ -272,14 +267,17 @@ class Problem:
         if isinstance(self.rows, Blocks) and not any(name in changes for name in IN_MEMORY):
             new._assign_blocks(changes.get("rows", self.rows), self.classes)
             return new
-        names = ("X", "y", "sample_weight", "classes", "column_names")
-        new._assign(*(changes.get(name, getattr(self, name)) for name in names))
-        if new.X is self.X:
-            new.__dict__["shared"] = self.shared
+        X = changes.get("X", self.X)
+        names = ("y", "sample_weight", "classes", "column_names")
+        new._assign(
+            self.matrix if X is self.X else as_matrix(X), *(changes.get(name, getattr(self, name)) for name in names)
+        )
         return new
 
     @classmethod
-    def of_rows(cls, objective: Objective, X: Matrix, y: Array, sample_weight: Array, rows: Memory = ALL) -> "Problem":
+    def of_rows(
+        cls, objective: Objective, matrix: Matrix, y: Array, sample_weight: Array, rows: Memory = ALL
+    ) -> "Problem":
         """Some rows of a larger problem, already valid, with the weights they have there."""
         new = object.__new__(cls)
         new.__dict__.update(
@@ -290,7 +288,7 @@ class Problem:
             objective=objective,
             total_weight=objective.total_weight,
         )
-        new._assign(X, y, sample_weight, None, None, objective.total_weight, rows)
+        new._assign(matrix, y, sample_weight, None, None, objective.total_weight, rows)
         return new
 
     @property
@@ -338,7 +336,7 @@ class Problem:
     def take(self, numbers: NDArray[np.int64]) -> "Problem":
         """Some rows (their numbers are sorted) in memory, as a part of the problem."""
         if self.in_memory:
-            return Problem.of_rows(self.objective, self.X[numbers], self.y[numbers], self.sample_weight[numbers])
+            return Problem.of_rows(self.objective, self.matrix[numbers], self.y[numbers], self.sample_weight[numbers])
         found = self.map(_take, own={k: places for k, (places, _) in self.locate(numbers).items()})
         return Problem.of_rows(self.objective, *Sample(tuple(found)).concatenate())
 
@@ -350,12 +348,12 @@ class Problem:
         weight[rows] = 0.0
         return self.derive(sample_weight=weight)
 
-    def extended(self, X: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
+    def extended(self, matrix: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
         """The problem of rows in blocks and some more that are in memory, with labels -1/+1."""
         assert isinstance(self.rows, Blocks)
         if self.classes is not None:
             y = self.classes[(y > 0.0).astype(np.intp)]
-        block = Block(X, y, sample_weight)
+        block = Block(matrix, y, sample_weight)
         return self.derive(rows=self.rows.extended(block, self.loss.task))
 
     def require_weight(self) -> "Problem":
@@ -390,7 +388,7 @@ class Problem:
         """The sum of the sample weights, their range, and the number of rows with weight, also of each class."""
         if isinstance(self.rows, Blocks):
             return self.rows.summary.weights
-        known = weigh(Block(self.X, self.y, self.sample_weight), None)
+        known = weigh(Block(self.matrix, self.y, self.sample_weight), None)
         if self.loss.task == "regression":
             return known
         used = self.sample_weight > 0.0
@@ -424,10 +422,8 @@ class Problem:
         """
         if isinstance(self.rows, Blocks):
             return self.rows.summary.shared_columns
-        if not isinstance(self.X, sp.csr_array):
-            return None
-        shared = np.bincount(self.X.indices[self.X.data != 0.0], minlength=self.n_columns) != 1
-        return None if shared.all() else shared
+        counts = self.matrix.column_counts()
+        return None if counts is None or np.all(counts != 1) else counts != 1
 
     @property
     def is_strongly_convex(self) -> bool:
@@ -436,41 +432,31 @@ class Problem:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether X, or a block of it, is stored sparsely."""
-        return self.rows.summary.n_sparse > 0 if isinstance(self.rows, Blocks) else isinstance(self.X, sp.csr_array)
-
-    @property
-    def on_device(self) -> bool:
-        """Whether X is an array of another namespace than NumPy's."""
-        return self.in_memory and is_device(self.X)
+        """Whether zeros are not stored, in X or in a block of it."""
+        return self.rows.summary.n_sparse > 0 if isinstance(self.rows, Blocks) else not self.matrix.stores_zeros
 
     @property
     def arrays(self) -> Arrays:
-        """Operations on dense matrices where X lives."""
-        return arrays_of(self.X)
+        """Operations on dense batches where X lives."""
+        return self.matrix.arrays
 
     @property
     def work(self) -> float:
         """Operations of the largest product in a direct solve."""
-        stored = self.X.nnz if isinstance(self.X, sp.csr_array) else self.X.size
-        return float(stored) * min(self.X.shape)
+        return self.matrix.work
 
     @property
     def largest(self) -> int:
         """Dense systems in more unknowns than this are not formed where X lives."""
-        return LARGEST_ON_DEVICE if self.on_device else LARGEST
-
-    @cached_property
-    def X_by_column(self) -> Array | sp.csc_array:
-        """X in a layout with quick access to columns."""
-        return sp.csc_array(self.X) if isinstance(self.X, sp.csr_array) else self.X
+        return self.matrix.largest
 
     @cached_property
     def squared_row_norms(self) -> Array:
         """Squared Euclidean norm of every row."""
-        if "squared_row_norms" not in self.shared:
-            self.shared["squared_row_norms"] = self._squared_norms[0]
-        return self.shared["squared_row_norms"]
+        shared = self.matrix.shared
+        if "squared_row_norms" not in shared:
+            shared["squared_row_norms"] = self._squared_norms[0]
+        return shared["squared_row_norms"]
 
     @cached_property
     def total_weight(self) -> float:
@@ -484,26 +470,12 @@ class Problem:
 
     @cached_property
     def _squared_norms(self) -> tuple[Array, Array]:
-        return squared_norms(self.X, self.weights)
+        return self.matrix.squared_norms(self.weights)
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:
         """Penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0."""
-        used = self.weights > 0.0
-        if isinstance(self.X, np.ndarray):
-            alive = np.zeros(self.n_columns, dtype=bool)
-            height = max(1, (1 << 17) // max(self.n_columns, 1))
-            for start in range(0, self.n_rows, height):
-                alive |= (self.X[start : start + height] != 0.0)[used[start : start + height]].any(axis=0)
-                if alive.all():
-                    break
-        elif is_device(self.X):
-            xp = self.arrays.xp
-            filled = (self.X.array != 0.0) & self.arrays.put(used)[:, None]
-            alive = home(xp.any(filled, axis=0)).copy()
-        else:
-            stored = np.repeat(used, np.diff(self.X.indptr)) & (self.X.data != 0.0)
-            alive = np.bincount(self.X.indices[stored], minlength=self.n_columns) > 0
+        alive = self.matrix.filled_columns(self.weights > 0.0)
         alive[self.unpenalised] = True
         return ~alive
 
@@ -515,18 +487,31 @@ class Problem:
 
     def scores(self, coef: Array, intercept: float = 0.0) -> Array:
         """``X w + b``."""
-        scores = self.X @ coef
+        scores = self.matrix @ coef
         return scores + intercept if self.fit_intercept else scores
 
     def correlations(self, dual: Array) -> Array:
         """``X^T (s o a)``: what each column sees of the dual variables."""
-        return self.X.T @ (self.weights * dual)
+        return self.matrix.T @ (self.weights * dual)
+
+    def hessian(self, curvature: Array) -> Any:
+        """Upper triangle of ``X^T diag(curvature) X + Lambda``, the intercept's row and column last; where X lives.
+
+        ``curvature``: weighted loss curvatures, one per row. The lower triangle holds anything.
+        """
+        arrays = self.arrays
+        matrix = arrays.add_diagonal(self.matrix.column_gram(curvature), self.penalty.quadratic)
+        if not self.fit_intercept:
+            return matrix
+        return arrays.bordered(matrix, self.matrix.T @ curvature, float(curvature.sum()))
 
     def __repr__(self) -> str:
-        layout = " (sparse)" if self.is_sparse else f" on {self.arrays.device}" if self.on_device else ""
         intercept = ", fit_intercept=True" if self.fit_intercept else ""
-        if not self.in_memory:
-            layout += f" in {self.n_blocks} block{'s' if self.n_blocks != 1 else ''}"
+        if isinstance(self.rows, Blocks):
+            sparse = " (sparse)" if self.is_sparse else ""
+            layout = f"{sparse} in {self.n_blocks} block{'s' if self.n_blocks != 1 else ''}"
+        else:
+            layout = self.matrix.layout
         return (
             f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"
             f"{intercept}, scaling={self.scaling!r})"
@@ -535,7 +520,7 @@ class Problem:
 
 def _take(part: Problem, places: NDArray[np.int64]) -> tuple[Matrix, Array, Array]:
     """Data, targets and sample weights of some rows."""
-    return part.X[places], part.y[places], part.sample_weight[places]
+    return part.matrix[places], part.y[places], part.sample_weight[places]
 
 
 def not_in_memory(problem: Problem, what: str) -> TypeError:

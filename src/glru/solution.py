@@ -7,8 +7,8 @@ from typing import Literal, final
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
 from glru.certificate import Certificate, certify
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
 from glru.regions.summed import Ellipsoid, ellipsoid

@@ -12,11 +12,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import Array, gamma
-from glru._products import column_gram, row_block
-from glru._sizes import SMALL
 from glru.certificate import (
-    FEW,
     constraint_sums,
     loss_terms,
     move_size,
@@ -27,10 +23,11 @@ from glru.certificate import (
     weighted_sum,
 )
 from glru.duality import constraint_columns
+from glru.linalg import FEW, Array, gamma
 from glru.losses import Loss
 from glru.point import Point
 from glru.problem import Problem
-from glru.rows import Max, Totals, chunk_height
+from glru.rows import Max, Totals
 
 
 @final
@@ -72,18 +69,13 @@ class Floor:
 
 def chunks(part: Problem, times: int = 1) -> Iterator[tuple[slice, Problem]]:
     """Rows in memory in consecutive chunks; ``times`` as high where nothing is summed over their rows."""
-    n_rows, X = part.n_rows, part.X
-    if isinstance(X, np.ndarray):
-        height = times * chunk_height(part.n_columns)
-    else:
-        height = max(1, 8 * SMALL * n_rows // max(X.nnz, 1))
+    n_rows, height = part.n_rows, part.matrix.chunk_height(times)
     if n_rows <= height:
         yield slice(0, n_rows), part
         return
     for start in range(0, n_rows, height):
         here = slice(start, min(start + height, n_rows))
-        block = row_block(X, here.start, here.stop)
-        yield here, Problem.of_rows(part.objective, block, part.y[here], part.sample_weight[here])
+        yield here, Problem.of_rows(part.objective, part.matrix[here], part.y[here], part.sample_weight[here])
 
 
 @final
@@ -146,7 +138,7 @@ def expand_part(part: Problem, point: Point, floor: Floor | None) -> Expansion:
 
 def _add_gradient(gradient: Array, rows: Problem, weighted: Array) -> None:
     """Add ``X^T v``, and the sum of ``v`` for the intercept."""
-    gradient[: rows.n_columns] += rows.X.T @ weighted
+    gradient[: rows.n_columns] += rows.matrix.T @ weighted
     if rows.fit_intercept:
         gradient[-1] += weighted.sum()
 
@@ -154,9 +146,9 @@ def _add_gradient(gradient: Array, rows: Problem, weighted: Array) -> None:
 def _add_hessian(hessian: Array | None, rows: Problem, curvatures: Array) -> None:
     assert hessian is not None
     size = rows.n_columns
-    hessian[:size, :size] += column_gram(rows.X, curvatures)
+    hessian[:size, :size] += rows.matrix.column_gram(curvatures)
     if rows.fit_intercept:
-        hessian[:size, size] += rows.X.T @ curvatures
+        hessian[:size, size] += rows.matrix.T @ curvatures
         hessian[size, size] += curvatures.sum()
 
 

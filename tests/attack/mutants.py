@@ -76,8 +76,7 @@ def _same_ends(linear_range):
 
 def _rows_without_intercept(norms):
     def mutant(self, X):
-        block = X if isinstance(X, np.ndarray) else X.toarray()
-        return np.linalg.norm(block @ self.inverse[: X.shape[1]], axis=1)
+        return np.linalg.norm(X.dense() @ self.inverse[: X.shape[1]], axis=1)
 
     return mutant
 
@@ -162,7 +161,11 @@ MUTANTS: dict[str, Mutant] = {
     "old-weights-in-carried-rows": Mutant("glru.candidates.carry:weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(
         "glru.candidates.carry:_carry_rows",
-        lambda carry: lambda solution, change, swap: carry(solution, change, replace(swap, X=0.0 * swap.X)),
+        lambda carry: (
+            lambda solution, change, swap: carry(
+                solution, change, replace(swap, X=swap.X.scale_columns(np.zeros(swap.X.shape[1])))
+            )
+        ),
         CARRY,
     ),
     # Families of removed rows.

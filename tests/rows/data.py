@@ -35,7 +35,7 @@ def dask_blocks(problem, chunks, **options):
     """A problem as a dask array with given chunks, its blocks dense or sparse as the data is."""
     import dask.array as da
 
-    if problem.is_sparse:
+    if sp.issparse(problem.X):
         X = da.from_array(problem.X.toarray(), chunks=(chunks, -1)).map_blocks(sp.csr_matrix)
     else:
         X = da.from_array(problem.X, chunks=(chunks, -1))

@@ -280,7 +280,7 @@ def test_blocks_of_both_kinds():
     assert problem.is_sparse
     assert_same_model(problem)
     X_sample, y, _ = problem.rows.summary.sample.concatenate()
-    assert np.array_equal(X_sample.toarray(), X)
+    assert np.array_equal(X_sample.dense(), X)
     assert np.array_equal(y, Y)
     memory = glru.loocv(glru.Problem(X, Y, penalty=glru.L2(0.1)), width=1e-6)
     ours = glru.loocv(problem, width=1e-6)

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
 from glru.bounds import ScoreBounds, intersect, unbounded
 from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
-from glru.certificate import FEW, Certificate, ball_radius
+from glru.certificate import Certificate, ball_radius
 from glru.changes import AddRows, Change, RemoveRows, layout_of
 from glru.changes.base import Composite, matched_columns, row_positions
 from glru.existence import lacks_class, missing_optimum
 from glru.families.summed import require_local
+from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
@@ -199,7 +199,7 @@ class After:
     def dual_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one a row of the changed problem."""
         problem = self.problem
-        lower, upper = self.score_bounds(problem.X)
+        lower, upper = self.score_bounds(problem.matrix)
         finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)
         low = -problem.loss.derivative(problem.y, finite[1])[1]
         high = -problem.loss.derivative(problem.y, finite[0])[0]

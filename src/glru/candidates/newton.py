@@ -3,8 +3,8 @@
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
 from glru.certificate import Certificate, certify
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space

@@ -5,8 +5,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals
+from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 
 GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("undetermined", GREY, 6.0)}

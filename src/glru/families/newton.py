@@ -14,13 +14,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import cholesky_solve, home, raw, same_arrays
-from glru._numerics import TINY, Array, dense, gamma
-from glru._products import core_factor, hessian, robust_cholesky, row_gram
 from glru.bounds import Bounds, widen
-from glru.certificate import FEW, ball_radius, loss_terms
+from glru.certificate import ball_radius, loss_terms
 from glru.families.carried import row_norms, scale, shared_norms, shared_part, weight_error
 from glru.families.conjugate import conjugate_gradients
+from glru.linalg import FEW, TINY, Array, Matrix, arrays_of, gamma, to_host
+from glru.linalg.factor import cholesky_solve, core_factor, robust_cholesky
 from glru.problem import Problem
 from glru.solution import Solution
 
@@ -52,13 +51,13 @@ class RemovedRows(ABC):
 
     def _ball(self, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, center_error: Array) -> Bounds:
         """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""
-        problem, arrays = self.problem, same_arrays(scores)
+        problem, arrays = self.problem, arrays_of(scores)
         terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
         entries = rows, np.arange(rows.size)
         terms = arrays.zeroed(terms, entries)
         if not self.weights.all():
             terms = arrays.without_rows(terms, self.weights == 0.0)
-        losses = home(arrays.put(self.weights) @ terms) * (1.0 + weight_error(problem))
+        losses = to_host(arrays.put(self.weights) @ terms) * (1.0 + weight_error(problem))
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = arrays.entries(scores, entries)
@@ -66,7 +65,7 @@ class RemovedRows(ABC):
 
     def _linear(self, slopes: Any, bends: Any, moves: Any, rows: Rows) -> Any:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""
-        arrays = same_arrays(moves)
+        arrays = arrays_of(moves)
         slopes, bends = arrays.put(slopes), arrays.put(bends)
         dual = -self.problem.loss.project(self.problem.y[:, None], slopes + bends * moves)
         return arrays.zeroed(dual, (rows, np.arange(rows.size)))
@@ -96,15 +95,15 @@ class TallRows(RemovedRows):
     def __init__(self, solution: Solution, factor: float) -> None:
         super().__init__(solution, factor)
         problem = self.problem
-        self.factor = robust_cholesky(hessian(problem, self.weights * self.bends))
+        self.factor = robust_cholesky(problem.hessian(self.weights * self.bends))
         lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * solution.coef
-        gradient = problem.X.T @ (self.weights * self.slopes) + lam_w
+        gradient = problem.matrix.T @ (self.weights * self.slopes) + lam_w
         self.step = cholesky_solve(self.factor, -gradient)
 
     def _candidates(self, rows: Rows) -> tuple[Any, Any, NDArray[np.bool_]]:
         """The rows as columns, the coefficients after one Newton step without each, and whether there is such a step."""
-        arrays, part = self.problem.arrays, self.problem.X[rows]
-        block = (raw(part) if self.problem.on_device else dense(part)).T
+        arrays, part = self.problem.arrays, self.problem.matrix[rows]
+        block = part.block().T
         images = cholesky_solve(self.factor, block)
         leverage = self.weights[rows] * self.bends[rows] * arrays.inner(block, images)
         moves = part @ self.step
@@ -119,7 +118,7 @@ class TallRows(RemovedRows):
         return np.where(usable, self.problem.arrays.inner(block, coefs), np.nan)
 
     def bounds(self, rows: Rows) -> Bounds:
-        problem, arrays, X = self.problem, self.problem.arrays, raw(self.problem.X)
+        problem, arrays, X = self.problem, self.problem.arrays, self.problem.matrix
         _, coefs, usable = self._candidates(rows)
         scores = X @ coefs
         moves = scores - arrays.put(self.solution.scores)[:, None]
@@ -129,7 +128,7 @@ class TallRows(RemovedRows):
         unit = gamma(problem.n_columns + 2)
         errors = arrays.put(unit * plain)[:, None] * arrays.put(sizes)
         weights = arrays.put(self.weights)
-        mass = np.sqrt(home(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
+        mass = np.sqrt(to_host(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
         penalty = self._penalty_sums(coefs, X.T @ (weights[:, None] * dual), mass)
         own = unit * plain[rows] * sizes * (1.0 + FEW)
         lower, upper = self._ball(rows, scores, errors, dual, penalty, own)
@@ -145,19 +144,19 @@ class TallRows(RemovedRows):
         off = arrays.xp.abs(pull - correlations) + arrays.put(slack)[:, None] * arrays.put(mass)
         off += FEW * (arrays.xp.abs(pull) + arrays.xp.abs(correlations))
         off *= off
-        return 0.5 * home(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
+        return 0.5 * to_host(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
 
 
 @final
 class WideRows(RemovedRows):
     """Candidates as weighted dual points."""
 
-    def __init__(self, solution: Solution, factor: float, gram: Any = None) -> None:
+    def __init__(self, solution: Solution, factor: float, gram: Matrix | None = None) -> None:
         super().__init__(solution, factor)
         # A column with a value in one row only gets the coefficient exactly 0 when that row leaves, in the candidate
         # (b is zero there) as at the optimum: it does not widen the row's bounds.
         self.reach = shared_norms(self.problem, shared_part(self.problem))
-        self.gram = row_gram(self.problem, self.inverse) if gram is None else gram
+        self.gram = self.problem.matrix.row_gram(self.inverse) if gram is None else gram
         self.root = np.sqrt(self.weights * self.bends)
         self.factor = core_factor(self.gram, self.root)
 
@@ -172,7 +171,7 @@ class WideRows(RemovedRows):
 
     def _scores(self, dual: Any) -> Any:
         """The scores of candidates given by their dual points."""
-        return self.gram @ (same_arrays(dual).put(self.weights)[:, None] * dual)
+        return self.gram @ (arrays_of(dual).put(self.weights)[:, None] * dual)
 
     def _first(self, rows: Rows) -> tuple[Any, Any]:
         """The dual points after one Newton step, and ``(I + D K)^-1 e_i`` for every row."""
@@ -228,7 +227,7 @@ class WideRows(RemovedRows):
             # (I + D' K)^-1 without the row, D' = D - d_i e_i e_i^T, by the Sherman-Morrison formula.
             solved = self._through(residual)
             bend = self.weights[here] * self.bends[here]
-            columns = raw(self.gram[:, here])
+            columns = self.gram.block(here)
             seen, own = arrays.inner(columns, solved), arrays.inner(columns, through)
             with np.errstate(all="ignore"):
                 fed = bend * seen / (1.0 - bend * own)
@@ -238,7 +237,7 @@ class WideRows(RemovedRows):
 
     def _through(self, v: Any) -> Any:
         """``(I + D K)^-1 v``."""
-        root = same_arrays(v).put(self.root if v.ndim == 1 else self.root[:, None])
+        root = arrays_of(v).put(self.root if v.ndim == 1 else self.root[:, None])
         return v - root * cholesky_solve(self.factor, root * (self.gram @ v))
 
     def _exact(self, bends: Any, v: Any) -> Any:
@@ -276,11 +275,11 @@ class WideRows(RemovedRows):
         return best
 
     def _certified(self, rows: Rows, dual: Any, scores: Any) -> Bounds:
-        arrays = same_arrays(dual)
+        arrays = arrays_of(dual)
         pulls = arrays.xp.abs(arrays.put(self.weights)[:, None] * dual)
         # |K_kj| and its rounding error are at most |x_k| |x_j| and gamma(d) of that; the sum over j adds gamma(n), the
         # rounding of the weights' product a unit.
-        mass = home(arrays.put(self.norms) @ pulls)
+        mass = to_host(arrays.put(self.norms) @ pulls)
         unit = gamma(self.problem.n_columns + self.problem.n_rows + 8) * (1.0 + FEW)
         errors = arrays.put(unit * self.norms)[:, None] * arrays.put(mass)
         own = unit * self.norms[rows] * mass * (1.0 + FEW)

@@ -21,11 +21,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import is_device
-from glru._numerics import UNIT, Array, Matrix, dense
 from glru.bounds import Bounds, widen
-from glru.certificate import FEW
 from glru.families.gradients import SLOW
+from glru.linalg import FEW, UNIT, Array, Matrix
 from glru.regions.metric import ColumnMetric
 from glru.regions.summed import local_radius
 
@@ -273,8 +271,4 @@ def newton_remainders(reach: Array) -> Array:
 
 def with_ones(X: Matrix, fit_intercept: bool) -> Any:
     """Rows as a dense array where they live, with a 1 for the intercept."""
-    if is_device(X):
-        ones = X.arrays.put(np.ones((X.shape[0], 1)))
-        return X.arrays.xp.concat([X.array, ones], axis=1) if fit_intercept else X.array
-    block = dense(X)
-    return np.column_stack([block, np.ones(block.shape[0])]) if fit_intercept else block
+    return X.arrays.with_ones(X.block()) if fit_intercept else X.block()

@@ -10,12 +10,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, gamma
 from glru.bounds import Bounds
-from glru.certificate import FEW, score_errors
+from glru.certificate import score_errors
 from glru.families.carried import Carried, Kept, removal_factors, sum_error
 from glru.families.gradients import GradientNorms, slope_sums
 from glru.families.removals import Base, Decided, Measured, Removals, with_ones
+from glru.linalg import FEW, Array, gamma
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.local import gradient_slack
@@ -103,7 +103,7 @@ class LocalRemovals:
         zero = Point(np.zeros_like(coef))
         directions = [self.point, zero.moved(self.step), zero.moved(self.drift)][: 3 if extra.any() else 2]
         # One product reads the rows once.
-        images = rows.X @ np.column_stack([direction.coef for direction in directions])
+        images = rows.matrix @ np.column_stack([direction.coef for direction in directions])
         if rows.fit_intercept:
             images = images + np.array([direction.intercept for direction in directions])
         scores, moves, lengths = images[:, 0].copy(), images[:, 1].copy(), np.full(rows.n_rows, self.step_norm)
@@ -112,7 +112,7 @@ class LocalRemovals:
             moves = moves + extra * images[:, 2]
             lengths = (lengths + np.abs(extra) * self.drift_norm) * (1.0 + FEW)
         weights, off = factors * rows.weights, score_errors(rows, coef, intercept)
-        norms = self.base.metric.norms(rows.X)
+        norms = self.base.metric.norms(rows.matrix)
         return self.base.removals(weights, scores, off, slopes, bends, norms, moves, lengths), known
 
     def bounds(self, rows: Problem, top: float) -> tuple[Array, Array, Array]:
@@ -150,7 +150,7 @@ class LocalRemovals:
         rows, numbers = rows if chosen.size == rows.n_rows else rows.take(chosen), numbers[chosen]
         norms, factors = gradient_norms(whole, self.base.metric), removal_factors(rows)
         plain = np.sqrt(rows.squared_row_norms) * (1.0 + gamma(whole.n_columns + 4))
-        block, totals = with_ones(rows.X, whole.fit_intercept), whole.totals
+        block, totals = with_ones(rows.matrix, whole.fit_intercept), whole.totals
         off = largest_score_error(totals, self.point)
 
         def measure(models: Array, active: NDArray[np.intp]) -> Measured:

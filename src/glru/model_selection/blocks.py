@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru._numerics import Array, Matrix
 from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, is_decided, unbounded
 from glru.families.summed import (
     AnyRemovals,
@@ -20,6 +19,7 @@ from glru.families.summed import (
     has_local_sums,
     local_removals,
 )
+from glru.linalg import Array, Matrix
 from glru.model_selection.output import Output
 from glru.model_selection.progress import Report
 from glru.model_selection.result import STAGES, LOOCVResult, RowResults, WrittenRows, count_stages
@@ -146,7 +146,7 @@ def _bound_rows(part: Problem, places: Numbers, region: Ellipsoid) -> Bounds:
     rows = part.take(places)
     lower, upper = np.empty(rows.n_rows), np.empty(rows.n_rows)
     for here, chunk in chunks(rows):
-        lower[here], upper[here] = region.score_bounds(chunk.X)
+        lower[here], upper[here] = region.score_bounds(chunk.matrix)
     return lower, upper
 
 
@@ -211,7 +211,7 @@ class BlockCascade:
             return
         for places in islice(self._batches(1), most):
             begin, numbers = time.perf_counter(), self.rows[places]
-            X = self.problem.take(numbers).X
+            X = self.problem.take(numbers).matrix
             found = held_out_bounds(self.solution, numbers, self.width, self.budget, X)
             self.n_trainings += 1
             self._take_in("training", places, found, begin)

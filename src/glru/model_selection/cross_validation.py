@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array
-from glru._threads import calm_blas
 from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
 from glru.families.summed import require_local
+from glru.linalg import Array, calm_blas
 from glru.model_selection.blocks import held_out_bounds
 from glru.model_selection.loocv import check_width, trained, usual_width
 from glru.model_selection.progress import Report, reporter
@@ -212,6 +211,6 @@ def fold_bounds(
     def settled(lower: Array, upper: Array) -> bool:
         return bool(np.all(is_decided(lower, upper, width)))
 
-    found = pursue(problem, point, data.X[test], settled, budget=budget)
+    found = pursue(problem, point, data.matrix[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
     return (found.lower, found.upper), "undetermined" if late else found.stage

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru._threads import calm_blas
 from glru.bounds import Bounds, ScoreBounds
 from glru.families.carried import has_carried
+from glru.linalg import calm_blas
 from glru.losses import Hinge
 from glru.model_selection.blocks import BlockCascade, check_block_options
 from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._files import refuse_input
-from glru._numerics import Array
+from glru.linalg import Array
 
 
 @final

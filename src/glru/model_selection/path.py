@@ -7,8 +7,8 @@ from typing import Literal, final
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.bounds import require_probabilities
+from glru.linalg import Array
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import leave_one_out, trained
 from glru.model_selection.progress import Report

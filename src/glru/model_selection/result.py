@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.bounds import ScoreBounds, exact_count
+from glru.linalg import Array
 from glru.problem import Problem
 
 STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")

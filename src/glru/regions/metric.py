@@ -14,15 +14,10 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
-from glru._arrays import NUMPY, Arrays
-from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
-from glru._products import CHUNK_BYTES, core_factor, hessian, row_block, row_gram
-from glru._sizes import absolute_product
-from glru._threads import in_parts
-from glru.certificate import FEW, absolute
+from glru.linalg import CHUNK_BYTES, FEW, HOST, TINY, Array, Arrays, Matrix, as_matrix, gamma
+from glru.linalg.factor import core_factor
 from glru.problem import Problem
 
 
@@ -64,11 +59,11 @@ class ColumnMetric(Metric):
 
     factor: Any
     inverse: Any
-    arrays: Arrays = NUMPY
+    arrays: Arrays = HOST
     """Operations on the matrices that the metric is asked about."""
 
     def __init__(self, problem: Problem, bend: Array) -> None:
-        self._factor(hessian(problem, bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
+        self._factor(problem.hessian(bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
 
     @classmethod
     def of_hessian(cls, matrix: Array, fit_intercept: bool, depth: int, least: float = 0.0) -> "ColumnMetric":
@@ -140,13 +135,12 @@ class ColumnMetric(Metric):
         return 2.0 * self.tau / (1.0 - 2.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
-        if isinstance(X, sp.csr_array) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
+        if X.is_thin:
             return self._sparse_norms(X)
         norms = np.empty(X.shape[0])
         height = max(64, 16 * CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):
-            rows = row_block(X, start, min(start + height, X.shape[0]))
-            block = dense(rows)
+            block = X[start : start + height].dense()
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
@@ -154,21 +148,14 @@ class ColumnMetric(Metric):
             norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
         return norms * (1.0 + self.solve_error) + self.tiny
 
-    def _sparse_norms(self, X: sp.csr_array) -> Array:
+    def _sparse_norms(self, X: Matrix) -> Array:
         """The same for rows with few entries, as quadratic forms in the inverse."""
-        from glru import _kernels as kernels
-
         inverse = self.inverse @ self.inverse.T
         size = X.shape[1]
-        block, border = np.ascontiguousarray(inverse[:size, :size]), inverse[:size, size:].sum(axis=1)
-        squares = np.empty(X.shape[0])
-        in_parts(
-            lambda start, stop: kernels.csr_quadratic_forms(X.indptr, X.indices, X.data, block, start, stop, squares),
-            X.shape[0],
-            10_000,
-        )
+        border = inverse[:size, size:].sum(axis=1)
+        squares = X.quadratic_forms(np.ascontiguousarray(inverse[:size, :size]))
         axes = np.sqrt(np.diag(inverse))
-        reach = absolute(X) @ axes[:size]
+        reach = X.absolute_product(axes[:size])
         if self.fit_intercept:
             squares = squares + 2.0 * (X @ border) + inverse[-1, -1]
             reach = reach + axes[-1]
@@ -179,7 +166,7 @@ class ColumnMetric(Metric):
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
-        outer = float(np.linalg.norm(absolute_product(self.inverse.T, slack)))
+        outer = float(np.linalg.norm(as_matrix(self.inverse.T).absolute_product(slack)))
         # Squares underflow in both norms.
         return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
 
@@ -202,12 +189,12 @@ class RowMetric(Metric):
     """The metric from a Cholesky factor in the dimension of the rows; every column must be penalised."""
 
     def __init__(self, problem: Problem, bend: Array) -> None:
-        self.X, self.fit_intercept = problem.X, problem.fit_intercept
+        self.X, self.fit_intercept = problem.matrix, problem.fit_intercept
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.inverse = 1.0 / lam
         self.root = np.sqrt(bend)
-        gram = row_gram(problem, self.inverse)
-        self.trace = float(problem.n_rows + bend @ np.diagonal(gram)) * (1.0 + gamma(problem.n_rows + 4))
+        gram = problem.matrix.row_gram(self.inverse)
+        self.trace = float(problem.n_rows + bend @ np.diagonal(gram.data)) * (1.0 + gamma(problem.n_rows + 4))
         self.factor = np.triu(core_factor(gram, self.root))
         # B >= I, so a backward error of Frobenius norm gamma trace(B) is also a relative one.
         self.eta_core = gamma(problem.n_columns + 5 * problem.n_rows + 24) * self.trace
@@ -223,14 +210,13 @@ class RowMetric(Metric):
         out = np.empty(X.shape[0])
         height = max(64, 16 * CHUNK_BYTES // (8 * self.root.size))
         for start in range(0, X.shape[0], height):
-            rows = row_block(X, start, min(start + height, X.shape[0]))
+            rows = X[start : start + height]
             out[start : start + rows.shape[0]] = self._norms(rows)
         return out
 
     def _norms(self, rows: Matrix) -> Array:
-        squares = squared_row_norms(rows, self.inverse) * (1.0 + gamma(rows.shape[1] + 4))
-        images = self.X @ scaled_columns(rows, self.inverse).T
-        images = dense(images)
+        squares = rows.squared_row_norms(self.inverse) * (1.0 + gamma(rows.shape[1] + 4))
+        images = rows.cross_gram(self.X, self.inverse).data.T
         solved = solve_triangular(self.factor, self.root[:, None] * images, trans="T", check_finite=False)
         # The image's rounding error is at most gamma(d) |x_k| |x| a row, in norm gamma(d) sqrt(trace B) |x|.
         off = gamma(rows.shape[1] + 4) * np.sqrt(self.trace * squares)

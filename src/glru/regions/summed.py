@@ -10,9 +10,8 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import TINY, Array, Matrix, gamma
 from glru.bounds import Bounds, widen
-from glru.certificate import FEW
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.point import Point
 from glru.regions.base import Region
 from glru.regions.local import ellipsoid_bounds, gradient_slack

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.bounds import residuals
 from glru.display import InfluenceDisplay
 from glru.display.intervals import usual_size
+from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
 from glru.report.page import Cell, Provenance, Section, cards, page, table

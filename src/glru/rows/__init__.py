@@ -1,6 +1,6 @@
 """Where rows come from: memory (one block), memory maps, Parquet files and dask, with ``map`` and ``sum`` over their blocks."""
 
-from glru.rows.block import Block, chunk_height
+from glru.rows.block import Block
 from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Traffic, read_rows
 from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
 from glru.rows.summary import MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
@@ -21,7 +21,6 @@ __all__ = [
     "Totals",
     "Traffic",
     "WeightSummary",
-    "chunk_height",
     "is_out_of_memory",
     "read_rows",
     "totals_of_blocks",

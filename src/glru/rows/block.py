@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
-from glru._sizes import SMALL
+from glru.linalg import Array, Matrix, dense_height
 from glru.rows.sources import fetch, to_vector
 
 Places = slice | NDArray[np.int64]
@@ -23,8 +22,8 @@ class Block:
 
     Attributes
     ----------
-    X : array or CSR array
-        The data, float64.
+    X : Matrix
+        The data.
     y : array
         Targets as they were given.
     weight : array or None
@@ -45,7 +44,7 @@ class Block:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return int(self.X.shape[0])
+        return self.X.shape[0]
 
     @property
     def weights(self) -> Array:
@@ -63,8 +62,7 @@ class Block:
     def checksum(self) -> bytes:
         """A check-sum of all numbers and labels, in one sweep over them."""
         found = hashlib.blake2b(digest_size=16)
-        X = (self.X,) if isinstance(self.X, np.ndarray) else (self.X.data, self.X.indices, self.X.indptr)
-        for array in (*X, self.y, self.weight):
+        for array in (*self.X.parts.values(), self.y, self.weight):
             if array is not None:
                 found.update(repr((array.dtype.str, array.shape)).encode())
                 found.update(_mix(array))
@@ -73,7 +71,7 @@ class Block:
 
 def _mix(array: NDArray[Any]) -> bytes:
     """A few bytes that depend on every bit of an array and on its place."""
-    from glru._kernels import mix_words
+    from glru.linalg.kernels import mix_words
 
     if array.dtype.hasobject:
         entries = array.tolist()
@@ -91,8 +89,7 @@ def _mix(array: NDArray[Any]) -> bytes:
 def read_block(X: Any, y: Any, weight: Any) -> Block:
     """The block made of parts, each of which is read if it has to be."""
     matrix, names = _inputs.converted(fetch(X))
-    if isinstance(matrix, np.ndarray):
-        matrix = np.ascontiguousarray(matrix)
+    matrix = matrix.by_row()
     targets = to_vector(fetch(y), "y")
     weights = None if weight is None else to_vector(fetch(weight), "sample_weight")
     for name, values in (("y", targets), ("sample_weight", weights)):
@@ -116,10 +113,5 @@ def sum_weights(weights: Array) -> float:
 
 def summation_depth(n_rows: int, n_columns: int, sparse: bool) -> int:
     """At least the additions that a row's share of any sum over a block passes through, in whatever order."""
-    height = n_rows if sparse else min(n_rows, chunk_height(n_columns))
+    height = n_rows if sparse else min(n_rows, dense_height(n_columns))
     return max(height + n_rows // max(height, 1), WEIGHTS_AT_ONCE + n_rows // WEIGHTS_AT_ONCE) + 2
-
-
-def chunk_height(n_columns: int) -> int:
-    """Rows of a dense chunk: temporaries stay in the cache, and rows of many columns keep BLAS busy."""
-    return max(SMALL // n_columns + 1, n_columns)

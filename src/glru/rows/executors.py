@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._threads import calm_blas, n_threads
+from glru.linalg import calm_blas, n_threads
 from glru.rows.block import Block, Places, read_block
 from glru.rows.sources import Sources, data_changed
 

@@ -7,9 +7,9 @@ from itertools import accumulate
 from typing import Any, ClassVar, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru.linalg import Matrix
 from glru.losses.base import Task
 from glru.rows.block import Block, Places, summation_depth
 from glru.rows.executors import UNKNOWN, Executor, Pass, Place, make_executor
@@ -216,8 +216,8 @@ def size_of(value: Any) -> int:
     """Bytes of the arrays in a value."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    if isinstance(value, sp.csr_array):
-        return int(value.data.nbytes + value.indices.nbytes + value.indptr.nbytes)
+    if isinstance(value, Matrix):
+        return sum(part.nbytes for part in value.parts.values())
     if is_dataclass(value) and not isinstance(value, type):
         return sum(size_of(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, tuple | list):

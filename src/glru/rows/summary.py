@@ -4,12 +4,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
-from glru._sizes import squared_norms
+from glru.linalg import Array, Matrix
 from glru.losses.base import Task
 from glru.rows.block import Block, sum_weights
 from glru.rows.sources import data_changed
@@ -42,9 +40,9 @@ class Sample:
     def concatenate(self) -> tuple[Matrix, NDArray[Any], Array]:
         """All of them as one."""
         X, y, weight = zip(*self.parts, strict=True)
-        dense = all(isinstance(part, np.ndarray) for part in X)
-        stacked = np.vstack(X) if dense else sp.vstack([sp.csr_array(part) for part in X], format="csr")
-        return stacked, np.concatenate(y), np.concatenate(weight)
+        # Where some parts are sparse, all become so.
+        first = next((part for part in X if not part.stores_zeros), X[0])
+        return first.concatenate(X, axis=0), np.concatenate(y), np.concatenate(weight)
 
 
 @final
@@ -181,7 +179,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
     else:
         if task == "regression" and block.n_rows:
             highest, lowest = float(found.max()), float((-found).max())
-    norms, squares = squared_norms(X, weight)
+    norms, squares = X.squared_norms(weight)
     chosen = np.random.default_rng(number).permutation(block.n_rows)[: _sample_size(X, n_blocks)]
     chosen.sort()
     sample = Sample(((X[chosen], block.y[chosen], weight[chosen]),))
@@ -198,7 +196,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
         squares=squares,
         n_filled=_count_filled(X),
         largest_square=Max(float(norms[weight > 0.0].max(initial=0.0))),
-        n_sparse=int(not isinstance(X, np.ndarray)),
+        n_sparse=int(not X.stores_zeros),
         sample=sample,
     )
 
@@ -240,9 +238,8 @@ def check_shapes(summary: Summary) -> None:
 
 
 def _count_filled(X: Matrix) -> Array:
-    if isinstance(X, np.ndarray):
-        return np.zeros(X.shape[1])
-    return np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]).astype(np.float64)
+    counts = X.column_counts()
+    return np.zeros(X.shape[1]) if counts is None else counts.astype(np.float64)
 
 
 def _sample_size(X: Matrix, n_blocks: int) -> int:

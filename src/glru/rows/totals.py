@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import TINY, Array, gamma
+from glru.linalg import TINY, Array, gamma
 from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.rows.passes import Blocks

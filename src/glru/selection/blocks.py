@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, solve
 
-from glru._numerics import Array
 from glru.bounds import ScoreBounds, unbounded
-from glru.certificate import FEW
+from glru.linalg import FEW, Array, as_matrix
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.summed import ellipsoid
@@ -134,7 +133,7 @@ class BlockJudge(Judge):
         """The worth of a model of some columns after Newton steps, where they ended and the sums there."""
         part, before, value, length = SomeColumns(self.whole, chosen), np.inf, np.inf, 1.0
         last, direction = part.restrict(point), np.zeros(part.places.size)
-        queries, zero = self.X[:, chosen], self._zero(chosen)
+        queries, zero = as_matrix(self.X[:, chosen]), self._zero(chosen)
         found = ScoreBounds(*unbounded(self.n_rows))
         for step in range(MAX_PASSES):
             here = expand(self.whole, point, Floor.of(self.whole.loss))

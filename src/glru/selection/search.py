@@ -8,13 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import placed
 from glru._budget import Budget, OutOfTime
-from glru._numerics import Array, Matrix, dense
-from glru._threads import calm_blas
-from glru.certificate import FEW
 from glru.changes.base import matched_columns
 from glru.families.summed import require_local
+from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_of
 from glru.model_selection.progress import Report, reporter
 from glru.point import Point
@@ -257,7 +254,7 @@ def _judge_blocks(
     start = Point(np.zeros(problem.n_columns))
     if chosen.size == problem.n_columns:
         start = (solve(problem, tol=tol) if solution is None else solution).point
-    return BlockJudge(problem, chosen, dense(X), y, rule, start)
+    return BlockJudge(problem, chosen, X.dense(), y, rule, start)
 
 
 def _judge(
@@ -285,7 +282,7 @@ def _judge(
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         fold = problem.derive(sample_weight=weight)
-        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.X[test], problem.y[test], rule))
+        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.matrix[test], problem.y[test], rule))
     return Panel(judges, rule)
 
 
@@ -295,7 +292,7 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
     X = matched_columns(X, names, problem.column_names)
-    X = placed(X, problem.X) if problem.in_memory else X
+    X = problem.matrix.bring(X) if problem.in_memory else X
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
     labels = _inputs.as_array(y_val, "y_val")

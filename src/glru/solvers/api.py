@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._threads import calm_blas
 from glru.existence import missing_optimum
+from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
@@ -122,7 +121,7 @@ def train(
         if until is not None:
             raise not_in_memory(problem, "until, which is shown scores and dual variables of all rows,")
         return train_in_passes(problem, tol, solver, start, max_iter, budget)
-    if problem.on_device:
+    if problem.matrix.only_products:
         _require_smooth(problem, solver)
     until = _within(until, budget)
     with calm_blas(problem.work):
@@ -188,12 +187,12 @@ def _better(first: Solution, second: Solution) -> Solution:
 
 def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
-    smooth, direct = problem.penalty.smooth, fits_direct(problem)
+    smooth, direct = problem.penalty.smooth, problem.matrix.has_quick_gram
     if isinstance(problem.loss, Hinge):
         return [("interior-point", None), ("proximal-point", None)] if smooth and direct else [("proximal-point", None)]
     if not smooth:
         return [("prox-newton", None)]
-    if direct and box_of(problem.loss) is not None and not problem.on_device:
+    if direct and box_of(problem.loss) is not None and not problem.matrix.only_products:
         return [("newton", NEWTON_SHARE), ("interior-point", None), ("newton", None)]
     if direct:
         return [("newton", None)]
@@ -201,14 +200,6 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     if start is None and wide and isinstance(problem.loss, Logistic):
         return [("dual-cd", 8), ("newton-cg", None)]
     return [("newton-cg", None)]
-
-
-def fits_direct(problem: Problem) -> bool:
-    """Whether a direct Newton step is cheap: few unknowns, and a Gram matrix that is quick to form."""
-    X = problem.X
-    if not isinstance(X, sp.csr_array):
-        return min(X.shape) <= problem.largest
-    return X.nnz <= 200_000 and min(X.shape) <= 600
 
 
 def checked(problem: Problem, solver: str) -> str:
@@ -237,8 +228,8 @@ def _require_smooth(problem: Problem, solver: str) -> None:
     if solver not in ("auto", "newton") or not smooth:
         asked = f"solver {solver!r}" if smooth else f"{problem.loss!r} with {problem.penalty!r}"
         raise ValueError(
-            f"data on a device is trained by 'newton', which needs a smooth loss and an L2 penalty; got {asked} for X on "
-            f"{problem.arrays.device}. Give X as a NumPy array to train it on the host."
+            f"data on a device is trained by 'newton', which needs a smooth loss and an L2 penalty; got {asked} for "
+            f"X{problem.matrix.layout}. Give X as a NumPy array to train it on the host."
         )
 
 

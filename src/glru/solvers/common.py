@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Status

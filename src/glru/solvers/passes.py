@@ -13,7 +13,8 @@ from typing import Any, final
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import UNIT, Array, gamma
+from glru.linalg import UNIT, Array, gamma
+from glru.linalg.factor import solve_shifted
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
@@ -22,7 +23,6 @@ from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, Status, relative
 from glru.solvers.common import Stop, zero_point
 from glru.solvers.newton import newton as newton_in_memory
-from glru.solvers.newton import solve_upper
 from glru.solvers.sample import sample_of
 from glru.sums import (
     Expansion,
@@ -181,7 +181,7 @@ def newton(problem: Problem, point: Point, stop: Stop, budget: Budget) -> PassRu
     while True:
         value, slope = objective_value(totals, point, here), whole_gradient(totals, point, here.gradient)
         assert here.hessian is not None
-        step = -solve_upper(whole_hessian(totals, here.hessian), slope)
+        step = -solve_shifted(whole_hessian(totals, here.hessian), slope)
         descent = float(slope @ step)
         if goal.is_reached(point, here, -descent):
             return PassRun(point, here, n_iter, "converged")

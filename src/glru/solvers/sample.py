@@ -27,7 +27,7 @@ def sample_of(problem: Problem) -> Problem | None:
     if not weight.any():
         return None
     weight = weight * (problem.sample_weight.sum() / weight.sum())
-    return problem.derive(X=problem.X[rows], y=problem.y[rows], sample_weight=weight)
+    return problem.derive(X=problem.matrix[rows], y=problem.y[rows], sample_weight=weight)
 
 
 def _sample_of_blocks(problem: Problem, blocks: Blocks) -> Problem | None:

@@ -36,6 +36,13 @@ def in_parts(work: Callable[[int, int], Result], n_items: int, smallest: int) ->
     return list(_pool().map(lambda context, *ends: context.run(work, *ends), contexts, edges[:-1], edges[1:]))
 
 
+def total(parts: list[Any]) -> Any:
+    """The sum of arrays, in the first of them."""
+    for other in parts[1:]:
+        parts[0] += other
+    return parts[0]
+
+
 @contextmanager
 def calm_blas(work: float) -> Iterator[None]:
     """BLAS on one thread inside, where the largest product is small; nested and concurrent uses share one limit."""
