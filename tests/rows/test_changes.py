@@ -5,6 +5,7 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 import glru
+from glru.sums import Floor, dual_gap, expand
 from tests.cases import LOSSES, each
 from tests.decisions.retraining import assert_inside, carefully, scores_after
 from tests.rows.data import SHAPES, in_blocks, make, mapped
@@ -81,6 +82,79 @@ def test_after_holds_the_retrained_model(loss, shape, tmp_path):
         assert out.determination_rate(new.X) == 1.0
         assert np.array_equal(out.labels(new.X), np.sign(new.X @ exact.coef + exact.intercept))
         assert out.n_passes <= 5.0
+
+
+@pytest.mark.parametrize("scaling", ["mean", "sum"])
+def test_a_changed_problem_is_a_problem(scaling, tmp_path):
+    """It can be retrained, validated and changed again; rows that were removed before stay removed."""
+    problem = make(glru.Logistic(), glru.L2(0.1), 40, 3, seed=4, fit_intercept=True, scaling=scaling)
+    new = make(glru.Logistic(), glru.L2(0.1), 6, 3, seed=9)
+    added = glru.AddRows(new.X, new.y)
+    out = glru.after(glru.solve(in_blocks(tmp_path, problem)), glru.RemoveRows([2, 7, 30]) + added)
+    retrained = out.retrain(tol=1e-10)
+    weight = np.append(np.where(np.isin(np.arange(40), [2, 7, 30]), 0.0, 1.0), np.ones(6))
+    memory = glru.AddRows(new.X, new.y).apply(problem).derive(sample_weight=weight)
+    np.testing.assert_allclose(retrained.coef, carefully(memory).coef, atol=1e-4)
+    assert retrained.problem.n_used == 43
+    assert retrained.problem.total_weight == 43.0
+
+    result, folds = glru.loocv(retrained, width=1e-6), glru.cross_val_predict(retrained, cv=4, width=1e-6)
+    for rows, found in ((np.arange(46), result), (folds.rows, folds)):
+        assert np.array_equal(found.y, memory.y[rows])
+    for row in (0, 2, 30, 39, 40, 45):
+        (score,), (off,) = scores_after(memory, np.where(np.arange(46) == row, 0.0, weight), np.array([row]))
+        off = min(off, 1e-8 * (1.0 + abs(score)))
+        assert_inside(np.array([score]), off, result.score_lower[[row]], result.score_upper[[row]])
+    scores, off = held_out_folds(memory, folds.folds)
+    assert_inside(scores, off, folds.score_lower, folds.score_upper)
+
+    again = glru.after(retrained, glru.RemoveRows([5, 41]))
+    exact = carefully(memory.derive(sample_weight=np.where(np.isin(np.arange(46), [5, 41]), 0.0, weight)))
+    lower, upper = again.score_bounds(memory.X)
+    scores = memory.scores(exact.coef, exact.intercept)
+    assert_inside(scores, 1e-8 * (1.0 + np.abs(scores)), lower, upper)
+    assert again.problem.n_used == 41
+
+
+def test_weights_that_do_not_matter_any_more(tmp_path):
+    """Factors of removals are those of the weights that are left: a removed row has none, whatever it had before."""
+    weight = np.where(np.arange(40) == 11, 30.0, 2.0)
+    problem = make(glru.Squared(), glru.L2(0.1), 40, 3, seed=5, sample_weight=weight)
+    retrained = glru.after(glru.solve(in_blocks(tmp_path, problem)), glru.RemoveRows([11])).retrain(tol=1e-10)
+    known = retrained.problem.weight_summary
+    assert (known.n_used, known.total, known.largest.value, -known.least.value) == (39, 78.0, 2.0, 0.0)
+    result = glru.loocv(retrained, width=1e-8)
+    left = np.where(np.arange(40) == 11, 0.0, weight)
+    for row in (3, 11):
+        (score,), (off,) = scores_after(problem, np.where(np.arange(40) == row, 0.0, left), np.array([row]))
+        off = min(off, 1e-8 * (1.0 + abs(score)))
+        assert_inside(np.array([score]), off, result.score_lower[[row]], result.score_upper[[row]])
+
+
+def test_paths_are_those_of_memory(tmp_path):
+    problem = make(glru.Logistic(), glru.L2(0.1), 300, 3, fit_intercept=True)
+    ours, memory = (glru.loocv_path(data, [1.0, 0.1, 0.01]) for data in (in_blocks(tmp_path, problem), problem))
+    assert ours.best_lam == memory.best_lam and ours.certified
+    assert np.array_equal(ours.lower, memory.lower)
+
+
+def test_rows_in_memory_are_one_block(tmp_path):
+    """What is summed over blocks is summed over rows in memory by the same code."""
+    problem = make(glru.Logistic(), glru.L2(0.05), 60, 3, seed=3, fit_intercept=True, sample_weight=np.arange(60) % 4)
+    blocks, point = in_blocks(tmp_path, problem), glru.Point(np.array([0.3, -0.2, 0.1]), 0.4)
+    ours, memory = (expand(data, point, Floor.of(problem.loss)) for data in (blocks, problem))
+    np.testing.assert_allclose(ours.gradient, memory.gradient, rtol=1e-12)
+    np.testing.assert_allclose(np.triu(ours.hessian), np.triu(memory.hessian), rtol=1e-12)
+    for name in ("weight_sum", "largest_norm", "column_norms", "norm"):
+        np.testing.assert_allclose(getattr(blocks.totals, name), getattr(problem.totals, name), rtol=1e-9)
+    assert blocks.weight_summary.n_used == problem.weight_summary.n_used == problem.n_used == 45
+    assert dual_gap(blocks, point).value == pytest.approx(dual_gap(problem, point).value)
+    numbers = np.array([2, 30, 59])
+    for part in (blocks.take(numbers), problem.take(numbers)):
+        assert np.array_equal(part.X, problem.X[numbers])
+        assert np.array_equal(part.weights, problem.weights[numbers])
+    for data in (blocks, problem):
+        assert data.without(numbers).n_used == 42
 
 
 def test_folds_and_changes_that_are_refused(tmp_path):

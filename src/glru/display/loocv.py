@@ -47,7 +47,7 @@ class LOOCVDisplay:
         if labels is None:
             raise ValueError("LOOCVDisplay shows classifications; got a regression. Use result.to_frame().")
         order = np.argsort(result.scores, kind="stable")
-        verdicts = result.bounds.verdicts(result.problem.y)
+        verdicts = result.bounds.verdicts(result.y)
         low, high = result.errors_lower, result.errors_upper
         errors = f"{low} errors" if low == high else f"{low} to {high} errors"
         title = f"{labels.size} held-out rows, {errors}, {result.n_trainings} trainings"

@@ -12,7 +12,7 @@ from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
 from glru.families.summed import require_local
 from glru.linalg import Array, calm_blas
 from glru.model_selection.blocks import held_out_bounds
-from glru.model_selection.loocv import check_width, trained, usual_width
+from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
 from glru.model_selection.result import HeldOutScores
@@ -20,6 +20,9 @@ from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Solution
+
+Test = range | NDArray[np.int64]
+"""The test rows of a fold: consecutive ones, or sorted numbers."""
 
 
 @final
@@ -87,73 +90,51 @@ def held_out_folds(
     """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`."""
     budget = Budget(max_seconds)
     data = problem.problem if isinstance(problem, Solution) else problem
+    require_problem(data)
     check_width(width)
-    if isinstance(data, Problem) and not data.in_memory:
-        return _folds_in_blocks(problem, consecutive_folds(data, cv, groups), width, tol, progress, budget)
-    solution = trained(problem, tol, budget=budget)
-    data = solution.problem
-    width = usual_width(data) if width is None else width
+    before = data.traffic.passes
     splits = splits_of(data, cv, groups)
+    solution = trained(problem, tol, budget=budget)
+    width = usual_width(data) if width is None else width
     found, stages = [], []
-    with reporter(progress) as report, calm_blas(data.work):
+    with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         for k, (train, test) in enumerate(splits):
-            bounds, stage = fold_bounds(solution, _without(data, train), test, width, budget)
+            bounds, stage = _held_out_fold(solution, train, test, width, budget)
             found.append(bounds)
             stages.append(stage)
             report(stage, k + 1, len(splits))
-    rows = np.concatenate([test for _, test in splits])
+    rows = np.concatenate([np.asarray(test, dtype=np.intp) for _, test in splits])
     return CrossValResult(
         problem=data,
         rows=rows,
-        folds=np.repeat(np.arange(len(splits)), [test.size for _, test in splits]),
-        y=data.y[rows],
-        bounds=concatenate(found),
-        decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
-        n_trainings=stages.count("training"),
-        train_rows=tuple(train for train, _ in splits),
-    )
-
-
-def _folds_in_blocks(
-    problem: Problem | Solution,
-    tests: list[range | NDArray[np.int64]],
-    width: float | None,
-    tol: float,
-    progress: bool | Report,
-    budget: Budget,
-) -> CrossValResult:
-    """Held-out scores of folds of rows in blocks: Newton steps of each fold's problem under the local certificate."""
-    data = problem.problem if isinstance(problem, Solution) else problem
-    before = data.traffic.passes
-    solution = trained(problem, tol, budget=budget)
-    width = usual_width(data) if width is None else width
-    found, stages = [], []
-    with reporter(progress) as report:
-        for k, test in enumerate(tests):
-            bounds = unbounded(len(test)) if budget.spent else held_out_bounds(solution, test, width, budget)
-            stages.append("newton" if np.all(is_decided(*bounds, width)) else "undetermined")
-            found.append(bounds)
-            report(stages[-1], k + 1, len(tests))
-    rows = np.concatenate([np.asarray(test) for test in tests]).astype(np.intp)
-    return CrossValResult(
-        problem=data,
-        rows=rows,
-        folds=np.repeat(np.arange(len(tests)), [len(test) for test in tests]),
+        folds=np.repeat(np.arange(len(splits)), [len(test) for _, test in splits]),
         y=np.concatenate(data.map(_targets))[rows],
         bounds=concatenate(found),
         decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
-        n_trainings=0,
-        train_rows=(),
+        n_trainings=stages.count("training"),
+        train_rows=tuple(train for train, _ in splits if train is not None),
         n_passes=data.traffic.passes - before,
     )
+
+
+def _held_out_fold(
+    solution: Solution, train: Rows | None, test: Test, width: float | None, budget: Budget
+) -> tuple[Bounds, str]:
+    """Bounds of the scores of a fold's test rows, and the stage that decided them; ``train``: None for all other rows."""
+    if budget.spent:
+        return unbounded(len(test)), "undetermined"
+    if train is not None:
+        return fold_bounds(solution, _without(solution.problem, train), np.asarray(test), width, budget)
+    bounds = held_out_bounds(solution, test, width, budget)
+    return bounds, "newton" if np.all(is_decided(*bounds, width)) else "undetermined"
 
 
 def _targets(part: Problem) -> Array:
     return part.y
 
 
-def consecutive_folds(problem: Problem, cv: Any, groups: Any) -> list[range | NDArray[np.int64]]:
-    """The test rows of every fold of rows in blocks."""
+def block_folds(problem: Problem, cv: Any, groups: Any) -> list[Test]:
+    """The test rows of every fold of rows in blocks: consecutive ones, or those of a splitter that needs no targets."""
     require_local(problem, "cross_val_predict")
     n_rows = problem.n_rows
     if isinstance(cv, int | np.integer):
@@ -163,7 +144,7 @@ def consecutive_folds(problem: Problem, cv: Any, groups: Any) -> list[range | ND
         return [range(edges[k], edges[k + 1]) for k in range(int(cv))]
     if not hasattr(cv, "split"):
         raise TypeError(f"cv must be a number of folds or a scikit-learn splitter for rows in blocks; got {cv!r}.")
-    tests: list[range | NDArray[np.int64]] = []
+    tests: list[Test] = []
     seen = np.zeros(n_rows, dtype=np.int64)
     for train, test in cv.split(np.empty((n_rows, 0)), None, groups):
         if len(train) + len(test) != n_rows:
@@ -175,8 +156,15 @@ def consecutive_folds(problem: Problem, cv: Any, groups: Any) -> list[range | ND
     return tests
 
 
-def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
-    """The rows of every split, checked."""
+def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows | None, Test]]:
+    """The train and test rows of every split, checked; of rows in blocks the train rows are all others, and None here."""
+    if not problem.in_memory:
+        return [(None, test) for test in block_folds(problem, cv, groups)]
+    return list(splits_in_memory(problem, cv, groups))
+
+
+def splits_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+    """The train and test rows of every split of rows in memory, checked."""
     splits = list(split_rows(cv, problem.y, groups, problem.loss.task == "classification"))
     if not splits:
         raise ValueError("cv must give at least one split; got none.")

@@ -45,8 +45,7 @@ def leave_one_out(
 ) -> LOOCVResult:
     """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`."""
     data = problem.problem if isinstance(problem, Solution) else problem
-    if not isinstance(data, Problem):
-        raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
+    require_problem(data)
     budget = Budget(max_seconds)
     _check(data, method, bound, width)
     if not data.in_memory:
@@ -121,13 +120,18 @@ def trained(
     """A solution, trained if a problem was given (or read from a checkpoint)."""
     if isinstance(problem, Solution):
         return problem
-    if not isinstance(problem, Problem):
-        raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
+    require_problem(problem)
 
     def fit() -> Solution:
         return warn_if_short(train(problem, tol=tol, start=start, budget=budget), tol)
 
     return fit() if checkpoint is None else checkpoint.solution(problem, tol, fit)
+
+
+def require_problem(problem: object) -> None:
+    """Refuse what is neither a problem nor a solution."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
 
 
 def check_width(width: float | None) -> None:

@@ -12,7 +12,7 @@ from glru._budget import Budget, OutOfTime
 from glru.changes.base import matched_columns
 from glru.families.summed import require_local
 from glru.linalg import FEW, Array, Matrix, calm_blas
-from glru.model_selection.cross_validation import splits_of
+from glru.model_selection.cross_validation import splits_in_memory
 from glru.model_selection.progress import Report, reporter
 from glru.point import Point
 from glru.problem import Problem
@@ -278,7 +278,7 @@ def _judge(
     if cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol, start), rule)
     judges: list[Judge] = []
-    for train, test in splits_of(problem, cv, None):
+    for train, test in splits_in_memory(problem, cv, None):
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         fold = problem.derive(sample_weight=weight)
