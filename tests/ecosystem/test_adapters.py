@@ -104,7 +104,7 @@ def test_frames_and_sparse_matrices():
         assert sp.issparse(sparse.problems[0].X)
         assert np.array_equal(sparse.problems[0].X.toarray(), dense.problems[0].X)
         shuffled = frame[frame.columns[::-1]]
-        assert np.array_equal(named.rows(shuffled), dense.rows(X))
+        assert np.array_equal(named.rows(shuffled).dense(), dense.rows(X).dense())
 
 
 @pytest.mark.parametrize(
