@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru._arrays import namespace, outward
-from glru._numerics import TINY, UNIT, Array, gamma
+from glru.linalg import TINY, UNIT, Array, gamma, namespace, outward
 from glru.losses import Loss
 from glru.losses.logistic import softplus
 

@@ -6,7 +6,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.adapters import Adapted, adapt
 from glru.after import has_newton
 from glru.bounds import ScoreBounds
@@ -14,6 +13,7 @@ from glru.candidates import MAX_STEPS, newton_candidate
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
 from glru.duality import primal_value
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds

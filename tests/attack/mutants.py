@@ -30,7 +30,7 @@ SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", 
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
-BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"partitioned/test_{name}.py" for name in ("loocv", "training", "changes"))
+BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
 zero = become(0.0)
@@ -76,8 +76,7 @@ def _same_ends(linear_range):
 
 def _rows_without_intercept(norms):
     def mutant(self, X):
-        block = X if isinstance(X, np.ndarray) else X.toarray()
-        return np.linalg.norm(block @ self.inverse[: X.shape[1]], axis=1)
+        return np.linalg.norm(X.dense() @ self.inverse[: X.shape[1]], axis=1)
 
     return mutant
 
@@ -162,7 +161,11 @@ MUTANTS: dict[str, Mutant] = {
     "old-weights-in-carried-rows": Mutant("glru.candidates.carry:weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(
         "glru.candidates.carry:_carry_rows",
-        lambda carry: lambda solution, change, swap: carry(solution, change, replace(swap, X=0.0 * swap.X)),
+        lambda carry: (
+            lambda solution, change, swap: carry(
+                solution, change, replace(swap, X=swap.X.scale_columns(np.zeros(swap.X.shape[1])))
+            )
+        ),
         CARRY,
     ),
     # Families of removed rows.
@@ -213,34 +216,32 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
-        "glru.partitioned.base:_removals",
+        "glru.families.summed:_removals_at",
         inside(factor_range=result(lambda ends: (0.5 * (ends[0] + ends[1]),) * 2)),
         BLOCKS,
     ),
-    "blocks-sums-taken-as-exact": Mutant("glru.partitioned.base:_removals", inside(slope_spread=scaled(0.0)), BLOCKS),
+    "blocks-sums-taken-as-exact": Mutant("glru.families.summed:_removals_at", inside(slope_spread=scaled(0.0)), BLOCKS),
     "blocks-own-factor-forgotten": Mutant(
-        "glru.partitioned.base:_removals",
+        "glru.families.summed:_removals_at",
         result(lambda found: found and replace(found, drift=0.0 * found.drift)),
         BLOCKS,
     ),
     "blocks-left-out-row-kept": Mutant(
-        "glru.partitioned.removing:slopes_of",
+        "glru.families.summed:slope_sums_without",
         inside(slope_sums=lambda sums: lambda rows, weights, models, without: sums(rows, weights, models)),
         BLOCKS,
     ),
     "blocks-moves-of-scores-forgotten": Mutant(
-        "glru.partitioned.removing:slopes_of", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
+        "glru.families.summed:slope_sums_without", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
     ),
     "blocks-factor-forgotten-in-steps": Mutant(
-        "glru.partitioned.cascade:Run._stepped", inside(removal_factors=result(np.ones_like)), BLOCKS
+        "glru.families.summed:LocalRemovals.refined", inside(removal_factors=result(np.ones_like)), BLOCKS
     ),
-    "blocks-quarter-of-the-gap": Mutant("glru.partitioned.gap:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
-    "blocks-removed-rows-counted": Mutant(
-        "glru.partitioned.rows:Absent.places", result(lambda places: places[:0]), BLOCK_CHANGES
-    ),
+    "blocks-quarter-of-the-gap": Mutant("glru.regions.summed:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
+    "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),
     "blocks-dual-point-not-repaired": Mutant(
-        "glru.partitioned.gap:terms",
-        lambda terms: lambda block, number, start, model, size: terms(block, number, start, model, None),
+        "glru.sums:dual_terms",
+        lambda terms: lambda part, point, size: terms(part, point, None),
         BLOCK_TRAINING,
     ),
 }

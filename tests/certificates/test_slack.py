@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import glru
-from glru._numerics import UNIT
 from glru.bounds import ScoreBounds
 from glru.certificate import certify
 from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
+from glru.linalg import UNIT
 from glru.metric.columns import ColumnMetric
 from glru.point import Point
 from glru.regions import DualBox
@@ -79,7 +79,7 @@ def test_the_box(penalty):
         exact.append((abs(v) - kappa) * (1 if v > 0 else -1) / lam if abs(v) > kappa else Fraction(0))
     assert_within(exact, *box.coef_bounds())
     scores = [sum(x * w for x, w in zip(row, exact, strict=True)) for row in rows]
-    assert_within(scores, *box.score_bounds(problem.X))
+    assert_within(scores, *box.score_bounds(problem.matrix))
 
 
 def test_the_box_and_the_intercept():
@@ -89,7 +89,7 @@ def test_the_box_and_the_intercept():
     vars(box)["_box"] = np.array([0.1]), np.array([0.3])
     for b in (0.7, 1.1, -0.3, 1e8):
         vars(box)["_intercept"] = (b, b)
-        lower, upper = box.score_bounds(problem.X)
+        lower, upper = box.score_bounds(problem.matrix)
         for row, low, high in zip(problem.X[:, 0], lower, upper, strict=True):
             ends = sorted(Fraction(float(row)) * Fraction(w) for w in (0.1, 0.3))
             assert Fraction(float(low)) <= ends[0] + Fraction(b) and ends[1] + Fraction(b) <= Fraction(float(high))
@@ -191,7 +191,7 @@ def test_norms_in_the_metric():
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(1e-7))
     metric = ColumnMetric(problem, problem.weights)
     factor = [fractions(row) for row in metric.factor]
-    for row, norm in zip(X, metric.norms(X), strict=True):
+    for row, norm in zip(X, metric.norms(problem.matrix), strict=True):
         solved: list[Fraction] = []
         for k, x in enumerate(fractions(row)):
             solved.append((x - sum(factor[j][k] * solved[j] for j in range(k))) / factor[k][k])

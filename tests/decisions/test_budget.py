@@ -9,9 +9,10 @@ import pytest
 
 import glru
 from glru import _budget
-from glru.families.columns import LocalColumns, WideColumns, wide
+from glru.families.columns import LocalColumns, WideColumns
 from glru.families.removals import Base
 from glru.families.wide import WideRows
+from glru.linalg.arrays import HostArrays
 from glru.model_selection import cascade
 from glru.regions import LocalEllipsoid
 from glru.selection import validation
@@ -188,7 +189,7 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
 
     monkeypatch.setattr(_budget.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(owner, attribute, counted)
-    monkeypatch.setattr(wide, "CHUNK", 1)
+    monkeypatch.setattr(HostArrays, "chunk", 1)
     if options == "stepwise":
         assert _stepwise(problem, 10.0).interrupted
     elif options is None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +11,8 @@ from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import glru
-from glru.bounds import ScoreBounds
 from glru.families.carried import carried_bounds
-from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_open_rows
+from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_bounds, with_open_rows
 from tests.certificates.exact import optimum, outside
 from tests.decisions.retraining import assert_inside, assert_proven, derived, held_out, real, standardised
 
@@ -621,14 +619,14 @@ def test_metrics_stay_in_their_range(small, line, sign):
     """All right and all wrong: no AUC below 0, no accuracy, Brier score or R2 above 1, no negative mean."""
     result = glru.loocv(small[0])
     ends = 50.0 * sign * small[0].problem.y
-    sure = replace(result, bounds=ScoreBounds(ends - 1e-9, ends + 1e-9))
+    sure = with_bounds(result, ends - 1e-9, ends + 1e-9)
     share = 1.0 if sign > 0.0 else 0.0
     assert sure.metric_bounds("accuracy") == sure.metric_bounds("roc_auc") == (share, share)
     for low, high in (sure.metric_bounds("brier"), sure.metric_bounds("log_loss")):
         assert 0.0 <= low <= high
     assert sure.metric_bounds("brier")[1] <= 1.0
     y = line[0].problem.y
-    exact = replace(glru.loocv(line[0]), bounds=ScoreBounds(y, y))
+    exact = with_bounds(glru.loocv(line[0]), y, y)
     assert exact.metric_bounds("r2")[1] == 1.0
     for name in ("mse", "mae"):
         low, high = exact.metric_bounds(name)
@@ -638,7 +636,7 @@ def test_metrics_stay_in_their_range(small, line, sign):
 def test_small_means_keep_their_digits(line):
     """Slack is relative to the metric, not to 1."""
     y = line[0].problem.y
-    near = replace(glru.loocv(line[0]), bounds=ScoreBounds(y + 1e-9, y + 1e-9))
+    near = with_bounds(glru.loocv(line[0]), y + 1e-9, y + 1e-9)
     error = np.mean((near.score_lower - y) ** 2)
     low, high = near.metric_bounds("mse")
     assert low <= error <= high and high - low <= 1e-12 * error
@@ -672,7 +670,7 @@ def test_metric_bounds_of_what_is_unknown():
 def test_a_bound_at_the_threshold_proves_an_error_but_no_label(small):
     result = glru.loocv(small[0])
     ends = np.where(small[0].problem.y > 0.0, 0.0, 1.0)
-    touching = replace(result, bounds=ScoreBounds(ends - 1.0, ends))
+    touching = with_bounds(result, ends - 1.0, ends)
     assert not touching.labels.any()
     assert touching.metric_bounds("accuracy") == (0.0, 0.0) and touching.n_errors == ends.size
 

@@ -5,17 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru import _inputs
-from glru._arrays import DeviceMatrix, home, is_device
-from glru._numerics import Array, Matrix, is_sparse
 from glru.adapters.objectives import Objective, penalty_of
 from glru.adapters.targets import Targets
 from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes.base import matched_columns
+from glru.linalg import Array, Matrix, as_matrix, to_dense, to_host
 from glru.point import Point
 from glru.problem import Problem
 
@@ -123,9 +121,9 @@ class Adapted:
         if is_a(fitted, "Pipeline"):
             scaler, fitted = scaler_of(fitted), fitted.steps[-1][1]
         models = fitted.estimators_ if is_a(fitted, "OneVsRestClassifier") else [fitted]
-        coef = np.vstack([np.atleast_2d(_dense(model.coef_)) for model in models]).astype(np.float64)
+        coef = np.vstack([np.atleast_2d(to_dense(model.coef_)) for model in models]).astype(np.float64)
         intercept = np.concatenate(
-            [np.atleast_1d(np.asarray(home(model.intercept_), dtype=np.float64)) for model in models]
+            [np.atleast_1d(np.asarray(to_host(model.intercept_), dtype=np.float64)) for model in models]
         )
         intercept = np.broadcast_to(intercept, (coef.shape[0],))
         if scaler is None:
@@ -184,16 +182,12 @@ class Adapted:
 def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:
     """Rows scaled and with a constant first column, as far as the model has these."""
     if scaler is not None:
-        matrix = scaler.transform(matrix)
+        matrix.require_host("behind a scaler rows must be on the host")
+        matrix = as_matrix(scaler.transform(matrix.data))
     if constant is None:
         return matrix
-    column = np.full((matrix.shape[0], 1), constant)
-    if is_device(matrix):
-        there: Any = DeviceMatrix(matrix.arrays.xp.concat([matrix.arrays.put(column), matrix.array], axis=1))
-        return there
-    if isinstance(matrix, np.ndarray):
-        return np.hstack([column, matrix])
-    return sp.csr_array(sp.hstack([sp.csr_array(column), matrix], format="csr"))
+    column = as_matrix(np.full((matrix.shape[0], 1), constant))
+    return matrix.concatenate([column, matrix], axis=1)
 
 
 def is_a(estimator: Any, name: str) -> bool:
@@ -211,10 +205,6 @@ def scaler_of(pipeline: Any) -> Any:
             "every fold, and what that changes is not known here. Transform the data first and give the model alone."
         )
     return steps[0] if steps else None
-
-
-def _dense(coef: Any) -> Array:
-    return coef.toarray() if is_sparse(coef) else np.asarray(home(coef))
 
 
 def _factors(scaler: Any) -> Array | float:

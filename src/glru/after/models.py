@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
 from glru.adapters import Adapted, translated
 from glru.adapters.adapted import prepared
 from glru.after.bounds import After, BoundName, CandidateName, after_solution
 from glru.bounds import ScoreBounds
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
+from glru.linalg import Array, Matrix
 from glru.solution import Solution
 
 Verdict = Literal["yes", "no", "undetermined"]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
 from glru.certificate import Certificate, certify
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.solvers.newton import ColumnSpace, RowSpace, length_of, uses_row_space
@@ -40,7 +40,7 @@ def newton_candidate(
 
 def best_candidate(problem: Problem, point: Point, known: Certificate) -> Certificate:
     """The best of a known certificate and those of full and of damped Newton steps: never wider than where it started."""
-    enough = NO_MORE * known.gap
+    enough = NO_MORE * known.gap if np.isfinite(known.gap) else 0.0
     found = [known, newton_candidate(problem, point, MAX_STEPS, enough=enough)]
     if not found[1].gap < 0.1 * known.gap:
         found.append(newton_candidate(problem, point, MAX_STEPS, True, enough))

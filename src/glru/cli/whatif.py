@@ -10,13 +10,13 @@ import numpy as np
 import typer
 
 import glru
-from glru._numerics import Array, Matrix
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.loocv import describe
 from glru.cli.options import DataOptions, LossOptions, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
+from glru.linalg import Array, RawMatrix
 from glru.report import after_page
 
 
@@ -102,7 +102,7 @@ def _change(
     return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
 
 
-def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[Matrix, list[str]]:
+def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[RawMatrix, list[str]]:
     if query is not None:
         X = job.prepared.features(inputs.more_rows(query, data, job.prepared))
         return X, [str(k) for k in range(X.shape[0])]

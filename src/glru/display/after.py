@@ -5,10 +5,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.after import After
 from glru.bounds import ScoreBounds
 from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals, middle
+from glru.linalg import Array
 
 GROUPS: dict[int, Group] = {
     1: ("label unchanged", BLUE, 3.0),

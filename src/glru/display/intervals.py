@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.bounds import ScoreBounds
+from glru.linalg import Array
 
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#999999", "#009E73"
 """Colours of the Okabe-Ito palette, which colour-blind readers can tell apart."""

@@ -6,11 +6,11 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._threads import calm_blas
 from glru.bounds import signs
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
 from glru.experiments.timing import Trainings, timed, trainings
+from glru.linalg import calm_blas
 from glru.model_selection.cascade import Cascade
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.result import LOOCVResult

@@ -9,12 +9,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import cholesky_solve, home, raw, same_arrays
-from glru._numerics import TINY, Array, dense, gamma
-from glru._products import hessian, robust_cholesky
 from glru.bounds import Bounds, widen
-from glru.certificate import FEW, ball_radius, loss_terms
+from glru.certificate import ball_radius, loss_terms
 from glru.families.carried import row_norms, scale, weight_error
+from glru.linalg import FEW, TINY, Array, arrays_of, gamma, to_host
+from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.problem import Problem
 from glru.solution import Solution
 
@@ -44,14 +43,14 @@ class TallRows:
         self.norms = np.sqrt(row_norms(problem) * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW)
         self.norms = self.norms + TINY * scale(problem)
         _, self.slopes, self.bends = problem.loss.expand(problem.y, solution.scores)
-        self.factor = robust_cholesky(hessian(problem, self.weights * self.bends))
-        gradient = problem.X.T @ (self.weights * self.slopes) + lam * solution.coef
+        self.factor = robust_cholesky(problem.hessian(self.weights * self.bends))
+        gradient = problem.matrix.T @ (self.weights * self.slopes) + lam * solution.coef
         self.step = cholesky_solve(self.factor, -gradient)
 
     def _candidates(self, rows: Rows) -> tuple[Any, Any, NDArray[np.bool_]]:
         """The rows as columns, the coefficients after one Newton step without each, and whether there is such a step."""
-        arrays, part = self.problem.arrays, self.problem.X[rows]
-        block = (raw(part) if self.problem.on_device else dense(part)).T
+        arrays, part = self.problem.arrays, self.problem.matrix[rows]
+        block = part.block().T
         images = cholesky_solve(self.factor, block)
         leverage = self.weights[rows] * self.bends[rows] * arrays.inner(block, images)
         moves = part @ self.step
@@ -68,7 +67,7 @@ class TallRows:
 
     def bounds(self, rows: Rows) -> Bounds:
         """Bounds of the removed rows' scores after one Newton step each."""
-        problem, arrays, X = self.problem, self.problem.arrays, raw(self.problem.X)
+        problem, arrays, X = self.problem, self.problem.arrays, self.problem.matrix
         _, coefs, usable = self._candidates(rows)
         scores = X @ coefs
         moves = scores - arrays.put(self.solution.scores)[:, None]
@@ -78,7 +77,7 @@ class TallRows:
         unit = gamma(problem.n_columns + 2)
         errors = arrays.put(unit * plain)[:, None] * arrays.put(sizes)
         weights = arrays.put(self.weights)
-        mass = np.sqrt(home(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
+        mass = np.sqrt(to_host(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
         penalty = self._penalty_sums(coefs, X.T @ (weights[:, None] * dual), mass)
         own = unit * plain[rows] * sizes * (1.0 + FEW)
         lower, upper = self._ball(rows, scores, errors, dual, penalty, own)
@@ -94,17 +93,17 @@ class TallRows:
         off = arrays.xp.abs(pull - correlations) + arrays.put(slack)[:, None] * arrays.put(mass)
         off += FEW * (arrays.xp.abs(pull) + arrays.xp.abs(correlations))
         off *= off
-        return 0.5 * home(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
+        return 0.5 * to_host(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
 
     def _ball(self, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, center_error: Array) -> Bounds:
         """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""
-        problem, arrays = self.problem, same_arrays(scores)
+        problem, arrays = self.problem, arrays_of(scores)
         terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
         entries = rows, np.arange(rows.size)
         terms = arrays.zeroed(terms, entries)
         if not self.weights.all():
             terms = arrays.without_rows(terms, self.weights == 0.0)
-        losses = home(arrays.put(self.weights) @ terms) * (1.0 + weight_error(problem))
+        losses = to_host(arrays.put(self.weights) @ terms) * (1.0 + weight_error(problem))
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = arrays.entries(scores, entries)
@@ -112,7 +111,7 @@ class TallRows:
 
     def _linear(self, slopes: Any, bends: Any, moves: Any, rows: Rows) -> Any:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""
-        arrays = same_arrays(moves)
+        arrays = arrays_of(moves)
         slopes, bends = arrays.put(slopes), arrays.put(bends)
         dual = -self.problem.loss.project(self.problem.y[:, None], slopes + bends * moves)
         return arrays.zeroed(dual, (rows, np.arange(rows.size)))

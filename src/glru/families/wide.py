@@ -17,19 +17,19 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import home
-from glru._numerics import TINY, UNIT, Array, gamma
 from glru.bounds import Bounds, intersect, widen
-from glru.certificate import FEW, ball_radius, loss_terms
+from glru.certificate import ball_radius, loss_terms
 from glru.families.carried import removal_factors, shared_norms, shared_part, weight_error
-from glru.families.gradients import SLOW, local_radius
+from glru.families.gradients import SLOW
+from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
+from glru.regions.summed import local_radius
 from glru.solution import Solution
-from glru.solvers.common import Floor, step_length
+from glru.solvers.common import step_length
+from glru.sums import Floor
 
 Rows = NDArray[np.intp]
-Entries = tuple[Rows, Rows]
 Errors = tuple[Array, Array]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
@@ -100,7 +100,7 @@ class RowModels:
 
     def scores(self, duals: Array, free: Array) -> Array:
         """The scores of one model."""
-        return home(self.side.scores(self.arrays.put(duals[:, None]), free[:, None]))[:, 0]
+        return to_host(self.side.scores(self.arrays.put(duals[:, None]), free[:, None]))[:, 0]
 
     def forces(self, weights: Any, duals: Any, scores: Any, without: Entries | None) -> tuple[Any, Any]:
         """``e = s o l'(z) + b``, and the sizes of its parts."""
@@ -115,7 +115,9 @@ class RowModels:
 
     def masses(self, sizes: Any) -> Errors:
         """The norms of the rows and of the border summed over the sizes of forces."""
-        return home(self.arrays.put(self.side.norms) @ sizes), home(self.arrays.put(self.side.border_norms) @ sizes)
+        return to_host(self.arrays.put(self.side.norms) @ sizes), to_host(
+            self.arrays.put(self.side.border_norms) @ sizes
+        )
 
     def reach(self, moved: Array, errors: Errors, used: NDArray[np.bool_]) -> Array:
         """The logarithm of what the exact curvatures may differ by from those of the metric.
@@ -150,14 +152,14 @@ class RowModels:
         known = arrays.xp.abs(images.scores)
         moved = arrays.inner(images.scores, forces)
         off = arrays.inner(known, sizes) * (self.unit + gamma(bends.size + 8)) * (1.0 + FEW)
-        total = home(arrays.put(side.norms) @ sizes)
-        off = off + images.errors[0] * total + images.errors[1] * home(arrays.xp.sum(sizes, axis=0)) * (1.0 + FEW)
-        seen = home(arrays.put(bends) @ known), home(arrays.put(bends * side.norms) @ known)
+        total = to_host(arrays.put(side.norms) @ sizes)
+        off = off + images.errors[0] * total + images.errors[1] * to_host(arrays.xp.sum(sizes, axis=0)) * (1.0 + FEW)
+        seen = to_host(arrays.put(bends) @ known), to_host(arrays.put(bends * side.norms) @ known)
         off = off + np.exp(reach) * (errors[0] * seen[1] + errors[1] * seen[0]) * (1.0 + FEW)
         if side.n_free:
-            left = home(arrays.put(side.border.T) @ duals)
+            left = to_host(arrays.put(side.border.T) @ duals)
             moved = moved - (images.change * left).sum(axis=0)
-            most = home(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
+            most = to_host(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
             off = off + gamma(bends.size + side.n_free + 8) * (np.abs(images.change) * most).sum(axis=0)
         return moved, off * (1.0 + FEW) + FEW * np.abs(moved)
 
@@ -175,9 +177,9 @@ class RowModels:
         terms = xp.where(used, loss_terms(loss, y, scores, off, dual), 0.0)
         if without is not None:
             terms = arrays.zeroed(terms, without)
-        losses = home(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
+        losses = to_host(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
         # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
-        mass = home(arrays.put(self.side.norms) @ xp.abs(pulls))
+        mass = to_host(arrays.put(self.side.norms) @ xp.abs(pulls))
         penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * mass)
         return pulls, scores, (losses + penalty) * (1.0 + FEW)
 
@@ -193,7 +195,7 @@ class RowModels:
         errors = side.score_errors(left, change)
         wrong = arrays.put(metric.root)[:, None] * (moves - scores)
         rest = np.sqrt(arrays.inner(wrong, wrong)) + metric.spread(errors) + off
-        rest = rest + 8.0 * UNIT * home(arrays.put(side.norms) @ arrays.xp.abs(left))
+        rest = rest + 8.0 * UNIT * to_host(arrays.put(side.norms) @ arrays.xp.abs(left))
         return Images(scores, change, errors, (norms + off) * (1.0 + FEW), rest * (1.0 + FEW))
 
     def ellipsoid(
@@ -281,12 +283,12 @@ class RowModels:
                 pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
                 errors = self.side.score_errors(pulls, free[:, None])
                 half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
-                found = intersect(found, self.widened(home(there)[queries, 0], half * (1.0 + FEW)))
+                found = intersect(found, self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)))
             exhausted = bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
             if settled(*found) or exhausted:
                 break
             before = min(before, float(nu[0]))
-            left, image, change = home(left)[:, 0], home(image)[:, 0], change[:, 0]
+            left, image, change = to_host(left)[:, 0], to_host(image)[:, 0], change[:, 0]
             length = self._length(weights, duals, scores, left, image, self.side.border @ change - image)
             if length == 0.0 and floor.highest:
                 break
@@ -333,7 +335,7 @@ class WideRows(RowModels):
     def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
         """The candidate one Newton step from the old model, or that model where there is no such step."""
         duals, free, scores, _ = self._first(rows)
-        found = home(duals)[:, 0], free[:, 0], home(scores)[:, 0]
+        found = to_host(duals)[:, 0], free[:, 0], to_host(scores)[:, 0]
         near = np.abs(found[2] - self.base)[self.used].max(initial=0.0) < 4.0
         return found if near else self.start
 
@@ -439,7 +441,7 @@ class WideRows(RowModels):
         arrays, side = self.arrays, self.side
         force = self.weights * self.slopes + self.duals
         change, moves = self.metric.step(arrays.put(force[:, None]), (side.border.T @ self.duals)[:, None])
-        duals, free = -self.weights * (self.slopes + self.bends * home(moves)[:, 0]), self.free + change[:, 0]
+        duals, free = -self.weights * (self.slopes + self.bends * to_host(moves)[:, 0]), self.free + change[:, 0]
         errors = side.score_errors(arrays.put(duals[:, None]), free[:, None])
         return duals, free, self.scores(duals, free), errors
 
@@ -470,12 +472,12 @@ class WideRows(RowModels):
         forces, sizes, reach = self._pulled(entries, duals, scores, errors)
         free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
         scaled = np.divide(1.0, metric.bends, out=np.zeros(strong.size), where=strong)
-        squares = home(arrays.put(scaled) @ (forces * forces)) * (1.0 + gamma(strong.size + 8))
+        squares = to_host(arrays.put(scaled) @ (forces * forces)) * (1.0 + gamma(strong.size + 8))
         nu = np.sqrt(squares) + self._border_norms(duals, free_norms)
         if not strong.all():
             weak = arrays.xp.abs(forces)
-            nu = nu + home(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
-            nu = nu + home(arrays.put(np.where(strong, 0.0, side.border_norms)) @ weak) * free_norms * (1.0 + FEW)
+            nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
+            nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.border_norms)) @ weak) * free_norms * (1.0 + FEW)
         nu = (nu + self.rounding(metric, self.masses(sizes), errors, reach, free_norms)) * (1.0 + FEW) + TINY
         radius = local_radius(self.constant, self.top * known.grown[rows], nu, reach)
         half = known.alone[rows] * radius + side.norms[rows] * errors[0] + errors[1]
@@ -508,8 +510,8 @@ class WideRows(RowModels):
         arrays, side = self.arrays, self.side
         if not side.n_free:
             return free_norms
-        off = np.abs(home(arrays.put(side.border.T) @ duals))
-        off += gamma(self.weights.size + 8) * home(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
+        off = np.abs(to_host(arrays.put(side.border.T) @ duals))
+        off += gamma(self.weights.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
         return np.linalg.norm(off, axis=0) * free_norms * (1.0 + FEW)
 
     def _norms(self, entries: Entries, forces: Any) -> Array:
@@ -517,8 +519,8 @@ class WideRows(RowModels):
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = metric.leverages
         image, sizes = known.scores @ forces, arrays.xp.abs(forces)
-        mass, total = home(arrays.put(side.norms) @ sizes), home(arrays.xp.sum(sizes, axis=0))
-        first, second, rest = (home(arrays.put(v) @ sizes) for v in (*known.errors, known.rest))
+        mass, total = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.xp.sum(sizes, axis=0))
+        first, second, rest = (to_host(arrays.put(v) @ sizes) for v in (*known.errors, known.rest))
         rounding = gamma(self.weights.size + 8) * arrays.inner(sizes, arrays.xp.abs(image))
         square = np.abs(arrays.inner(forces, image)) + mass * first + total * second + rounding
         norms = (np.sqrt(square) + rest) * (1.0 + FEW) + TINY
@@ -532,10 +534,10 @@ class WideRows(RowModels):
         arrays, metric, rows = self.arrays, self.metric, entries[0]
         known = metric.leverages
         moves = -(known.scores @ forces)
-        change = metric.take_out(home(arrays.put(self.side.border.T) @ duals))
+        change = metric.take_out(to_host(arrays.put(self.side.border.T) @ duals))
         if self.side.n_free:
             moves = moves + arrays.put(metric.border_scores @ change)
-            change = change - home(arrays.put(known.free) @ forces)
+            change = change - to_host(arrays.put(known.free) @ forces)
         # The metric without the row, by the Sherman-Morrison formula.
         fed = metric.bends[rows] * arrays.entries(moves, entries) / known.left[rows]
         moves = arrays.zeroed(moves + arrays.take(known.scores, rows) * arrays.put(fed), entries)

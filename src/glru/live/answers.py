@@ -8,11 +8,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
-from glru._sizes import absolute_product
 from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
 from glru.certificate import Certificate, ball_radius, certify
+from glru.linalg import Array, Matrix
 from glru.live.ledger import Ledger
 from glru.point import Point
 from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
@@ -127,7 +126,7 @@ class Proof:
         if self.fit_intercept:
             return known
         # A query without an entry that counts has a score of exactly 0 where there is no intercept.
-        used = absolute_product(X, (~dead).astype(np.float64)) > 0.0
+        used = X.absolute_product((~dead).astype(np.float64)) > 0.0
         return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
 
 

@@ -10,11 +10,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
 from glru.adapters import adapt
 from glru.after import Retraining
 from glru.bounds import ScoreBounds, is_decided
 from glru.changes import Change
+from glru.linalg import Array, Matrix
 from glru.live import digests, files, receipts
 from glru.live.answers import (
     CertifiedPrediction,
@@ -123,13 +123,9 @@ class LiveModel:
             raise ValueError("a loaded model keeps its data; make a new glru.LiveModel(estimator) to fit other data.")
         adapted = adapt(self._estimator, X, y, sample_weight)
         terms, first = Terms.of(adapted), adapted.problems[0]
-        if first.on_device:
-            raise ValueError(
-                f"a live model keeps its data on the host; got X on {first.arrays.device}. Give it as a NumPy array."
-            )
+        first.matrix.require_host("a live model keeps its data on the host")
         roster = Roster(None if keys is None else as_keys(keys, first.n_rows))
-        data = first.X.copy(order="K") if isinstance(first.X, np.ndarray) else first.X.copy()
-        problem = terms.problem(data, terms.targets(y, first.n_rows), first.sample_weight)
+        problem = terms.problem(first.matrix.copy(), terms.targets(y, first.n_rows), first.sample_weight)
         if terms.classes is not None and 0 in count_weighty(problem.y, problem.sample_weight):
             raise ValueError("each class must have a row of weight above 0; got one without.")
         standing = Standing.trained(terms, solve(problem, tol=self._tol), roster, 1, exhausted=False)

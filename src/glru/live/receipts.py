@@ -8,9 +8,9 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru._numerics import Array, Matrix
 from glru.bounds import intersect, unbounded
-from glru.certificate import FEW, Certificate, certify
+from glru.certificate import Certificate, certify
+from glru.linalg import FEW, Array, Matrix
 from glru.live import digests
 from glru.live.answers import radius_of
 from glru.live.history import ChangeEntry
@@ -108,7 +108,7 @@ def statement_of(updated: bool, radius: float) -> Statement:
 def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
     """The receipt of a removal of rows, as the model stands now, with so many remaining rows equal to removed ones."""
     solution, terms, problem = standing.solution, standing.terms.to_json(), standing.outlook.after.problem
-    rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
+    rows = digests.of_rows(problem.matrix, problem.y, problem.sample_weight)
     found = count_identical(entry.digests, rows)
     if found != identical:
         raise ValueError(

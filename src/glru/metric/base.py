@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from glru._numerics import Array, Matrix
+from glru.linalg import Array, Matrix
 
 
 class Metric(ABC):

@@ -4,15 +4,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
-from glru._arrays import NUMPY, Arrays
-from glru._numerics import TINY, Array, Matrix, dense, gamma
-from glru._products import CHUNK_BYTES, hessian, row_block
-from glru._sizes import absolute_product
-from glru._threads import in_parts
-from glru.certificate import FEW, absolute
+from glru.linalg import CHUNK_BYTES, FEW, HOST, TINY, Array, Arrays, Matrix, as_matrix, gamma
 from glru.metric.base import Metric
 from glru.problem import Problem
 
@@ -36,11 +30,11 @@ class ColumnMetric(Metric):
 
     factor: Any
     inverse: Any
-    arrays: Arrays = NUMPY
+    arrays: Arrays = HOST
     """Operations on the matrices that the metric is asked about."""
 
     def __init__(self, problem: Problem, bend: Array) -> None:
-        self._factor(hessian(problem, bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
+        self._factor(problem.hessian(bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
 
     @classmethod
     def of_hessian(cls, matrix: Array, fit_intercept: bool, depth: int, least: float = 0.0) -> "ColumnMetric":
@@ -112,13 +106,12 @@ class ColumnMetric(Metric):
         return 2.0 * self.tau / (1.0 - 2.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
-        if isinstance(X, sp.csr_array) and X.nnz**2 < 0.1 * X.shape[0] ** 2 * X.shape[1] ** 2:
+        if X.is_thin:
             return self._sparse_norms(X)
         norms = np.empty(X.shape[0])
         height = max(64, 16 * CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):
-            rows = row_block(X, start, min(start + height, X.shape[0]))
-            block = dense(rows)
+            block = X[start : start + height].dense()
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
@@ -126,21 +119,14 @@ class ColumnMetric(Metric):
             norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
         return norms * (1.0 + self.solve_error) + self.tiny
 
-    def _sparse_norms(self, X: sp.csr_array) -> Array:
+    def _sparse_norms(self, X: Matrix) -> Array:
         """The same for rows with few entries, as quadratic forms in the inverse."""
-        from glru import _kernels as kernels
-
         inverse = self.inverse @ self.inverse.T
         size = X.shape[1]
-        block, border = np.ascontiguousarray(inverse[:size, :size]), inverse[:size, size:].sum(axis=1)
-        squares = np.empty(X.shape[0])
-        in_parts(
-            lambda start, stop: kernels.csr_quadratic_forms(X.indptr, X.indices, X.data, block, start, stop, squares),
-            X.shape[0],
-            10_000,
-        )
+        border = inverse[:size, size:].sum(axis=1)
+        squares = X.quadratic_forms(np.ascontiguousarray(inverse[:size, :size]))
         axes = np.sqrt(np.diag(inverse))
-        reach = absolute(X) @ axes[:size]
+        reach = X.absolute_product(axes[:size])
         if self.fit_intercept:
             squares = squares + 2.0 * (X @ border) + inverse[-1, -1]
             reach = reach + axes[-1]
@@ -151,7 +137,7 @@ class ColumnMetric(Metric):
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
-        outer = float(np.linalg.norm(absolute_product(self.inverse.T, slack)))
+        outer = float(np.linalg.norm(as_matrix(self.inverse.T).absolute_product(slack)))
         # Squares underflow in both norms.
         return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
 

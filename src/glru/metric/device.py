@@ -11,18 +11,15 @@ from typing import Any, final
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from glru import _arrays
-from glru._arrays import Arrays, home, is_device, raw
-from glru._numerics import TINY, Array, Matrix, dense, gamma
-from glru._products import hessian
-from glru.certificate import FEW
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, move_like, to_host
+from glru.linalg.factor import cholesky, solve_upper
 from glru.metric.columns import ColumnMetric, least_curvature, powers_of_two
 from glru.problem import Problem
 
 
 def column_metric(problem: Problem, bend: Array) -> ColumnMetric:
     """The metric of the Hessian with weighted curvatures ``bend``, where X lives."""
-    return DeviceMetric(problem, bend) if problem.on_device else ColumnMetric(problem, bend)
+    return ColumnMetric(problem, bend) if problem.arrays.stable else DeviceMetric(problem, bend)
 
 
 @final
@@ -32,19 +29,19 @@ class DeviceMetric(ColumnMetric):
     def __init__(self, problem: Problem, bend: Array) -> None:
         self.fit_intercept, self.arrays = problem.fit_intercept, problem.arrays
         self.least = least_curvature(problem)
-        matrix = hessian(problem, bend)
+        matrix = problem.hessian(bend)
         self.eta = self.tau = np.inf
         unit = self.arrays.xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
         self.factor = self.inverse = unit
         if not bool(self.arrays.xp.isfinite(self.arrays.xp.sum(matrix))):
             return
-        scales = self.arrays.put(powers_of_two(home(self.arrays.xp.linalg.diagonal(matrix))))
+        scales = self.arrays.put(powers_of_two(to_host(self.arrays.xp.linalg.diagonal(matrix))))
         matrix = matrix * scales[None, :] * scales[:, None]
         try:
-            factor = _arrays.cholesky(matrix)
+            factor = cholesky(matrix)
         except LinAlgError:
             return
-        inverse = _arrays.solve_upper(factor, unit)
+        inverse = solve_upper(factor, unit)
         self.factor, self.inverse = factor / scales[None, :], inverse * scales[:, None]
         self._judge(problem, matrix, factor, inverse)
 
@@ -77,7 +74,7 @@ class DeviceMetric(ColumnMetric):
     def solve(self, vector: Any) -> Any:
         there = self.arrays.put(vector)
         solved = self.inverse @ (self.arrays.xp.matrix_transpose(self.inverse) @ there)
-        return solved if _arrays.is_foreign(vector) else home(solved)
+        return move_like(solved, vector)
 
     @cached_property
     def solve_error(self) -> float:
@@ -85,17 +82,17 @@ class DeviceMetric(ColumnMetric):
         return 3.0 * self.tau / (1.0 - 3.0 * self.tau) + FEW
 
     def norms(self, X: Matrix) -> Array:
-        array = self.arrays.put(raw(X) if is_device(X) else dense(X))
-        block = _with_ones(self.arrays, array) if self.fit_intercept else array
+        array = self.arrays.put(X.block())
+        block = self.arrays.with_ones(array) if self.fit_intercept else array
         solved = block @ self.inverse
-        norms = np.sqrt(home(self.arrays.xp.sum(solved * solved, axis=1)))
+        norms = np.sqrt(to_host(self.arrays.xp.sum(solved * solved, axis=1)))
         return norms * (1.0 + self.solve_error) + self.tiny
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         transposed = self.arrays.xp.matrix_transpose(self.inverse)
-        solved = home(transposed @ self.arrays.put(gradient))
+        solved = to_host(transposed @ self.arrays.put(gradient))
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
-        outer = float(np.linalg.norm(home(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))))
+        outer = float(np.linalg.norm(to_host(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))))
         return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
 
     def gradient_norms(self, gradients: Any) -> Array:
@@ -103,7 +100,7 @@ class DeviceMetric(ColumnMetric):
         return np.sqrt(self.arrays.inner(solved, solved)) * (1.0 + self.solve_error)
 
     def axis_norms(self) -> Array:
-        squares = home(self.arrays.xp.sum(self.inverse * self.inverse, axis=1))
+        squares = to_host(self.arrays.xp.sum(self.inverse * self.inverse, axis=1))
         return np.sqrt(squares) * (1.0 + self.solve_error)
 
 
@@ -115,11 +112,6 @@ def inverse_residual(xp: Any, factor: Any, inverse: Any, unit: Any) -> float:
 def factor_residual(xp: Any, factor: Any, matrix: Any) -> float:
     """The Frobenius norm of ``R^T R - H``, as computed."""
     return _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix)
-
-
-def _with_ones(arrays: Arrays, block: Any) -> Any:
-    ones = arrays.xp.ones((block.shape[0], 1), dtype=block.dtype, device=arrays.device)
-    return arrays.xp.concat([block, ones], axis=1)
 
 
 def _frobenius(xp: Any, matrix: Any) -> float:

@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
-from glru._arrays import cholesky_solve, home, raw
-from glru._numerics import TINY, UNIT, Array, Matrix, dense, dense_columns, gamma, scaled_columns, squared_row_norms
-from glru._products import CHUNK_BYTES, center_of, centred_chunks, core_factor, inverse_of, row_block, row_gram
-from glru.certificate import FEW
 from glru.duality import constraint_columns
+from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, to_host
+from glru.linalg.factor import cholesky_solve, core_factor, inverse_of
 from glru.metric.base import Metric
 from glru.problem import Problem
 
@@ -61,12 +59,12 @@ class RowSide:
         self.problem, self.arrays = problem, problem.arrays
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
-        self.center = center_of(problem)
+        self.center = problem.matrix.mean_row() if problem.fit_intercept else None
         if self.center is not None and problem.unpenalised.size:
             self.center = np.where(lam > 0.0, self.center, 0.0)
-        self.gram = row_gram(problem, self.inverse, self.center)
+        self.gram = problem.matrix.row_gram(self.inverse, self.center)
         self.border = constraint_columns(problem)
-        squares = home(self.arrays.xp.linalg.diagonal(raw(self.gram)))
+        squares = to_host(self.arrays.xp.linalg.diagonal(self.gram.data))
         self.norms = np.sqrt(squares * (1.0 + gamma(problem.n_columns + 8))) * (1.0 + FEW) + self.tiny
 
     @property
@@ -76,24 +74,22 @@ class RowSide:
 
     def rows(self, X: Matrix) -> Matrix:
         """Queries as they meet the centred data."""
-        return X if self.center is None else dense(X) - self.center
+        return X if self.center is None else as_matrix(X.dense() - self.center)
 
     def images(self, rows: Matrix) -> Array:
         """``X Lambda^-1 x`` for queries, a column each."""
-        X: Any = self.problem.X
         if self.center is None:
-            return dense(X @ scaled_columns(rows, self.inverse).T)
-        scaled, total = dense(rows) * self.inverse, np.zeros((X.shape[0], rows.shape[0]))
-        for part, block in centred_chunks(X, self.center):
+            return to_host(rows.cross_gram(self.problem.matrix, self.inverse).data).T
+        scaled, total = rows.dense() * self.inverse, np.zeros((self.problem.n_rows, rows.shape[0]))
+        for part, block in self.problem.matrix.centred_chunks(self.center):
             total += block @ scaled[:, part].T
         return total
 
     def pulled(self, duals: Array) -> Array:
         """``X^T v``."""
-        X: Any = self.problem.X
         if self.center is None:
-            return X.T @ duals
-        return np.concatenate([block.T @ duals for _, block in centred_chunks(X, self.center)])
+            return self.problem.matrix.T @ duals
+        return np.concatenate([block.T @ duals for _, block in self.problem.matrix.centred_chunks(self.center)])
 
     def intercept(self, coef: Array, intercept: float, sign: float = 1.0) -> float:
         """The intercept of the centred model from that of the model; with ``sign`` -1 the other way round."""
@@ -122,13 +118,13 @@ class RowSide:
     def score_errors(self, duals: Any, free: Array) -> tuple[Array, Array]:
         """The error of row ``k``'s score under model ``j`` is at most ``norms[k] first[j] + second[j]``."""
         # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that; the sum over l adds gamma(n).
-        mass = home(self.arrays.put(self.norms) @ self.arrays.xp.abs(duals))
+        mass = to_host(self.arrays.put(self.norms) @ self.arrays.xp.abs(duals))
         size = (np.abs(self.border) @ np.abs(free)).max(axis=0, initial=0.0) if self.n_free else np.zeros(mass.shape)
         return self.unit * mass * (1.0 + FEW), self.unit * size * (1.0 + FEW)
 
     def free_part(self, X: Matrix) -> Array:
         """The entries of queries in the unpenalised coordinates."""
-        part = dense_columns(X, self.problem.unpenalised)
+        part = X.dense(self.problem.unpenalised)
         return np.column_stack([part, np.ones(X.shape[0])]) if self.problem.fit_intercept else part
 
 
@@ -142,7 +138,7 @@ class RowMetric(Metric):
         self.factor = core_factor(side.gram, self.root)
         # D (I + K D)^-1 U, in a form without cancellation.
         scale = side.arrays.put(self.root)[:, None]
-        self.border_spread = home(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+        self.border_spread = to_host(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
         self.responses = self.root[:, None] * self.border_spread
         self.corner = side.border.T @ self.responses
         self.eta = 0.0 if np.isfinite(self.free) else np.inf
@@ -155,7 +151,7 @@ class RowMetric(Metric):
         # v = V a with a = (U^T V)^-1 r meets U^T v = r exactly; V^T D^-1 V = Y^T Y with V = D^(1/2) Y.
         spread, duals = self.border_spread, self.responses
         mass = (self.side.norms @ np.abs(duals)) * (1.0 + FEW)
-        gram = duals.T @ home(self.side.gram @ self.side.arrays.put(duals)) + spread.T @ spread
+        gram = duals.T @ to_host(self.side.gram @ self.side.arrays.put(duals)) + spread.T @ spread
         size = float(np.trace(gram)) + 2.0 * self.side.unit * float(mass @ mass)
         size = (size + gamma(self.root.size + 8) * float((spread**2).sum())) * (1.0 + FEW)
         system = self.side.border.T @ duals
@@ -185,7 +181,7 @@ class RowMetric(Metric):
     def border_scores(self) -> Array:
         """``(I + K D)^-1 U``: the scores that a unit of each unpenalised coordinate brings once the others have answered."""
         side, strong = self.side, self.strong[:, None]
-        plain = side.border - home(side.gram @ side.arrays.put(self.responses))
+        plain = side.border - to_host(side.gram @ side.arrays.put(self.responses))
         return np.where(strong, self.responses / np.where(strong, self.bends[:, None], 1.0), plain)
 
     def take_out(self, rest: Array) -> Array:
@@ -203,7 +199,7 @@ class RowMetric(Metric):
         """
         side, arrays = self.side, self.side.arrays
         moves = -self.through(forces)
-        free = self.take_out(rest + home(arrays.put(side.border.T) @ moves))
+        free = self.take_out(rest + to_host(arrays.put(side.border.T) @ moves))
         if side.n_free:
             moves = moves - arrays.put(self.responses @ free)
         return free, side.scores(moves, free)
@@ -224,13 +220,13 @@ class RowMetric(Metric):
         spread = inverse_of(self.factor) / arrays.put(scale)
         if not self.strong.all():
             weak = np.flatnonzero(~self.strong)
-            columns = cholesky_solve(self.factor, arrays.put(self.root)[:, None] * raw(side.gram[:, weak]))
-            spread = arrays.placed(spread, -columns, weak)
+            columns = cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(side.gram.data, weak))
+            spread = arrays.replace_columns(spread, -columns, weak)
         if side.n_free:
             spread = spread - arrays.put(self.border_spread @ self.free_leverages)
         duals = arrays.put(self.root)[:, None] * spread
         if not self.strong.all():
-            duals = arrays.added(duals, np.where(self.strong, 0.0, 1.0), diagonal)
+            duals = arrays.add_entries(duals, np.where(self.strong, 0.0, 1.0), diagonal)
         return Leverages(self, duals, spread)
 
     def force_norms(self, forces: Any, pulls: Any, moves: Array, taken: Any = None) -> tuple[Array, Array, Any, Any]:
@@ -257,7 +253,7 @@ class RowMetric(Metric):
         left = forces + pulls
         image = side.gram @ left
         sizes = xp.abs(left)
-        mass, summands = home(arrays.put(side.norms) @ sizes), home(arrays.put(side.norms) @ xp.abs(forces))
+        mass, summands = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.put(side.norms) @ xp.abs(forces))
         squares = np.maximum(arrays.inner(left, image) + moves, 0.0) * (1.0 + gamma(self.root.size + 16))
         # The quadratic form is off by as much as a score for each entry of e - v, which was rounded itself.
         norms = np.sqrt(squares + 2.0 * side.unit * np.square(mass)) * (1.0 + FEW) + TINY
@@ -267,8 +263,8 @@ class RowMetric(Metric):
             sizes += xp.abs(forces)
             if taken is not None:
                 sizes += xp.abs(taken)
-            off = np.abs(home(arrays.put(side.border.T) @ (left if taken is None else left - taken)))
-            off += gamma(self.root.size + 8) * home(arrays.put(np.abs(side.border.T)) @ sizes)
+            off = np.abs(to_host(arrays.put(side.border.T) @ (left if taken is None else left - taken)))
+            off += gamma(self.root.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
             missed = np.linalg.norm(off, axis=0) * (1.0 + FEW)
         return norms, missed, left, image
 
@@ -281,7 +277,7 @@ class RowMetric(Metric):
         out = np.empty(X.shape[0])
         height = max(64, 16 * CHUNK_BYTES // (8 * self.root.size))
         for start in range(0, X.shape[0], height):
-            rows = row_block(X, start, min(start + height, X.shape[0]))
+            rows = X[start : start + height]
             out[start : start + rows.shape[0]] = self._norms(rows)
         return out
 
@@ -289,7 +285,7 @@ class RowMetric(Metric):
         side, n_columns = self.side, rows.shape[1]
         rows = side.rows(rows)
         images = side.images(rows)
-        squares = squared_row_norms(rows, side.inverse)
+        squares = rows.squared_row_norms(side.inverse)
         spread, duals, missed = self._answer(images, side.free_part(rows).T)
         mass = side.norms @ np.abs(duals)
         own = np.einsum("ij,ij->j", spread, spread)
@@ -324,7 +320,7 @@ class RowMetric(Metric):
             slack = slack + FEW * np.append(np.abs(own) + np.abs(side.center) * np.abs(gradient[-1]), 0.0)
             slack[:n_columns] += np.abs(side.center) * slack[-1]
             own = own - side.center * gradient[-1]
-        spread, duals, missed = self._answer(side.images(own[None, :]), free[:, None])
+        spread, duals, missed = self._answer(side.images(as_matrix(own[None, :])), free[:, None])
         left = own - side.pulled(duals[:, 0])
         size = float(np.sqrt(left @ (side.inverse * left) + spread[:, 0] @ spread[:, 0]))
         # X^T v is off by gamma(n) |X|^T |v|, in the metric of the penalty by at most gamma(n) sum_k |x_k| |v_k|.
@@ -343,7 +339,7 @@ class RowMetric(Metric):
         if not side.problem.fit_intercept:
             return axes
         # The intercept is the score of a row of zeros.
-        return np.append(axes, self._norms(np.zeros((1, axes.size))))
+        return np.append(axes, self._norms(as_matrix(np.zeros((1, axes.size)))))
 
 
 @final
@@ -401,11 +397,11 @@ class Leverages:
         """The rows' norms summed over the images, the norms of what these miss of the border, and the scores' errors."""
         metric, side, arrays = self.metric, self.metric.side, self.metric.side.arrays
         sizes = arrays.xp.abs(self.duals)
-        mass, size = home(arrays.put(side.norms) @ sizes), metric.root.size
+        mass, size = to_host(arrays.put(side.norms) @ sizes), metric.root.size
         if not side.n_free:
             return mass, np.zeros(size), (side.unit * mass * (1.0 + FEW), np.zeros(size))
-        off = np.abs(home(arrays.put(side.border.T) @ self.duals))
-        off += gamma(size + 8) * home(arrays.put(np.abs(side.border.T)) @ sizes)
+        off = np.abs(to_host(arrays.put(side.border.T) @ self.duals))
+        off += gamma(size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
         second = (np.abs(side.border) @ np.abs(self.free)).max(axis=0, initial=0.0)
         missed = np.linalg.norm(off, axis=0) * metric.free * (1.0 + FEW)
         return mass, missed, (side.unit * mass * (1.0 + FEW), side.unit * second * (1.0 + FEW))

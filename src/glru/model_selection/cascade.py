@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array
-from glru._threads import SMALL_WORK
 from glru.bounds import Bounds, intersect, is_decided
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
@@ -20,6 +18,7 @@ from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
 from glru.families.newton import TallRows, has_newton_rows
 from glru.families.wide import WideRows, has_wide_rows
+from glru.linalg import SMALL_WORK, Array
 from glru.losses import Hinge
 from glru.model_selection.pursuit import (
     REFINE_STEPS,
@@ -146,7 +145,7 @@ class Cascade:
         if self.uniform and self.problem.work > SMALL_WORK and has_local_rows(self.problem):
             for rows in self.batches():
                 self.run("refine", rows, self.local_exact)
-        if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
+        if not isinstance(self.problem.loss, Hinge) and min(self.problem.matrix.shape) <= self.problem.largest:
             for row in self.resolvable_rows(MANY_ROWS):
                 self.run("refine", np.array([row]), self.refine)
         self.train()
@@ -177,7 +176,7 @@ class Cascade:
         if not np.all(np.isfinite(self.polished.coef)):
             return np.full(rows.size, np.inf)
         best = train(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
-        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.X[rows])
+        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.matrix[rows])
         return upper - lower
 
     def train(self) -> None:
@@ -288,7 +287,7 @@ class Cascade:
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
         if self.bound in ("auto", "local") and has_local_steps(problem):
-            query = self.problem.X[row : row + 1]
+            query = self.problem.matrix[row : row + 1]
 
             def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
                 nonlocal lower, upper
@@ -327,7 +326,7 @@ class Cascade:
 
     def bounds_at(self, certificate: Certificate, row: int, thorough: bool = True) -> Bounds:
         """What a certificate of the problem without a row proves about that row's score; not ``thorough``: by one region."""
-        query, dead = self.problem.X[row : row + 1], certificate.columns.dead
+        query, dead = self.problem.matrix[row : row + 1], certificate.columns.dead
         found = np.array([-np.inf]), np.array([np.inf])
         bound = "auto" if self.bound == "local" else self.bound
         for region in regions_in_order(certificate, self.bound in ("auto", "local"), bound):

@@ -8,11 +8,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
-from glru._threads import calm_blas
 from glru.adapters import Adapted
 from glru.bounds import ScoreBounds, concatenate
 from glru.existence import missing_optimum
+from glru.linalg import Array, calm_blas
 from glru.model_selection.cross_validation import fold_bounds
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.progress import Report, reporter

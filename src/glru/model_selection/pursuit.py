@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array, Matrix
 from glru.bounds import Bounds, intersect
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
+from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.metric.rows import uses_rows
 from glru.point import Point
@@ -95,7 +95,7 @@ def pursue(
     thorough = problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
     if certificate is not None and take(certificate, thorough):
         return Pursued(found[0], found[1], "carry", point)
-    given, steppable = point, not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= problem.largest
+    given, steppable = point, not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
     if newton and steppable:
         before = np.inf
         for step in range(REFINE_STEPS):

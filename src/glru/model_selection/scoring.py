@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.model_selection.held_out import HeldOut
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.splits import Rows, split_rows

@@ -4,10 +4,8 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from glru._numerics import Array, Matrix, gamma
-from glru._sizes import absolute_product
 from glru.bounds import Bounds
-from glru.certificate import depths
+from glru.linalg import Array, Matrix, gamma
 
 
 class Region(ABC):
@@ -34,5 +32,5 @@ def spread(radius: float, norms: Array) -> Array:
 
 def centers(X: Matrix, coef: Array, intercept: float) -> tuple[Array, Array]:
     """Scores of a model and the rounding error of each."""
-    size = absolute_product(X, np.abs(coef)) + abs(intercept)
-    return X @ coef + intercept, depths(X, 4) * size * (1.0 + 2.0 * gamma(coef.size + 8))
+    size = X.absolute_product(np.abs(coef)) + abs(intercept)
+    return X @ coef + intercept, X.depths(4) * size * (1.0 + 2.0 * gamma(coef.size + 8))

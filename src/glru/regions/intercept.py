@@ -6,8 +6,8 @@ r"""Bounds of an unpenalised intercept from bounds of the other part of every tr
 
 import numpy as np
 
-from glru._numerics import UNIT, Array, gamma
 from glru.bounds import Bounds
+from glru.linalg import UNIT, Array, gamma
 from glru.problem import Problem
 
 

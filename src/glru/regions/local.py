@@ -17,9 +17,9 @@ from typing import Protocol, final
 
 import numpy as np
 
-from glru._numerics import Array, Matrix, gamma
 from glru.bounds import Bounds, widen
-from glru.certificate import FEW, score_errors
+from glru.certificate import score_errors
+from glru.linalg import FEW, Array, Matrix, gamma
 from glru.metric.base import Metric
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
@@ -33,7 +33,7 @@ def has_local(problem: Problem) -> bool:
 
     On a device it is formed over the columns only.
     """
-    if uses_rows(problem) and problem.on_device:
+    if uses_rows(problem) and not problem.arrays.stable:
         return False
     size = problem.n_rows if uses_rows(problem) else problem.n_columns
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= problem.largest
@@ -127,7 +127,7 @@ class LocalEllipsoid(Region):
         nu, problem = self.nu, self.candidate.problem
         if not np.isfinite(nu):
             return np.inf
-        kappa = self._constant * float(self.metric.norms(problem.X)[problem.weights > 0.0].max()) * (1.0 + FEW)
+        kappa = self._constant * float(self.metric.norms(problem.matrix)[problem.weights > 0.0].max()) * (1.0 + FEW)
         product = kappa * nu
         if not product < 1.0:
             return np.inf
@@ -140,7 +140,7 @@ class LocalEllipsoid(Region):
         slopes = problem.loss.gradient(problem.y, self._scores)
         pull = problem.weights * slopes
         lam = np.broadcast_to(problem.penalty.quadratic, coef.shape)
-        gradient = problem.X.T @ pull + lam * coef
+        gradient = problem.matrix.T @ pull + lam * coef
         # Errors: of the sum, of the slopes at scores that are off by ``errors``, of the penalty's own product.
         off = problem.loss.smoothness * errors + FEW * np.abs(slopes)
         spread = gamma(problem.n_rows + 4) * float(np.sqrt(problem.weights @ slopes**2))
@@ -156,7 +156,7 @@ class LocalEllipsoid(Region):
         assert isinstance(self.metric, ColumnMetric)
         problem, coef = self.candidate.problem, self.candidate.coef
         pull = problem.weights * problem.loss.gradient(problem.y, self._scores)
-        gradient = problem.X.T @ pull + problem.penalty.quadratic * coef
+        gradient = problem.matrix.T @ pull + problem.penalty.quadratic * coef
         if not problem.fit_intercept:
             return coef - self.metric.solve(gradient), 0.0
         step = self.metric.solve(np.append(gradient, pull.sum()))

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.after import After
 from glru.bounds import ScoreBounds
 from glru.display.after import verdicts_of
 from glru.display.intervals import middle, usual_size
+from glru.linalg import Array
 from glru.losses import Logistic
 from glru.report.loocv import DRAWN, LISTED
 from glru.report.page import Provenance, Section, cards, page, table

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.bounds import residuals
 from glru.display import InfluenceDisplay
 from glru.display.intervals import usual_size
+from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
 from glru.report.page import Cell, Provenance, Section, cards, page, table
@@ -70,7 +70,7 @@ Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
 
 
 def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
-    labels, y, n_rows = result.labels, result.problem.y, result.problem.n_rows
+    labels, y, n_rows = result.labels, result.y, result.problem.n_rows
     assert labels is not None
     verdicts = result.bounds.verdicts(y)
     errors = between(result.errors_lower, result.errors_upper)
@@ -156,7 +156,7 @@ def _looked_at(
     rows: list[list[Cell]] = [
         [
             name(row),
-            class_name(result.problem.y[row]),
+            class_name(result.y[row]),
             class_name(labels[row]),
             float(lower[row]),
             float(upper[row]),
@@ -188,7 +188,7 @@ def _stages(result: LOOCVResult) -> Section:
 
 
 def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
-    y, (lower, upper) = result.problem.y, result.bounds
+    y, (lower, upper) = result.y, result.bounds
     n_rows = y.size
     mse, r2 = result.metric_bounds("mse"), result.metric_bounds("r2")
     summary = [

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from glru._arrays import home, namespace, same_arrays
-from glru._numerics import TINY, UNIT, Array, gamma
 from glru.bounds import errors, log_losses, margins, residuals
+from glru.linalg import TINY, UNIT, Array, arrays_of, gamma, namespace, to_host
 from glru.losses.base import Loss, where_true
 
 
@@ -37,7 +36,7 @@ class Criterion:
 
     def sums(self, y: Array, lower: Any, upper: Any) -> tuple[Array, Array]:
         """Bounds of the sum over the rows (the first axis), the rounding of the summation included."""
-        arrays = same_arrays(lower)
+        arrays = arrays_of(lower)
         return self.added(*self.terms(arrays.put(y), lower, upper))
 
     def added(self, least: Any, most: Any) -> tuple[Array, Array]:
@@ -45,7 +44,7 @@ class Criterion:
         xp = namespace(least)
         # Numbers of rows are added without an error.
         off = 0.0 if self.counts else gamma(least.shape[0] + 2)
-        return home(xp.sum(least, axis=0)) * (1.0 - off), home(xp.sum(most, axis=0)) * (1.0 + off)
+        return to_host(xp.sum(least, axis=0)) * (1.0 - off), to_host(xp.sum(most, axis=0)) * (1.0 + off)
 
 
 def _errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:

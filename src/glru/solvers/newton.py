@@ -16,20 +16,20 @@ Piecewise quadratic losses make this a semismooth Newton method.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from scipy.linalg import lstsq
 
 from glru import duality
-from glru._arrays import cholesky_solve
-from glru._numerics import UNIT, Array
-from glru._products import core_factor, hessian, robust_cholesky
+from glru.linalg import UNIT, Array
+from glru.linalg.factor import cholesky_solve, core_factor, solve_shifted
 from glru.metric.rows import RowSide
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import dual_of
-from glru.solvers.common import Floor, Run, State, Stop, end, step_length
+from glru.solvers.common import Run, State, Stop, end, step_length
+from glru.sums import Floor
 
 
 @final
@@ -100,10 +100,10 @@ class ColumnSpace(Space):
         lam = problem.penalty.quadratic
         coef, _ = self.primal(unknowns)
         pull, bend = problem.weights * gradient, problem.weights * curvature
-        slope = problem.X.T @ pull + lam * coef
+        slope = problem.matrix.T @ pull + lam * coef
         if problem.fit_intercept:
             slope = np.append(slope, pull.sum())
-        move = -solve_upper(hessian(problem, bend), slope)
+        move = -solve_shifted(problem.hessian(bend), slope)
         delta, shift = self.primal(move)
         return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
 
@@ -154,10 +154,10 @@ class RowSpace(Space):
         problem, n = self.problem, self.problem.n_rows
         beta = unknowns[:n]
         bend = problem.weights * curvature
-        # Rows without curvature are left out where a smaller copy is cheap to make.
-        active = np.arange(n) if problem.on_device else np.flatnonzero(bend > 0.0)
+        # Rows without curvature are left out.
+        active = np.flatnonzero(bend > 0.0)
         root = np.sqrt(bend[active])
-        factor = core_factor(self.gram if active.size == n else self.gram[np.ix_(active, active)], root)
+        factor = core_factor(self.gram if active.size == n else self.gram[active][:, active], root)
 
         def through(v: Array) -> Array:
             """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
@@ -277,8 +277,3 @@ def _linear_dual(
     projected = -problem.loss.project(problem.y, -dual)
     # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
     return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None
-
-
-def solve_upper(matrix: Any, right: Array) -> Array:
-    """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
-    return cholesky_solve(robust_cholesky(matrix), right)
