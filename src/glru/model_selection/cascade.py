@@ -156,8 +156,9 @@ class Cascade:
         ``few``: up to this number of rows, working on them costs about as much as finding that out.
         """
         rows = self.open_rows()
+        few_rows = rows.size <= few
         rows = rows[~self.limited[rows]]
-        if rows.size <= few or self.budget.spent:
+        if few_rows or self.budget.spent:
             return rows
         if self.finest is None:
             self.finest = self.upper - self.lower
@@ -186,6 +187,9 @@ class Cascade:
                 break
             self.run("training", np.array([row]), self.training)
             self.n_trainings += 1
+        if self.finest is not None:
+            rows = self.open_rows()
+            self.limited[rows] |= (self.upper - self.lower)[rows] <= NEAR_FINEST * self.finest[rows]
 
     @property
     def uniform(self) -> bool:
