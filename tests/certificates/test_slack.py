@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import glru
-from glru.bounds import ScoreBounds
 from glru.certificate import certify
 from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
@@ -20,7 +19,7 @@ from glru.selection.criteria import CRITERIA
 from glru.selection.judge import Judge, Move, Screened, Worth
 from glru.selection.panel import Panel
 from tests.attack.cases import left_out, never
-from tests.cases import dense
+from tests.cases import dense, with_bounds
 
 
 def fractions(values):
@@ -201,7 +200,7 @@ def test_norms_in_the_metric():
 def known(y, loss, scores):
     """A leave-one-out result whose scores are known exactly."""
     found = glru.loocv(glru.Problem(dense(y.size, 1), y, loss, glru.L2(0.1)))
-    return replace(found, results=replace(found.results, bounds=ScoreBounds(scores, scores)))
+    return with_bounds(found, scores, scores)
 
 
 @pytest.mark.parametrize("name", ["mse", "mae", "r2"])

@@ -126,7 +126,7 @@ def _rates(
         for region in answer.regions:
             if (candidate, type(region)) not in wanted:
                 continue
-            lower, upper = region.score_bounds(test)
+            lower, upper = region.score_bounds(as_matrix(test))
             widths[candidate, type(region)] = upper - lower
             proven[candidate, type(region)] = is_decided(lower, upper)
     rates = {}

@@ -188,7 +188,9 @@ class Dask(Executor):
             return dask.delayed(value, traverse=False, pure=False)
 
         run, task, shared = dask.delayed(run_task, pure=False), node(work.task), node(work.shared)
-        return [run(task, self.parts[k], k, node(work.details(k)), shared) for k in work.places]
+        # What is known of a block is small enough to be a part of its task.
+        details = {k: work.details(k) if work.own is None else node(work.details(k)) for k in work.places}
+        return [run(task, self.parts[k], k, details[k], shared) for k in work.places]
 
 
 def _sum(results: list[Any]) -> Any:
