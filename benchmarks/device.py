@@ -11,10 +11,9 @@ import numpy as np
 import glru
 from benchmarks.loocv import synthetic
 from benchmarks.timing import print_table
-from glru import _arrays
-from glru._products import hessian
 from glru.families.gradients import Gradients
-from glru.regions.device_metric import DeviceMetric
+from glru.linalg.factor import cholesky, solve_upper
+from glru.metric.device import DeviceMetric
 
 N, D, QUERIES = 6000, 4955, 1000
 LAMS = [2.0**-k for k in range(11)]
@@ -63,18 +62,18 @@ def _stages(torch, problem, peak) -> None:
     """What a step and a certificate are made of, each by itself."""
     bend = np.full(N, 0.2 / N)
     at = problem.derive(penalty=glru.L2(0.1))
-    matrix = hessian(at, bend)
-    factor = _arrays.cholesky(matrix)
+    matrix = at.hessian(bend)
+    factor = cholesky(matrix)
     unit = torch.eye(D, dtype=torch.float64, device="cuda")
     metric = DeviceMetric(at, bend)
     models = torch.randn(D, 1000, dtype=torch.float64, device="cuda") / D
     gradients = Gradients(at, at.weights, metric)
     stages = [
-        ("Hessian", lambda: hessian(at, bend), 2 * N * D * D),
-        ("Cholesky", lambda: _arrays.cholesky(matrix), D**3 / 3),
-        ("inverse factor", lambda: _arrays.solve_upper(factor, unit), D**3),
-        ("both residuals", lambda: metric._judge(at, matrix, unit), 4 * D**3),
-        ("norms of all rows", lambda: metric.norms(at.X), 2 * N * D * D),
+        ("Hessian", lambda: at.hessian(bend), 2 * N * D * D),
+        ("Cholesky", lambda: cholesky(matrix), D**3 / 3),
+        ("inverse factor", lambda: solve_upper(factor, unit), D**3),
+        ("both residuals", lambda: metric._judge(at, matrix, factor, unit), 4 * D**3),
+        ("norms of all rows", lambda: metric.norms(at.matrix), 2 * N * D * D),
         ("gradients of 1000 models", lambda: gradients.at(models), 1000 * (4 * N * D + 2 * D * D)),
     ]
     rows = []

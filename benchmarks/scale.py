@@ -116,7 +116,7 @@ status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text
 limit = int(status["VmData"].split()[0]) * 1024 + room
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 begin = time.perf_counter()
-problem = glru.PartitionedProblem(X, y, penalty=glru.L2(2.0**-10), block_bytes=16 << 20)
+problem = glru.Problem(X, y, penalty=glru.L2(2.0**-10), block_bytes=16 << 20)
 result = glru.loocv(problem, output=sys.argv[4])
 seconds = time.perf_counter() - begin
 print(f"{seconds:.1f}\\t{problem.traffic.passes:.0f}\\t{result.errors_lower / n:.4f}\\t{result.n_undetermined}")

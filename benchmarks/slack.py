@@ -14,12 +14,13 @@ import numpy as np
 
 import glru
 from benchmarks.timing import print_table
-from glru._numerics import Array, Matrix
 from glru.candidates import newton_candidate
 from glru.certificate import certify
 from glru.families.carried import carried_bounds, removal_factors
 from glru.families.local import LocalRows
-from glru.families.newton import WideRows
+from glru.families.wide import WideRows
+from glru.linalg import Array
+from glru.linalg.dense import DenseMatrix
 from glru.model_selection.cascade import Cascade
 from glru.point import Point
 from glru.problem import Problem
@@ -29,11 +30,10 @@ TARGET = 0.05
 ROUNDS = 9
 SEED = 0
 
-ABSOLUTE_PRODUCTS = ("certificate", "regions.base", "regions.metric")
 SCORE_ERRORS = ("certificate", "regions.local", "families.local")
 
 
-def no_product(X: Matrix, v: Array) -> Array:
+def no_product(X: DenseMatrix, v: Array) -> Array:
     """In place of ``|X| v``."""
     return np.zeros(X.shape[0])
 
@@ -70,12 +70,15 @@ def plain_gradient(region, errors):
 @contextmanager
 def without_slack() -> Iterator[None]:
     """What serves rounding alone, replaced while this lasts."""
-    places = [(f"glru.{module}", "absolute_product", no_product) for module in ABSOLUTE_PRODUCTS]
-    places += [(f"glru.{module}", "score_errors", no_errors) for module in SCORE_ERRORS]
+    places = [(f"glru.{module}", "score_errors", no_errors) for module in SCORE_ERRORS]
     places += [(f"glru.{module}", "loss_terms", plain_terms) for module in ("certificate", "families.newton")]
     places += [("glru.certificate", "penalty_terms", plain_penalty_terms)]
     owners = [(importlib.import_module(module), name, new) for module, name, new in places]
-    owners += [(LocalRows, "_gradient_errors", no_gradient_errors), (LocalEllipsoid, "_gradient", plain_gradient)]
+    owners += [
+        (DenseMatrix, "absolute_product", no_product),
+        (LocalRows, "_gradient_errors", no_gradient_errors),
+        (LocalEllipsoid, "_gradient", plain_gradient),
+    ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in owners]
     try:
         for owner, name, new in owners:
@@ -115,13 +118,12 @@ def stages(tall: glru.Solution, wide: glru.Solution) -> dict[str, Callable[[], o
         return family.bounds(np.arange(solution.problem.n_rows), one_pass)
 
     def newton(solution: glru.Solution) -> object:
-        family = WideRows(solution, float(removal_factors(solution.problem)[0]))
-        return family.bounds(np.arange(solution.problem.n_rows))
+        return WideRows(solution).quick_bounds(np.arange(solution.problem.n_rows))
 
     def refine(solution: glru.Solution) -> object:
         problem, point = _cascade(solution).without(0)
         certificate = newton_candidate(problem, point)
-        return PrimalBall(certificate, False).score_bounds(problem.X[:1])
+        return PrimalBall(certificate, False).score_bounds(problem.matrix[:1])
 
     def training(solution: glru.Solution) -> object:
         return _cascade(solution).training(np.array([0]))

@@ -13,7 +13,9 @@ import numpy as np
 import glru
 from benchmarks.data import folder, load
 from benchmarks.timing import print_table
+from glru.bounds import errors, margins
 from glru.families.columns import carried_columns
+from glru.linalg import as_matrix
 
 LAMBDAS = range(0, -11, -1)
 PAPER = {
@@ -96,15 +98,15 @@ def _naive(solution, X_val, y_val, step) -> tuple[float, bool]:
 
 def _trainings_of_algorithm_4(solution, X_val, y_val, result) -> int:
     """How many candidates Algorithm 4 trains: in ascending order of the lower bounds, until none can be better."""
-    lower, upper = carried_columns(solution, X_val, np.arange(solution.problem.n_columns))
-    wrong = np.where(y_val[:, None] > 0.0, upper <= 0.0, lower >= 0.0).sum(axis=0)
-    errors = result.path[0].upper
+    lower, upper = carried_columns(solution, as_matrix(X_val), np.arange(solution.problem.n_columns))
+    wrong = errors(*margins(y_val[:, None], lower, upper))[0].sum(axis=0)
+    most = result.path[0].upper
     best, count = result.start_value[0], 0
     for j in np.argsort(wrong, kind="stable"):
         if wrong[j] >= best:
             break
         count += 1
-        best = min(best, errors[j])
+        best = min(best, most[j])
     return count
 
 

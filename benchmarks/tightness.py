@@ -21,6 +21,8 @@ import scipy.sparse as sp
 import glru
 from benchmarks.data import load
 from benchmarks.timing import print_table
+from glru.bounds import is_decided
+from glru.linalg import as_matrix
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall
 
 ROW_DATASETS = [("covtype_binary", "dense"), ("skin_nonskin", "dense"), ("a9a", "none")]
@@ -72,8 +74,8 @@ def rates(solution: glru.Solution, change: glru.Change, test) -> list[float]:
     proven = {}
     for candidate in ("carry", "newton"):
         for region in glru.after(solution, change, candidate=candidate).regions:
-            lower, upper = region.score_bounds(test)
-            proven[candidate, type(region)] = (lower > 0.0) | (upper < 0.0)
+            lower, upper = region.score_bounds(as_matrix(test))
+            proven[candidate, type(region)] = is_decided(lower, upper)
     primal, dual = proven["carry", PrimalBall], proven["carry", DualBox]
     newton = proven["newton", PrimalBall] | proven["newton", DualBox]
     return [float(labels.mean()) for labels in (primal, dual, primal | dual, newton, proven["newton", LocalEllipsoid])]

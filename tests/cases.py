@@ -1,6 +1,7 @@
 """The one table of losses, penalties, solvers and small problems; what is added here is tested everywhere."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 import glru
+from glru.bounds import ScoreBounds
 from glru.datasets import Dataset
 from glru.datasets.catalogue import data_folder
 from glru.losses import Loss, ProximalHinge
+from glru.model_selection.result import STAGES
 from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.solution import Solution
@@ -93,6 +96,18 @@ def make(loss: Loss, penalty: Penalty, n: int = 40, d: int = 8, *, seed: int = 0
     if options.get("scaling") == "sum":
         penalty = penalty.scaled(float(np.sum(options.get("sample_weight", np.ones(n)))))
     return Problem(X, targets(X, loss, seed), loss=loss, penalty=penalty, **options)
+
+
+def with_bounds(result: glru.LOOCVResult, lower: np.ndarray, upper: np.ndarray) -> glru.LOOCVResult:
+    """A leave-one-out result with other bounds."""
+    return replace(result, results=replace(result.rows, bounds=ScoreBounds(lower, upper)))
+
+
+def with_open_rows(result: glru.LOOCVResult, rows: list[int]) -> glru.LOOCVResult:
+    """A leave-one-out result in which nothing decided the labels of some rows."""
+    (lower, upper), codes = (end.copy() for end in result.bounds), result.stage_codes.copy()
+    lower[rows], upper[rows], codes[rows] = -1.0, 1.0, STAGES.index("undetermined")
+    return replace(result, results=replace(result.rows, bounds=ScoreBounds(lower, upper), stage_codes=codes))
 
 
 def uneven(n: int) -> np.ndarray:

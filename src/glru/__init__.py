@@ -36,13 +36,6 @@ from glru.model_selection import (
     loocv,
     loocv_path,
 )
-from glru.partitioned import (
-    PartitionedAfter,
-    PartitionedCrossValResult,
-    PartitionedLOOCVResult,
-    PartitionedProblem,
-    PartitionedSolution,
-)
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -84,11 +77,6 @@ __all__ = [
     "Loss",
     "ModelAfter",
     "ModelCertificate",
-    "PartitionedAfter",
-    "PartitionedCrossValResult",
-    "PartitionedLOOCVResult",
-    "PartitionedProblem",
-    "PartitionedSolution",
     "Penalty",
     "Point",
     "Problem",

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._arrays import DeviceMatrix, home, is_device, is_foreign, namespace, raw
-from glru._numerics import Array, Matrix
+from glru import linalg
+from glru.linalg import Array, Matrix, is_foreign, namespace, to_host
 
 TEMPORAL = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 """Dates, times and durations; those of pandas are derived from them."""
@@ -25,21 +25,22 @@ SHOWN = 5
 
 
 def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
-    """A float64 array or canonical CSR array without copying where possible, and the column names of a frame."""
+    """Float64 data as a matrix, without copying where possible, and the column names of a frame."""
     matrix, names = converted(X, name)
-    require_entries(matrix.shape[0], matrix.shape[1], name)
+    require_entries(*matrix.shape, name)
     require_finite(matrix, name, names)
     return matrix, names
 
 
 def converted(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
-    """The same without a look at the numbers."""
+    """:func:`as_matrix` without a look at the numbers."""
+    X = X.data if isinstance(X, Matrix) else X
     names = column_names(X)
     if is_sparse_frame(X):
         X = X.sparse.to_coo()
-    if is_foreign(X) or is_device(X):
-        return _device_matrix(raw(X), name), names
-    return _sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names), names
+    if is_foreign(X):
+        return linalg.as_matrix(_foreign_matrix(X, name)), names
+    return linalg.as_matrix(_sparse_matrix(X, name) if sp.issparse(X) else _dense_matrix(X, name, names)), names
 
 
 def require_entries(n_rows: int, n_columns: int, name: str = "X") -> None:
@@ -61,7 +62,7 @@ def as_vector(values: Any, length: int, name: str) -> Array:
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """Targets or weights as an array on the host, of whatever type; masked entries are refused."""
     refuse_masks(values, name)
-    return np.asarray(home(values))
+    return np.asarray(to_host(values))
 
 
 def refuse_masks(values: Any, name: str) -> None:
@@ -279,7 +280,7 @@ def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
     return view
 
 
-def _device_matrix(X: Any, name: str) -> Any:
+def _foreign_matrix(X: Any, name: str) -> Any:
     xp = namespace(X)
     if X.ndim != 2:
         raise ValueError(f"{name} must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
@@ -290,7 +291,7 @@ def _device_matrix(X: Any, name: str) -> Any:
         raise ValueError(
             f"{name} must be float64 to prove anything; {xp.__name__} made {array.dtype} of it. Switch float64 on there."
         )
-    return DeviceMatrix(array)
+    return array
 
 
 def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
@@ -305,27 +306,14 @@ def _sparse_matrix(X: Any, name: str) -> sp.csr_array:
     return rows
 
 
-def require_finite(X: Matrix, name: str, names: tuple[str, ...] | None, first_row: int = 0) -> None:
+def require_finite(matrix: Matrix, name: str, names: tuple[str, ...] | None, first_row: int = 0) -> None:
     """Refuse numbers that are not finite; ``first_row``: the number of the first row, for messages."""
-    if is_device(X):
-        if bool(X.arrays.xp.all(X.arrays.xp.isfinite(X.array))):
-            return
-        X = np.asarray(home(X.array))
-    values = X if isinstance(X, np.ndarray) else X.data
-    # A finite sum proves that every entry is finite; only otherwise is it worth looking at each.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()):
-            return
-    bad = ~np.isfinite(values)
-    if not bad.any():
+    found = matrix.first_infinite()
+    if found is None:
         return
-    if isinstance(X, np.ndarray):
-        row, column = (int(k[0]) for k in np.nonzero(bad))
-    else:
-        first = int(np.flatnonzero(bad)[0])
-        row, column = int(np.searchsorted(X.indptr, first, side="right")) - 1, int(X.indices[first])
+    row, column, value, count = found
     where = f"column {names[column]!r}" if names is not None else f"column {column}"
     raise ValueError(
-        f"{name} must be finite; row {first_row + row}, {where} is {X[row, column]} "
-        f"({int(bad.sum())} such entries in all). Remove or impute them first."
+        f"{name} must be finite; row {first_row + row}, {where} is {value} ({count} such entries in all). "
+        "Remove or impute them first."
     )

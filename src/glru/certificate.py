@@ -19,20 +19,14 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._arrays import DeviceMatrix, namespace, same_arrays
-from glru._numerics import TINY, UNIT, Array, Matrix, gamma
-from glru._sizes import absolute_product
 from glru.duality import constraint_columns
+from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace
 from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
-
-FEW = 16.0 * UNIT
-"""Relative error of a short chain of operations."""
 
 NOT_MUCH_MORE = 32.0
 """Errors of scores may be bounded by so many times their size: a digit and a half for a pass over the data."""
@@ -182,7 +176,7 @@ def certify(
         make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
         make_problem=lambda: problem,
         make_dual=lambda: dual,
-        make_reach=lambda: dual_reach(problem.X, problem.loss, problem.y, problem.weights),
+        make_reach=lambda: dual_reach(problem.matrix, problem.loss, problem.y, problem.weights),
         known_score_errors=off,
     )
 
@@ -208,21 +202,13 @@ def score_errors(problem: Problem, coef: Array, intercept: float, scores: Array 
 
     Where ``|x| |w|`` is not much more than the ``scores``, it is taken for ``|x| . |w|``, which would cost a pass over X.
     """
-    unit = depths(problem.X, 3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
+    unit = problem.matrix.depths(3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
     if scores is not None:
         length = float(np.linalg.norm(coef)) * (1.0 + FEW) + TINY
         sizes = (np.sqrt(problem.squared_row_norms) + TINY) * (length * (1.0 + gamma(problem.n_columns + 8)))
         if sizes.max(initial=0.0) <= NOT_MUCH_MORE * (1.0 + np.abs(scores).max(initial=0.0)):
             return unit * (sizes + abs(intercept))
-    return unit * (absolute_product(problem.X, np.abs(coef)) + abs(intercept))
-
-
-def depths(X: Matrix, extra: int) -> Array | float:
-    """``gamma`` for a sum over the stored entries of each row, and ``extra`` operations more."""
-    if not isinstance(X, sp.csr_array):
-        return gamma(X.shape[1] + extra)
-    counts = (np.diff(X.indptr) + extra) * UNIT
-    return counts / (1.0 - counts)
+    return unit * (problem.matrix.absolute_product(np.abs(coef)) + abs(intercept))
 
 
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:
@@ -266,7 +252,7 @@ def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: A
     """
     if not loss.chi_square:
         return loss_terms(loss, y, scores, errors, dual)
-    arrays = same_arrays(scores)
+    arrays = arrays_of(scores)
     wide = errors + 8.0 * UNIT * (1.0 + arrays.size(scores))
     _, slope, bend = loss.expand(y, scores)
     largest = arrays.size(slope) + arrays.size(dual)
@@ -336,14 +322,7 @@ def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, 
     if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
         return np.full(X.shape[1], -np.inf), np.full(X.shape[1], np.inf)
     middle = X.T @ (weights * (-0.5 * (low + high)))
-    half = absolute(X).T @ (weights * (0.5 * (high - low)))
+    half = abs(X).T @ (weights * (0.5 * (high - low)))
     # Products of denormals err by more than their share; all of that is far below TINY.
     half = half * (1.0 + 2.0 * gamma(y.size + 4)) + gamma(y.size + 4) * np.abs(middle) + TINY
     return middle - half, middle + half
-
-
-def absolute(X: Matrix) -> Matrix:
-    """``|X|`` entry by entry."""
-    if isinstance(X, np.ndarray | DeviceMatrix):
-        return abs(X)
-    return sp.csr_array((np.abs(X.data), X.indices, X.indptr), shape=X.shape)

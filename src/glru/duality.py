@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import Array, dense_columns, gamma
+from glru.linalg import Array, gamma
 from glru.problem import Problem
 
 
@@ -87,7 +87,7 @@ def constrained_correlations(problem: Problem, dual: Array) -> Array:
     correlations = problem.correlations(dual)
     free = problem.unpenalised
     if free.size:
-        size = np.abs(dense_columns(problem.X, free)).T @ np.abs(problem.weights * dual)
+        size = np.abs(problem.matrix.dense(free)).T @ np.abs(problem.weights * dual)
         settled = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
         correlations[free[settled]] = 0.0
     return correlations
@@ -141,7 +141,7 @@ def _balanced(problem: Problem, dual: Array) -> Array:
 
 def constraint_columns(problem: Problem) -> Array:
     """The unpenalised columns, and a column of ones for the intercept."""
-    columns = dense_columns(problem.X, problem.unpenalised)
+    columns = problem.matrix.dense(problem.unpenalised)
     return np.column_stack([columns, np.ones(problem.n_rows)]) if problem.fit_intercept else columns
 
 

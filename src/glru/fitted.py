@@ -6,13 +6,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.adapters import Adapted, adapt
 from glru.after import has_newton
+from glru.bounds import ScoreBounds
 from glru.candidates import MAX_STEPS, newton_candidate
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
 from glru.duality import primal_value
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
@@ -74,7 +75,7 @@ class ModelCertificate:
             return np.inf
         return max(float(ball_radius(c.gap / lam)) for c, lam in zip(self.fitted, strengths, strict=True))
 
-    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+    def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the scores at the optimum, shaped as ``decision_function``.
 
         Parameters
@@ -87,8 +88,7 @@ class ModelCertificate:
         for pair in zip(self.fitted, self.better, strict=True):
             regions = [region for certificate in pair for region in _regions(certificate)]
             bounds.append(score_bounds(regions, rows, pair[0].columns.dead))
-        lower, upper = (self.adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
-        return lower, upper
+        return self.adapted.bounds(bounds)
 
     def scores(self, X: Any) -> Array:
         """The scores of the fitted estimator."""
@@ -99,9 +99,8 @@ class ModelCertificate:
         """Which of the fitted estimator's labels are proven to be those of the optimum; a classifier's only."""
         if self.adapted.classes is None:
             raise ValueError("a regression has no labels. Use score_bounds.")
-        lower, upper = self.score_bounds(X)
-        same = self.adapted.labels(lower) == self.adapted.labels(self.scores(X))
-        return self.adapted.decided(lower, upper) & same
+        _, stays = self.score_bounds(X).changes(self.scores(X))
+        return stays
 
     def __repr__(self) -> str:
         return (

@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru._numerics import Array
+from glru.linalg import Array
 
 Strength = float | Sequence[float] | Array
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import final
 
-from glru._numerics import Array
+import numpy as np
+
+from glru.linalg import Array
 
 
 @final
@@ -30,3 +32,13 @@ class Point:
     coef: Array
     intercept: float = 0.0
     dual: Array | None = None
+
+    def packed(self, fit_intercept: bool) -> Array:
+        """Coefficients and intercept as one vector, the intercept last."""
+        return np.append(self.coef, self.intercept) if fit_intercept else self.coef
+
+    def moved(self, step: Array, length: float = 1.0) -> "Point":
+        """The primal point after a step in its unknowns (the intercept's entry, if there is one, last)."""
+        size = self.coef.size
+        shift = float(step[size]) if step.size > size else 0.0
+        return Point(self.coef + length * step[:size], self.intercept + length * shift)

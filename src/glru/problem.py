@@ -1,29 +1,94 @@
-"""The training problem: data, loss, penalty and row weights, validated once and immutable."""
+"""The training problem: rows, loss, penalty and weights, validated once and immutable."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import Arrays, arrays_of, home, is_device
-from glru._handover import maker_of
-from glru._numerics import TINY, Array, Matrix
-from glru._sizes import squared_norms
+from glru.linalg import TINY, Array, Arrays, Matrix, as_matrix, gamma
 from glru.losses import Logistic, Loss
 from glru.penalties import L2, Penalty
+from glru.rows import (
+    BLOCK_BYTES,
+    Absent,
+    Block,
+    Blocks,
+    LabelCounts,
+    Located,
+    Memory,
+    Rows,
+    Sample,
+    Totals,
+    Traffic,
+    WeightSummary,
+    is_out_of_memory,
+    read_rows,
+    totals_of_blocks,
+    weigh,
+)
 
 Scaling = Literal["mean", "sum"]
 
-LARGEST, LARGEST_ON_DEVICE = 6000, 40_000
-"""Dense systems in more unknowns than this are not formed on the host, and on a device."""
+Work = Callable[..., Any]
+"""Called with a part of a problem and arguments; a function of a module, which can be sent to another process."""
+
+ALL = Memory()
+"""The source of rows that are in memory and all there are."""
+
+IN_MEMORY = ("X", "matrix", "y", "sample_weight", "weights")
+"""What only a problem has whose rows are in memory."""
 
 
 @final
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A problem without its rows.
+
+    Attributes
+    ----------
+    loss, penalty, fit_intercept, scaling
+        As in the problem.
+    classes : array of shape (2,) or None
+        The labels that -1 and +1 stand for.
+    total_weight : float
+        The sum of all sample weights.
+    """
+
+    loss: Loss
+    penalty: Penalty
+    fit_intercept: bool
+    scaling: Scaling
+    classes: NDArray[Any] | None
+    total_weight: float
+
+    def part(self, block: Block) -> "Problem":
+        """A block of rows as a part of the problem."""
+        if self.classes is None:
+            y = np.asarray(block.y, dtype=np.float64)
+        else:
+            y = np.where(block.y == self.classes[1], 1.0, -1.0)
+        return Problem.of_rows(self, block.X, y, block.weights, Memory(block.number, block.start))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PartWork:
+    """Work on the parts of a problem, as a task for its blocks."""
+
+    objective: Objective
+    work: Work
+
+    def __call__(self, block: Block, *args: Any) -> Any:
+        """The work on the part that a block is."""
+        return self.work(self.objective.part(block), *args)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Problem:
     r"""Regularised empirical risk minimisation with a linear model.
 
@@ -33,12 +98,12 @@ class Problem:
     ----------
     X : array, sparse matrix or frame of shape (n_rows, n_columns)
         Data. Dense float64 and CSR data are used as they are, without a copy; other formats are converted. An array of
-        another namespace (PyTorch, CuPy) stays on its device, and products with it are computed there. A dask array or
-        dataframe, the path of a Parquet directory or file, and an ``np.memmap`` make a
-        :class:`~glru.PartitionedProblem`, which never holds all rows in memory; ``np.asarray(X)`` of a memory map is
-        treated like any other array.
-    y : array of shape (n_rows,)
-        Targets. For a classification loss any two classes; the larger one counts as +1.
+        another namespace (PyTorch, CuPy) stays on its device, and products with it are computed there. Rows of a dask array
+        or dataframe, of a Parquet file or directory (its path) and of an ``np.memmap`` are never all in memory: they are
+        read block by block, in passes. ``np.asarray(X)`` of a memory map is treated like any other array.
+    y : array of shape (n_rows,), or str
+        Targets. For a classification loss any two classes; the larger one counts as +1. Of rows in blocks also a dask array
+        or series, or the name of a column where X has names.
     loss : Loss, default=Logistic()
         The loss of one row.
     penalty : Penalty, default=L2(1.0)
@@ -48,17 +113,25 @@ class Problem:
     scaling : {"mean", "sum"}, default="mean"
         ``"mean"``: the weights ``s`` sum to one, as in the paper (``s_i = 1/n``).
         ``"sum"``: ``s_i`` is the sample weight, as in scikit-learn.
-    sample_weight : array of shape (n_rows,), default=None
-        Non-negative weights; ones if not given.
+    sample_weight : array of shape (n_rows,), or str, default=None
+        Non-negative weights; ones if not given. Of rows in blocks as ``y``.
+    block_bytes : int, default=64 MiB
+        Size of a block of a memory map or a Parquet file. Dask's blocks are taken as they are.
 
     Attributes
     ----------
+    n_rows, n_columns, n_blocks : int
+        Sizes; rows in memory are one block.
     weights : array of shape (n_rows,)
-        The weights ``s`` of the objective.
+        The weights ``s`` of the objective. ``X``, ``y``, ``sample_weight`` and ``weights`` exist for rows in memory only.
     classes : array of shape (2,) or None
         The labels that -1 and +1 stand for.
     column_names : tuple of str or None
         The column names, where X was a frame.
+    matrix : Matrix
+        X with the products that everything else is made of (:mod:`glru.linalg`).
+    traffic : Traffic
+        Passes over rows in blocks and bytes moved so far.
 
     Examples
     --------
@@ -68,160 +141,327 @@ class Problem:
     Problem(2 rows x 2 columns, Logistic(), L2(lam=0.1), scaling='mean')
     >>> problem.y
     array([-1.,  1.])
+
+    Rows in a file:
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> X = np.memmap(folder.name + "/X.bin", dtype=float, mode="w+", shape=(400, 3))
+    >>> X[:] = np.random.default_rng(0).normal(size=X.shape)
+    >>> problem = glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1))
+    >>> problem
+    Problem(400 rows x 3 columns in 1 block, Logistic(), L2(lam=0.1), scaling='mean')
+    >>> glru.loocv(problem).n_errors
+    42
+    >>> del X, problem; folder.cleanup()
     """
 
-    X: Matrix
+    X: Any
     y: Array
-    loss: Loss = field(default_factory=Logistic)
-    penalty: Penalty = field(default_factory=lambda: L2(1.0))
-    fit_intercept: bool = False
-    scaling: Scaling = "mean"
-    sample_weight: Array = None  # type: ignore[assignment]
-    classes: NDArray[Any] | None = field(init=False)
-    column_names: tuple[str, ...] | None = field(init=False)
-    weights: Array = field(init=False)
+    loss: Loss
+    penalty: Penalty
+    fit_intercept: bool
+    scaling: Scaling
+    sample_weight: Array
+    classes: NDArray[Any] | None
+    column_names: tuple[str, ...] | None
+    weights: Array
+    matrix: Matrix
+    rows: Rows = field(repr=False)
+    n_rows: int
+    n_columns: int
 
-    def __new__(
-        cls,
-        X: Any = None,
-        y: Any = None,
-        loss: Any = None,
-        penalty: Any = None,
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        loss: Loss | None = None,
+        penalty: Penalty | None = None,
         fit_intercept: bool = False,
         scaling: Scaling = "mean",
         sample_weight: Any = None,
-    ) -> Any:
-        """A problem in memory, or what the maker for data that is not held there makes of it."""
-        maker = maker_of(X)
-        if maker is None:
-            return object.__new__(cls)
-        return maker(X, y, loss, penalty, fit_intercept, scaling, sample_weight)
-
-    def __post_init__(self) -> None:
-        check_types(self.loss, self.penalty, self.scaling)
-        X, names = _inputs.as_matrix(self.X)
-        if self.loss.task == "classification":
-            y, classes = _inputs.as_labels(self.y, X.shape[0])
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        loss, penalty = Logistic() if loss is None else loss, L2(1.0) if penalty is None else penalty
+        check_types(loss, penalty, scaling)
+        self.__dict__.update(loss=loss, penalty=penalty, fit_intercept=fit_intercept, scaling=scaling)
+        if is_out_of_memory(X):
+            self._read(X, y, sample_weight, block_bytes)
+            return
+        matrix, names = _inputs.as_matrix(X)
+        n_rows, n_columns = matrix.shape
+        if loss.task == "classification":
+            y, classes = _inputs.as_labels(y, n_rows)
         else:
-            y, classes = _inputs.as_vector(self.y, X.shape[0], "y"), None
-        sample_weight = _inputs.as_weights(self.sample_weight, X.shape[0])
-        check_strengths(self.penalty, X.shape[1])
-        self._assign(X, y, sample_weight, classes, names)
+            y, classes = _inputs.as_vector(y, n_rows, "y"), None
+        sample_weight = _inputs.as_weights(sample_weight, n_rows)
+        check_strengths(penalty, n_columns)
+        self._assign(matrix, y, sample_weight, classes, names)
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, block_bytes: int) -> None:
+        """Take in rows that are not held in memory."""
+        rows = read_rows(X, y, sample_weight, self.loss.task, block_bytes)
+        known = rows.summary.weights
+        check_strengths(self.penalty, rows.n_columns)
+        _inputs.require_weight(known.largest.value)
+        classes = None
+        if self.loss.task == "classification":
+            classes = _inputs.classes_of(np.array(list(known.labels.counts)))
+            _inputs.require_two(classes)
+        self._assign_blocks(rows, classes)
+
+    def _assign_blocks(self, rows: Blocks, classes: NDArray[Any] | None) -> None:
+        self.__dict__.update(
+            rows=rows, classes=classes, column_names=rows.column_names, n_rows=rows.n_rows, n_columns=rows.n_columns
+        )
 
     def _assign(
         self,
-        X: Matrix,
+        matrix: Matrix,
         y: Array,
         sample_weight: Array,
         classes: NDArray[Any] | None,
         column_names: tuple[str, ...] | None,
         total_weight: float | None = None,
+        rows: Memory = ALL,
     ) -> None:
         total = sample_weight.sum() if total_weight is None else total_weight
         weights = sample_weight / total if self.scaling == "mean" else sample_weight
         for vector in (y, sample_weight, weights):
             vector.setflags(write=False)
-        values = (X, y, sample_weight, classes, column_names, weights)
-        names = ("X", "y", "sample_weight", "classes", "column_names", "weights")
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)
+        n_rows, n_columns = matrix.shape
+        self.__dict__.update(
+            X=matrix.data,
+            matrix=matrix,
+            y=y,
+            sample_weight=sample_weight,
+            classes=classes,
+            column_names=column_names,
+            weights=weights,
+            rows=rows,
+            n_rows=n_rows,
+            n_columns=n_columns,
+        )
 
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """What was computed from X alone; problems derived with the same X share it."""
-        return {}
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Called for what is not there: of rows in blocks, whatever needs all of them at once.
+            if name in IN_MEMORY and "rows" in self.__dict__:
+                raise not_in_memory(self, f"problem.{name}")
+            raise AttributeError(f"'Problem' object has no attribute {name!r}")
 
     def derive(self, **changes: Any) -> "Problem":
         """A problem that differs in some validated fields, made without validating again.
 
-        For callers that keep the invariants themselves: new data must be float64 and finite, new
-        labels -1/+1. Unlike the constructor it accepts rows of a single class.
+        For callers that keep the invariants themselves: new data (``X``, a matrix or what one is made of) must be float64
+        and finite, new labels -1/+1. Unlike the constructor it accepts rows of a single class. Problems with the same X
+        share its matrix, and what was computed from it. Of rows in blocks ``loss``, ``penalty``, ``fit_intercept``,
+        ``scaling`` and ``rows`` can be changed.
         """
         new = object.__new__(Problem)
-        for name in ("loss", "penalty", "fit_intercept", "scaling"):
-            object.__setattr__(new, name, changes.get(name, getattr(self, name)))
-        names = ("X", "y", "sample_weight", "classes", "column_names")
-        new._assign(*(changes.get(name, getattr(self, name)) for name in names))
-        if new.X is self.X:
-            new.__dict__["shared"] = self.shared
+        new.__dict__.update(
+            {name: changes.get(name, getattr(self, name)) for name in ("loss", "penalty", "fit_intercept", "scaling")}
+        )
+        if isinstance(self.rows, Blocks) and not any(name in changes for name in IN_MEMORY):
+            new._assign_blocks(changes.get("rows", self.rows), self.classes)
+            return new
+        X = changes.get("X", self.X)
+        names = ("y", "sample_weight", "classes", "column_names")
+        new._assign(
+            self.matrix if X is self.X else as_matrix(X), *(changes.get(name, getattr(self, name)) for name in names)
+        )
         return new
 
     @classmethod
     def of_rows(
-        cls,
-        X: Matrix,
-        y: Array,
-        sample_weight: Array,
-        total_weight: float,
-        loss: Loss,
-        penalty: Penalty,
-        fit_intercept: bool,
-        scaling: Scaling,
+        cls, objective: Objective, matrix: Matrix, y: Array, sample_weight: Array, rows: Memory = ALL
     ) -> "Problem":
-        """Some rows of a larger problem, already valid, with the weights they have there.
-
-        ``total_weight``: the sum of all its sample weights.
-        """
+        """Some rows of a larger problem, already valid, with the weights they have there."""
         new = object.__new__(cls)
-        values = (loss, penalty, fit_intercept, scaling)
-        for name, value in zip(("loss", "penalty", "fit_intercept", "scaling"), values, strict=True):
-            object.__setattr__(new, name, value)
-        new.__dict__["total_weight"] = total_weight
-        new._assign(X, y, sample_weight, None, None, total_weight)
+        new.__dict__.update(
+            loss=objective.loss,
+            penalty=objective.penalty,
+            fit_intercept=objective.fit_intercept,
+            scaling=objective.scaling,
+            objective=objective,
+            total_weight=objective.total_weight,
+        )
+        new._assign(matrix, y, sample_weight, None, None, objective.total_weight, rows)
         return new
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
+    def in_memory(self) -> bool:
+        """Whether all rows are in memory."""
+        return isinstance(self.rows, Memory)
 
     @property
-    def n_columns(self) -> int:
-        """Number of columns, the intercept not counted."""
-        return int(self.X.shape[1])
+    def n_blocks(self) -> int:
+        """Number of blocks of rows."""
+        return self.rows.n_blocks
+
+    @property
+    def traffic(self) -> Traffic:
+        """Passes over rows in blocks and bytes moved so far."""
+        return self.rows.traffic
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The problem without its rows."""
+        settings = (self.loss, self.penalty, self.fit_intercept, self.scaling)
+        return Objective(*settings, self.classes, self.total_weight)
+
+    def sum(self, work: Work, *args: Any, own: Mapping[int, Any] | None = None) -> Any:
+        """The sum of ``work(part, *args)`` over the blocks of rows; rows in memory are one part, the problem itself.
+
+        ``own``: where it is given, ``work(part, own[number], *args)``, with None for blocks that are not in it.
+        """
+        if isinstance(self.rows, Blocks):
+            return self.rows.sum(PartWork(self.objective, work), *args, own=own)
+        return work(self, *args) if own is None else work(self, own.get(self.rows.number), *args)
+
+    def map(self, work: Work, *args: Any, own: Mapping[int, Any] | None = None) -> list[Any]:
+        """``work(part, *args)`` of every block in order, or ``work(part, own[number], *args)`` of those in ``own``."""
+        if isinstance(self.rows, Blocks):
+            return self.rows.map(PartWork(self.objective, work), *args, own=own)
+        return [work(self, *args)] if own is None else [work(self, mine, *args) for mine in own.values()]
+
+    def locate(self, numbers: NDArray[np.int64]) -> Located:
+        """For every block that has some of the rows, their positions in it and in ``numbers`` (which are sorted)."""
+        if isinstance(self.rows, Blocks):
+            return self.rows.locate(numbers)
+        return {self.rows.number: (numbers, np.arange(numbers.size))} if numbers.size else {}
+
+    def take(self, numbers: NDArray[np.int64]) -> "Problem":
+        """Some rows (their numbers are sorted) in memory, as a part of the problem."""
+        if self.in_memory:
+            return Problem.of_rows(self.objective, self.matrix[numbers], self.y[numbers], self.sample_weight[numbers])
+        found = self.map(_take, own={k: places for k, (places, _) in self.locate(numbers).items()})
+        return Problem.of_rows(self.objective, *Sample(tuple(found)).concatenate())
+
+    def without(self, rows: range | NDArray[np.int64]) -> "Problem":
+        """The problem in which some rows have weight 0."""
+        if isinstance(self.rows, Blocks):
+            return self.derive(rows=self.rows.without(Absent(rows), self.loss.task))
+        weight = np.array(self.sample_weight)
+        weight[rows] = 0.0
+        return self.derive(sample_weight=weight)
+
+    def extended(self, matrix: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
+        """The problem of rows in blocks and some more that are in memory, with labels -1/+1."""
+        assert isinstance(self.rows, Blocks)
+        if self.classes is not None:
+            y = self.classes[(y > 0.0).astype(np.intp)]
+        block = Block(matrix, y, sample_weight)
+        return self.derive(rows=self.rows.extended(block, self.loss.task))
+
+    def require_weight(self) -> "Problem":
+        """The problem, or an error where a change has left no row of weight above 0."""
+        if not self.total_weight > 0.0:
+            raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
+        return self
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Upper bounds of sums over the rows."""
+        if isinstance(self.rows, Blocks):
+            settings = (self.loss, self.penalty, self.fit_intercept, self.scaling)
+            return totals_of_blocks(self.rows, *settings, self.total_weight)
+        used, unit = self.weights > 0.0, 1.0 + gamma(self.n_rows + 8)
+        weight_sum = float(self.weights.sum()) * unit
+        norms = self.column_norms * unit
+        return Totals(
+            loss=self.loss,
+            penalty=self.penalty,
+            fit_intercept=self.fit_intercept,
+            n_rows=self.n_rows,
+            n_columns=self.n_columns,
+            depth=self.n_rows + 8,
+            weight_sum=weight_sum,
+            column_norms=np.append(norms, np.sqrt(weight_sum)) if self.fit_intercept else norms,
+            largest_norm=float(np.sqrt(self.squared_row_norms[used].max())) * (1.0 + gamma(self.n_columns + 8)) + TINY,
+        )
+
+    @cached_property
+    def weight_summary(self) -> WeightSummary:
+        """The sum of the sample weights, their range, and the number of rows with weight, also of each class."""
+        if isinstance(self.rows, Blocks):
+            return self.rows.summary.weights
+        known = weigh(Block(self.matrix, self.y, self.sample_weight), None)
+        if self.loss.task == "regression":
+            return known
+        used = self.sample_weight > 0.0
+        counts = {f"{sign:+d}": int(np.count_nonzero(used & (self.y == sign))) for sign in (-1, 1)}
+        return replace(known, labels=LabelCounts(counts))
+
+    @property
+    def n_used(self) -> int:
+        """The number of rows whose weight is above 0."""
+        if isinstance(self.rows, Blocks):
+            return self.rows.summary.weights.n_used
+        return int(np.count_nonzero(self.sample_weight))
+
+    @cached_property
+    def target_range(self) -> float:
+        """The difference between the largest and the least target."""
+        if isinstance(self.rows, Blocks):
+            return self.rows.summary.highest.value + self.rows.summary.lowest.value
+        return float(np.ptp(self.y))
+
+    @cached_property
+    def quadratic(self) -> Array:
+        """The penalty's strengths, one per column."""
+        return np.broadcast_to(self.penalty.quadratic, (self.n_columns,))
+
+    @cached_property
+    def shared_columns(self) -> NDArray[np.bool_] | None:
+        """The columns without those that have a value in one row only (looked for in sparse data); None: all of them.
+
+        When that row leaves, the column is empty and its optimal coefficient exactly 0: it plays no part in the row's score.
+        """
+        if isinstance(self.rows, Blocks):
+            return self.rows.summary.shared_columns
+        counts = self.matrix.column_counts()
+        return None if counts is None or np.all(counts != 1) else counts != 1
+
+    @property
+    def is_strongly_convex(self) -> bool:
+        """Whether every coefficient is penalised by a square and there is no intercept: every dual point is feasible."""
+        return not self.fit_intercept and self.penalty.strong_convexity > 0.0
 
     @property
     def is_sparse(self) -> bool:
-        """Whether X is stored sparsely."""
-        return isinstance(self.X, sp.csr_array)
-
-    @property
-    def on_device(self) -> bool:
-        """Whether X is an array of another namespace than NumPy's."""
-        return is_device(self.X)
+        """Whether zeros are not stored, in X or in a block of it."""
+        return self.rows.summary.n_sparse > 0 if isinstance(self.rows, Blocks) else not self.matrix.stores_zeros
 
     @property
     def arrays(self) -> Arrays:
-        """Operations on dense matrices where X lives."""
-        return arrays_of(self.X)
+        """Operations on dense batches where X lives."""
+        return self.matrix.arrays
 
     @property
     def work(self) -> float:
         """Operations of the largest product in a direct solve."""
-        stored = self.X.nnz if isinstance(self.X, sp.csr_array) else self.X.size
-        return float(stored) * min(self.X.shape)
+        return self.matrix.work
 
     @property
     def largest(self) -> int:
         """Dense systems in more unknowns than this are not formed where X lives."""
-        return LARGEST_ON_DEVICE if self.on_device else LARGEST
-
-    @cached_property
-    def X_by_column(self) -> Array | sp.csc_array:
-        """X in a layout with quick access to columns."""
-        return sp.csc_array(self.X) if isinstance(self.X, sp.csr_array) else self.X
+        return self.matrix.largest
 
     @cached_property
     def squared_row_norms(self) -> Array:
         """Squared Euclidean norm of every row."""
-        if "squared_row_norms" not in self.shared:
-            self.shared["squared_row_norms"] = self._squared_norms[0]
-        return self.shared["squared_row_norms"]
+        shared = self.matrix.shared
+        if "squared_row_norms" not in shared:
+            shared["squared_row_norms"] = self._squared_norms[0]
+        return shared["squared_row_norms"]
 
     @cached_property
     def total_weight(self) -> float:
         """Sum of the sample weights."""
-        return float(self.sample_weight.sum())
+        return self.rows.summary.weights.total if isinstance(self.rows, Blocks) else float(self.sample_weight.sum())
 
     @cached_property
     def column_norms(self) -> Array:
@@ -230,26 +470,12 @@ class Problem:
 
     @cached_property
     def _squared_norms(self) -> tuple[Array, Array]:
-        return squared_norms(self.X, self.weights)
+        return self.matrix.squared_norms(self.weights)
 
     @cached_property
     def dead_columns(self) -> NDArray[np.bool_]:
         """Penalised columns without a value in any row of positive weight: their optimal coefficient is exactly 0."""
-        used = self.weights > 0.0
-        if isinstance(self.X, np.ndarray):
-            alive = np.zeros(self.n_columns, dtype=bool)
-            height = max(1, (1 << 17) // max(self.n_columns, 1))
-            for start in range(0, self.n_rows, height):
-                alive |= (self.X[start : start + height] != 0.0)[used[start : start + height]].any(axis=0)
-                if alive.all():
-                    break
-        elif is_device(self.X):
-            xp = self.arrays.xp
-            filled = (self.X.array != 0.0) & self.arrays.put(used)[:, None]
-            alive = home(xp.any(filled, axis=0)).copy()
-        else:
-            stored = np.repeat(used, np.diff(self.X.indptr)) & (self.X.data != 0.0)
-            alive = np.bincount(self.X.indices[stored], minlength=self.n_columns) > 0
+        alive = self.matrix.filled_columns(self.weights > 0.0)
         alive[self.unpenalised] = True
         return ~alive
 
@@ -261,20 +487,48 @@ class Problem:
 
     def scores(self, coef: Array, intercept: float = 0.0) -> Array:
         """``X w + b``."""
-        scores = self.X @ coef
+        scores = self.matrix @ coef
         return scores + intercept if self.fit_intercept else scores
 
     def correlations(self, dual: Array) -> Array:
         """``X^T (s o a)``: what each column sees of the dual variables."""
-        return self.X.T @ (self.weights * dual)
+        return self.matrix.T @ (self.weights * dual)
+
+    def hessian(self, curvature: Array) -> Any:
+        """Upper triangle of ``X^T diag(curvature) X + Lambda``, the intercept's row and column last; where X lives.
+
+        ``curvature``: weighted loss curvatures, one per row. The lower triangle holds anything.
+        """
+        arrays = self.arrays
+        matrix = arrays.add_diagonal(self.matrix.column_gram(curvature), self.penalty.quadratic)
+        if not self.fit_intercept:
+            return matrix
+        return arrays.bordered(matrix, self.matrix.T @ curvature, float(curvature.sum()))
 
     def __repr__(self) -> str:
-        layout = " (sparse)" if self.is_sparse else f" on {self.arrays.device}" if self.on_device else ""
         intercept = ", fit_intercept=True" if self.fit_intercept else ""
+        if isinstance(self.rows, Blocks):
+            sparse = " (sparse)" if self.is_sparse else ""
+            layout = f"{sparse} in {self.n_blocks} block{'s' if self.n_blocks != 1 else ''}"
+        else:
+            layout = self.matrix.layout
         return (
             f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"
             f"{intercept}, scaling={self.scaling!r})"
         )
+
+
+def _take(part: Problem, places: NDArray[np.int64]) -> tuple[Matrix, Array, Array]:
+    """Data, targets and sample weights of some rows."""
+    return part.matrix[places], part.y[places], part.sample_weight[places]
+
+
+def not_in_memory(problem: Problem, what: str) -> TypeError:
+    """The error of whatever needs all rows in memory, where they are in blocks."""
+    return TypeError(
+        f"{what} needs all rows in memory; got {problem!r}. Make a glru.Problem of rows that fit in memory, for example of "
+        "X.compute() or np.asarray(X)."
+    )
 
 
 def check_strengths(penalty: Penalty, n_columns: int) -> None:

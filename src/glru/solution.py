@@ -7,12 +7,32 @@ from typing import Literal, final
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
 from glru.certificate import Certificate, certify
+from glru.linalg import Array
 from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Problem, not_in_memory
+from glru.regions.summed import Ellipsoid, ellipsoid
+from glru.sums import DualGap, Expansion, dual_gap
 
 Status = Literal["converged", "stopped", "max_iter", "stalled"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A dual point beside a model, and what their duality gap was summed from; an entry per row or per column.
+
+    Attributes
+    ----------
+    dual, scores, correlations, row_terms, column_terms : array
+        As in :class:`Solution`.
+    """
+
+    dual: Array
+    scores: Array
+    correlations: Array
+    row_terms: Array
+    column_terms: Array
 
 
 @final
@@ -39,14 +59,19 @@ class Solution:
     primal_value, dual_value : float
         ``P(w, b)`` and ``D(a)``.
     gap, relative_gap : float
-        ``P - D``, and the same divided by ``P``.
-    n_iter : int
-        Outer iterations of the solver.
+        ``P - D``, and the same divided by ``P``. Of rows in blocks a proven bound of ``P - P*``.
+    n_iter, n_passes : int, float
+        Outer iterations of the solver, and passes over rows in blocks.
     status : {"converged", "stopped", "max_iter", "stalled"}
         Why the solver ended: the gap reached ``tol``; ``until`` was true; ``max_iter`` was reached;
         float64 allowed no more progress.
     solver : str
         The solver's name.
+
+    Notes
+    -----
+    Of rows in blocks there are no dual variables and no terms: a row's dual variable is minus the derivative of the loss at
+    its score.
 
     Examples
     --------
@@ -60,16 +85,46 @@ class Solution:
     problem: Problem
     coef: Array
     intercept: float
-    dual: Array
-    scores: Array
-    correlations: Array
-    row_terms: Array
-    column_terms: Array
     primal_value: float
     gap: float
     n_iter: int
     status: Status
     solver: str
+    known_pair: Pair | None = None
+    expansion: Expansion | None = None
+    n_passes: float = 0.0
+
+    @property
+    def pair(self) -> Pair:
+        """The dual point and its products, of rows in memory."""
+        if self.known_pair is None:
+            raise not_in_memory(self.problem, "a solution's dual point")
+        return self.known_pair
+
+    @property
+    def dual(self) -> Array:
+        """Dual variables."""
+        return self.pair.dual
+
+    @property
+    def scores(self) -> Array:
+        """``X w + b``."""
+        return self.pair.scores
+
+    @property
+    def correlations(self) -> Array:
+        """``X^T (s o a)``."""
+        return self.pair.correlations
+
+    @property
+    def row_terms(self) -> Array:
+        """The rows' terms of the gap."""
+        return self.pair.row_terms
+
+    @property
+    def column_terms(self) -> Array:
+        """The columns' terms of the gap."""
+        return self.pair.column_terms
 
     @cached_property
     def dual_value(self) -> float:
@@ -84,7 +139,18 @@ class Solution:
     @property
     def point(self) -> Point:
         """The primal-dual point."""
-        return Point(self.coef, self.intercept, self.dual)
+        return Point(self.coef, self.intercept, None if self.known_pair is None else self.known_pair.dual)
+
+    @cached_property
+    def ellipsoid(self) -> Ellipsoid | None:
+        """Where the optimum is, in the metric of the Hessian at the model; None where no Hessian was summed."""
+        here = self.expansion
+        return None if here is None or here.hessian is None else ellipsoid(self.problem.totals, self.point, here)
+
+    @cached_property
+    def dual_gap(self) -> DualGap:
+        """The duality gap with the dual point of the model's own derivatives; a pass over the data, or two."""
+        return dual_gap(self.problem, self.point)
 
     @cached_property
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
@@ -93,9 +159,11 @@ class Solution:
         return certify(self.problem, self.point, self.scores, self.correlations)
 
     def __repr__(self) -> str:
+        dual = "" if self.known_pair is None else f"dual_value={self.dual_value:.10g}, "
+        passes = "" if self.problem.in_memory else f"n_passes={self.n_passes:.3g}, "
         return (
-            f"Solution(primal_value={self.primal_value:.10g}, dual_value={self.dual_value:.10g}, gap={self.gap:.3g}, "
-            f"relative_gap={self.relative_gap:.3g}, n_iter={self.n_iter}, status={self.status!r}, "
+            f"Solution(primal_value={self.primal_value:.10g}, {dual}gap={self.gap:.3g}, "
+            f"relative_gap={self.relative_gap:.3g}, n_iter={self.n_iter}, {passes}status={self.status!r}, "
             f"solver={self.solver!r})"
         )
 
@@ -113,16 +181,12 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
         problem=problem,
         coef=coef,
         intercept=float(point.intercept),
-        dual=dual,
-        scores=gap.scores,
-        correlations=gap.correlations,
-        row_terms=gap.row_terms,
-        column_terms=gap.column_terms,
         primal_value=duality.primal_value(problem, coef, gap.scores),
         gap=gap.value,
         n_iter=n_iter,
         status=status,
         solver=solver,
+        known_pair=Pair(dual, gap.scores, gap.correlations, gap.row_terms, gap.column_terms),
     )
 
 

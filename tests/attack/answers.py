@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 import glru
+from glru.linalg import as_matrix
 from glru.live import ChangeEntry, UndeterminedError
 from glru.regions import LocalEllipsoid, has_local, regions_of, score_bounds
 from glru.verify.claims import _criterion
@@ -122,7 +123,7 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
             proof = solution.certificate
             regions = regions_of(proof, changed.fit_intercept, "auto")
             regions += [LocalEllipsoid(proof, changed.fit_intercept)] if has_local(changed) else []
-            lower, upper = score_bounds(regions, queries, proof.columns.dead)
+            lower, upper = score_bounds(regions, as_matrix(queries), proof.columns.dead)
         yield f"warm start, scores: {name}", exact, lower, upper
         labels = np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0))
         scores = queries @ solution.coef + solution.intercept

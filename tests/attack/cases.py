@@ -10,19 +10,19 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
-from glru._arrays import DeviceMatrix
 from glru.certificate import certify
 from glru.duality import feasible_dual
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import WideRows, has_newton_rows, removed_rows
-from glru.partitioned.gap import ellipsoid, gradient
-from glru.partitioned.stepwise import Part
-from glru.partitioned.sums import Model
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.wide import WideRows, has_row_models
+from glru.linalg import as_matrix
 from glru.point import Point
 from glru.regions import LocalEllipsoid, has_local, regions_of
-from glru.solvers.common import Floor
+from glru.regions.summed import ellipsoid
+from glru.selection.blocks import SomeColumns
+from glru.sums import Floor, expand, whole_gradient
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
 from tests.attack.generators import hostile_change, hostile_problem
@@ -99,14 +99,14 @@ def points(random: np.random.Generator) -> Iterator[Answer]:
         exact = truth.scores(queries)
         for region in regions:
             name = type(region).__name__
-            yield f"{name}: scores", exact, *region.score_bounds(queries)
+            yield f"{name}: scores", exact, *region.score_bounds(as_matrix(queries))
             yield f"{name}: coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *region.coef_bounds()
             yield f"{name}: intercept", [(truth.intercept, truth.doubts[-1])], *region.intercept_bounds()
 
 
 def some_queries(random: np.random.Generator, problem: glru.Problem) -> np.ndarray:
     """The rows of a problem and others of their size."""
-    rows = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    rows = problem.matrix.dense()
     return np.vstack([rows, random.normal(0.0, 1.0, (N_QUERIES, problem.n_columns)) * np.abs(rows).max(axis=0)])
 
 
@@ -184,13 +184,15 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield "local rows", values, *local.bounds(here, never)
             yield "local rows, refined", values, *local.refined(here, never, 4)
         if has_newton_rows(problem):
-            for family in {
-                type(f): f for f in (removed_rows(solution, float(factor)), WideRows(solution, float(factor)))
-            }.values():
-                yield f"{type(family).__name__}", values, *family.bounds(here)
-                if isinstance(family, WideRows):
-                    yield "WideRows, stepped", values, *family.stepped(here, never, 3)
-                    yield "WideRows, refined", values[:1], *family.refined(int(here[0]), never, 2)
+            yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
+    if has_row_models(problem):
+        wide = WideRows(solution)
+        for n_steps in (1, 4):
+            yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
+        for place in range(0, rows.size, 3):
+            if np.isfinite(wide.factors[rows[place]]):
+                found = wide.alone(int(rows[place]), lambda *ends: False, 6)
+                yield "WideRows, alone", exact[place : place + 1], found.lower, found.upper
 
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:
@@ -202,7 +204,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     add = bool(random.random() < 0.4)
     problem = glru.RemoveColumns([last]).apply(whole) if add else whole
     solution = quiet(problem, random)
-    dense = whole.X if isinstance(whole.X, np.ndarray) else whole.X.toarray()
+    dense = whole.matrix.dense()
     queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (N_QUERIES, last + 1)) * np.abs(dense).max(axis=0)])
     lam = np.broadcast_to(whole.penalty.quadratic, (last + 1,))
     if add:
@@ -210,19 +212,19 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
             return
         truth = retrained(whole, DIGITS)
         if truth is not None:
-            wide = WideColumns(solution, queries[:, :last])
+            wide = WideColumns(solution, as_matrix(queries[:, :last]))
             ends = wide.bounds(lambda a, b: (dense[:, last:], queries[:, last:]), lam[last:], 1.0, 1)
             yield "WideColumns, added", truth.scores(queries), ends[0][:, 0], ends[1][:, 0]
         return
     columns = np.arange(last + 1)
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     if has_wide_columns(problem):
-        wide = WideColumns(solution, queries)
+        wide = WideColumns(solution, as_matrix(queries))
         found["WideColumns"] = wide.bounds(lambda a, b: (dense[:, a:b], queries[:, a:b]), lam, -1.0, columns.size)
     if has_local_columns(problem):
-        found["LocalColumns"] = LocalColumns(problem, solution.point, queries).bounds(columns, never, 4)
+        found["LocalColumns"] = LocalColumns(problem, solution.point, as_matrix(queries)).bounds(columns, never, 4)
     if has_carried(problem) and problem.penalty.smooth:
-        found["carried columns"] = carried_columns(solution, queries, columns)
+        found["carried columns"] = carried_columns(solution, as_matrix(queries), columns)
     for j in columns if found else ():
         truth = retrained(glru.RemoveColumns([j]).apply(problem), DIGITS)
         if truth is not None:
@@ -252,7 +254,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
     criterion = "mse" if regression else str(random.choice(["error", "log_loss"]))
     criterion = "error" if criterion == "log_loss" and not problem.loss.probabilities else criterion
     folds = bool(random.random() < 0.4)
-    dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    dense = problem.matrix.dense()
     if folds:
         cv, arguments, options = _folds(random, problem.n_rows), (), {"max_steps": 1}
         options["cv"] = cv
@@ -315,14 +317,14 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
     if not smooth or np.count_nonzero(problem.sample_weight) < 2:
         return
     rows, exact = left_out(problem)
-    dense = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
+    dense = problem.matrix.dense()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         X = np.memmap(f"{folder}/X", dtype=np.float64, mode="w+", shape=dense.shape)
         X[:] = dense
         settings = (problem.loss, problem.penalty, problem.fit_intercept, problem.scaling, problem.sample_weight)
         height = int(random.integers(1, problem.n_rows + 1))
-        cut = glru.PartitionedProblem(X, problem.y, *settings, block_bytes=height * dense[:1].nbytes)
+        cut = glru.Problem(X, problem.y, *settings, block_bytes=height * dense[:1].nbytes)
         solution = glru.solve(cut, tol=float(random.choice([1e-1, 1e-3, 1e-6, 1e-12])))
         width = random.choice([None, 1e-6, 1e-15])
         try:
@@ -347,25 +349,30 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
         out_of = [j for j in range(dense.shape[1]) if j not in kept]
         truth = retrained(glru.RemoveColumns(out_of).apply(problem) if out_of else problem, DIGITS)
         if truth is not None:
-            part, start = Part(cut, kept), Model(solution.coef[kept], solution.intercept)
+            part = SomeColumns(cut, kept)
+            start = part.restrict(solution.point)
             for _ in range(3):
-                here = part.of(cut.expansion(part.padded(start), Floor(problem.loss, 0.0)))
-                region = ellipsoid(part, start, here)
-                yield "some columns in blocks", truth.scores(dense[:, kept]), *region.score_bounds(dense[:, kept])
+                here = part.select(expand(cut, part.pad(start), Floor(problem.loss, 0.0)))
+                region = ellipsoid(part.totals, start, here)
+                yield (
+                    "some columns in blocks",
+                    truth.scores(dense[:, kept]),
+                    *region.score_bounds(as_matrix(dense[:, kept])),
+                )
                 if not np.isfinite(region.nu):
                     break
-                start = start.moved(-region.metric.solve(gradient(part, start, here.pull)))
+                start = start.moved(-region.metric.solve(whole_gradient(part.totals, start, here.gradient)))
 
 
 def devices(random: np.random.Generator) -> Iterator[Answer]:
     """Leave-one-out, the local certificate and changes of data that lives in another array namespace."""
     problem = hostile_problem(random)
     smooth = problem.penalty.smooth and not isinstance(problem.loss, glru.Hinge)
-    if not smooth or problem.is_sparse or np.count_nonzero(problem.sample_weight) < 2:
+    if not smooth or not problem.matrix.stores_zeros or np.count_nonzero(problem.sample_weight) < 2:
         return
     rows, exact = left_out(problem)
     there = array_api_strict.asarray(np.array(problem.X), device=array_api_strict.Device("device1"))
-    moved = problem.derive(X=DeviceMatrix(there))
+    moved = problem.derive(X=there)
     solution = quiet(moved, random)
     if has_local_rows(moved) and np.unique(removal_factors(moved)).size == 1:
         factor = float(removal_factors(moved)[0])

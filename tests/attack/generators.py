@@ -279,7 +279,7 @@ def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.C
     n, d = problem.n_rows, problem.n_columns
     count = int(random.integers(1, 3))
     rows = random.permutation(n)[: min(count, n)]
-    size = np.abs(problem.X).max() if problem.is_sparse else np.abs(problem.X).max(axis=0)
+    size = np.abs(problem.X).max() if sp.issparse(problem.X) else np.abs(problem.X).max(axis=0)
     kind = random.choice(["out", "in", "columns out", "columns in", "edit", "relabel", "reweight"])
 
     def some_targets(m: int) -> np.ndarray:

@@ -25,11 +25,12 @@ ROOT = Path(__file__).parent.parent.parent
 VARIABLE = "GLRU_MUTANT"
 
 ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("rounding", "carry", "answers"))
+RULES = "contracts/test_bounds.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
-BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"partitioned/test_{name}.py" for name in ("loocv", "training", "changes"))
+BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
 zero = become(0.0)
@@ -60,8 +61,8 @@ def _inward(score_bounds):
     return mutant
 
 
-def _uneven(widened):
-    return lambda center, half: (widened(center, 0.1 * half)[0], widened(center, half)[1])
+def _uneven(widen):
+    return lambda center, half: (widen(center, 0.1 * half)[0], widen(center, half)[1])
 
 
 def _same_ends(linear_range):
@@ -75,8 +76,7 @@ def _same_ends(linear_range):
 
 def _rows_without_intercept(norms):
     def mutant(self, X):
-        block = X if isinstance(X, np.ndarray) else X.toarray()
-        return np.linalg.norm(block @ self.inverse[: X.shape[1]], axis=1)
+        return np.linalg.norm(X.dense() @ self.inverse[: X.shape[1]], axis=1)
 
     return mutant
 
@@ -137,7 +137,7 @@ MUTANTS: dict[str, Mutant] = {
     "wrong-ends-of-the-box": Mutant("glru.regions.box:linear_range", _same_ends, ROUNDING),
     "box-correlations-taken-as-exact": Mutant("glru.certificate:Certificate.correlation_errors", scaled(0.0), SLACK),
     "box-and-intercept-rounded-inward": Mutant("glru.regions.box:DualBox.score_bounds", _inward, SLACK),
-    "tenth-of-the-width-below-the-centre": Mutant("glru.regions.base:widened", _uneven, ROUNDING),
+    "tenth-of-the-width-below-the-centre": Mutant("glru.bounds:widen", _uneven, ROUNDING),
     "half-the-gradient-in-the-local-ellipsoid": Mutant("glru.regions.local:LocalEllipsoid.nu", scaled(0.5), AFTER),
     "growth-of-the-local-radius-dropped": Mutant(
         "glru.regions.local:LocalEllipsoid.radius",
@@ -146,22 +146,26 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # The metric of the Hessian.
     "intercept-forgotten-in-the-metric": Mutant(
-        "glru.regions.metric:ColumnMetric.norms", _rows_without_intercept, ROUNDING
+        "glru.metric.columns:ColumnMetric.norms", _rows_without_intercept, ROUNDING
     ),
-    "curvature-that-is-not-there": Mutant("glru.regions.metric:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
+    "curvature-that-is-not-there": Mutant("glru.metric.columns:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
     "underflow-forgotten-in-a-gradient": Mutant(
-        "glru.regions.metric:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
+        "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
-    "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric._factor", _zero_eta, SLACK),
-    "solves-taken-as-exact": Mutant("glru.regions.metric:ColumnMetric.solve_error", scaled(0.0), SLACK),
-    "underflowed-diagonals-scaled": Mutant("glru.regions.metric:powers_of_two", _every_power, SLACK),
-    "inverse-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:inverse_residual", scaled(0.0), DEVICES),
-    "factor-of-a-device-taken-as-exact": Mutant("glru.regions.device_metric:factor_residual", scaled(0.0), DEVICES),
+    "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
+    "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),
+    "underflowed-diagonals-scaled": Mutant("glru.metric.columns:powers_of_two", _every_power, SLACK),
+    "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.device:inverse_residual", scaled(0.0), DEVICES),
+    "factor-of-a-device-taken-as-exact": Mutant("glru.metric.device:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
     "old-weights-in-carried-rows": Mutant("glru.candidates.carry:weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(
         "glru.candidates.carry:_carry_rows",
-        lambda carry: lambda solution, change, swap: carry(solution, change, replace(swap, X=0.0 * swap.X)),
+        lambda carry: (
+            lambda solution, change, swap: carry(
+                solution, change, replace(swap, X=swap.X.scale_columns(np.zeros(swap.X.shape[1])))
+            )
+        ),
         CARRY,
     ),
     # Families of removed rows.
@@ -172,7 +176,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.families.carried:Carried._dual_bounds", _no_slack_for_carried, SLACK
     ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
-        "glru.families.newton:RemovedRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
+        "glru.families.newton:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
     "remainder-of-the-newton-step-dropped": Mutant("glru.families.removals:newton_remainders", scaled(0.0), FAMILIES),
     "leverage-ignored-in-the-step": Mutant(
@@ -200,40 +204,44 @@ MUTANTS: dict[str, Mutant] = {
     "sums-over-folds-taken-as-exact": Mutant("glru.selection.panel:Panel.__init__", inside(gamma=nothing), SLACK),
     "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
     # Intervals of metrics.
-    "means-of-a-metric-taken-as-exact": Mutant(
-        "glru.model_selection.result:_means", inside(gamma=nothing, TINY=zero), SLACK
+    "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
+    "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
+    # Labels.
+    "threshold-taken-as-positive": Mutant(
+        "glru.bounds:signs", lambda _: lambda lower, upper: (lower >= 0.0).astype(np.int8) - (upper < 0.0), RULES
     ),
-    "targets-of-r2-taken-as-exact": Mutant("glru.model_selection.result:_r2", inside(gamma=nothing, UNIT=zero), SLACK),
+    "open-labels-taken-as-right": Mutant("glru.bounds:errors", result(lambda ends: (ends[0], ends[0])), RULES),
+    "two-classes-level-taken-as-decided": Mutant(
+        "glru.bounds:class_margins", result(lambda ends: (np.nextafter(ends[0], np.inf), ends[1])), RULES
+    ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
-        "glru.partitioned.base:_removals",
+        "glru.families.summed:_removals_at",
         inside(factor_range=result(lambda ends: (0.5 * (ends[0] + ends[1]),) * 2)),
         BLOCKS,
     ),
-    "blocks-sums-taken-as-exact": Mutant("glru.partitioned.base:_removals", inside(slope_spread=scaled(0.0)), BLOCKS),
+    "blocks-sums-taken-as-exact": Mutant("glru.families.summed:_removals_at", inside(slope_spread=scaled(0.0)), BLOCKS),
     "blocks-own-factor-forgotten": Mutant(
-        "glru.partitioned.base:_removals",
+        "glru.families.summed:_removals_at",
         result(lambda found: found and replace(found, drift=0.0 * found.drift)),
         BLOCKS,
     ),
     "blocks-left-out-row-kept": Mutant(
-        "glru.partitioned.removing:slopes_of",
+        "glru.families.summed:slope_sums_without",
         inside(slope_sums=lambda sums: lambda rows, weights, models, without: sums(rows, weights, models)),
         BLOCKS,
     ),
     "blocks-moves-of-scores-forgotten": Mutant(
-        "glru.partitioned.removing:slopes_of", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
+        "glru.families.summed:slope_sums_without", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
     ),
     "blocks-factor-forgotten-in-steps": Mutant(
-        "glru.partitioned.cascade:Run._stepped", inside(removal_factors=result(np.ones_like)), BLOCKS
+        "glru.families.summed:LocalRemovals.refined", inside(removal_factors=result(np.ones_like)), BLOCKS
     ),
-    "blocks-quarter-of-the-gap": Mutant("glru.partitioned.gap:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
-    "blocks-removed-rows-counted": Mutant(
-        "glru.partitioned.rows:Absent.places", result(lambda places: places[:0]), BLOCK_CHANGES
-    ),
+    "blocks-quarter-of-the-gap": Mutant("glru.regions.summed:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
+    "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),
     "blocks-dual-point-not-repaired": Mutant(
-        "glru.partitioned.gap:terms",
-        lambda terms: lambda block, number, start, model, size: terms(block, number, start, model, None),
+        "glru.sums:dual_terms",
+        lambda terms: lambda part, point, size: terms(part, point, None),
         BLOCK_TRAINING,
     ),
 }

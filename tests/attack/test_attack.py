@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 import glru
 from glru.families.carried import removal_factors
 from glru.families.local import LocalRows
+from glru.metric.columns import ColumnMetric
 from glru.regions.local import LocalEllipsoid, Plain
-from glru.regions.metric import ColumnMetric
 from glru.verify.retraining import retrained
 from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never

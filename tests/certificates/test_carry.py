@@ -194,11 +194,11 @@ def test_a_carried_intercept_is_repaired(loss):
 def test_reach_is_remark_2():
     """The range of a correlation over the whole domain of the dual, for a loss with a bounded one; both ends attained."""
     problem = make(glru.Logistic(), glru.L2(0.1), 20, 3)
-    lower, upper = dual_reach(problem.X, problem.loss, problem.y, problem.weights)
+    lower, upper = dual_reach(problem.matrix, problem.loss, problem.y, problem.weights)
     pulls = problem.weights[:, None] * problem.X * problem.y[:, None]
     np.testing.assert_allclose(lower, np.minimum(pulls, 0.0).sum(axis=0), rtol=1e-13)
     np.testing.assert_allclose(upper, np.maximum(pulls, 0.0).sum(axis=0), rtol=1e-13)
-    lower, upper = dual_reach(problem.X, glru.Squared(), problem.y, problem.weights)
+    lower, upper = dual_reach(problem.matrix, glru.Squared(), problem.y, problem.weights)
     assert np.all(np.isneginf(lower)) and np.all(np.isposinf(upper))
 
 

@@ -27,7 +27,7 @@ SHAPES = {"tall": (N, D), "wide": (12, D)}
 
 def refitted(problem):
     """scikit-learn's answer; its objective is twice ours."""
-    data = problem.X.toarray() if problem.is_sparse else problem.X
+    data = problem.X.toarray() if sp.issparse(problem.X) else problem.X
     model = Ridge(alpha=problem.penalty.lam, fit_intercept=problem.fit_intercept, solver="svd")
     return model.fit(data, problem.y, sample_weight=problem.weights)
 

@@ -18,10 +18,12 @@ from glru.certificate import (
     score_errors,
     weighted_sum,
 )
+from glru.linalg import as_matrix
+from glru.metric.columns import ColumnMetric
+from glru.metric.rows import RowMetric, RowSide
 from glru.regions import LocalEllipsoid, PrimalBall
 from glru.regions.base import centers
 from glru.regions.box import linear_range
-from glru.regions.metric import ColumnMetric, RowMetric
 from tests.cases import LOSSES, dense, each, make, targets
 from tests.certificates import exact
 from tests.certificates.exact import decimals, precise
@@ -82,7 +84,7 @@ def test_loss_terms_of_cancelling_scores(loss, layout):
     errors = score_errors(problem, coef, 0.0)
     assert not exact.outside(true, scores - errors, scores + errors)
     assert_at_least(certificate.loss_terms, exact_terms(loss, problem.y, true, dual))
-    middle, errors = centers(problem.X, coef, 0.0)
+    middle, errors = centers(problem.matrix, coef, 0.0)
     assert not exact.outside(true, middle - errors, middle + errors)
 
 
@@ -201,10 +203,10 @@ def test_a_gap_of_zero_leaves_the_rounding_of_scores(layout):
     problem = glru.Problem(layout(X), labels(glru.Squared(), 40), glru.Squared(), glru.L2(1.0))
     certificate = replace(certify(problem, glru.Point(coef, 0.0, np.zeros(40))), gap=0.0)
     true = exact.in_decimals(problem).scores(decimals(coef), Decimal(0))
-    assert not exact.outside(true, *PrimalBall(certificate, False).score_bounds(problem.X))
+    assert not exact.outside(true, *PrimalBall(certificate, False).score_bounds(problem.matrix))
     local = LocalEllipsoid(certificate, False)
     vars(local)["radius"] = 0.0
-    assert not exact.outside(true, *local.score_bounds(problem.X))
+    assert not exact.outside(true, *local.score_bounds(problem.matrix))
 
 
 @precise
@@ -219,7 +221,7 @@ def test_distances_from_the_mean_row():
     problem = glru.Problem(X, labels(glru.Logistic(), 20), glru.Logistic(), glru.L2(1.0), fit_intercept=True)
     ball = PrimalBall(trained(problem, 1e-3).certificate, True)
     center = X.mean(axis=0)
-    assert_at_least(ball._norms(problem.X, center), exact_distances(X, decimals(center)))
+    assert_at_least(ball._norms(problem.matrix, center), exact_distances(X, decimals(center)))
 
 
 @precise
@@ -234,12 +236,12 @@ def test_ranges_of_linear_functions():
     X = np.array([[1.0, -2.0, 0.0], [1e8, 1.0, -1e8], [0.0, 0.0, 0.0], [-3.0, 0.1, 0.3]])
     lower, upper = np.array([-1.0, 0.1, 0.3]), np.array([2.0, 0.7, 0.3])
     for matrix in (X, sp.csr_array(X)):
-        least, most = linear_range(matrix, lower, upper)
+        least, most = linear_range(as_matrix(matrix), lower, upper)
         low = corner_sums(X, lower, upper)
         high = [-v for v in corner_sums(-X, lower, upper)]
         assert not exact.outside(low, least, [float(v) + 1e-6 for v in low])
         assert not exact.outside(high, [float(v) - 1e-6 for v in high], most)
-        least, most = linear_range(matrix, np.array([-np.inf, 0.1, 0.3]), np.array([2.0, 0.7, np.inf]))
+        least, most = linear_range(as_matrix(matrix), np.array([-np.inf, 0.1, 0.3]), np.array([2.0, 0.7, np.inf]))
         assert np.isneginf(least).tolist() == [True, True, False, False]
         assert np.isposinf(most).tolist() == [False, False, False, True]
 
@@ -252,7 +254,9 @@ def exact_norms(hessian, rows):
 
 @pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("metric", [ColumnMetric, RowMetric])
+@pytest.mark.parametrize(
+    "metric", [ColumnMetric, lambda problem, bend: RowMetric(RowSide(problem), bend)], ids=["columns", "rows"]
+)
 def test_norms_of_the_metric(metric, layout, fit_intercept):
     """Norms of rows, of axes and of a gradient, against exact inverses; a metric may be off by its own eta at most."""
     X = dense(6, 10) * (dense(6, 10, 2) > 0.9)
@@ -268,8 +272,8 @@ def test_norms_of_the_metric(metric, layout, fit_intercept):
         hessian[j, j] += decimals(problem.penalty.lam).item()
     share = 1.0 - found.eta
     norms = exact_norms(hessian, with_ones)
-    assert not exact.outside(norms, np.zeros(6), found.norms(problem.X) / np.sqrt(share) * (1.0 + 1e-15))
-    np.testing.assert_allclose(found.norms(problem.X), np.array(norms, dtype=float), rtol=1e-4)
+    assert not exact.outside(norms, np.zeros(6), found.norms(problem.matrix) / np.sqrt(share) * (1.0 + 1e-15))
+    np.testing.assert_allclose(found.norms(problem.matrix), np.array(norms, dtype=float), rtol=1e-4)
     axes = exact_norms(hessian, decimals(np.eye(size)))
     assert not exact.outside(axes, np.zeros(size), found.axis_norms() / np.sqrt(share) * (1.0 + 1e-15))
     gradient = np.linspace(-1.0, 1.0, size)

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 import glru
-from glru._numerics import UNIT
 from glru.certificate import certify
 from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
+from glru.linalg import UNIT
+from glru.metric.columns import ColumnMetric
 from glru.point import Point
 from glru.regions import DualBox
-from glru.regions.metric import ColumnMetric
 from glru.selection.criteria import CRITERIA
 from glru.selection.judge import Judge, Move, Screened, Worth
 from glru.selection.panel import Panel
 from tests.attack.cases import left_out, never
-from tests.cases import dense
+from tests.cases import dense, with_bounds
 
 
 def fractions(values):
@@ -78,7 +78,7 @@ def test_the_box(penalty):
         exact.append((abs(v) - kappa) * (1 if v > 0 else -1) / lam if abs(v) > kappa else Fraction(0))
     assert_within(exact, *box.coef_bounds())
     scores = [sum(x * w for x, w in zip(row, exact, strict=True)) for row in rows]
-    assert_within(scores, *box.score_bounds(problem.X))
+    assert_within(scores, *box.score_bounds(problem.matrix))
 
 
 def test_the_box_and_the_intercept():
@@ -88,7 +88,7 @@ def test_the_box_and_the_intercept():
     vars(box)["_box"] = np.array([0.1]), np.array([0.3])
     for b in (0.7, 1.1, -0.3, 1e8):
         vars(box)["_intercept"] = (b, b)
-        lower, upper = box.score_bounds(problem.X)
+        lower, upper = box.score_bounds(problem.matrix)
         for row, low, high in zip(problem.X[:, 0], lower, upper, strict=True):
             ends = sorted(Fraction(float(row)) * Fraction(w) for w in (0.1, 0.3))
             assert Fraction(float(low)) <= ends[0] + Fraction(b) and ends[1] + Fraction(b) <= Fraction(float(high))
@@ -190,7 +190,7 @@ def test_norms_in_the_metric():
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(1e-7))
     metric = ColumnMetric(problem, problem.weights)
     factor = [fractions(row) for row in metric.factor]
-    for row, norm in zip(X, metric.norms(X), strict=True):
+    for row, norm in zip(X, metric.norms(problem.matrix), strict=True):
         solved: list[Fraction] = []
         for k, x in enumerate(fractions(row)):
             solved.append((x - sum(factor[j][k] * solved[j] for j in range(k))) / factor[k][k])
@@ -200,7 +200,7 @@ def test_norms_in_the_metric():
 def known(y, loss, scores):
     """A leave-one-out result whose scores are known exactly."""
     found = glru.loocv(glru.Problem(dense(y.size, 1), y, loss, glru.L2(0.1)))
-    return replace(found, score_lower=scores, score_upper=scores)
+    return with_bounds(found, scores, scores)
 
 
 @pytest.mark.parametrize("name", ["mse", "mae", "r2"])

@@ -80,14 +80,14 @@ def test_changes_do_the_obvious(data, case, scaling):
     change, X_new, y_new, weight = case
     problem = glru.Problem(data, Y, penalty=glru.L2(0.5), scaling=scaling, sample_weight=WEIGHT, fit_intercept=True)
     changed = change.apply(problem)
-    assert changed.is_sparse == problem.is_sparse and changed.X.dtype == np.float64
-    np.testing.assert_array_equal(changed.X.toarray() if changed.is_sparse else changed.X, X_new)
+    assert sp.issparse(changed.X) == sp.issparse(problem.X) and changed.X.dtype == np.float64
+    np.testing.assert_array_equal(changed.X.toarray() if sp.issparse(changed.X) else changed.X, X_new)
     np.testing.assert_array_equal(changed.y, y_new)
     np.testing.assert_array_equal(changed.sample_weight, weight)
     np.testing.assert_array_equal(changed.weights, weight / weight.sum() if scaling == "mean" else weight)
     assert changed.classes is problem.classes and changed.scaling == scaling and changed.fit_intercept
     assert changed.loss is problem.loss and changed.penalty.lam == 0.5
-    if changed.is_sparse:
+    if sp.issparse(changed.X):
         assert changed.X.has_canonical_format
     layout = change.check(layout_of(problem))
     assert (layout.n_rows, layout.n_columns) == changed.X.shape

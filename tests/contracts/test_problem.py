@@ -62,10 +62,10 @@ def test_sparse_data_stays_sparse(layout, kind, dtype):
     """Every layout becomes a canonical float64 CSR array."""
     data = getattr(sp, f"{layout}_{kind}")((3.0 * SPARSE).astype(dtype))
     problem = glru.Problem(data, Y)
-    assert problem.is_sparse and isinstance(problem.X, sp.csr_array)
+    assert sp.issparse(problem.X) and isinstance(problem.X, sp.csr_array)
     assert problem.X.dtype == np.float64 and problem.X.has_canonical_format
     np.testing.assert_array_equal(problem.X.toarray(), data.toarray())
-    np.testing.assert_array_equal(problem.X_by_column.toarray(), data.toarray())
+    np.testing.assert_array_equal(problem.matrix.by_column.toarray(), data.toarray())
 
 
 def test_csr_is_not_copied():
@@ -99,7 +99,7 @@ def test_sparse_frame_stays_sparse():
     """A pandas frame of sparse columns is not densified."""
     frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_array(SPARSE), columns=["a", "b", "c"])
     problem = glru.Problem(frame, Y)
-    assert problem.is_sparse and problem.column_names == ("a", "b", "c")
+    assert sp.issparse(problem.X) and problem.column_names == ("a", "b", "c")
     np.testing.assert_array_equal(problem.X.toarray(), SPARSE.toarray())
 
 

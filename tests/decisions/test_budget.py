@@ -9,9 +9,10 @@ import pytest
 
 import glru
 from glru import _budget
-from glru.families.columns import LocalColumns, WideColumns, wide
-from glru.families.newton import WideRows
+from glru.families.columns import LocalColumns, WideColumns
 from glru.families.removals import Base
+from glru.families.wide import WideRows
+from glru.linalg.arrays import HostArrays
 from glru.model_selection import cascade
 from glru.regions import LocalEllipsoid
 from glru.selection import validation
@@ -159,8 +160,8 @@ def _stepwise(problem, seconds):
 
 STEPS = {
     "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, Base, "widened", 3),
-    "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 3),
-    "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "_certified", 40),
+    "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 2),
+    "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "images", 3),
     "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, cascade, "newton_candidate", 2),
     "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
     "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, cascade, "certify", 5),
@@ -188,7 +189,7 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
 
     monkeypatch.setattr(_budget.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(owner, attribute, counted)
-    monkeypatch.setattr(wide, "CHUNK", 1)
+    monkeypatch.setattr(HostArrays, "chunk", 1)
     if options == "stepwise":
         assert _stepwise(problem, 10.0).interrupted
     elif options is None:

@@ -82,7 +82,7 @@ def test_finished_work_is_not_done_again(tmp_path, monkeypatch):
     first = glru.loocv(problem, method="naive", checkpoint=path)
     assert asked == list(range(8, 12))
     asked.clear()
-    monkeypatch.setattr(sys.modules["glru.model_selection.loocv"], "solve", None)
+    monkeypatch.setattr(sys.modules["glru.model_selection.loocv"], "train", None)
     same(glru.loocv(problem, method="naive", checkpoint=path), first)
     assert asked == []
 

@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru import _sizes
+from glru import linalg
 from glru.candidates import carried_point, newton_candidate
 from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
-from glru.families.columns import wide as module
+from glru.linalg import as_matrix
 from glru.regions import PrimalBall
 from tests.cases import LOSSES, dense, each, make, uneven
 from tests.decisions.retraining import carefully
@@ -59,7 +59,7 @@ def test_wide_removals(loss, shape):
         assert has_wide_columns(problem)
         solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
         every = np.arange(problem.n_columns)
-        family = WideColumns(solution, Q)
+        family = WideColumns(solution, as_matrix(Q))
         strength = np.broadcast_to(problem.penalty.quadratic, (every.size,))
         lower, upper = family.bounds(columns_of(problem, Q), strength, -1.0, every.size)
         for j in every:
@@ -84,13 +84,13 @@ def test_wide_additions(loss, shape):
     asked = dense(5, n_new, seed=8)
     Q = queries(shape["d"], shape.get("density", 1.0))
     solution = glru.solve(problem, tol=1e-9)
-    family = WideColumns(solution, Q)
+    family = WideColumns(solution, as_matrix(Q))
     strength = np.full(n_new, float(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[0]))
     lower, upper = family.bounds(lambda start, stop: (new[:, start:stop], asked[:, start:stop]), strength, 1.0, n_new)
     for j in range(n_new):
-        change = glru.AddColumns(sp.csr_array(new[:, [j]]) if problem.is_sparse else new[:, [j]])
+        change = glru.AddColumns(sp.csr_array(new[:, [j]]) if sp.issparse(problem.X) else new[:, [j]])
         stacked = (
-            sp.csr_array(sp.hstack([Q, asked[:, [j]]])) if problem.is_sparse else np.column_stack([Q, asked[:, j]])
+            sp.csr_array(sp.hstack([Q, asked[:, [j]]])) if sp.issparse(problem.X) else np.column_stack([Q, asked[:, j]])
         )
         scores, off = retrained(problem, change, stacked)
         assert_inside(lower[:, j], upper[:, j], scores, off)
@@ -110,7 +110,7 @@ def test_local_removals(loss, shape, fit_intercept):
         problem = make(loss, glru.L2(lam), seed=3, fit_intercept=fit_intercept, **shape)
         assert has_local_columns(problem)
         solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
-        family = LocalColumns(problem, solution.point, Q)
+        family = LocalColumns(problem, solution.point, as_matrix(Q))
         every = np.arange(problem.n_columns)
         bounds = [family.bounds(every, never, n_steps) for n_steps in (1, 20)]
         for j in every:
@@ -127,7 +127,7 @@ def test_local_removals_without_a_penalty():
     """``lam = 0``: the local certificate needs no strong convexity."""
     problem = make(glru.Logistic(), glru.L2(np.zeros(3)), 80, 3, seed=3, fit_intercept=True)
     solution, Q = glru.solve(problem, tol=1e-10), queries(3)
-    lower, upper = LocalColumns(problem, solution.point, Q).bounds(np.arange(3), never, 20)
+    lower, upper = LocalColumns(problem, solution.point, as_matrix(Q)).bounds(np.arange(3), never, 20)
     for j in range(3):
         model = carefully(glru.RemoveColumns([j]).apply(problem))
         scores = without(Q, [j]) @ model.coef + model.intercept
@@ -142,10 +142,10 @@ def test_carried_removals_equal_after(loss, shape):
     problem = make(loss, glru.L2(0.1), seed=2, **shape)
     solution = glru.solve(problem, tol=1e-5)
     Q = queries(shape["d"], shape.get("density", 1.0))
-    lower, upper = carried_columns(solution, Q, np.arange(problem.n_columns))
+    lower, upper = carried_columns(solution, as_matrix(Q), np.arange(problem.n_columns))
     for j in range(problem.n_columns):
         after = glru.after(solution, glru.RemoveColumns([j]), candidate="carry", bound="primal")
-        low, high = after.score_bounds(without(Q, [j]))
+        low, high = after.score_bounds(as_matrix(without(Q, [j])))
         np.testing.assert_allclose(lower[:, j], low, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(upper[:, j], high, rtol=1e-6, atol=1e-9)
 
@@ -154,14 +154,14 @@ def test_one_system_for_all_is_tight():
     """It overlaps a Newton candidate of each column's own, and is far tighter than the carried bound."""
     problem = make(glru.Logistic(), glru.L2(0.2), 30, 40, seed=4)
     solution, Q = glru.solve(problem, tol=1e-10), queries(40)
-    lower, upper = WideColumns(solution, Q).bounds(columns_of(problem, Q), np.full(40, 0.2), -1.0, 40)
+    lower, upper = WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem, Q), np.full(40, 0.2), -1.0, 40)
     for j in range(40):
         change = glru.RemoveColumns([j])
         start = carried_point(problem, solution.point, change)
         certificate = newton_candidate(change.apply(problem), start)
-        low, high = PrimalBall(certificate, False).score_bounds(without(Q, [j]))
+        low, high = PrimalBall(certificate, False).score_bounds(as_matrix(without(Q, [j])))
         assert np.all(np.minimum(upper[:, j], high) >= np.maximum(lower[:, j], low))
-    low, high = carried_columns(solution, Q, np.arange(40))
+    low, high = carried_columns(solution, as_matrix(Q), np.arange(40))
     share = (upper - lower)[1:] / (high - low)[1:]
     assert np.median(share) < 0.25 and np.max(share) < 1.0
 
@@ -171,11 +171,10 @@ def test_compiled_equals_plain(monkeypatch):
     solution, Q = glru.solve(problem), queries(50)
 
     def bounds():
-        return WideColumns(solution, Q).bounds(columns_of(problem, Q), np.full(50, 0.1), -1.0, 50)
+        return WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem, Q), np.full(50, 0.1), -1.0, 50)
 
     plain = bounds()
-    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(linalg.arrays, "SMALL", 0)
     np.testing.assert_allclose(bounds(), plain, rtol=1e-10, atol=1e-12)
-    monkeypatch.setattr(module, "CHUNK", 64)
+    monkeypatch.setattr(linalg.arrays.HostArrays, "chunk", 64)
     np.testing.assert_allclose(bounds(), plain, rtol=1e-10, atol=1e-12)
-    assert _sizes.SMALL > 0

@@ -47,7 +47,9 @@ def assert_right(problem, result, splits):
     assert np.array_equal(result.folds, np.concatenate([[k] * len(test) for k, (_, test) in enumerate(splits)]))
     assert_inside(scores, off, result.score_lower, result.score_upper)
     clear = np.abs(scores) > off
-    assert np.all((result.labels == 0) | (result.labels == np.sign(scores)) | ~clear)
+    signs = result.bounds.signs
+    assert np.all((signs == 0) | (signs == np.sign(scores)) | ~clear)
+    assert (result.labels is None) == (result.problem.loss.task == "regression")
     assert sum(result.decided_by.values()) == len(splits)
     assert result.n_trainings == result.decided_by.get("training", 0)
     return scores, off

@@ -7,7 +7,8 @@ from scipy.special import expit, xlogy
 import glru
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import TallRows, WideRows, has_newton_rows, removed_rows
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.wide import WideRows, has_row_models, has_wide_rows
 from tests.attack.cases import left_out
 from tests.cases import LOSSES, each, make
 from tests.certificates.exact import optimum, outside
@@ -150,10 +151,14 @@ def test_where_the_families_apply():
     assert not has_newton_rows(make(glru.Huber(), glru.L2(0.1), fit_intercept=True))
     assert not has_newton_rows(make(glru.Hinge(), glru.L2(0.1)))
     assert not has_newton_rows(make(glru.Logistic(), glru.ElasticNet(0.1, 0.1)))
-    solution = glru.solve(make(glru.Logistic(), glru.L2(0.1), 6, 6))
-    assert isinstance(removed_rows(solution, 1.0), TallRows)
-    solution = glru.solve(make(glru.Logistic(), glru.L2(0.1), 5, 6))
-    assert isinstance(removed_rows(solution, 1.0), WideRows)
+    assert not has_newton_rows(make(glru.Huber(), glru.L2(0.1), 5, 6))
+    assert has_wide_rows(make(glru.Huber(), glru.L2(0.1), 5, 6))
+    assert has_wide_rows(make(glru.Logistic(), glru.L2(0.1), 5, 6, fit_intercept=True))
+    assert has_wide_rows(make(glru.Squared(), glru.L2([0.0] + [0.1] * 11), 10, 12, fit_intercept=True))
+    assert not has_wide_rows(make(glru.Huber(), glru.L2(0.1), 5, 6, fit_intercept=True))
+    assert not has_wide_rows(make(glru.Hinge(), glru.L2(0.1), 5, 6))
+    assert not has_wide_rows(make(glru.Logistic(), glru.ElasticNet(0.1, 0.1), 5, 6))
+    assert not has_wide_rows(make(glru.Logistic(), glru.L2(0.1), 6, 6))
 
 
 # The local bound ------------------------------------------------------------------------------------------------------
@@ -249,35 +254,32 @@ def assert_exactly_inside(solution, pairs, rows):
             assert not outside(best.scores(query), lower[row], upper[row])
 
 
-@each(SHAPES, "shape")
+@each(TALL, "shape")
 @each(SMOOTH, "loss")
 def test_newton_rows_hold_the_retrained_score(loss, shape):
     for lam, tol in ((0.05, 1e-8), (0.05, 1e-1)):
         solution = glru.solve(make(loss, glru.L2(lam), seed=5, **shape), tol=tol)
         scores, off = held_out(solution)
-        for kind in (TallRows, WideRows):
-            bounds = family_bounds(solution, kind, lambda family, rows: family.bounds(rows))
-            assert_inside(scores, off, *bounds)
-            assert_exactly_inside(solution, [bounds], rows=(3,))
+        bounds = family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows))
+        assert_inside(scores, off, *bounds)
+        assert_exactly_inside(solution, [bounds], rows=(3,))
 
 
-@each(SHAPES, "shape")
-@pytest.mark.parametrize("kind", [TallRows, WideRows])
-def test_newton_rows_are_exact_for_a_quadratic(kind, shape):
+@each(TALL, "shape")
+def test_newton_rows_are_exact_for_a_quadratic(shape):
     problem = make(glru.Squared(), glru.L2(0.05), seed=3, **shape)
     for solution in (glru.solve(problem), glru.solve(problem, tol=0.0, until=lambda state: True)):
-        lower, upper = family_bounds(solution, kind, lambda family, rows: family.bounds(rows))
+        lower, upper = family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows))
         assert np.all(upper - lower <= 1e-6 * (1.0 + np.abs(lower)))
 
 
-@pytest.mark.parametrize("kind", [TallRows, WideRows])
 @pytest.mark.parametrize("scaling", ["mean", "sum"])
-def test_newton_rows_have_the_gap_of_their_candidate(kind, scaling):
+def test_newton_rows_have_the_gap_of_their_candidate(scaling):
     """Centre and half-width, written down from the definitions for each row by itself."""
     n, lam = 8, 0.5
     solution = glru.solve(make(glru.Logistic(), glru.L2(lam), n, 3, seed=2, scaling=scaling), tol=1e-3)
     problem, lam = solution.problem, float(solution.problem.penalty.quadratic)
-    lower, upper = family_bounds(solution, kind, lambda family, rows: family.bounds(rows))
+    lower, upper = family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows))
     for row in range(n):
         s = np.where(np.arange(n) == row, 0.0, 1.0 if scaling == "sum" else 1.0 / (n - 1))
         y, X, z = problem.y, problem.X, solution.scores
@@ -287,65 +289,127 @@ def test_newton_rows_have_the_gap_of_their_candidate(kind, scaling):
         move = -np.linalg.solve(X.T @ ((s * h)[:, None] * X) + lam * np.eye(3), gradient)
         q = np.clip(-y * (g + h * (X @ move)), 0.0, 1.0)
         v = X.T @ (s * y * q)
-        w = solution.coef + move if kind is TallRows else v / lam
+        w = solution.coef + move
         primal = s @ np.logaddexp(0.0, -y * (X @ w)) + 0.5 * lam * w @ w
         dual = -s @ (xlogy(q, q) + xlogy(1.0 - q, 1.0 - q)) - 0.5 / lam * v @ v
         half = np.sqrt(2.0 * (primal - dual) / lam) * np.linalg.norm(X[row])
         assert np.allclose([lower[row], upper[row]], X[row] @ w + np.array([-half, half]), rtol=1e-5, atol=1e-5 * half)
 
 
-@each(SHAPES, "shape")
-def test_tall_and_wide_rows_agree(shape):
-    """The same Newton step, written in the other dimension: the centres differ only as their dual points do."""
-    solution = glru.solve(make(glru.Logistic(), glru.L2(0.2), seed=5, **shape), tol=1e-12)
-    pairs = [family_bounds(solution, kind, lambda family, rows: family.bounds(rows)) for kind in (TallRows, WideRows)]
-    scores, _ = held_out(solution)
-    carried = np.subtract(*carried_bounds(solution, "primal")[::-1])
-    used = solution.problem.weights > 0.0
-    for lower, upper in pairs:
-        assert np.all(upper - lower < 0.6 * carried + 1e-9)
-        assert np.median((upper - lower)[used]) < 0.2 * np.median(carried[used])
-        assert np.all(np.abs(0.5 * (lower + upper) - scores) <= 0.5 * (upper - lower) + 1e-12)
-
-
 def test_columns_with_strengths_of_their_own():
-    for shape in (SHAPES["tall"], SHAPES["wide"]):
-        penalty = glru.L2(0.05 + 0.1 * np.arange(shape["d"]))
-        solution = glru.solve(make(glru.Logistic(), penalty, seed=5, **shape))
-        scores, off = held_out(solution)
-        for kind in (TallRows, WideRows) + ((LocalRows,) if shape["n"] >= shape["d"] else ()):
-            bounds = family_bounds(
-                solution,
-                kind,
-                lambda family, rows: (
-                    family.bounds(rows, never) if isinstance(family, LocalRows) else family.bounds(rows)
-                ),
-            )
-            assert_inside(scores, off, *bounds)
-            assert np.isfinite(bounds[0]).sum() >= scores.size - 2
-
-
-@each(SHAPES, "shape")
-@each(SMOOTH, "loss")
-def test_refined_wide_rows(loss, shape):
-    solution = glru.solve(make(loss, glru.L2(0.1), seed=6, **shape))
+    penalty = glru.L2(0.05 + 0.1 * np.arange(3))
+    solution = glru.solve(make(glru.Logistic(), penalty, seed=5, **SHAPES["tall"]))
     scores, off = held_out(solution)
-    factors = removal_factors(solution.problem)
-    for row in range(0, scores.size, 3):
-        lower, upper = WideRows(solution, float(factors[row])).refined(row, never, 12)
-        assert_inside(scores[[row]], off[[row]], lower, upper)
-        # Newton steps without a line search may circle around the kinks of the other losses.
-        if loss.self_concordance is not None:
-            assert upper[0] - lower[0] <= 1e-6
+    for bounds in (
+        family_bounds(solution, TallRows, lambda family, rows: family.bounds(rows)),
+        family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never)),
+    ):
+        assert_inside(scores, off, *bounds)
+        assert np.isfinite(bounds[0]).sum() >= scores.size - 2
+
+
+# The dimension of the rows --------------------------------------------------------------------------------------------
+
+ROW_SHAPES = SHAPES | {
+    "wide-weighted": {"n": 8, "d": 14, "sample_weight": 0.5 + np.arange(8) % 3},
+    "sparse-wide": {"n": 9, "d": 20, "density": 0.3},
+}
+"""The row side holds for any shape; it is used where it is the smaller one."""
+
+FREE = {f"{name}-intercept": shape | {"fit_intercept": True} for name, shape in ROW_SHAPES.items()}
+ROW_PENALTIES = {
+    "l2": lambda d: glru.L2(0.05),
+    "l2-columns": lambda d: glru.L2(0.05 + 0.1 * np.arange(d)),
+    "free-column": lambda d: glru.L2(np.where(np.arange(d) == 1, 0.0, 0.05)),
+}
+
+
+def wide_bounds(family, rows, n_steps=4):
+    """What every way of asking the row side proves, by name."""
+    found = {"quick": family.quick_bounds(rows), "steps": family.bounds(rows, never, n_steps)}
+    ends = [np.full(rows.size, -np.inf), np.full(rows.size, np.inf)]
+    for place in range(0, rows.size, 3):
+        if np.isfinite(family.factors[rows[place]]):
+            one = family.alone(int(rows[place]), lambda *bounds: False, 8)
+            ends[0][place], ends[1][place] = one.lower[0], one.upper[0]
+    return found | {"alone": tuple(ends)}
+
+
+@each(ROW_SHAPES | FREE, "shape")
+@each(ROW_PENALTIES, "penalty")
+@each(SMOOTH, "loss")
+@np.errstate(all="ignore")
+def test_wide_rows_hold_the_retrained_score(loss, penalty, shape):
+    """Weights, intercepts, free columns, sparse data: each bound against the exact optimum without a row."""
+    problem = make(loss, penalty(shape["d"]), seed=5, **shape)
+    if not has_row_models(problem):
+        pytest.skip("the gap certifies models without free coordinates only")
+    if problem.unpenalised.size and loss.task == "classification":
+        pytest.skip("a free column that separates the few rows has no optimum")
+    for tol in (1e-8, 1e-1):
+        family = WideRows(glru.solve(problem, tol=tol))
+        for lower, upper in wide_bounds(family, np.arange(problem.n_rows)).values():
+            assert_exactly_inside(glru.solve(problem), [(lower, upper)], rows=(0, 3))
+
+
+@each(ROW_SHAPES | FREE, "shape")
+@np.errstate(all="ignore")
+def test_wide_rows_are_exact_for_a_quadratic(shape):
+    """One step ends at the optimum; the bounds are as narrow as rounding allows."""
+    problem = make(glru.Squared(), glru.L2(0.05), seed=3, **shape)
+    for solution in (glru.solve(problem), glru.solve(problem, tol=0.0, until=lambda state: True)):
+        family = WideRows(solution)
+        rows = np.flatnonzero(family.factors < 1.5)
+        for name, (lower, upper) in wide_bounds(family, rows, 30).items():
+            known = upper - lower if name != "alone" else (upper - lower)[::3]
+            # Where weights differ, the steps are those of the median one.
+            if name != "quick" or np.unique(family.factors[rows]).size == 1:
+                assert np.all(known <= 1e-6), name
+
+
+@each(ROW_SHAPES | FREE, "shape")
+@np.errstate(all="ignore")
+def test_newton_steps_of_wide_rows_converge(shape):
+    problem = make(glru.Logistic(), glru.L2(0.1), seed=6, **shape)
+    family = WideRows(glru.solve(problem))
+    rows = np.flatnonzero(np.isfinite(family.factors))
+    lower, upper = wide_bounds(family, rows)["alone"]
+    assert np.all((upper - lower)[::3] <= 1e-8)
+    quick, steps = (np.subtract(*pair[::-1]) for pair in (family.quick_bounds(rows), family.bounds(rows, never, 12)))
+    assert np.median(steps) <= 1e-2 * np.median(quick)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
-def test_exact_steps_of_wide_rows(loss):
-    problem = make(LOSSES[loss], glru.L2(1e-3), 10, 24, seed=3)
-    lower, upper = WideRows(glru.solve(problem), 10 / 9).stepped(np.arange(10), never, 12, exact=True)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@np.errstate(all="ignore")
+def test_weak_penalties_of_wide_rows(loss, fit_intercept):
+    """Nearly separated data, where a removal moves scores far: single models with a line search get there."""
+    problem = make(LOSSES[loss], glru.L2(1e-3), 10, 24, seed=3, fit_intercept=fit_intercept)
+    if not has_row_models(problem):
+        pytest.skip("the gap certifies models without free coordinates only")
+    family = WideRows(glru.solve(problem))
     rows, exact = left_out(problem)
     for row, (score, doubt) in zip(rows, exact, strict=True):
-        assert lower[row] <= score + doubt and score - doubt <= upper[row]
+        found = family.alone(int(row), lambda *ends: False)
+        assert found.lower[0] <= score + doubt and score - doubt <= found.upper[0]
+        assert found.upper[0] - found.lower[0] < 1e-5
     assert rows.size == 10
-    if loss == "logistic":
-        assert np.all(upper - lower < 1e-6)
+
+
+def test_centred_rows_are_the_same_models():
+    """Columns far from zero: the row side of dense data with an intercept centres them, and loses no digits."""
+    problem = make(glru.Logistic(), glru.L2(0.05), 10, 24, seed=2, fit_intercept=True)
+    moved = glru.Problem(problem.X + 1000.0, problem.y, penalty=glru.L2(0.05), fit_intercept=True)
+    plain, shifted = (glru.loocv(p, width=1e-6) for p in (problem, moved))
+    assert np.all(shifted.score_upper - shifted.score_lower <= 1e-6)
+    np.testing.assert_allclose(plain.scores, shifted.scores, atol=2e-6)
+
+
+@each({name: ROW_SHAPES[name] for name in ("wide", "wide-weighted", "sparse-wide")}, "shape")
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_wide_data_with_an_intercept_trains_nothing(loss, shape):
+    problem = make(LOSSES[loss], glru.L2(0.05), seed=4, fit_intercept=True, **shape)
+    result = glru.loocv(problem, width=1e-6)
+    assert result.n_trainings == 0
+    scores, off = held_out(glru.solve(problem))
+    assert_inside(scores, off, result.score_lower, result.score_upper)

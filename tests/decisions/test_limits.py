@@ -1,11 +1,9 @@
 """Where float64 ends: what it can decide is decided whatever the units, what it cannot is said and not trained in vain."""
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 
 import glru
 from tests.cases import make
@@ -142,17 +140,28 @@ def test_ties_are_called_ties():
     result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.1)))
     assert np.array_equal(np.flatnonzero(result.labels == 0), np.arange(24, 28))
     more = glru.loocv(glru.Problem(np.vstack([X, np.zeros((4, 3))]), np.append(y, y[-4:]), penalty=glru.L2(0.1)))
-    assert more.limited.sum() == 8 and "exactly 0, a tie" in repr(more)
+    assert more.bounds.ties.sum() == 8 and "ties         8 rows" in repr(more)
+    assert not more.limited.any() and result.n_trainings == more.n_trainings == 0
 
 
-def test_ties_are_masked_not_guessed():
+def test_ties_that_are_proven_get_the_first_class_as_in_scikit_learn():
     X, y = tied()
     model = LogisticRegression(C=1.0, fit_intercept=False)
-    with pytest.warns(UserWarning, match="masked in the array"):
-        labels = glru.cross_val_predict(model, X, y, cv=4)
-    assert np.array_equal(np.flatnonzero(labels.mask), np.arange(24, 28))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        scores = glru.cross_val_score(model, X, y, cv=4)
-        folds = [test for _, test in StratifiedKFold(4).split(X, y)]
-    assert np.array_equal(np.isnan(scores), [bool(np.isin(test, np.arange(24, 28)).any()) for test in folds])
+    labels = glru.cross_val_predict(model, X, y, cv=4)
+    assert not np.ma.isMaskedArray(labels) and not labels[24:].any()
+    assert np.array_equal(labels, cross_val_predict(model, X, y, cv=4))
+    assert np.array_equal(glru.cross_val_score(model, X, y, cv=4), cross_val_score(model, X, y, cv=4))
+
+
+def test_ties_that_are_not_proven_are_masked_not_guessed():
+    """Columns that mirror each other: the score of their difference is exactly zero, which no interval shows."""
+    half = np.random.default_rng(2).normal(size=(12, 2))
+    X = np.vstack([half, half[:, ::-1], -half, -half[:, ::-1], [[1.0, -1.0], [2.0, -2.0]]])
+    y = np.array([True] * 24 + [False] * 24 + [True, False])
+    folds = [(np.arange(48), np.array([48, 49])), (np.arange(48), np.arange(48))]
+    model = LogisticRegression(C=1.0, fit_intercept=False)
+    with pytest.warns(UserWarning, match="the score of 1 split"):
+        scores = glru.cross_val_score(model, X, y, cv=folds)
+    assert np.array_equal(np.isnan(scores), [True, False])
+    after = glru.GLRUClassifier(fit_intercept=False).fit(X[:48], y[:48]).after(glru.Reweight([0], [1.0]))
+    assert np.array_equal(after.labels(X).mask, np.arange(50) >= 48)

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 import glru
 from glru.families.carried import carried_bounds
-from tests.cases import LOSSES, PENALTIES, dense, each, make, targets
+from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_bounds, with_open_rows
 from tests.certificates.exact import optimum, outside
 from tests.decisions.retraining import assert_inside, assert_proven, derived, held_out, real, standardised
 
@@ -247,11 +246,23 @@ def test_a_row_of_zeros_is_a_tie():
     X, y = _zero_rows()
     result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.1)))
     assert np.array_equal(np.flatnonzero(result.labels == 0), [0, 5])
-    assert result.decided_by["undetermined"] == 2
-    assert result.errors_upper == result.errors_lower + 2
+    assert np.array_equal(np.flatnonzero(result.bounds.ties), [0, 5])
+    assert result.n_errors == np.sum(np.sign(result.scores) != y)
+    assert result.bounds.decided.all() and "undetermined" not in result.decided_by and result.n_trainings == 0
+    assert "2 rows: their scores are exactly 0" in repr(result).splitlines()[2]
+    frame = result.to_frame()
+    assert list(frame["correct"][[0, 5]]) == [False, False]
+
+
+def test_open_labels_are_counted_at_one_end_only(small):
+    vague = with_open_rows(glru.loocv(small[0]), [0, 5])
+    assert np.array_equal(np.flatnonzero(vague.labels == 0), [0, 5])
+    assert vague.errors_upper == vague.errors_lower + 2
     with pytest.raises(ValueError, match=r"2 held-out labels are undetermined.*errors_lower"):
-        _ = result.n_errors
-    assert "to" in repr(result).splitlines()[1]
+        _ = vague.n_errors
+    assert "to" in repr(vague).splitlines()[1]
+    frame = vague.to_frame()
+    assert list(frame.index[frame["correct"].isna()]) == [0, 5]
 
 
 # All losses and penalties ---------------------------------------------------------------------------------------------
@@ -548,8 +559,6 @@ def test_to_frame(small, line):
     assert np.array_equal(frame["score_lower"], result.score_lower)
     assert frame["decided_by"].value_counts().to_dict() == result.decided_by
     assert list(glru.loocv(line[0]).to_frame().columns) == ["y", "score_lower", "score_upper", "decided_by"]
-    tie = glru.loocv(glru.Problem(*_zero_rows(), penalty=glru.L2(0.1))).to_frame()
-    assert list(tie.index[tie["correct"].isna()]) == [0, 5]
 
 
 def test_results_are_read_only(small):
@@ -610,14 +619,14 @@ def test_metrics_stay_in_their_range(small, line, sign):
     """All right and all wrong: no AUC below 0, no accuracy, Brier score or R2 above 1, no negative mean."""
     result = glru.loocv(small[0])
     ends = 50.0 * sign * small[0].problem.y
-    sure = replace(result, score_lower=ends - 1e-9, score_upper=ends + 1e-9)
+    sure = with_bounds(result, ends - 1e-9, ends + 1e-9)
     share = 1.0 if sign > 0.0 else 0.0
     assert sure.metric_bounds("accuracy") == sure.metric_bounds("roc_auc") == (share, share)
     for low, high in (sure.metric_bounds("brier"), sure.metric_bounds("log_loss")):
         assert 0.0 <= low <= high
     assert sure.metric_bounds("brier")[1] <= 1.0
     y = line[0].problem.y
-    exact = replace(glru.loocv(line[0]), score_lower=y, score_upper=y)
+    exact = with_bounds(glru.loocv(line[0]), y, y)
     assert exact.metric_bounds("r2")[1] == 1.0
     for name in ("mse", "mae"):
         low, high = exact.metric_bounds(name)
@@ -627,7 +636,7 @@ def test_metrics_stay_in_their_range(small, line, sign):
 def test_small_means_keep_their_digits(line):
     """Slack is relative to the metric, not to 1."""
     y = line[0].problem.y
-    near = replace(glru.loocv(line[0]), score_lower=y + 1e-9, score_upper=y + 1e-9)
+    near = with_bounds(glru.loocv(line[0]), y + 1e-9, y + 1e-9)
     error = np.mean((near.score_lower - y) ** 2)
     low, high = near.metric_bounds("mse")
     assert low <= error <= high and high - low <= 1e-12 * error
@@ -658,12 +667,12 @@ def test_metric_bounds_of_what_is_unknown():
     assert -1e-9 <= low <= high <= 1.0 + 1e-9
 
 
-def test_a_bound_at_the_threshold_decides_nothing(small):
+def test_a_bound_at_the_threshold_proves_an_error_but_no_label(small):
     result = glru.loocv(small[0])
     ends = np.where(small[0].problem.y > 0.0, 0.0, 1.0)
-    touching = replace(result, score_lower=ends - 1.0, score_upper=ends)
+    touching = with_bounds(result, ends - 1.0, ends)
     assert not touching.labels.any()
-    assert np.allclose(touching.metric_bounds("accuracy"), (0.0, 1.0), atol=1e-9)
+    assert touching.metric_bounds("accuracy") == (0.0, 0.0) and touching.n_errors == ends.size
 
 
 def test_metric_errors(small, line):

@@ -547,7 +547,7 @@ def test_columns_with_an_absolute_value_among_others(criterion):
 def test_a_column_that_comes_is_looked_at_by_its_own_penalty():
     """Also where removals of the same step, of columns with squares alone, are judged together."""
     problem = make(glru.Logistic(), glru.ElasticNet(np.full(4, 0.02), np.array([0.0, 0.0, 0.0, 0.3])), 6, 4)
-    judge = ValidationJudge(Model(problem, np.arange(3), 1e-9), problem.X, problem.y, CRITERIA["log_loss"])
+    judge = ValidationJudge(Model(problem, np.arange(3), 1e-9), problem.matrix, problem.y, CRITERIA["log_loss"])
     moves = [Move((0,), add=False), Move((3,), add=True)]
     screened = judge.screen(moves, "certified", lambda: None)
     worth = judge.look(moves[1], lambda low, high: False, "certified", 1e-9)

@@ -5,7 +5,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import glru
-from glru import _threads
+from glru.linalg import threads
 from tests.cases import make
 
 SHAPES = {"tall": (400, 24), "wide": (60, 300)}
@@ -14,7 +14,7 @@ SHAPES = {"tall": (400, 24), "wide": (60, 300)}
 @pytest.fixture(params=SHAPES, name="problem")
 def _problem(request, monkeypatch):
     """A problem whose products BLAS shares between threads; nothing is too small for them here."""
-    monkeypatch.setattr(_threads, "SMALL_WORK", -1.0)
+    monkeypatch.setattr(threads, "SMALL_WORK", -1.0)
     return make(glru.Logistic(), glru.L2(0.02), *SHAPES[request.param], seed=1)
 
 

@@ -101,10 +101,10 @@ def test_frames_and_sparse_matrices():
         dense = adapt(estimator, X, y)
         named, sparse = adapt(estimator, frame, y), adapt(estimator, sp.csr_matrix(X), y)
         assert named.problems[0].column_names[named.offset :] == tuple(frame.columns)
-        assert sparse.problems[0].is_sparse
+        assert sp.issparse(sparse.problems[0].X)
         assert np.array_equal(sparse.problems[0].X.toarray(), dense.problems[0].X)
         shuffled = frame[frame.columns[::-1]]
-        assert np.array_equal(named.rows(shuffled), dense.rows(X))
+        assert np.array_equal(named.rows(shuffled).dense(), dense.rows(X).dense())
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import glru
-from glru import _arrays, _sizes
-from glru._arrays import Arrays, DeviceMatrix, home, is_foreign
-from glru._products import column_gram
 from glru.families.conjugate import conjugate_gradients
-from glru.regions import device_metric
+from glru.linalg import HOST, as_matrix, is_foreign, outward, to_host
+from glru.metric import device as device_metric
 
 strict = pytest.importorskip("array_api_strict")
 
@@ -64,12 +62,12 @@ def test_losses(put, loss):
     slopes = loss.project(y, loss.gradient(y, z) + random.normal(size=z.shape) * np.geomspace(1e-6, 1.0, 7))
     for name in ("value", "gradient", "curvature"):
         there = getattr(loss, name)(put(y), put(z))
-        np.testing.assert_allclose(home(there), getattr(loss, name)(y, z), rtol=1e-14, atol=1e-300)
+        np.testing.assert_allclose(to_host(there), getattr(loss, name)(y, z), rtol=1e-14, atol=1e-300)
     there = loss.fenchel_young(put(y), put(z), put(slopes))
-    np.testing.assert_allclose(home(there), loss.fenchel_young(y, z, slopes), rtol=1e-6, atol=1e-20)
+    np.testing.assert_allclose(to_host(there), loss.fenchel_young(y, z, slopes), rtol=1e-6, atol=1e-20)
     outside = loss.fenchel_young(put(y), put(z), put(3.0 * slopes + y))
-    np.testing.assert_array_equal(np.isinf(home(outside)), np.isinf(loss.fenchel_young(y, z, 3.0 * slopes + y)))
-    np.testing.assert_array_equal(home(loss.project(y, put(3.0 * slopes))), loss.project(y, 3.0 * slopes))
+    np.testing.assert_array_equal(np.isinf(to_host(outside)), np.isinf(loss.fenchel_young(y, z, 3.0 * slopes + y)))
+    np.testing.assert_array_equal(to_host(loss.project(y, put(3.0 * slopes))), loss.project(y, 3.0 * slopes))
 
 
 @NAMESPACES
@@ -79,7 +77,7 @@ def test_leave_one_out(put, loss, shape, fit_intercept):
     X, y = _data(1, *shape, loss.task)
     options = {"loss": loss, "penalty": glru.L2(0.1), "fit_intercept": fit_intercept}
     ours, theirs = glru.Problem(X, y, **options), glru.Problem(put(X), put(y), **options)
-    assert theirs.on_device
+    assert theirs.matrix.only_products and is_foreign(theirs.X)
     on_host, on_device = glru.loocv(ours), glru.loocv(theirs)
     assert _overlap(on_host, on_device)
     if loss.task == "classification":
@@ -185,9 +183,9 @@ def test_a_library_that_errs_widens_the_bounds(monkeypatch, bad):
     problem = glru.Problem(_strict(X), y, loss=glru.Squared(), penalty=glru.L2(0.01), fit_intercept=True)
     solution = glru.solve(problem, tol=1e-10)
     good = glru.loocv(solution)
-    right = getattr(_arrays, bad)
+    right = getattr(device_metric, bad)
     noise = 1.0 + 1e-5 * np.random.default_rng(8).uniform(-1.0, 1.0, size=(6, 6))
-    monkeypatch.setattr(device_metric._arrays, bad, lambda *args: right(*args) * _strict(noise))
+    monkeypatch.setattr(device_metric, bad, lambda *args: right(*args) * _strict(noise))
     found = glru.families.local.LocalRows(solution, 30 / 29).bounds(np.arange(30), lambda low, high: low > high)
     width = found[1] - found[0]
     assert np.all(width > 1e3 * (good.score_upper - good.score_lower))
@@ -200,13 +198,13 @@ def test_kernels_agree_with_the_array_path(put):
     random = np.random.default_rng(9)
     X, weights = random.normal(size=(3000, 50)), random.uniform(size=3000)
     v = random.uniform(size=50)
-    there = DeviceMatrix(put(X))
-    assert _sizes._compiled(X)
-    for ours, theirs in zip(_sizes.squared_norms(X, weights), _sizes.squared_norms(there, weights), strict=True):
+    here, there = as_matrix(X), as_matrix(put(X))
+    assert HOST.compiled(X)
+    for ours, theirs in zip(here.squared_norms(weights), there.squared_norms(weights), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-13)
-    np.testing.assert_allclose(_sizes.absolute_product(X, v), _sizes.absolute_product(there, v), rtol=1e-13)
-    gram = home(column_gram(there, weights))
-    np.testing.assert_allclose(np.triu(column_gram(X, weights)), np.triu(gram), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(here.absolute_product(v), there.absolute_product(v), rtol=1e-13)
+    gram = to_host(there.column_gram(weights))
+    np.testing.assert_allclose(np.triu(here.column_gram(weights)), np.triu(gram), rtol=1e-12, atol=1e-12)
 
 
 def test_conjugate_gradients_solve():
@@ -214,7 +212,7 @@ def test_conjugate_gradients_solve():
     root = random.normal(size=(6, 6))
     matrix, right = root.T @ root + np.eye(6), random.normal(size=(6, 3))
     right[:, 2] = 0.0
-    found = conjugate_gradients(Arrays(), lambda v: matrix @ v, lambda v: v / np.diag(matrix)[:, None], right)
+    found = conjugate_gradients(HOST, lambda v: matrix @ v, lambda v: v / np.diag(matrix)[:, None], right)
     np.testing.assert_allclose(found, np.linalg.solve(matrix, right), rtol=1e-2, atol=1e-3)
     np.testing.assert_array_equal(found[:, 2], 0.0)
 
@@ -308,13 +306,13 @@ def test_estimators_and_drop_ins_return_what_they_were_given(put):
     for model in (LogisticRegression(C=0.5), RidgeClassifier()):
         theirs = glru.cross_val_predict(model, put(X), put(y.astype(np.int64)), cv=4)
         assert is_foreign(theirs)
-        np.testing.assert_array_equal(home(theirs), glru.cross_val_predict(model, X, y.astype(int), cv=4))
+        np.testing.assert_array_equal(to_host(theirs), glru.cross_val_predict(model, X, y.astype(int), cv=4))
 
 
 SCRIPT = """
 import sys, numpy as np, sklearn, glru
 from sklearn.utils.estimator_checks import check_array_api_input
-from glru._arrays import home, is_foreign
+from glru.linalg import is_foreign, to_host
 import array_api_strict
 for model in (glru.GLRUClassifier(), glru.GLRURegressor(), glru.GLRUClassifierCV(), glru.GLRURegressorCV()):
     check_array_api_input(type(model).__name__, model, "array_api_strict", None, "float64", check_values=True)
@@ -326,7 +324,7 @@ with sklearn.config_context(array_api_dispatch=True):
     model = glru.GLRUClassifier().fit(there, array_api_strict.asarray(y))
     for result in (model.coef_, model.classes_, model.predict(there), model.predict_log_proba(there)):
         assert is_foreign(result)
-    assert np.array_equal(home(model.predict(there)), glru.GLRUClassifier().fit(X, y).predict(X))
+    assert np.array_equal(to_host(model.predict(there)), glru.GLRUClassifier().fit(X, y).predict(X))
     assert model.loocv().n_errors == glru.GLRUClassifier().fit(X, y).loocv().n_errors
     assert model.needs_retraining(there, remove=[3]).verdict in ("yes", "no", "undetermined")
 """
@@ -344,7 +342,7 @@ def test_estimators_pass_the_array_checks_of_scikit_learn():
 def test_outward_is_at_least_the_next_number(put):
     values = np.array([0.0, 5e-324, -3e-310, 2.2e-308, 1.0, -1.0, 1.0 - 2**-53, 3.3, -1e300, 1.7e308])
     there = put(values)
-    assert np.all(home(_arrays.outward(there, np.inf)) >= np.nextafter(values, np.inf))
-    assert np.all(home(_arrays.outward(there, -np.inf)) <= np.nextafter(values, -np.inf))
-    assert np.all(_arrays.outward(values, np.inf) >= np.nextafter(values, np.inf))
-    assert np.all(_arrays.outward(values, -np.inf) <= np.nextafter(values, -np.inf))
+    assert np.all(to_host(outward(there, np.inf)) >= np.nextafter(values, np.inf))
+    assert np.all(to_host(outward(there, -np.inf)) <= np.nextafter(values, -np.inf))
+    assert np.all(outward(values, np.inf) >= np.nextafter(values, np.inf))
+    assert np.all(outward(values, -np.inf) <= np.nextafter(values, -np.inf))

@@ -13,16 +13,14 @@ import glru
 from glru.display.intervals import BLUE as CORRECT
 from glru.display.intervals import GREY as OPEN
 from glru.display.intervals import ORANGE as WRONG
-from tests.cases import make
+from tests.cases import make, with_open_rows
 
 
 @pytest.fixture(scope="module")
 def result():
     """A classification with correct, wrong and undetermined rows."""
     problem = make(glru.Logistic(), glru.L2(0.02), 40, 4, seed=3)
-    X = problem.X.copy()
-    X[[5, 9]] = 0.0
-    return glru.loocv(glru.Problem(X, problem.y, penalty=glru.L2(0.02)))
+    return with_open_rows(glru.loocv(problem), [5, 9])
 
 
 def test_from_result(result):
@@ -34,7 +32,7 @@ def test_from_result(result):
     assert np.array_equal(display.upper, result.score_upper[order])
     right = np.where(result.labels == 0, 0, np.where(result.labels == result.problem.y, 1, -1))
     assert np.array_equal(display.verdicts, right[order])
-    assert display.title == f"40 held-out rows, {result.errors_lower} to {result.errors_upper} errors, 2 trainings"
+    assert display.title == f"40 held-out rows, {result.errors_lower} to {result.errors_upper} errors, 0 trainings"
 
 
 def test_plot(result):

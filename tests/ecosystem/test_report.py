@@ -10,7 +10,7 @@ import pytest
 import glru
 from glru.report import Provenance, after_page, loocv_page, path_page, stepwise_page
 from glru.report.svg import Axis, around
-from tests.cases import make
+from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
 from tests.ecosystem.browser import chromium
 
@@ -53,9 +53,7 @@ def parsed(page):
 def result():
     """A classification with correct, wrong and undetermined rows."""
     problem = make(glru.Logistic(), glru.L2(0.02), 40, 4, seed=3)
-    X = problem.X.copy()
-    X[[5, 9]] = 0.0
-    return glru.loocv(glru.Problem(X, problem.y, penalty=glru.L2(0.02)))
+    return with_open_rows(glru.loocv(problem), [5, 9])
 
 
 @pytest.fixture(scope="module")

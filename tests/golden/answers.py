@@ -118,9 +118,10 @@ def block_answers(data: Data, model: Model) -> Answer:
     for k, (_, test) in enumerate(cases.folds(data.y.size)):
         folds[test] = k
     result = glru.cross_val_predict(solution, cv=PredefinedSplit(folds))
-    answers["blocks folds"] = _scores(result.score_lower, result.score_upper)
+    order = np.argsort(result.rows)
+    answers["blocks folds"] = _scores(result.score_lower[order], result.score_upper[order])
     if is_classification(solution.problem):
-        answers["blocks folds"]["labels"] = _labels(result.labels)
+        answers["blocks folds"]["labels"] = _labels(result.labels[order])
     return answers
 
 

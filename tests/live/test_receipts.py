@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 
 import glru
+from glru.linalg import as_matrix
 from glru.live import digests
 from tests.live.test_files import array, rewritten
 from tests.live.test_model import data
@@ -345,12 +346,12 @@ def test_digests_do_not_depend_on_storage():
     y, weight = np.array([1.0, -1.0]), np.array([1.0, 0.0])
     stored = sp.csr_array((np.array([1.5, 0.0, 2.0, 3.0]), np.array([1, 2, 0, 2]), np.array([0, 2, 4])), shape=(2, 3))
     assert (
-        digests.of_rows(X, y, weight)
-        == digests.of_rows(stored, y, weight)
-        == digests.of_rows(np.asfortranarray(X), y, weight)
+        digests.of_rows(as_matrix(X), y, weight)
+        == digests.of_rows(as_matrix(stored), y, weight)
+        == digests.of_rows(as_matrix(np.asfortranarray(X)), y, weight)
     )
-    other = digests.of_rows(X[:, [1, 0, 2]], y, weight)
-    assert len({*digests.of_rows(X, y, weight), *other}) == 4
+    other = digests.of_rows(as_matrix(X[:, [1, 0, 2]]), y, weight)
+    assert len({*digests.of_rows(as_matrix(X), y, weight), *other}) == 4
 
 
 def test_the_documented_example_runs_and_every_field_is_documented(capsys):

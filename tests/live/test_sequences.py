@@ -187,7 +187,7 @@ class Sequences(RuleBasedStateMachine):
             assert self.live.keys == (None if self.keys is None else tuple(self.keys))
             ledger = self.live._standing.ledger
             rows = ledger.rows(np.arange(len(self.y)))
-            X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
+            X = rows.X.dense()
             np.testing.assert_array_equal(X[:, self.live._standing.terms.offset :], self.X)
 
 

@@ -20,8 +20,7 @@ def retrained(estimator, X, y, queries, sample_weight=None):
     adapted = adapt(estimator, X, y, sample_weight)
     problem = adapted.problems[0]
     solution = carefully(problem)
-    rows = adapted.rows(queries)
-    rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
+    rows = adapted.rows(queries).dense()
     scores, lam = rows @ solution.coef + solution.intercept, problem.penalty.strong_convexity
     size = np.linalg.norm(rows, axis=1)
     rounding = 1e-12 * (1.0 + np.abs(scores) + size * np.linalg.norm(solution.coef))

@@ -9,15 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import glru
-from glru import _kernels as kernels
-from glru import _numerics, _products, _sizes, _threads
+from glru.linalg import as_matrix, kernels, threads
 from tests.cases import dense
 
 
 @pytest.fixture(params=[1, 3], ids=["one-thread", "three-threads"], autouse=True)
 def n_threads(request, monkeypatch):
     """Run everything on one thread and on three."""
-    monkeypatch.setattr(_threads, "n_threads", lambda: request.param)
+    monkeypatch.setattr(threads, "n_threads", lambda: request.param)
     return request.param
 
 
@@ -43,7 +42,7 @@ def test_column_gram(layout, shape):
     """The upper triangle of ``X^T diag(weights) X``, zero weights included."""
     X = layouts(*shape)[layout]
     weights = np.arange(shape[0]) % 5.0
-    upper = np.triu(_products.column_gram(X, weights))
+    upper = np.triu(as_matrix(X).column_gram(weights))
     np.testing.assert_allclose(upper, np.triu(plain(X).T @ (weights[:, None] * plain(X))), rtol=1e-11, atol=1e-11)
 
 
@@ -54,9 +53,8 @@ def test_row_gram(layout, shape, even):
     """All of ``X diag(weights) X^T``, with equal weights (no scaling of X) and others."""
     X = layouts(*shape)[layout]
     weights = np.full(shape[1], 2.0) if even else np.arange(shape[1]) % 5.0
-    problem = glru.Problem(X, np.arange(shape[0]), loss=glru.Squared())
     expected = plain(X) * weights @ plain(X).T
-    np.testing.assert_allclose(_products.row_gram(problem, weights), expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(as_matrix(X).row_gram(weights).data, expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -65,7 +63,7 @@ def test_curvature_product(layout, shape):
     """Forward and back in one pass."""
     X = layouts(*shape)[layout]
     weights, v = np.arange(shape[0]) % 5.0, np.linspace(-1.0, 1.0, shape[1])
-    forward, back = _products.curvature_product(X, weights)(v)
+    forward, back = as_matrix(X).curvature_product(weights)(v)
     np.testing.assert_allclose(forward, plain(X) @ v, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(back, plain(X).T @ (weights * (plain(X) @ v)), rtol=1e-11, atol=1e-11)
 
@@ -75,9 +73,9 @@ def test_norms_and_columns(layout):
     """Weighted squared norms of rows and columns, and single columns made dense."""
     X = layouts(30, 8)[layout]
     c = np.arange(8.0)
-    np.testing.assert_allclose(_numerics.squared_row_norms(X), (plain(X) ** 2).sum(axis=1))
-    np.testing.assert_allclose(_numerics.squared_row_norms(X, c), plain(X) ** 2 @ c)
-    np.testing.assert_array_equal(_numerics.dense_columns(X, np.array([5, 2])), plain(X)[:, [5, 2]])
+    np.testing.assert_allclose(as_matrix(X).squared_row_norms(), (plain(X) ** 2).sum(axis=1))
+    np.testing.assert_allclose(as_matrix(X).squared_row_norms(c), plain(X) ** 2 @ c)
+    np.testing.assert_array_equal(as_matrix(X).dense(np.array([5, 2])), plain(X)[:, [5, 2]])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -86,21 +84,21 @@ def test_sizes(layout, shape):
     """Squared norms and ``|X| v``, compiled and not."""
     X = layouts(*shape)[layout]
     s, v = np.arange(shape[0]) % 5.0, np.arange(shape[1]) % 7.0
-    rows, columns = _sizes.squared_norms(X, s)
+    rows, columns = as_matrix(X).squared_norms(s)
     np.testing.assert_allclose(rows, (plain(X) ** 2).sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(columns, s @ plain(X) ** 2, rtol=1e-12)
-    np.testing.assert_allclose(_sizes.absolute_product(X, v), np.abs(plain(X)) @ v, rtol=1e-12)
+    np.testing.assert_allclose(as_matrix(X).absolute_product(v), np.abs(plain(X)) @ v, rtol=1e-12)
 
 
 @settings(deadline=None, max_examples=100)
-@given(n_items=st.integers(1, 200), smallest=st.integers(0, 50), threads=st.integers(1, 8))
-def test_in_parts_covers_every_item_once(n_items, smallest, threads):
+@given(n_items=st.integers(1, 200), smallest=st.integers(0, 50), count=st.integers(1, 8))
+def test_in_parts_covers_every_item_once(n_items, smallest, count):
     """Consecutive parts in order, none below the smallest size unless there is only one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_threads, "n_threads", lambda: threads)
-        parts = _threads.in_parts(lambda start, stop: (start, stop), n_items, smallest)
+        patch.setattr(threads, "n_threads", lambda: count)
+        parts = threads.in_parts(lambda start, stop: (start, stop), n_items, smallest)
     assert [k for part in parts for k in range(*part)] == list(range(n_items))
-    assert len(parts) <= threads
+    assert len(parts) <= count
     assert len(parts) == 1 or min(stop - start for start, stop in parts) >= max(smallest, 1)
 
 
@@ -111,7 +109,7 @@ def test_in_parts_passes_errors_on():
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        _threads.in_parts(fail, 10, 1)
+        threads.in_parts(fail, 10, 1)
 
 
 def penalised_quadratic(seed):
@@ -196,32 +194,28 @@ def test_dual_epoch(layout, logistic):
             margin = y[i] * scale * (plain(X)[i] @ expected_v)
             expected[i] = kernels.best_slope(expected[i], bends[i], margin, logistic)
             expected_v = plain(X).T @ (weights * y * expected)
-    common = (y, weights, scale, bends, order, logistic, slopes, v)
-    if layout == "sparse":
-        kernels.dual_epoch_sparse(X.indptr, X.indices, X.data, *common)
-    else:
-        kernels.dual_epoch_dense(X, *common)
+    as_matrix(X).dual_epoch(y, weights, scale, bends, order, logistic, slopes, v)
     np.testing.assert_allclose(slopes, expected, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, atol=1e-12)
 
 
 def test_calm_blas():
     """One thread inside, nested and from several threads; what was set before is back when the last one leaves."""
-    limits = lambda: [library["num_threads"] for library in _threads._blas().info()]  # noqa: E731
-    with _threads._blas().limit(limits=2):
+    limits = lambda: [library["num_threads"] for library in threads._blas().info()]  # noqa: E731
+    with threads._blas().limit(limits=2):
         before = limits()
-        with _threads.calm_blas(1.0):
+        with threads.calm_blas(1.0):
             assert set(limits()) == {1}
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(_calmly, range(40)))
             assert set(limits()) == {1}
         assert limits() == before
-        with _threads.calm_blas(1e12):
+        with threads.calm_blas(1e12):
             assert limits() == before
 
 
 def _calmly(_):
-    with _threads.calm_blas(1.0):
+    with threads.calm_blas(1.0):
         return
 
 

@@ -11,7 +11,7 @@ import glru
 from glru.solvers.common import Stop
 from glru.solvers.newton import newton
 from tests.cases import each, make
-from tests.partitioned.data import in_blocks
+from tests.rows.data import in_blocks
 
 SMOOTH = {
     "logistic": glru.Logistic(),

@@ -1,12 +1,10 @@
 """The checker: it agrees with the other oracle, finds nothing wrong where nothing is, and sees what is wrong."""
 
-from dataclasses import replace
-
 import pytest
 
 import glru
 from glru.verify.retraining import retrained
-from tests.cases import LOSSES, PENALTIES, PROBLEMS, each, make, uneven
+from tests.cases import LOSSES, PENALTIES, PROBLEMS, each, make, uneven, with_bounds
 from tests.certificates import exact
 from tests.certificates.truth import trained
 
@@ -60,7 +58,7 @@ def test_wrong_bounds_are_seen():
     """An interval that misses its score by a hair is reported, with the numbers."""
     problem = make(glru.Logistic(), glru.L2(0.05), 20, 4)
     result = glru.loocv(problem, width=1e-9)
-    moved = replace(result, score_lower=result.score_lower + 2e-9, score_upper=result.score_upper + 2e-9)
+    moved = with_bounds(result, result.score_lower + 2e-9, result.score_upper + 2e-9)
     found = glru.verify(moved, problem, sample=None)
     assert found.n_wrong == 20
     assert "score of row 0" in found.wrong[0] and "is not between" in found.wrong[0]

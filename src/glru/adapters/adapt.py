@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
-from glru._arrays import is_device
 from glru.adapters.adapted import CONSTANT, Adapted, is_a, prepared, scaler_of
 from glru.adapters.objectives import Objective, objective_of
 from glru.adapters.targets import Seen, Targets, targets_of
@@ -54,13 +53,12 @@ def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:
     if scaler is not None:
         from sklearn.base import clone
 
-        if is_device(matrix):
-            raise ValueError("behind a scaler X must be on the host. Scale it first and give the model alone.")
-        scaler = clone(scaler).fit(matrix)
+        matrix.require_host("behind a scaler X must be on the host")
+        scaler = clone(scaler).fit(matrix.data)
         _check_scaler(scaler, model, objective)
     data = prepared(matrix, scaler, objective.constant)
     problems = _problems(objective, targets, data, names)
-    return Adapted(model, objective, problems, targets, scaler, None if scaler is None else matrix)
+    return Adapted(model, objective, problems, targets, scaler, None if scaler is None else matrix.data)
 
 
 def _unwrapped(estimator: Any) -> tuple[Any, Any, bool]:

@@ -1,19 +1,19 @@
 """An estimator and its data as problems: one, or one a class, and the way back to labels and coefficients."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru import _inputs
-from glru._arrays import DeviceMatrix, home, is_device
-from glru._numerics import Array, Matrix, is_sparse
 from glru.adapters.objectives import Objective, penalty_of
 from glru.adapters.targets import Targets
+from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes.base import matched_columns
+from glru.linalg import Array, Matrix, as_matrix, to_dense, to_host
 from glru.point import Point
 from glru.problem import Problem
 
@@ -121,9 +121,9 @@ class Adapted:
         if is_a(fitted, "Pipeline"):
             scaler, fitted = scaler_of(fitted), fitted.steps[-1][1]
         models = fitted.estimators_ if is_a(fitted, "OneVsRestClassifier") else [fitted]
-        coef = np.vstack([np.atleast_2d(_dense(model.coef_)) for model in models]).astype(np.float64)
+        coef = np.vstack([np.atleast_2d(to_dense(model.coef_)) for model in models]).astype(np.float64)
         intercept = np.concatenate(
-            [np.atleast_1d(np.asarray(home(model.intercept_), dtype=np.float64)) for model in models]
+            [np.atleast_1d(np.asarray(to_host(model.intercept_), dtype=np.float64)) for model in models]
         )
         intercept = np.broadcast_to(intercept, (coef.shape[0],))
         if scaler is None:
@@ -144,26 +144,20 @@ class Adapted:
         """One array a problem in the shape of ``decision_function`` (or of ``predict`` in a regression)."""
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
-    def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        """Where bounds of the scores, shaped as ``decision_function``, leave one class only."""
-        if lower.ndim == 1:
-            return (lower > 0.0) | (upper < 0.0)
-        best = lower.argmax(axis=1)
-        others = np.where(np.arange(lower.shape[1]) == best[:, None], -np.inf, upper)
-        return lower.max(axis=1) > others.max(axis=1)
-
-    def proven_labels(self, lower: Array, upper: Array) -> NDArray[Any]:
-        """The classes that bounds of the scores prove; a masked array, masked where they leave more than one class.
-
-        Where every label is proven it is a plain array.
-        """
-        labels, decided = self.labels(lower), self.decided(lower, upper)
-        return labels if decided.all() else np.ma.masked_array(labels, mask=~decided)
+    def bounds(self, parts: Sequence[Bounds]) -> ScoreBounds:
+        """Bounds of the scores of every problem in the shape of ``decision_function``."""
+        lower, upper = (self.stacked([part[end] for part in parts]) for end in (0, 1))
+        return ScoreBounds(lower, upper)
 
     def labels(self, scores: Array) -> NDArray[Any]:
         """The classes that scores stand for, as ``predict`` gives them."""
         assert self.classes is not None
-        return self.classes[(scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return self.classes[predicted(scores)]
+
+    def targets_of(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as :class:`~glru.bounds.ScoreBounds` takes them: -1 and +1, or places of classes."""
+        assert self.classes is not None
+        return self.targets.signs(0, y) if len(self.problems) == 1 else np.searchsorted(self.classes, y)
 
     def probabilities(self, scores: Array) -> Array:
         """The probabilities that scores stand for, as ``predict_proba`` gives them."""
@@ -188,16 +182,12 @@ class Adapted:
 def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:
     """Rows scaled and with a constant first column, as far as the model has these."""
     if scaler is not None:
-        matrix = scaler.transform(matrix)
+        matrix.require_host("behind a scaler rows must be on the host")
+        matrix = as_matrix(scaler.transform(matrix.data))
     if constant is None:
         return matrix
-    column = np.full((matrix.shape[0], 1), constant)
-    if is_device(matrix):
-        there: Any = DeviceMatrix(matrix.arrays.xp.concat([matrix.arrays.put(column), matrix.array], axis=1))
-        return there
-    if isinstance(matrix, np.ndarray):
-        return np.hstack([column, matrix])
-    return sp.csr_array(sp.hstack([sp.csr_array(column), matrix], format="csr"))
+    column = as_matrix(np.full((matrix.shape[0], 1), constant))
+    return matrix.concatenate([column, matrix], axis=1)
 
 
 def is_a(estimator: Any, name: str) -> bool:
@@ -215,10 +205,6 @@ def scaler_of(pipeline: Any) -> Any:
             "every fold, and what that changes is not known here. Transform the data first and give the model alone."
         )
     return steps[0] if steps else None
-
-
-def _dense(coef: Any) -> Array:
-    return coef.toarray() if is_sparse(coef) else np.asarray(home(coef))
 
 
 def _factors(scaler: Any) -> Array | float:

@@ -2,7 +2,6 @@
 
 from typing import Any, overload
 
-from glru._handover import Handover
 from glru.adapters import adapt, is_estimator
 from glru.after.bounds import After, BoundName, CandidateName, after_solution
 from glru.after.models import ModelAfter, after_models
@@ -65,9 +64,12 @@ def after(
     Returns
     -------
     After or ModelAfter
-        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator. For a
-        :class:`~glru.PartitionedSolution`, of which rows can be removed, added, or removed and then added, a
-        :class:`~glru.PartitionedAfter`.
+        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator.
+
+    Notes
+    -----
+    Rows in blocks can be removed, added, or removed and then added. The bounds are those of the local certificate after up to
+    three Newton steps, a pass over the data each.
 
     Examples
     --------
@@ -84,8 +86,6 @@ def after(
     >>> out.needs_retraining(X[500:]).verdict
     'no'
     """
-    if isinstance(model, Handover):
-        return model.perform("after", change, candidate, bound)
     if not is_estimator(model):
         return after_solution(model, change, candidate, bound)
     if X is None or y is None:

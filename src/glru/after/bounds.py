@@ -2,25 +2,30 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
-from glru.candidates import MAX_STEPS, carried_point, carry, newton_candidate
-from glru.certificate import FEW, Certificate, ball_radius
-from glru.changes import Change, layout_of
-from glru.changes.base import matched_columns
+from glru.bounds import ScoreBounds, intersect, unbounded
+from glru.candidates import MAX_STEPS, best_candidate, carried_point, carry
+from glru.certificate import Certificate, ball_radius
+from glru.changes import AddRows, Change, RemoveRows, layout_of
+from glru.changes.base import Composite, matched_columns, row_positions
 from glru.existence import lacks_class, missing_optimum
+from glru.families.summed import require_local
+from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
-from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.problem import Problem, not_in_memory
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.summed import Ellipsoid
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.common import Until
+from glru.solvers.passes import newton_ellipsoids
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
@@ -64,7 +69,27 @@ class After:
     @cached_property
     def problem(self) -> Problem:
         """The changed problem."""
-        return self.carried.problem
+        before = self.solution.problem
+        return self.carried.problem if before.in_memory else change_blocks(before, self.change)
+
+    @cached_property
+    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
+    def _in_blocks(self) -> tuple[Ellipsoid, float]:
+        """Of rows in blocks: the smallest ellipsoid after a few Newton steps, and the passes that it took."""
+        traffic = self.solution.problem.traffic
+        before = traffic.passes
+        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), MAX_STEPS + 1))
+        return min(reversed(found), key=lambda region: region.radius), traffic.passes - before
+
+    @property
+    def _held(self) -> bool:
+        """Whether the rows are in memory; the changed problem is formed only if asked for."""
+        return self.solution.problem.in_memory
+
+    @property
+    def n_passes(self) -> float:
+        """Passes over rows in blocks."""
+        return 0.0 if self._held else self._in_blocks[1]
 
     @cached_property
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
@@ -76,30 +101,33 @@ class After:
     @np.errstate(all="ignore")
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates of the candidates in use, the best one first."""
+        if not self._held:
+            raise not_in_memory(self.solution.problem, "a certificate with a dual point")
         found = []
         if self.candidate in ("carry", "auto"):
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
             start = carried_point(self.solution.problem, self.solution.point, self.change)
-            found.append(newton_candidate(self.problem, start, MAX_STEPS))
+            found.append(best_candidate(self.problem, start, self.carried))
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
     @property
     def gap(self) -> float:
         """Upper bound of the duality gap of the best candidate on the changed problem."""
-        return self.certificates[0].gap
+        return self.certificates[0].gap if self._held else self._in_blocks[0].gap
 
     @property
     @np.errstate(all="ignore")
     def radius(self) -> float:
         """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
-        strength = self.certificates[0].penalty.strong_convexity
+        penalty = self.certificates[0].penalty if self._held else self.problem.penalty
+        strength = penalty.strong_convexity
         return float(ball_radius(self.gap / strength)) if strength > 0.0 else np.inf
 
     @property
     def point(self) -> Point:
         """The best candidate."""
-        return self.certificates[0].point
+        return self.certificates[0].point if self._held else self._in_blocks[0].point
 
     @cached_property
     @np.errstate(all="ignore")
@@ -110,6 +138,8 @@ class After:
     @cached_property
     def regions(self) -> tuple[Region, ...]:
         """Every region in use; the retrained optimum lies in all of them."""
+        if not self._held:
+            return (self._in_blocks[0],)
         fit_intercept = self.solution.problem.fit_intercept
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
@@ -122,7 +152,7 @@ class After:
         return tuple(found)
 
     @np.errstate(all="ignore")
-    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+    def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the retrained scores ``X w* + b*``.
 
         Parameters
@@ -130,29 +160,33 @@ class After:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         """
-        return score_bounds(self.regions, self._queries(X), self._dead)
+        return ScoreBounds(*score_bounds(self.regions, self._queries(X), self._dead))
 
     @property
     def _dead(self) -> NDArray[np.bool_] | None:
         """Columns whose retrained coefficient is exactly zero; a primal bound of one change does without them."""
-        return None if self.candidate == "carry" and self.bound == "primal" else self.certificates[0].columns.dead
+        if not self._held or (self.candidate == "carry" and self.bound == "primal"):
+            return None
+        return self.certificates[0].columns.dead
+
+    @property
+    def _n_columns(self) -> int:
+        return self.certificates[0].coef.size if self._held else self.problem.n_columns
 
     def labels(self, X: Any) -> NDArray[np.int8]:
-        """+1 or -1 where the retrained label is proven, 0 where it is not."""
-        lower, upper = self.score_bounds(X)
-        return np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0)).astype(np.int8)
+        """+1 or -1 where that retrained label is proven, 0 for a tie or an open label."""
+        return self.score_bounds(X).signs
 
     def determination_rate(self, X: Any) -> float:
         """The share of queries whose retrained label is proven (the paper's label determination rate)."""
-        return float(np.mean(self.labels(X) != 0))
+        return float(np.mean(self.score_bounds(X).decided))
 
     @np.errstate(all="ignore")
     def coef_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
-        size = self.certificates[0].coef.size
-        bounds = np.full(size, -np.inf), np.full(size, np.inf)
+        bounds = unbounded(self._n_columns)
         for region in self.regions:
-            bounds = intersected(bounds, region.coef_bounds())
+            bounds = intersect(bounds, region.coef_bounds())
         return bounds
 
     @np.errstate(all="ignore")
@@ -165,7 +199,7 @@ class After:
     def dual_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one a row of the changed problem."""
         problem = self.problem
-        lower, upper = self.score_bounds(problem.X)
+        lower, upper = self.score_bounds(problem.matrix)
         finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)
         low = -problem.loss.derivative(problem.y, finite[1])[1]
         high = -problem.loss.derivative(problem.y, finite[0])[0]
@@ -189,7 +223,7 @@ class After:
 
     def _queries(self, X: Any) -> Matrix:
         matrix, names = _inputs.as_matrix(X, "the queries")
-        size = self.certificates[0].coef.size
+        size = self._n_columns
         if matrix.shape[1] != size:
             raise ValueError(f"queries must have {size} columns, as the changed problem has; got {matrix.shape[1]}.")
         expected = self.change.check(layout_of(self.solution.problem)).column_names
@@ -224,7 +258,34 @@ def after_solution(
         raise ValueError(
             f"bound='local' needs a self-concordant loss (logistic, squared) and an L2 penalty; got {loss!r} and {penalty!r}."
         )
-    return After(solution, change, candidate, bound)
+    found = After(solution, change, candidate, bound)
+    if not solution.problem.in_memory:
+        require_local(solution.problem, "after")
+        if candidate == "carry" or bound not in ("auto", "local"):
+            raise ValueError(
+                f"after of rows in blocks has candidate='newton' and bound='local' only; got {candidate!r} and {bound!r}."
+            )
+        # The passes are made now, over the data as it is now.
+        _ = found._in_blocks
+    return found
+
+
+def change_blocks(problem: Problem, change: Change) -> Problem:
+    """The problem of rows in blocks after some were removed or added; any other change is refused."""
+    layout = layout_of(problem)
+    steps = change.steps if isinstance(change, Composite) else (change,)
+    kinds = tuple(type(step) for step in steps)
+    if kinds not in ((RemoveRows,), (AddRows,), (RemoveRows, AddRows)):
+        raise ValueError(
+            "rows in blocks can be removed, added, or removed and then added; "
+            f"got {change!r}. Use a glru.Problem of data in memory for other changes."
+        )
+    for step in steps:
+        if isinstance(step, RemoveRows):
+            problem = problem.without(np.sort(row_positions(step.rows, problem.n_rows)).astype(np.int64))
+        elif isinstance(step, AddRows):
+            problem = problem.extended(*step.block(layout))
+    return problem.require_weight()
 
 
 def has_newton(problem: Problem) -> bool:

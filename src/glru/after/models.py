@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
 from glru.adapters import Adapted, translated
 from glru.adapters.adapted import prepared
 from glru.after.bounds import After, BoundName, CandidateName, after_solution
+from glru.bounds import ScoreBounds
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
+from glru.linalg import Array, Matrix
 from glru.solution import Solution
 
 Verdict = Literal["yes", "no", "undetermined"]
@@ -45,6 +46,13 @@ class Retraining:
     verdict: Verdict
     flips: NDArray[np.intp]
     proven: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, bounds: ScoreBounds, present: Array, within: float | None) -> "Retraining":
+        """Whether the scores after retraining change the labels of the present ones, or move by more than ``within``."""
+        changes, stays = bounds.changes(present, within)
+        flips = np.flatnonzero(~stays)
+        return cls("yes" if changes.any() else "no" if stays.all() else "undetermined", flips, changes[flips])
 
 
 @final
@@ -83,7 +91,7 @@ class ModelAfter:
         """No refitted coefficient vector is farther than this from its best candidate; inf where that is unknown."""
         return max(part.radius for part in self.parts)
 
-    def score_bounds(self, X: Any) -> tuple[Array, Array]:
+    def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the refitted scores.
 
         Parameters
@@ -92,19 +100,16 @@ class ModelAfter:
             Queries, with the columns of the changed data.
         """
         queries = self._queries(X)
-        bounds = [part.score_bounds(queries) for part in self.parts]
-        lower, upper = (self.adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
-        return lower, upper
+        return self.adapted.bounds([part.score_bounds(queries) for part in self.parts])
 
     def determined(self, X: Any) -> NDArray[np.bool_]:
         """Which of the refitted labels are proven: those of a class that beats every other one."""
-        self._require_classes()
-        return self.adapted.decided(*self.score_bounds(X))
+        self._classes()
+        return self.score_bounds(X).decided
 
     def labels(self, X: Any) -> NDArray[Any]:
         """The refitted labels; a masked array where some are not proven, masked there."""
-        self._require_classes()
-        return self.adapted.proven_labels(*self.score_bounds(X))
+        return self.score_bounds(X).labels(self._classes())
 
     def needs_retraining(self, X: Any, within: float | None = None) -> Retraining:
         """Whether refitting would change what the present model says of some queries; never trains.
@@ -123,18 +128,7 @@ class ModelAfter:
         _check_within(within, self.adapted)
         rows = self.adapted.rows(X)
         present = self.adapted.stacked([rows @ p.solution.coef + p.solution.intercept for p in self.parts])
-        lower, upper = self.score_bounds(X)
-        if within is not None:
-            changes = (present < lower - within) | (present > upper + within)
-            stays = np.maximum(upper - present, present - lower) <= within
-        else:
-            settled = self.adapted.decided(lower, upper)
-            # A proven label is that of the lower ends: they are above zero, or the largest beats all other upper ends.
-            changes = settled & (self.adapted.labels(lower) != self.adapted.labels(present))
-            stays = settled & ~changes
-        flips = np.flatnonzero(~stays)
-        verdict: Verdict = "yes" if changes.any() else "no" if stays.all() else "undetermined"
-        return Retraining(verdict, flips, changes[flips])
+        return Retraining.of(self.score_bounds(X), present, within)
 
     def retrain(self, tol: float = 1e-6) -> tuple[Solution, ...]:
         """Train the changed problems, each from its best candidate."""
@@ -149,9 +143,10 @@ class ModelAfter:
         known = part.change.check(layout_of(part.solution.problem)).column_names
         return prepared(matched_columns(matrix, names, None if known is None else known[1:]), None, constant)
 
-    def _require_classes(self) -> None:
+    def _classes(self) -> NDArray[Any]:
         if self.adapted.classes is None:
             raise ValueError("a regression has no labels. Use score_bounds.")
+        return self.adapted.classes
 
     def __repr__(self) -> str:
         return (

@@ -2,6 +2,6 @@
 
 from glru.candidates.carry import carry
 from glru.candidates.mapping import carried_point
-from glru.candidates.newton import MAX_STEPS, newton_candidate
+from glru.candidates.newton import MAX_STEPS, best_candidate, newton_candidate
 
-__all__ = ["MAX_STEPS", "carried_point", "carry", "newton_candidate"]
+__all__ = ["MAX_STEPS", "best_candidate", "carried_point", "carry", "newton_candidate"]

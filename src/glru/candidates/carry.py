@@ -7,26 +7,13 @@ only if somebody asks for it. Everything else is evaluated afresh on the changed
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import DeviceMatrix, is_device
-from glru._numerics import TINY, UNIT, Array, Matrix, dense_columns, gamma, squared_row_norms
 from glru.candidates.mapping import carried_point, new_coefficients
-from glru.certificate import (
-    FEW,
-    Certificate,
-    Columns,
-    absolute,
-    certify,
-    dual_reach,
-    loss_terms,
-    penalty_terms,
-    proven,
-    weighted_sum,
-)
+from glru.certificate import Certificate, Columns, certify, dual_reach, loss_terms, penalty_terms, proven, weighted_sum
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -41,6 +28,7 @@ from glru.changes import (
 )
 from glru.changes.base import column_positions, row_positions
 from glru.changes.rows import targets
+from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma
 from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.solution import Solution
@@ -82,17 +70,17 @@ def _row_swap(problem: Problem, change: Change) -> _Swap | None:
     """A change of rows as an exchange; None for any other change."""
     if isinstance(change, RemoveRows):
         rows = row_positions(change.rows, problem.n_rows)
-        return _Swap(rows, problem.X[:0], np.empty(0), np.empty(0), lambda old, new: np.delete(old, rows))
+        return _Swap(rows, problem.matrix[:0], np.empty(0), np.empty(0), lambda old, new: np.delete(old, rows))
     if isinstance(change, AddRows):
         X, y, weight = change.block(layout_of(problem))
         return _Swap(np.empty(0, dtype=np.intp), X, y, weight, np.append)
     if isinstance(change, Relabel):
         rows = row_positions(change.rows, problem.n_rows)
         y = targets(change.y, rows.size, layout_of(problem))
-        return _Swap(rows, problem.X[rows], y, problem.sample_weight[rows], _putter(rows))
+        return _Swap(rows, problem.matrix[rows], y, problem.sample_weight[rows], _putter(rows))
     if isinstance(change, Reweight):
         rows = row_positions(change.rows, problem.n_rows)
-        return _Swap(rows, problem.X[rows], problem.y[rows], change.new_weights(rows.size), _putter(rows))
+        return _Swap(rows, problem.matrix[rows], problem.y[rows], change.new_weights(rows.size), _putter(rows))
     if isinstance(change, EditValues):
         rows, edited = change.edited_rows(problem)
         return _Swap(rows, edited, problem.y[rows], problem.sample_weight[rows], _putter(rows))
@@ -137,19 +125,19 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     scores = swap.X @ coef
     dual = -problem.loss.gradient(swap.y, scores)
     weights = swap.sample_weight / unit
-    norms = np.sqrt(squared_row_norms(swap.X)) * float(np.linalg.norm(coef))
+    norms = np.sqrt(swap.X.squared_row_norms()) * float(np.linalg.norm(coef))
     errors = gamma(problem.n_columns + 2) * norms * (1.0 + gamma(2 * problem.n_columns + 8))
     arriving = weighted_sum(weights, loss_terms(problem.loss, swap.y, scores, errors, dual))
 
     gone = factor * problem.weights[leaving]
     pull_out, pull_in = gone * solution.dual[leaving], weights * dual
-    old = problem.X[leaving]
+    old = problem.matrix[leaving]
     correlations = factor * root.correlations - old.T @ pull_out + swap.X.T @ pull_in
     # The sums over all rows were rounded when they were made, so were the old and the new total weight (at least half of
     # the old weight stays, so their difference loses at most a digit), and every term again by its new weight: less than
     # eight times the error of a sum of n terms, which Cauchy-Schwarz bounds column by column.
     steady = 8.0 * gamma(problem.n_rows + n_moved + 8) * factor
-    moved = absolute(old).T @ np.abs(pull_out) + absolute(swap.X).T @ np.abs(pull_in)
+    moved = abs(old).T @ np.abs(pull_out) + abs(swap.X).T @ np.abs(pull_in)
     slack = steady * np.sqrt(root.dual_mass) * root.column_norms + gamma(n_moved + 8) * moved
 
     left = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
@@ -158,10 +146,10 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     gap = (rows + float(terms.sum())) * (1.0 + gamma(problem.n_columns + 8))
 
     def columns() -> Columns:
-        squares = factor * root.column_norms**2 - _squares(old).T @ gone + _squares(swap.X).T @ weights
-        squares = squares + steady * root.column_norms**2 + gamma(n_moved + 8) * (_squares(swap.X).T @ weights)
+        squares = factor * root.column_norms**2 - old.squared_column_norms(gone) + swap.X.squared_column_norms(weights)
+        squares = squares + steady * root.column_norms**2 + gamma(n_moved + 8) * swap.X.squared_column_norms(weights)
         norms = np.sqrt(np.maximum(squares, 0.0)) * (1.0 + FEW)
-        arrived = absolute(swap.X).T @ np.ones(swap.y.size) > 0.0
+        arrived = abs(swap.X).T @ np.ones(swap.y.size) > 0.0
         return Columns(correlations, slack, norms, root.columns.dead & ~arrived)
 
     def reach() -> tuple[Array, Array]:
@@ -199,7 +187,7 @@ def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
     """O(n) a column: the scores lose its share, the other columns' correlations stay."""
     problem, root = solution.problem, solution.certificate
     gone = column_positions(change.columns, layout_of(problem))
-    block = _columns(problem, gone)
+    block = problem.matrix.dense(gone)
     scores = solution.scores - block @ solution.coef[gone]
     share = penalty_terms(
         problem.penalty.select(gone), solution.coef[gone], root.correlations[gone], root.correlation_errors[gone]
@@ -209,7 +197,7 @@ def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
         solution,
         change,
         scores,
-        absolute(block) @ np.abs(solution.coef[gone]),
+        np.abs(block) @ np.abs(solution.coef[gone]),
         gone.size,
         columns,
         problem.penalty.select(np.delete(np.arange(problem.n_columns), gone))
@@ -224,14 +212,14 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     problem, root = solution.problem, solution.certificate
     penalty, block = change.new_penalty(layout_of(problem)), change.matrix
     correlations = block.T @ (problem.weights * solution.dual)
-    norms = (np.sqrt(_squares(block).T @ problem.weights) + TINY) * (1.0 + gamma(problem.n_rows + 4))
+    norms = (np.sqrt(block.squared_column_norms(problem.weights)) + TINY) * (1.0 + gamma(problem.n_rows + 4))
     errors = gamma(problem.n_rows + 3) * np.sqrt(root.dual_mass) * norms * (1.0 + FEW)
     coef = new_coefficients(penalty, correlations)
     share = penalty_terms(penalty, coef, correlations, errors)
     columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))
 
     def with_new(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
-        own: tuple[Array, ...] = (correlations, errors, norms, absolute(block).T @ np.ones(problem.n_rows) == 0.0)
+        own: tuple[Array, ...] = (correlations, errors, norms, abs(block).T @ np.ones(problem.n_rows) == 0.0)
         if len(arrays) == 1:
             own = (coef,)
         elif len(arrays) == 2:
@@ -242,7 +230,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
         solution,
         change,
         solution.scores + block @ coef,
-        absolute(block) @ np.abs(coef),
+        block.absolute_product(np.abs(coef)),
         coef.size,
         columns,
         problem.penalty.extended(problem.n_columns, penalty, coef.size),
@@ -288,13 +276,3 @@ def _rescored(
         make_dual=lambda: solution.dual,
         make_reach=reach,
     )
-
-
-def _columns(problem: Problem, columns: NDArray[np.intp]) -> Array:
-    return dense_columns(problem.X_by_column, columns)
-
-
-def _squares(X: Matrix) -> Any:
-    if is_device(X):
-        return DeviceMatrix(X.array * X.array)
-    return X * X if isinstance(X, np.ndarray) else X.multiply(X).tocsr()

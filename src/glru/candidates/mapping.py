@@ -4,7 +4,6 @@ from functools import singledispatch
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -18,6 +17,7 @@ from glru.changes import (
 )
 from glru.changes.base import column_positions, row_positions
 from glru.duality import feasible_dual
+from glru.linalg import Array
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -85,7 +85,7 @@ def _(change: Relabel | EditValues, problem: Problem, changed: Problem, point: P
 
 
 def _derivative_dual(problem: Problem, point: Point, rows: np.ndarray) -> Array:
-    scores = problem.X[rows] @ point.coef + (point.intercept if problem.fit_intercept else 0.0)
+    scores = problem.matrix[rows] @ point.coef + (point.intercept if problem.fit_intercept else 0.0)
     return -problem.loss.gradient(problem.y[rows], scores)
 
 

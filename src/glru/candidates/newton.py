@@ -3,53 +3,79 @@
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
 from glru.certificate import Certificate, certify
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
+from glru.solvers.newton import ColumnSpace, RowSpace, length_of, uses_row_space
 from glru.solvers.prox_newton import model_step
 
-MAX_STEPS = 3
-"""Newton steps of a candidate; each squares the error, so that more would rarely be seen."""
+MAX_STEPS = 5
+"""Newton steps of a candidate."""
+
+NO_MORE = 1e-9
+"""A gap that is this share of the carried point's is not reduced any further."""
 
 
-def newton_candidate(problem: Problem, point: Point, n_steps: int = 1) -> Certificate:
-    """The certificate after full Newton steps from a point of the same problem.
+def newton_candidate(
+    problem: Problem, point: Point, n_steps: int = 1, damped: bool = False, enough: float = 0.0
+) -> Certificate:
+    """The certificate after Newton steps from a point of the same problem.
 
-    The dual point is the linearised one, projected onto the domain of the loss conjugate where it leaves it, or
-    the loss derivatives at the new scores, whichever has the smaller gap. The steps are not shortened: a candidate
-    needs no line search, since its certificate tells how good it is. A step that does not halve the gap is the last.
+    The dual point is the linearised one of a full step, projected onto the domain of the loss conjugate where it leaves it, or
+    the loss derivatives at the new scores, whichever has the smaller gap. A step that does not halve the gap is the last.
+    ``damped``: steps that would raise the objective are shortened; without it the certificate tells how good they are.
+    ``enough``: a gap that is small enough.
     """
-    best = certify(problem, _step(problem, point))
+    best = certify(problem, _step(problem, point, damped))
     for _ in range(n_steps - 1):
-        after = certify(problem, _step(problem, best.point))
+        if best.gap <= enough:
+            break
+        after = certify(problem, _step(problem, best.point, damped))
         if not after.gap < 0.5 * best.gap:
             break
         best = after
     return best
 
 
-def _step(problem: Problem, point: Point) -> Point:
-    coef, intercept, linear = _smooth_step(problem, point) if problem.penalty.smooth else _prox_step(problem, point)
+def best_candidate(problem: Problem, point: Point, known: Certificate) -> Certificate:
+    """The best of a known certificate and those of full and of damped Newton steps: never wider than where it started."""
+    enough = NO_MORE * known.gap if np.isfinite(known.gap) else 0.0
+    found = [known, newton_candidate(problem, point, MAX_STEPS, enough=enough)]
+    if not found[1].gap < 0.1 * known.gap:
+        found.append(newton_candidate(problem, point, MAX_STEPS, True, enough))
+    return min(found, key=lambda certificate: certificate.gap)
+
+
+def _step(problem: Problem, point: Point, damped: bool) -> Point:
+    step = _smooth_step(problem, point, damped) if problem.penalty.smooth else _prox_step(problem, point)
+    coef, intercept, linear = step
     if not (np.all(np.isfinite(coef)) and np.isfinite(intercept)):
         return point
     plain = -problem.loss.gradient(problem.y, problem.scores(coef, intercept))
-    best = Point(coef, intercept, duality.feasible_dual(problem, plain))
-    if not np.all(np.isfinite(linear)):
-        return best
-    projected = duality.feasible_dual(problem, -problem.loss.project(problem.y, -linear))
-    other = Point(coef, intercept, projected)
-    return min(best, other, key=lambda p: duality.gap(problem, p.coef, p.intercept, _dual(p)).value)
+    found = [Point(coef, intercept, duality.feasible_dual(problem, plain))]
+    if np.all(np.isfinite(linear)):
+        projected = duality.feasible_dual(problem, -problem.loss.project(problem.y, -linear))
+        found.append(Point(coef, intercept, projected))
+    return min(found, key=lambda p: _gap(problem, p))
 
 
-def _smooth_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:
+def _gap(problem: Problem, point: Point) -> float:
+    value = duality.gap(problem, point.coef, point.intercept, _dual(point)).value
+    return value if np.isfinite(value) else np.inf
+
+
+def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, float, Array]:
     space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
     unknowns = space.place(point)
-    _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
+    scores = space.scores(unknowns)
+    _, gradient, curvature = problem.loss.expand(problem.y, scores)
     step = space.step(unknowns, gradient, curvature)
-    coef, intercept = space.primal(unknowns + step.move)
-    return coef, intercept, space.linear_dual(unknowns, gradient, curvature, step)
+    length = length_of(problem, scores, gradient, step) if damped else 1.0
+    coef, intercept = space.primal(unknowns + length * step.move)
+    if length == 1.0:
+        return coef, intercept, space.linear_dual(unknowns, gradient, curvature, step)
+    return coef, intercept, np.full(problem.n_rows, np.nan)
 
 
 def _prox_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:

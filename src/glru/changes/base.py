@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Matrix
+from glru.linalg import Matrix
 from glru.penalties import Penalty
 from glru.problem import Problem
 

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 
 from glru import _inputs
-from glru._arrays import DeviceMatrix, is_device, placed, raw
-from glru._numerics import Matrix, dense
 from glru.changes.base import Change, Layout, column_positions, layout_of
+from glru.linalg import Matrix
 from glru.penalties import Penalty
 from glru.problem import Problem
 
@@ -49,8 +47,7 @@ class RemoveColumns(Change):
         before = layout_of(problem)
         kept = np.delete(np.arange(problem.n_columns), column_positions(self.columns, before))
         after = self.check(before)
-        X = sp.csr_array(problem.X_by_column[:, kept]) if problem.is_sparse else problem.X[:, kept]
-        return problem.derive(X=X, penalty=after.penalty, column_names=after.column_names)
+        return problem.derive(X=problem.matrix[:, kept], penalty=after.penalty, column_names=after.column_names)
 
 
 @final
@@ -121,12 +118,5 @@ class AddColumns(Change):
 
     def apply(self, problem: Problem) -> Problem:
         after = self.check(layout_of(problem))
-        X: Any
-        if is_device(problem.X):
-            parts = [problem.X.array, raw(placed(self.matrix, problem.X))]
-            X = DeviceMatrix(problem.X.arrays.xp.concat(parts, axis=1))
-        elif isinstance(problem.X, np.ndarray):
-            X = np.hstack([problem.X, dense(self.matrix)])
-        else:
-            X = sp.csr_array(sp.hstack([problem.X, sp.csr_array(self.matrix)], format="csr"))
+        X = problem.matrix.concatenate([problem.matrix, self.matrix], axis=1)
         return problem.derive(X=X, penalty=after.penalty, column_names=after.column_names)

@@ -4,13 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import DeviceMatrix, is_device, placed, raw
-from glru._numerics import Array, Matrix, dense
 from glru.changes.base import Change, Layout, column_positions, layout_of, matched_columns, row_positions
+from glru.linalg import Array, Matrix
 from glru.problem import Problem
 
 
@@ -45,7 +43,7 @@ class RemoveRows(Change):
         weight = problem.sample_weight[kept]
         if not weight.any():
             raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
-        return problem.derive(X=problem.X[kept], y=problem.y[kept], sample_weight=weight)
+        return problem.derive(X=problem.matrix[kept], y=problem.y[kept], sample_weight=weight)
 
 
 @final
@@ -99,7 +97,7 @@ class AddRows(Change):
     def apply(self, problem: Problem) -> Problem:
         matrix, y, weight = self.block(layout_of(problem))
         return problem.derive(
-            X=stack_rows(problem.X, matrix),
+            X=problem.matrix.concatenate([problem.matrix, matrix], axis=0),
             y=np.append(problem.y, y),
             sample_weight=np.append(problem.sample_weight, weight),
         )
@@ -232,31 +230,13 @@ class EditValues(Change):
     def edited_rows(self, problem: Problem) -> tuple[NDArray[np.intp], Matrix]:
         """The named rows as they are after the change."""
         rows, columns, values = self.block(layout_of(problem))
-        if isinstance(problem.X, sp.csr_array):
-            block = problem.X[rows].tolil()
-            block[:, columns] = values
-            return rows, sp.csr_array(block)
-        edited = np.array(dense(problem.X[rows]))
-        edited[:, columns] = values
-        return rows, placed(edited, problem.X)
+        return rows, problem.matrix[rows].replace_columns(columns, values)
 
     def apply(self, problem: Problem) -> Problem:
         rows, edited = self.edited_rows(problem)
         order = np.arange(problem.n_rows)
         order[rows] = problem.n_rows + np.arange(rows.size)
-        X = stack_rows(problem.X, edited)[order]
-        return problem.derive(X=X)
-
-
-def stack_rows(above: Matrix, below: Matrix) -> Matrix:
-    """Two blocks of rows, stored as the first one is."""
-    if is_device(above):
-        parts = [above.array, raw(placed(below, above))]
-        stacked: Any = DeviceMatrix(above.arrays.xp.concat(parts, axis=0))
-        return stacked
-    if isinstance(above, np.ndarray):
-        return np.vstack([above, dense(below)])
-    return sp.csr_array(sp.vstack([above, sp.csr_array(below)], format="csr"))
+        return problem.derive(X=problem.matrix.concatenate([problem.matrix, edited], axis=0)[order])
 
 
 def targets(y: Any, count: int, layout: Layout) -> Array:

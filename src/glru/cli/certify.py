@@ -10,12 +10,12 @@ import typer
 from numpy.typing import NDArray
 
 import glru
-from glru._numerics import Matrix
 from glru.cli import inputs, output
 from glru.cli.options import DataOptions, FileOptions, OutputOptions
 from glru.cli.progress import bar
 from glru.datasets import Prepared
 from glru.datasets.targets import class_name
+from glru.linalg import RawMatrix
 
 
 def certify(
@@ -62,7 +62,7 @@ def load_model(path: Path) -> Any:
     return estimator
 
 
-def _columns(prepared: Prepared, estimator: Any) -> Matrix:
+def _columns(prepared: Prepared, estimator: Any) -> RawMatrix:
     """The data in the order of the columns that the model was fitted to."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None or prepared.encoder is None:
@@ -93,7 +93,7 @@ def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
     return np.where(prepared.y > 0.0, known[way[1]], known[way[0]])
 
 
-def _table(prepared: Prepared, proof: glru.ModelCertificate, X: Matrix, task: str) -> dict[str, Any]:
+def _table(prepared: Prepared, proof: glru.ModelCertificate, X: RawMatrix, task: str) -> dict[str, Any]:
     lower, upper = proof.score_bounds(X)
     columns: dict[str, Any] = {"row": np.arange(X.shape[0])}
     if prepared.ids:

@@ -7,6 +7,7 @@ import numpy as np
 import typer
 
 import glru
+from glru.bounds import signs
 from glru.cli import inputs, output
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
@@ -86,7 +87,7 @@ def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int
         labels = result.labels[rows]
         proven = labels != 0
         found["labels_compared"] = int(proven.sum())
-        found["labels_that_agree"] = int(np.sum(np.sign(scores[proven]) == labels[proven]))
+        found["labels_that_agree"] = int(np.sum(signs(scores[proven], scores[proven]) == labels[proven]))
     return found
 
 
@@ -195,9 +196,8 @@ def table(job: inputs.Job, result: glru.LOOCVResult) -> dict[str, Any]:
     columns["y"] = job.problem.y
     if result.labels is not None:
         columns["label"] = result.labels
-        columns["verdict"] = np.where(
-            result.labels == 0, "undetermined", np.where(result.labels == job.problem.y, "correct", "wrong")
-        ).tolist()
+        names = np.array(["undetermined", "correct", "wrong"])
+        columns["verdict"] = names[result.bounds.verdicts(job.problem.y)].tolist()
     columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
     columns["decided_by"] = result.stages.tolist()
     return columns

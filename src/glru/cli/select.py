@@ -98,7 +98,7 @@ def _split(
     rows = np.arange(problem.n_rows)
     train, test = train_test_split(rows, test_size=share, random_state=seed, stratify=labels)
     train, test = np.sort(train), np.sort(test)
-    part = problem.derive(X=problem.X[train], y=problem.y[train], sample_weight=problem.sample_weight[train])
+    part = problem.derive(X=problem.matrix[train], y=problem.y[train], sample_weight=problem.sample_weight[train])
     return part, problem.X[test], problem.y[test]
 
 

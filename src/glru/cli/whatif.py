@@ -10,12 +10,13 @@ import numpy as np
 import typer
 
 import glru
-from glru._numerics import Array, Matrix
+from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.loocv import describe
 from glru.cli.options import DataOptions, LossOptions, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
+from glru.linalg import Array, RawMatrix
 from glru.report import after_page
 
 
@@ -57,7 +58,7 @@ def whatif(
         X, names = _queries(job, data, query, removed)
         old = X @ solution.coef + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
-        lower, upper = after.score_bounds(queries)
+        bounds = after.score_bounds(queries)
         done = time.perf_counter()
         model = after.retrain(tol=loss.tol) if retrain else None
         new = None if model is None else queries @ model.coef + model.intercept
@@ -68,7 +69,7 @@ def whatif(
     settings: dict[str, Any] = {"remove_rows": removed, "add_rows": str(add_rows) if add_rows else None}
     settings |= {"remove_columns": inputs.listed(remove_columns), "query": str(query) if query else None}
     settings |= {"bound": bound, "candidate": candidate}
-    output.deliver(outcome(job, after, names, (old, lower, upper, new), settings, seconds), out)
+    output.deliver(outcome(job, after, names, (old, bounds, new), settings, seconds), out)
 
 
 def positions(text: str, n_rows: int) -> list[int]:
@@ -101,7 +102,7 @@ def _change(
     return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
 
 
-def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[Matrix, list[str]]:
+def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[RawMatrix, list[str]]:
     if query is not None:
         X = job.prepared.features(inputs.more_rows(query, data, job.prepared))
         return X, [str(k) for k in range(X.shape[0])]
@@ -113,13 +114,14 @@ def outcome(
     job: inputs.Job,
     after: glru.After,
     names: list[str],
-    scores: tuple[Array, Array, Array, Array | None],
+    scores: tuple[Array, ScoreBounds, Array | None],
     settings: dict[str, Any],
     seconds: dict[str, float],
 ) -> output.Outcome:
     """What is proven after the change, in all forms."""
-    old, lower, upper, new = scores
-    widths = upper - lower
+    old, bounds, new = scores
+    lower, upper = bounds
+    widths = bounds.width
     values: dict[str, Any] = {
         "queries": int(old.size),
         "gap": after.gap,
@@ -141,13 +143,13 @@ def outcome(
     )
     columns: dict[str, Any] = {"query": names, "old_score": old, "score_lower": lower, "score_upper": upper}
     if job.problem.loss.task == "classification":
-        verdicts = verdicts_of(lower, upper, old)
+        verdicts = verdicts_of(bounds, old)
         counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
         values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
         lines.append(
             ("labels", f"{counts[0]} unchanged, {counts[1]} changed, {counts[2]} undetermined, of {old.size} queries")
         )
-        columns["label"] = np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0))
+        columns["label"] = bounds.signs
         columns["verdict"] = np.select(
             [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
         ).tolist()
@@ -168,8 +170,6 @@ def outcome(
         values,
         seconds,
         table=lambda: columns,
-        display=lambda: glru.AfterDisplay.from_bounds(lower, upper, old),
-        page=lambda: after_page(
-            after, (lower, upper), old, names, job.prepared.name, inputs.provenance(job, lines[:3])
-        ),
+        display=lambda: glru.AfterDisplay.from_bounds(bounds, old),
+        page=lambda: after_page(after, bounds, old, names, job.prepared.name, inputs.provenance(job, lines[:3])),
     )

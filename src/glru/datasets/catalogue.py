@@ -4,18 +4,18 @@ import builtins
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from glru._files import write_atomically
-from glru._numerics import Array, Matrix
 from glru.datasets.bundled import BUNDLED, load_bundled
 from glru.datasets.contents import ReadOptions
 from glru.datasets.dataset import Dataset
 from glru.datasets.download import download, user_cache
 from glru.datasets.files import read
 from glru.datasets.paper import PAPER, SITES, PaperDataset
+from glru.linalg import Array, RawMatrix, as_matrix
 
 
 @final
@@ -116,16 +116,15 @@ def load(name: str) -> Dataset:
 
 def _load_npz(name: str, path: Path) -> Dataset:
     X, y = _matrix(path)
-    sparse = not isinstance(X, np.ndarray)
     classification = np.unique(y).size == 2
     if classification:
         y = np.where(y == y.max(), 1.0, -1.0)
     task = "classification" if classification else "regression"
     classes = ("-1", "+1") if classification else None
-    return Dataset(name, X, y, task, classes, None, "sparse" if sparse else "dense", str(path))  # type: ignore[arg-type]
+    return Dataset(name, X, y, task, classes, None, "dense" if as_matrix(X).stores_zeros else "sparse", str(path))  # type: ignore[arg-type]
 
 
-def _matrix(path: Path) -> tuple[Matrix, Array]:
+def _matrix(path: Path) -> tuple[RawMatrix, Array]:
     contents = read(path, ReadOptions(format="npz"))
     if contents.X is None or contents.y is None:
         raise ValueError(f"{path} must hold y; it has none.")
@@ -185,12 +184,8 @@ def _absent(entry: PaperDataset, reason: str) -> str:
     )
 
 
-def save(path: Path, X: Matrix, y: Array) -> None:
+def save(path: Path, X: RawMatrix, y: Array) -> None:
     """Write data in the form that :func:`load` reads."""
-    parts = (
-        {"X": X} if isinstance(X, np.ndarray) else {name: getattr(X, name) for name in ("data", "indices", "indptr")}
-    )
-    if not isinstance(X, np.ndarray):
-        parts["shape"] = np.array(X.shape)
+    parts: dict[str, Any] = {name or "X": array for name, array in as_matrix(X).parts.items()}
     with path.open("wb") as file:
         np.savez_compressed(file, y=y, **parts)

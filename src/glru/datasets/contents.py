@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, final
 
-import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._archives import RATIO, ROOM, room_for
-from glru._numerics import Matrix
+from glru.linalg import RawMatrix, as_matrix
 
 MOST_COLUMNS = 10_000_000
 """Columns of a matrix file, where the number was not given: a damaged index is taken for no more."""
@@ -39,7 +37,7 @@ class Contents:
     path: Path
     names: tuple[str, ...]
     table: Any = None
-    X: Matrix | None = None
+    X: RawMatrix | None = None
     y: NDArray[Any] | None = None
 
     @property
@@ -129,7 +127,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def matrix_contents(path: Path, X: Matrix, y: NDArray[Any] | None, declared: int | None = None) -> Contents:
+def matrix_contents(path: Path, X: RawMatrix, y: NDArray[Any] | None, declared: int | None = None) -> Contents:
     """The contents of a matrix file; its columns are named by their positions."""
     if 0 in X.shape:
         raise ValueError(f"{path} must hold at least one row and one column; it has {X.shape[0]} x {X.shape[1]}.")
@@ -139,5 +137,4 @@ def matrix_contents(path: Path, X: Matrix, y: NDArray[Any] | None, declared: int
         )
     if y is not None and y.shape != (X.shape[0],):
         raise ValueError(f"{path}: y must have one entry a row of X, shape ({X.shape[0]},); got {y.shape}.")
-    X = X if isinstance(X, np.ndarray) else sp.csr_array(X)
-    return Contents(path, tuple(map(str, range(X.shape[1]))), X=X, y=y)
+    return Contents(path, tuple(map(str, range(X.shape[1]))), X=as_matrix(X).data, y=y)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-from glru._numerics import Array, Matrix
 from glru.datasets.normalization import Strategy
+from glru.linalg import Array, RawMatrix
 
 Task = Literal["classification", "regression"]
 
@@ -35,7 +35,7 @@ class Dataset:
     """
 
     name: str
-    X: Matrix
+    X: RawMatrix
     y: Array
     task: Task
     classes: tuple[str, str] | None

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from glru._numerics import Array, Matrix
 from glru.datasets.contents import ReadOptions
 from glru.datasets.files import read
 from glru.datasets.paper import PaperDataset
+from glru.linalg import Array, RawMatrix
 
 
-def parse(entry: PaperDataset, paths: list[Path]) -> tuple[Matrix, Array]:
+def parse(entry: PaperDataset, paths: list[Path]) -> tuple[RawMatrix, Array]:
     """``X`` and ``y`` from the distributed files, in the order of ``entry.files``."""
     if entry.layout == "libsvm":
         contents = read(paths[0], ReadOptions(format="libsvm", n_columns=entry.n_columns))

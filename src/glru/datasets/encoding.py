@@ -6,7 +6,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru._numerics import Array
+from glru.linalg import Array
 
 Imputation = Literal["mean", "median", "most-frequent"]
 IMPUTATIONS = ("mean", "median", "most-frequent")

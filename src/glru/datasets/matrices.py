@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from glru._archives import Archive, opened
-from glru._numerics import Matrix
 from glru.datasets.contents import Contents, Place, matrix_contents
+from glru.linalg import RawMatrix
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 
@@ -33,7 +33,7 @@ def _refuse_single_array(file: IO[bytes], place: Place) -> None:
         raise ValueError("it is a single array, not an NPZ file. Save it with numpy.savez(path, X=..., y=...).")
 
 
-def _matrix(archive: Archive) -> Matrix:
+def _matrix(archive: Archive) -> RawMatrix:
     names = archive.names
     if "X" in names:
         X = archive.read("X")

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import home
-from glru._numerics import Array, Matrix
+from glru.linalg import Array, Matrix, RawMatrix, to_host
 
 Strategy = Literal["dense", "sparse", "none"]
 STRATEGIES = ("dense", "sparse", "none")
@@ -43,19 +41,19 @@ class Normalization:
         """The normalisation of a matrix's own columns."""
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy must be 'dense', 'sparse' or 'none'; got {strategy!r}.")
-        X = _as_float(X)
-        n_rows, n_columns = X.shape
+        matrix = _as_float(X)
+        n_rows, n_columns = matrix.shape
         if strategy == "none":
             return cls(strategy, np.arange(n_columns), np.zeros(n_columns), np.ones(n_columns))
-        kept = np.flatnonzero(_largest(X) != -_largest(-X))
+        kept = np.flatnonzero(matrix.column_maxima() != -(-matrix).column_maxima())
         if kept.size == 0:
             raise ValueError(f"at least one column must have more than one value; all {n_columns} are constant.")
-        X = _columns(X, kept)
+        matrix = _columns(matrix, kept)
         if strategy == "dense":
-            X = _dense(X)
-            shift, scale = X.mean(axis=0), X.std(axis=0)
+            values = _dense(matrix)
+            shift, scale = values.mean(axis=0), values.std(axis=0)
         else:
-            shift, scale = np.zeros(kept.size), _norms(X) / np.sqrt(n_rows)
+            shift, scale = np.zeros(kept.size), matrix.column_norms() / np.sqrt(n_rows)
         bad = np.flatnonzero(~((scale > 0.0) & np.isfinite(scale)))
         if bad.size:
             raise ValueError(
@@ -64,18 +62,18 @@ class Normalization:
             )
         return cls(strategy, kept, shift, scale)
 
-    def apply(self, X: Any) -> Matrix:
+    def apply(self, X: Any) -> RawMatrix:
         """The normalised columns of a matrix."""
-        X = _as_float(X)
+        matrix = _as_float(X)
         if self.strategy == "none":
-            return X
-        X = _columns(X, self.kept)
+            return matrix.data
+        matrix = _columns(matrix, self.kept)
         if self.strategy == "dense":
-            return (_dense(X) - self.shift) / self.scale
-        return X / self.scale if isinstance(X, np.ndarray) else sp.csr_array(X.multiply(1.0 / self.scale))
+            return (_dense(matrix) - self.shift) / self.scale
+        return matrix.divide_columns(self.scale).data
 
 
-def normalize(X: Any, strategy: Strategy) -> Matrix:
+def normalize(X: Any, strategy: Strategy) -> RawMatrix:
     r"""Normalise the columns of a matrix; columns with a single value are left out.
 
     ``"dense"``: :math:`x_{ij} = (z_{ij} - E[z_j]) / \sqrt{V[z_j]}`, mean 0 and variance 1.
@@ -103,36 +101,20 @@ def normalize(X: Any, strategy: Strategy) -> Matrix:
 
 
 def _as_float(X: Any) -> Matrix:
-    matrix, _ = _inputs.converted(home(X))
+    matrix, _ = _inputs.converted(to_host(X))
     return matrix
 
 
-def _columns(X: Matrix, kept: NDArray[np.intp]) -> Matrix:
-    if kept.size == X.shape[1]:
-        return X
-    return X[:, kept] if isinstance(X, np.ndarray) else sp.csr_array(sp.csc_array(X)[:, kept])
+def _columns(matrix: Matrix, kept: NDArray[np.intp]) -> Matrix:
+    return matrix if kept.size == matrix.shape[1] else matrix[:, kept]
 
 
-def _largest(X: Matrix) -> Array:
-    return X.max(axis=0) if isinstance(X, np.ndarray) else sp.csc_array(X).max(axis=0).toarray().ravel()
-
-
-def _norms(X: Matrix) -> Array:
-    """Column norms, of values divided by their largest first so that no square overflows or underflows."""
-    largest = np.maximum(_largest(X), _largest(-X))
-    if isinstance(X, np.ndarray):
-        return largest * np.linalg.norm(X / largest, axis=0)
-    unit = X.multiply(1.0 / largest)
-    return largest * np.sqrt(unit.multiply(unit).sum(axis=0))
-
-
-def _dense(X: Matrix) -> Array:
-    if isinstance(X, np.ndarray):
-        return X
-    size = 8 * X.shape[0] * X.shape[1]
-    if size > LARGEST:
+def _dense(matrix: Matrix) -> Array:
+    n_rows, n_columns = matrix.shape
+    size = 8 * n_rows * n_columns
+    if size > LARGEST and not matrix.stores_zeros:
         raise ValueError(
-            f"the strategy 'dense' would fill {X.shape[0]} x {X.shape[1]} sparse data up to {size / 2**30:.0f} GiB. "
+            f"the strategy 'dense' would fill {n_rows} x {n_columns} sparse data up to {size / 2**30:.0f} GiB. "
             "Use 'sparse'."
         )
-    return X.toarray()
+    return matrix.dense()

@@ -5,8 +5,8 @@ from typing import Literal, final
 
 import numpy as np
 
-from glru._numerics import Array, Matrix
 from glru.datasets.normalization import Normalization, Strategy
+from glru.linalg import Array, RawMatrix
 
 Layout = Literal["rows", "pairs", "indices", "label-last", "label-first", "libsvm"]
 
@@ -52,7 +52,7 @@ class PaperDataset:
         """Names of prepared files that may hold it."""
         return (self.name, f"{self.name}_binary")
 
-    def checked(self, X: Matrix, y: Array, origin: str) -> Array:
+    def checked(self, X: RawMatrix, y: Array, origin: str) -> Array:
         """The labels as -1/+1; an error where the data is not the paper's."""
         self._require("shape", X.shape, (self.n_rows, self.n_columns), origin)
         classes = np.unique(y)

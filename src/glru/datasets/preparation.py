@@ -7,12 +7,12 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
 from glru.datasets.contents import Contents
 from glru.datasets.dataset import Dataset, Task
 from glru.datasets.encoding import Encoder, Imputation
 from glru.datasets.normalization import Normalization, Strategy
 from glru.datasets.targets import Targets
+from glru.linalg import Array, RawMatrix, as_matrix
 
 TARGETS = ("target", "label", "class", "y")
 """Names that a target column is recognised by, where none is given."""
@@ -76,7 +76,7 @@ class Prepared:
 
     name: str
     source: str
-    X: Matrix
+    X: RawMatrix
     y: Array
     names: tuple[str, ...]
     origins: tuple[str, ...]
@@ -86,11 +86,11 @@ class Prepared:
     encoder: Encoder | None
     normalization: Normalization
 
-    def features(self, contents: Contents) -> Matrix:
+    def features(self, contents: Contents) -> RawMatrix:
         """The data of new rows in the terms of the training problem."""
         return self.normalization.apply(_encoded(contents, self.encoder, self.columns))
 
-    def labelled(self, contents: Contents) -> tuple[Matrix, Array]:
+    def labelled(self, contents: Contents) -> tuple[RawMatrix, Array]:
         """The data and targets of new rows in the terms of the training problem."""
         return self.features(contents), self.targets.apply(_target_values(contents, self.targets.column))
 
@@ -138,7 +138,7 @@ def prepare(data: Dataset | Contents, options: PrepareOptions | None = None) -> 
         encoder = Encoder.fit(data.table, [data.names[k] for k in used], options.one_hot, options.impute)
     elif options.impute or options.one_hot:
         raise ValueError(f"imputation and one-hot encoding need a table (CSV, TSV, Parquet); {data.path} is a matrix.")
-    own: Strategy = "dense" if data.table is not None or isinstance(data.X, np.ndarray) else "sparse"
+    own: Strategy = "dense" if data.X is None or as_matrix(data.X).stores_zeros else "sparse"
     names = encoder.names if encoder else tuple(data.names[k] for k in used)
     origins = encoder.origins if encoder else names
     ids = None if options.ids is None else tuple(map(str, _column(data, options.ids).to_list()))
@@ -229,7 +229,7 @@ def _used(names: Sequence[str], left_out: Sequence[str | None], origin: str) -> 
     return used
 
 
-def _encoded(data: Contents, encoder: Encoder | None, used: NDArray[np.intp]) -> Matrix:
+def _encoded(data: Contents, encoder: Encoder | None, used: NDArray[np.intp]) -> RawMatrix:
     if encoder is not None:
         if data.table is None:
             raise ValueError(f"{data.path} must be a table with the columns {_shown(encoder.columns)}; it is a matrix.")
@@ -238,13 +238,13 @@ def _encoded(data: Contents, encoder: Encoder | None, used: NDArray[np.intp]) ->
         raise ValueError(f"{data.path} must be a matrix (NPZ or LIBSVM) as the training data is; it is a table.")
     if used[-1] >= data.X.shape[1]:
         raise ValueError(f"{data.path} must have at least {used[-1] + 1} columns; it has {data.X.shape[1]}.")
-    values = data.X if isinstance(data.X, np.ndarray) else data.X.data
-    if np.isnan(values).any():
-        raise ValueError(f"{data.path} must have no missing values; it has {int(np.isnan(values).sum())} (NaN).")
+    missing = sum(int(np.isnan(part).sum()) for part in as_matrix(data.X).parts.values())
+    if missing:
+        raise ValueError(f"{data.path} must have no missing values; it has {missing} (NaN).")
     return _matrix(data.X, used)
 
 
-def _matrix(X: Matrix, used: NDArray[np.intp]) -> Matrix:
+def _matrix(X: RawMatrix, used: NDArray[np.intp]) -> RawMatrix:
     return X if used.size == X.shape[1] else X[:, used]
 
 

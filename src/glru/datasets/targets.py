@@ -6,8 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.datasets.dataset import Task
+from glru.linalg import Array
 
 OTHERS = "others"
 

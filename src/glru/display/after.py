@@ -5,9 +5,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.after import After
+from glru.bounds import ScoreBounds
 from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals, middle
+from glru.linalg import Array
 
 GROUPS: dict[int, Group] = {
     1: ("label unchanged", BLUE, 3.0),
@@ -59,20 +60,19 @@ class AfterDisplay:
         """
         if out.solution.problem.loss.task != "classification":
             raise ValueError("AfterDisplay shows classifications; got a regression. Use out.score_bounds(X).")
-        lower, upper = out.score_bounds(X)
-        return cls.from_bounds(lower, upper, old_scores)
+        return cls.from_bounds(out.score_bounds(X), old_scores)
 
     @classmethod
-    def from_bounds(cls, lower: Array, upper: Array, old_scores: Array) -> "AfterDisplay":
+    def from_bounds(cls, bounds: ScoreBounds, old_scores: Array) -> "AfterDisplay":
         """The display of bounds that are at hand."""
-        verdicts = verdicts_of(lower, upper, old_scores)
-        order = np.argsort(middle(lower, upper), kind="stable")
+        verdicts = verdicts_of(bounds, old_scores)
+        order = np.argsort(middle(bounds), kind="stable")
         counts = [int(np.sum(verdicts == verdict)) for verdict in GROUPS]
         title = (
-            f"{lower.size} queries after the change: {counts[0]} labels unchanged, {counts[1]} changed, "
+            f"{bounds.n_rows} queries after the change: {counts[0]} labels unchanged, {counts[1]} changed, "
             f"{counts[2]} undetermined"
         )
-        return cls(lower[order], upper[order], verdicts[order], title)
+        return cls(*bounds.take(order), verdicts[order], title)
 
     def plot(self, ax: Any = None) -> "AfterDisplay":
         """Draw the intervals.
@@ -91,8 +91,7 @@ class AfterDisplay:
         return self
 
 
-def verdicts_of(lower: Array, upper: Array, old_scores: Array) -> NDArray[np.int8]:
+def verdicts_of(bounds: ScoreBounds, old_scores: Array) -> NDArray[np.int8]:
     """1 where the label is proven to stay, -1 where it is proven to change, 0 where nothing is proven."""
-    labels = np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0))
-    old = np.where(old_scores > 0.0, 1, -1)
-    return np.where(labels == 0, 0, np.where(labels == old, 1, -1)).astype(np.int8)
+    changes, stays = bounds.changes(old_scores)
+    return stays.astype(np.int8) - changes

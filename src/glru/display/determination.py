@@ -5,10 +5,10 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.after import after
 from glru.changes import Change
 from glru.display.intervals import axes
+from glru.linalg import Array
 from glru.penalties import L2
 from glru.problem import Problem
 from glru.solvers import solve

@@ -6,10 +6,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, gamma
 from glru.after import after
 from glru.changes import RemoveRows
 from glru.display.intervals import BLUE, ORANGE, axes
+from glru.linalg import Array, gamma
 from glru.solution import Solution
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru.bounds import ScoreBounds
+from glru.linalg import Array
 
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#999999", "#009E73"
 """Colours of the Okabe-Ito palette, which colour-blind readers can tell apart."""
@@ -23,10 +24,14 @@ def axes(ax: Any, height: float = 3.6) -> Any:
     return plt.subplots(figsize=(8.0, height), layout="constrained")[1]
 
 
-def middle(lower: Array, upper: Array) -> Array:
-    """The middle of every interval; 0 where it is not finite."""
-    finite = np.isfinite(lower) & np.isfinite(upper)
-    return np.where(finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), 0.0)
+def middle(bounds: ScoreBounds) -> Array:
+    """The middle of every interval; 0 where it has no end."""
+    return np.nan_to_num(bounds.middle)
+
+
+def usual_size(bounds: ScoreBounds) -> float:
+    """How far from zero most scores are: the few beyond are drawn at the edge, the decision is made in the middle."""
+    return 1.1 * max(1e-12, float(np.quantile(np.abs(middle(bounds)), 0.95)))
 
 
 def draw_intervals(
@@ -34,8 +39,7 @@ def draw_intervals(
 ) -> None:
     """Intervals side by side around the threshold 0, coloured by their verdicts."""
     places = np.arange(lower.size)
-    # The few scores far from the threshold are drawn at the edge: the decision is made in the middle.
-    edge = 1.1 * max(1e-12, float(np.quantile(np.abs(middle(lower, upper)), 0.95)))
+    edge = usual_size(ScoreBounds(lower, upper))
     low, high = np.clip(lower, -edge, edge), np.clip(upper, -edge, edge)
     for order, (verdict, (name, color, size)) in enumerate(groups.items()):
         mine = verdicts == verdict

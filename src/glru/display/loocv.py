@@ -5,8 +5,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals
+from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 
 GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("undetermined", GREY, 6.0)}
@@ -47,7 +47,7 @@ class LOOCVDisplay:
         if labels is None:
             raise ValueError("LOOCVDisplay shows classifications; got a regression. Use result.to_frame().")
         order = np.argsort(result.scores, kind="stable")
-        verdicts = np.where(labels == 0, 0, np.where(labels == result.problem.y, 1, -1)).astype(np.int8)
+        verdicts = result.bounds.verdicts(result.y)
         low, high = result.errors_lower, result.errors_upper
         errors = f"{low} errors" if low == high else f"{low} to {high} errors"
         title = f"{labels.size} held-out rows, {errors}, {result.n_trainings} trainings"

@@ -4,8 +4,8 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.display.intervals import BLUE, GREEN, ORANGE
+from glru.linalg import Array
 from glru.model_selection import LOOCVPath
 
 Bands = dict[str, tuple[Array, Array]]

@@ -5,8 +5,8 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, axes
+from glru.linalg import Array
 from glru.selection import StepwiseResult
 
 Inside = tuple[Array, Array, Array, float]

@@ -10,12 +10,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from glru import _inputs
-from glru._arrays import home, is_foreign, namespace, same_arrays
-from glru._numerics import Array, Matrix
 from glru.adapters import Adapted, adapt
 from glru.after import ModelAfter, Retraining, after_models
 from glru.certificate import Certificate, certify
 from glru.changes import AddRows, Change, RemoveRows
+from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host
 from glru.model_selection import ClassesLOOCVResult, LOOCVResult, adapted_loocv
 from glru.solution import Solution
 from glru.solvers import solve
@@ -42,10 +41,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
 
     @abstractmethod
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Matrix, Any]:
+    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         """Data and targets, checked by scikit-learn's rules and by further ``options`` of these."""
 
-    def _adapt(self, model: Any, X: Matrix, y: Any, sample_weight: Any) -> Adapted:
+    def _adapt(self, model: Any, X: RawMatrix, y: Any, sample_weight: Any) -> Adapted:
         """The problems of an estimator (this one, or one of a grid), with the names of the columns."""
         adapted = adapt(model, X, y, sample_weight)
         names = getattr(self, "feature_names_in_", None)
@@ -119,11 +118,10 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        matrix = validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        coef, intercept = np.atleast_2d(home(self.coef_)), np.atleast_1d(home(self.intercept_))
-        there = same_arrays(matrix)
-        product = matrix @ there.put(coef.T)
-        scores = (product if there.foreign else np.asarray(product)) + there.put(intercept)
+        matrix = as_matrix(validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64))
+        coef, intercept = np.atleast_2d(to_host(self.coef_)), np.atleast_1d(to_host(self.intercept_))
+        put = matrix.arrays.put
+        scores = matrix @ put(coef.T) + put(intercept)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,10 +147,10 @@ def validated(estimator: Any, X: Any, **options: Any) -> Any:
     _inputs.refuse_masks(X, "X")
     _inputs.refuse_masks(options.get("y"), "y")
     _inputs.refuse_dates(X, "X")
-    if is_foreign(X) and get_config().get("array_api_dispatch", False):
+    if get_config().get("array_api_dispatch", False):
         options["dtype"] = namespace(X).float64
         if "y" in options:
-            options["y"] = home(options["y"])
+            options["y"] = to_host(options["y"])
     try:
         from sklearn.utils.validation import validate_data
     except ImportError:

@@ -9,10 +9,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from glru import _inputs
-from glru._arrays import home, namespace, returned
-from glru._numerics import Array, Matrix
 from glru.after import Retraining
 from glru.estimators.base import LinearModel, validated
+from glru.linalg import Array, RawMatrix, move_like, namespace, to_host
 from glru.losses import Loss
 
 
@@ -38,7 +37,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return returned(self.adapted_.labels(home(scores)), scores)
+        return move_like(self.adapted_.labels(to_host(scores)), scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
@@ -50,7 +49,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return returned(self.adapted_.probabilities(home(scores)), scores)
+        return move_like(self.adapted_.probabilities(to_host(scores)), scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -83,13 +82,13 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         """
         return self._needs_retraining(X, add, remove, None)
 
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Matrix, Any]:
+    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         X, y = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, **options)
         check_classification_targets(y)
         classes = np.unique(y)
         if classes.size < 2:
             raise ValueError(f"y must have at least two classes; got one class: {classes[0]!r}.")
-        self.classes_ = returned(classes, X)
+        self.classes_ = move_like(classes, X)
         return X, y
 
 
@@ -184,7 +183,7 @@ class GLRUClassifier(Classifier):
         return self
 
 
-def checked_weight(sample_weight: Any, X: Matrix) -> Any:
+def checked_weight(sample_weight: Any, X: RawMatrix) -> Any:
     """Sample weights by scikit-learn's rules; None stays None."""
     from sklearn.utils.validation import _check_sample_weight
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from glru._numerics import Array, Matrix
 from glru.adapters import Adapted
 from glru.after import Retraining
 from glru.estimators.base import LinearModel, validated
 from glru.estimators.classifier import checked_weight
+from glru.linalg import Array, RawMatrix
 from glru.losses import Loss
 from glru.solution import Solution
 
@@ -48,7 +48,7 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         """
         return self._needs_retraining(X, add, remove, within)
 
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[Matrix, Any]:
+    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
         X, y = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, y_numeric=True, **options)
         return X, y
 

@@ -6,15 +6,13 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
-from glru._arrays import returned
-from glru._numerics import Array
 from glru.adapters import Adapted
 from glru.estimators.base import LinearModel
 from glru.estimators.classifier import Classifier, GLRUClassifier, checked_weight
 from glru.estimators.regressor import GLRURegressor, Regressor
+from glru.linalg import Array, move_like
 from glru.losses import Loss
 from glru.model_selection import HeldOut, default_width, held_out
-from glru.model_selection.result import metric_interval
 from glru.solution import Solution
 
 CRITERIA = {"classification": ("errors", "log_loss"), "regression": ("mse", "mae")}
@@ -41,7 +39,7 @@ class Tuned(LinearModel):
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
         self.certified_ = bool(np.all(np.delete(lower, self.best_index_) >= upper[self.best_index_]))
-        self.criterion_lower_, self.criterion_upper_, self.grid_ = (returned(a, X) for a in (lower, upper, grid))
+        self.criterion_lower_, self.criterion_upper_, self.grid_ = (move_like(a, X) for a in (lower, upper, grid))
         setattr(self, f"{name}_", float(grid[self.best_index_]))
         self._keep(*found[self.best_index_])
 
@@ -76,11 +74,10 @@ def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
     """The certified interval of a criterion of held-out scores."""
     adapted: Adapted = found.adapted
     if criterion == "errors":
-        decided = adapted.decided(found.lower, found.upper)
-        wrong = adapted.labels(found.lower) != adapted.targets.y[found.rows]
-        return float(np.sum(wrong & decided)), float(np.sum(wrong | ~decided))
+        low, high = found.bounds.errors(adapted.targets_of(adapted.targets.y[found.rows]))
+        return float(low), float(high)
     problem = adapted.problems[0]
-    return metric_interval(criterion, problem.loss, problem.y[found.rows], found.lower, found.upper)
+    return found.bounds.metric(criterion, problem.loss, problem.y[found.rows])
 
 
 class GLRUClassifierCV(Classifier, Tuned):

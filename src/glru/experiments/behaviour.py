@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, final
 
-from glru._numerics import Array
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
 from glru.experiments.stepwise import FirstElimination, Split
+from glru.linalg import Array
 
 
 @final

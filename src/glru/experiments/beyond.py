@@ -8,11 +8,11 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._threads import calm_blas
 from glru.experiments.configuration import Method
 from glru.experiments.loocv import Carried, retrainings
 from glru.experiments.sources import Data
 from glru.experiments.timing import timed, trainings
+from glru.linalg import calm_blas
 from glru.model_selection.loocv import leave_one_out
 from glru.solvers import solve
 

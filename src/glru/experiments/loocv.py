@@ -6,10 +6,11 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._threads import calm_blas
+from glru.bounds import signs
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
 from glru.experiments.timing import Trainings, timed, trainings
+from glru.linalg import calm_blas
 from glru.model_selection.cascade import Cascade
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.result import LOOCVResult
@@ -69,7 +70,7 @@ class Carried:
         def train(row: int) -> float:
             self.cascade.run("training", np.array([row]), self.cascade.training)
             ends = self.cascade.lower[row], self.cascade.upper[row]
-            return float(0.5 * sum(ends)) if ends[0] > 0.0 or ends[1] < 0.0 else 0.0
+            return float(0.5 * sum(ends)) if self.cascade.decided(*ends) else 0.0
 
         return trainings(self.cascade.open_rows(), size, seed, train)
 
@@ -118,7 +119,8 @@ def _measured(data: Data, log2_lam: int, methods: Sequence[Method], settings: Se
 def _naive(parts: list[Trainings], certified: LOOCVResult) -> dict[str, Any]:
     settled, still_open = parts
     rows = np.concatenate([part.items for part in parts])
-    labels = np.sign(np.concatenate([part.scores for part in parts]))
+    scores = np.concatenate([part.scores for part in parts])
+    labels = signs(scores, scores)
     total = sum(part.of for part in parts)
     complete = rows.size == total
     return {
@@ -136,8 +138,8 @@ def _naive(parts: list[Trainings], certified: LOOCVResult) -> dict[str, Any]:
 def _glru(carried: Carried, done: Trainings, certified: LOOCVResult) -> dict[str, Any]:
     cascade = carried.cascade
     rows = np.setdiff1d(np.arange(certified.problem.n_rows), cascade.open_rows())
-    labels = np.where(cascade.lower[rows] > 0.0, 1.0, -1.0)
-    rows, labels = np.concatenate([rows, done.items]), np.concatenate([labels, np.sign(done.scores)])
+    labels = np.concatenate([signs(cascade.lower[rows], cascade.upper[rows]), signs(done.scores, done.scores)])
+    rows = np.concatenate([rows, done.items])
     complete = rows.size == certified.problem.n_rows
     return done.facts | {
         "seconds": carried.seconds + done.total,

@@ -11,10 +11,10 @@ from typing import Any, final
 from threadpoolctl import threadpool_info
 
 from glru._files import write_atomically
-from glru._threads import n_threads
 from glru._versions import versions
 from glru.experiments.configuration import Experiment, Method, Source
 from glru.experiments.sources import Data
+from glru.linalg import n_threads
 
 SCHEMA = "glru-run/1"
 RUNS = "runs"

@@ -6,9 +6,9 @@ from typing import Any, final
 import numpy as np
 
 from glru import datasets
-from glru._numerics import Array, Matrix
 from glru.datasets.bundled import BUNDLED
 from glru.experiments.configuration import Source
+from glru.linalg import Array, RawMatrix
 from glru.losses import Logistic
 from glru.penalties import L2
 from glru.problem import Problem
@@ -19,7 +19,7 @@ from glru.problem import Problem
 class Data:
     """A normalised dataset of two classes, -1 and +1."""
 
-    X: Matrix
+    X: RawMatrix
     y: Array
 
     @property
@@ -32,7 +32,7 @@ class Data:
         return paper_problem(self.X, self.y, log2_lam)
 
 
-def paper_problem(X: Matrix, y: Array, log2_lam: int) -> Problem:
+def paper_problem(X: RawMatrix, y: Array, log2_lam: int) -> Problem:
     """The paper's problem on some rows and columns."""
     return Problem(X, y, Logistic(), L2(2.0**log2_lam))
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 
-from glru._numerics import Array, Matrix
+from glru.bounds import ScoreBounds, errors, margins
 from glru.changes import RemoveColumns
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
 from glru.experiments.timing import Trainings, timed, trainings
 from glru.families.columns import carried_columns
+from glru.linalg import Array, RawMatrix, as_matrix
 from glru.point import Point
 from glru.selection import Step, stepwise
 from glru.solution import Solution
@@ -51,7 +51,7 @@ class Split:
     """Training and validation rows."""
 
     train: Data
-    X_val: Matrix
+    X_val: RawMatrix
     y_val: Array
 
     @classmethod
@@ -59,9 +59,7 @@ class Split:
         """A tenth of the rows, rounded down, validates."""
         order = np.random.default_rng(seed).permutation(data.y.size)
         val, train = np.split(order, [data.y.size // 10])
-        X = data.X[train]
-        X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else sp.csr_array(X)
-        return cls(Data(X, data.y[train]), data.X[val], data.y[val])
+        return cls(Data(data.X[train], data.y[train]), data.X[val], data.y[val])
 
 
 @final
@@ -96,9 +94,9 @@ class FirstElimination:
         result = stepwise(solution.problem, split.X_val, split.y_val, max_steps=1, tol=tol)
         every = np.arange(solution.problem.n_columns)
         solution.certificate  # noqa: B018 - made once, as in the paper, before any bound
-        seconds, (lower, upper) = timed(lambda: carried_columns(solution, split.X_val, every))
-        wrong = np.where(split.y_val[:, None] > 0.0, upper <= 0.0, lower >= 0.0).sum(axis=0)
-        return cls(solution, result.path[0], int(result.start_value[0]), wrong, seconds)
+        seconds, (lower, upper) = timed(lambda: carried_columns(solution, as_matrix(split.X_val), every))
+        wrong, _ = errors(*margins(split.y_val[:, None], lower, upper))
+        return cls(solution, result.path[0], int(result.start_value[0]), wrong.sum(axis=0), seconds)
 
     @property
     def order(self) -> Any:
@@ -167,6 +165,7 @@ def _naive(solution: Solution, split: Split, settings: Settings) -> Trainings:
         start = Point(np.delete(solution.coef, column), 0.0, solution.dual)
         model = solve(RemoveColumns([column]).apply(problem), tol=settings.tol, start=start)
         kept = np.delete(np.arange(problem.n_columns), column)
-        return float(np.sum(split.y_val * (split.X_val[:, kept] @ model.coef) <= 0.0))
+        scores = split.X_val[:, kept] @ model.coef
+        return float(ScoreBounds(scores, scores).errors(split.y_val)[1])
 
     return trainings(np.arange(problem.n_columns), settings.sample, settings.seeds[0], train)

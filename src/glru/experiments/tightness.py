@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
 from glru.after import After, after
+from glru.bounds import is_decided
 from glru.changes import AddColumns, AddRows, Change, RemoveColumns, RemoveRows
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
+from glru.linalg import Array, RawMatrix, as_matrix
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall
 from glru.solution import Solution
 from glru.solvers import solve
@@ -62,7 +63,7 @@ class Case:
     """Training data of an old model, and the changes it is asked about with the test rows that fit each."""
 
     train: Data
-    changes: dict[str, list[tuple[Change, Matrix]]]
+    changes: dict[str, list[tuple[Change, RawMatrix]]]
 
 
 def case_of(data: Data, settings: Settings) -> Case:
@@ -78,8 +79,8 @@ def _row_case(data: Data, settings: Settings) -> Case:
     size = int(TRAINING_SHARE * data.y.size)
     old, new, test = np.split(order, [size - most, size])
     asked = data.X[test]
-    removed: list[tuple[Change, Matrix]] = [(RemoveRows(np.arange(k)), asked) for k in counts]
-    added: list[tuple[Change, Matrix]] = [(AddRows(data.X[new[:k]], data.y[new[:k]]), asked) for k in counts]
+    removed: list[tuple[Change, RawMatrix]] = [(RemoveRows(np.arange(k)), asked) for k in counts]
+    added: list[tuple[Change, RawMatrix]] = [(AddRows(data.X[new[:k]], data.y[new[:k]]), asked) for k in counts]
     return Case(Data(data.X[old], data.y[old]), {"rows removed": removed, "rows added": added})
 
 
@@ -90,8 +91,8 @@ def _column_case(data: Data, settings: Settings) -> Case:
     new, old = columns[:most], columns[most:]
     rows, others = np.split(order, [settings.training_rows])
     train, test = data.X[rows], data.X[others[: settings.test_rows]]
-    removed: list[tuple[Change, Matrix]] = [(RemoveColumns(np.arange(k)), test[:, old[k:]]) for k in counts]
-    added: list[tuple[Change, Matrix]] = [
+    removed: list[tuple[Change, RawMatrix]] = [(RemoveColumns(np.arange(k)), test[:, old[k:]]) for k in counts]
+    added: list[tuple[Change, RawMatrix]] = [
         (AddColumns(train[:, new[:k]]), test[:, np.append(old, new[:k])]) for k in counts
     ]
     return Case(Data(train[:, old], data.y[rows]), {"columns removed": removed, "columns added": added})
@@ -114,20 +115,20 @@ def measure(data: Data, methods: Sequence[Method], settings: Settings) -> Iterat
 
 
 def _rates(
-    solution: Solution, change: Change, test: Matrix, methods: Sequence[Method]
+    solution: Solution, change: Change, test: RawMatrix, methods: Sequence[Method]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """The share of labels that each method proves, and how the paper's widths compare with its theory."""
     answers = {method.candidate: after(solution, change, candidate=method.candidate) for method in methods}  # type: ignore[call-overload]
     wanted = {(method.candidate, REGIONS[name]) for method in methods for name in method.regions}
     widths: dict[tuple[str, type], Array] = {}
-    proven: dict[tuple[str, type], Array] = {}
+    proven: dict[tuple[str, type], NDArray[np.bool_]] = {}
     for candidate, answer in answers.items():
         for region in answer.regions:
             if (candidate, type(region)) not in wanted:
                 continue
-            lower, upper = region.score_bounds(test)
+            lower, upper = region.score_bounds(as_matrix(test))
             widths[candidate, type(region)] = upper - lower
-            proven[candidate, type(region)] = (lower > 0.0) | (upper < 0.0)
+            proven[candidate, type(region)] = is_decided(lower, upper)
     rates = {}
     for method in methods:
         labels = [proven[method.candidate, REGIONS[name]] for name in method.regions]
@@ -136,7 +137,7 @@ def _rates(
     return rates, theory
 
 
-def compared(answer: After, test: Matrix, primal: Array, dual: Array) -> dict[str, Any]:
+def compared(answer: After, test: RawMatrix, primal: Array, dual: Array) -> dict[str, Any]:
     """Measured widths of the two bounds as multiples of Section 7.3.3's, and how often it names the narrower one."""
     problem = answer.solution.problem
     lam, smoothness = problem.penalty.strong_convexity, problem.loss.smoothness
@@ -156,10 +157,9 @@ def compared(answer: After, test: Matrix, primal: Array, dual: Array) -> dict[st
     }
 
 
-def _norm(X: Matrix, order: int) -> Array:
-    return (
-        np.linalg.norm(X, order, axis=1) if isinstance(X, np.ndarray) else np.asarray(sp.linalg.norm(X, order, axis=1))
-    )
+def _norm(X: RawMatrix, order: int) -> Array:
+    matrix = as_matrix(X)
+    return matrix.absolute_product(np.ones(X.shape[1])) if order == 1 else np.sqrt(matrix.squared_row_norms())
 
 
 def _quartiles(values: Array) -> list[float]:

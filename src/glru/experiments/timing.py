@@ -9,7 +9,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru.linalg import Array
 
 Rows = NDArray[np.intp]
 Result = TypeVar("Result")

@@ -13,14 +13,12 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._numerics import TINY, Array, Matrix, dense, gamma, scaled_columns, squared_row_norms
-from glru._products import row_block
-from glru.certificate import FEW, absolute, ball_radius, penalty_terms
+from glru.bounds import Bounds, intersect, widen
+from glru.certificate import ball_radius, penalty_terms
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
 
 CHUNK = 1 << 22
@@ -70,7 +68,7 @@ def carried_of(solution: Solution) -> "tuple[Carried, Kept]":
         dual_mass=root.dual_mass,
         row_total=root.row_total,
         largest=float(factors[np.isfinite(factors)].max(initial=1.0)),
-        shared=shared_columns(problem),
+        shared=problem.shared_columns,
     )
     return carried, Kept(problem, factors, solution.dual, 0.0, root.loss_terms, solution.scores, root.score_errors)
 
@@ -143,9 +141,9 @@ class Carried:
         gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
         bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
         if bound in ("primal", "auto"):
-            bounds = intersected(bounds, self._primal_bounds(rows, gaps))
+            bounds = intersect(bounds, self._primal_bounds(rows, gaps))
         if bound in ("dual", "auto") and problem.penalty.smooth and np.isfinite(problem.loss.smoothness):
-            bounds = intersected(bounds, self._dual_bounds(rows, gaps))
+            bounds = intersect(bounds, self._dual_bounds(rows, gaps))
         return bounds
 
     @cached_property
@@ -166,7 +164,7 @@ class Carried:
         extra = factors - 1.0
         a, b, c = (float(u @ (inverse * v)) for u, v in ((first, first), (first, second), (second, second)))
         rest = a - 2.0 * extra * b + extra**2 * c
-        along = problem.X @ (inverse[:, None] * np.column_stack([first, second]))
+        along = problem.matrix @ (inverse[:, None] * np.column_stack([first, second]))
         cross = along[:, 0] - extra * along[:, 1]
         norms = row_norms(problem)
         shift = factors * problem.weights * rows.dual
@@ -186,7 +184,7 @@ class Carried:
         height = max(1, CHUNK // problem.n_columns)
         for start in range(0, problem.n_rows, height):
             part = slice(start, min(start + height, problem.n_rows))
-            block = dense(row_block(problem.X, part.start, part.stop))
+            block = problem.matrix[part].dense()
             moved = factors[part, None] * (self.correlations - pulls[part, None] * block)
             off = (FEW * np.abs(pulls) + pull_errors)[part, None] * np.abs(block)
             slack = np.abs(factors[part, None]) * (self._errors + off * (1.0 + FEW))
@@ -195,25 +193,25 @@ class Carried:
 
     def _primal_bounds(self, rows: Kept, gaps: Array) -> Bounds:
         problem = rows.problem
-        part = problem.X if self.shared is None else scaled_columns(problem.X, self.shared.astype(np.float64))
-        scores = rows.scores if part is problem.X else part @ self.coef
+        part = problem.matrix if self.shared is None else problem.matrix.scale_columns(self.shared.astype(np.float64))
+        scores = rows.scores if part is problem.matrix else part @ self.coef
         errors = rows.score_errors + FEW * np.abs(scores)
-        return widened(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
+        return widen(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
 
     def _dual_bounds(self, rows: Kept, gaps: Array) -> Bounds:
         """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
         problem, factors, inverse = rows.problem, rows.factors, _inverse(rows.problem)
         shift = factors * problem.weights * rows.dual
         norms = row_norms(problem)
-        middle = factors * (problem.X @ (inverse * self.correlations)) - shift * norms
-        sizes = absolute(problem.X)
+        middle = factors * (problem.matrix @ (inverse * self.correlations)) - shift * norms
+        sizes = abs(problem.matrix)
         # Terms may cancel in the product with X, so its rounding is that of a sum of absolute values.
         unit = 4.0 * gamma(problem.n_columns + 8)
         rounding = factors * (sizes @ (inverse * (self._errors + unit * np.abs(self.correlations)))) * (1.0 + unit)
         rounding = rounding + (unit * np.abs(shift) + 2.0 * factors * problem.weights * rows.dual_errors) * norms
         rounding = rounding + FEW * np.abs(middle)
         reach = ball_radius(problem.loss.smoothness * gaps * factors) * (sizes @ (inverse * self.column_norms))
-        return widened(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)
+        return widen(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)
 
 
 def _inverse(problem: Problem) -> Array:
@@ -223,30 +221,18 @@ def _inverse(problem: Problem) -> Array:
 def row_norms(problem: Problem) -> Array:
     """Squared norms of the rows in the metric of the penalty."""
     lam = problem.penalty.quadratic
-    return problem.squared_row_norms / lam if lam.ndim == 0 else squared_row_norms(problem.X, 1.0 / lam)
-
-
-def shared_columns(problem: Problem) -> NDArray[np.bool_] | None:
-    """The columns without those that have a value in one row only (looked for in sparse data); None: all of them.
-
-    When that row leaves, the column is empty and its optimal coefficient exactly 0: it plays no part in the row's score.
-    """
-    X = problem.X
-    if not isinstance(X, sp.csr_array):
-        return None
-    shared = np.bincount(X.indices[X.data != 0.0], minlength=X.shape[1]) != 1
-    return None if shared.all() else shared
+    return problem.squared_row_norms / lam if lam.ndim == 0 else problem.matrix.squared_row_norms(1.0 / lam)
 
 
 def shared_part(problem: Problem) -> Matrix:
     """X with zeros in all but the shared columns."""
-    shared = shared_columns(problem)
-    return problem.X if shared is None else scaled_columns(problem.X, shared.astype(np.float64))
+    shared = problem.shared_columns
+    return problem.matrix if shared is None else problem.matrix.scale_columns(shared.astype(np.float64))
 
 
 def shared_norms(problem: Problem, part: Matrix) -> Array:
     """At least the norms of the rows' shared parts in the metric of the penalty."""
-    squares = row_norms(problem) if part is problem.X else squared_row_norms(part, _inverse(problem))
+    squares = row_norms(problem) if part is problem.matrix else part.squared_row_norms(_inverse(problem))
     return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW) + TINY * scale(problem)
 
 

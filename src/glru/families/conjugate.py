@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from glru._arrays import Arrays, raw
-from glru._numerics import Array
-from glru.families.gradients import Entries, split_models
+from glru.families.gradients import split_models
+from glru.linalg import Array, Arrays, Entries
 from glru.problem import Problem
 
 ACCURACY = 1e-3
@@ -40,7 +39,7 @@ def newton_directions(
     without : pair of arrays, default=None
         A row and a model that is trained without it, for every model.
     """
-    arrays, X = problem.arrays, raw(problem.X)
+    arrays, X = problem.arrays, problem.matrix
     coefs, shifts = split_models(models, problem.fit_intercept)
     scores = X @ coefs
     if problem.fit_intercept:

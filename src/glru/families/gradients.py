@@ -11,28 +11,14 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glru._arrays import home, raw
-from glru._numerics import TINY, Array, gamma
-from glru.certificate import FEW
 from glru.families.carried import sum_error
+from glru.linalg import FEW, TINY, Array, Entries, gamma, to_host
+from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
-from glru.regions.metric import ColumnMetric
 
 SLOW = 0.6
 """Steps with the old Hessian end where a step leaves more than this of the gradient: an exact step is then cheaper."""
-
-Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
-
-
-def local_radius(constant: float, top: Array | float, nu: Array, reach: Array) -> Array:
-    """The radius in the metric; infinite where the certificate proves nothing."""
-    with np.errstate(all="ignore"):
-        grown = nu * np.exp(reach) * (1.0 + FEW)
-        product = constant * top * grown * (1.0 + FEW)
-        radius = grown * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
-    return np.where((product < 1.0) & np.isfinite(radius), radius, np.inf)
 
 
 @final
@@ -76,7 +62,7 @@ class GradientNorms:
         coefs, shifts = split_models(models, self.metric.fit_intercept)
         unit = gamma(coefs.shape[0] + 3) * (1.0 + gamma(coefs.shape[0] + 8))
         lengths = np.sqrt(self.metric.arrays.inner(coefs, coefs)) * (1.0 + FEW)
-        return unit * lengths, unit * np.abs(home(shifts))
+        return unit * lengths, unit * np.abs(to_host(shifts))
 
     def at(self, models: Any, pulls: Any, masses: Array, fixed: Entries | None = None) -> tuple[Any, Array]:
         """Gradients and at least their norms, from the sums of :func:`slope_sums`; ``fixed`` as in :class:`Gradients`."""
@@ -104,7 +90,7 @@ def split_models(models: Any, fit_intercept: bool) -> tuple[Any, Any]:
 
 def slope_sums(problem: Problem, weights: Array, models: Any, without: Entries | None = None) -> tuple[Any, Any, Array]:
     """Scores under models, ``X^T (s o l')`` (the intercept's sum last) and ``sum_i s_i l'_i^2``, a column for each."""
-    arrays, X = problem.arrays, raw(problem.X)
+    arrays, X = problem.arrays, problem.matrix
     coefs, shifts = split_models(models, problem.fit_intercept)
     scores = X @ coefs
     if problem.fit_intercept:
@@ -113,7 +99,7 @@ def slope_sums(problem: Problem, weights: Array, models: Any, without: Entries |
     if without is not None:
         slopes = arrays.zeroed(slopes, without)
     there = arrays.put(weights)
-    masses = home(there @ (slopes * slopes))
+    masses = to_host(there @ (slopes * slopes))
     slopes *= there[:, None]
     pulls = X.T @ slopes
     return scores, arrays.stacked(pulls, arrays.xp.sum(slopes, axis=0)) if problem.fit_intercept else pulls, masses

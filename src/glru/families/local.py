@@ -10,16 +10,17 @@ from typing import Any, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, gamma
-from glru.certificate import FEW, score_errors
+from glru.bounds import Bounds, intersect
+from glru.certificate import score_errors
 from glru.families.carried import weight_error
 from glru.families.conjugate import newton_directions
 from glru.families.gradients import Gradients
-from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, rough_top, with_ones
+from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
+from glru.linalg import FEW, Array, gamma
+from glru.metric.device import column_metric
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected
-from glru.regions.device_metric import column_metric
 from glru.regions.local import Candidate, gradient_slack
+from glru.regions.summed import rough_top
 
 Rows = NDArray[np.intp]
 
@@ -97,7 +98,7 @@ class LocalRows:
         """The gradient at the base with the new weights on all rows, the intercept's entry last."""
         problem, pulls = self.problem, self.weights * self.slopes
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        gradient = problem.X.T @ pulls + lam * self.coef
+        gradient = problem.matrix.T @ pulls + lam * self.coef
         return np.append(gradient, pulls.sum()) if problem.fit_intercept else gradient
 
     def _prepare(self) -> None:
@@ -123,7 +124,7 @@ class LocalRows:
     @cached_property
     def norms(self) -> Array:
         """Norms of all rows in the inverse metric."""
-        return self.metric.norms(self.problem.X)
+        return self.metric.norms(self.problem.matrix)
 
     @cached_property
     def top(self) -> float:
@@ -138,7 +139,7 @@ class LocalRows:
 
     def removals(self, rows: Rows) -> Removals:
         """The removals of some rows."""
-        X, many = self.problem.X, 4 * rows.size > self.problem.n_rows
+        X, many = self.problem.matrix, 4 * rows.size > self.problem.n_rows
         norms = self.norms[rows] if many else self.metric.norms(X[rows])
         coef, shift = _split(self.problem, self.step)
         moves = (X @ coef)[rows] + shift if many else X[rows] @ coef + shift
@@ -159,7 +160,7 @@ class LocalRows:
             return self.base.bounds(removals, self.top)
         bounds = self.base.bounds(removals, self.rough_top)
         if not np.all(decided(*bounds)):
-            bounds = intersected(bounds, self.base.bounds(removals, min(self.top, self.rough_top)))
+            bounds = intersect(bounds, self.base.bounds(removals, min(self.top, self.rough_top)))
         return bounds
 
     def refined(self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False) -> Bounds:
@@ -173,7 +174,7 @@ class LocalRows:
         removals = self.removals(rows)
         places = np.flatnonzero(removals.rest > 0.0)
         rows = rows[places]
-        block = with_ones(self.problem.X[rows], self.problem.fit_intercept)
+        block = with_ones(self.problem.matrix[rows], self.problem.fit_intercept)
         measure, more = self._measure(rows), self._newton(rows) if exact else None
         lower[places], upper[places] = self.base.stepped(
             removals.take(places), block, self._start, self.top, measure, decided, n_steps, more

@@ -21,12 +21,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import is_device
-from glru._numerics import UNIT, Array, Matrix, dense
-from glru.certificate import FEW
-from glru.families.gradients import SLOW, local_radius
-from glru.regions.base import Bounds, widened
-from glru.regions.metric import ColumnMetric
+from glru.bounds import Bounds, widen
+from glru.families.gradients import SLOW
+from glru.linalg import FEW, UNIT, Array, Matrix
+from glru.metric.columns import ColumnMetric
+from glru.regions.summed import local_radius
 
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
@@ -201,7 +200,7 @@ class Base:
         with np.errstate(invalid="ignore"):
             half = rows.norms / root * radius + errors + FEW * (np.abs(centers) + sizes)
         usable = (rows.rest > 0.0) & np.isfinite(half)
-        return widened(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
+        return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
     def stepped(
         self,
@@ -270,16 +269,6 @@ def newton_remainders(reach: Array) -> Array:
     return remainders * (1.0 + LOST)
 
 
-def rough_top(metric: ColumnMetric, plain: float) -> float:
-    """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
-    plain = float(np.hypot(plain, 1.0)) if metric.fit_intercept else plain
-    return plain * metric.largest * (1.0 + FEW)
-
-
 def with_ones(X: Matrix, fit_intercept: bool) -> Any:
     """Rows as a dense array where they live, with a 1 for the intercept."""
-    if is_device(X):
-        ones = X.arrays.put(np.ones((X.shape[0], 1)))
-        return X.arrays.xp.concat([X.array, ones], axis=1) if fit_intercept else X.array
-    block = dense(X)
-    return np.column_stack([block, np.ones(block.shape[0])]) if fit_intercept else block
+    return X.arrays.with_ones(X.block()) if fit_intercept else X.block()

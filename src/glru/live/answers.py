@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
-from glru._sizes import absolute_product
-from glru.after import After, Retraining, after, has_newton
+from glru.after import After, after, has_newton
+from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
 from glru.certificate import Certificate, ball_radius, certify
+from glru.linalg import Array, Matrix
 from glru.live.ledger import Ledger
 from glru.point import Point
-from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import solve, train
 
@@ -32,7 +32,7 @@ class Answer:
 
     Attributes
     ----------
-    lower, upper : array of shape (n_queries,)
+    bounds : ScoreBounds
         The bounds.
     stage : array of str of shape (n_queries,)
         Which stage settled each query: "carry", "newton", "training", or "" where it is open.
@@ -40,8 +40,7 @@ class Answer:
         Of the best candidate that was needed; inf where nothing is known.
     """
 
-    lower: Array
-    upper: Array
+    bounds: ScoreBounds
     stage: NDArray[np.str_]
     gap: float
     radius: float
@@ -52,9 +51,9 @@ class Answer:
         return np.flatnonzero(self.stage == "")
 
     @property
-    def open_bounds(self) -> Bounds:
+    def open_bounds(self) -> ScoreBounds:
         """What is known of these."""
-        return self.lower[self.open], self.upper[self.open]
+        return self.bounds.take(self.open)
 
     def settled_by(self, stage: str) -> int:
         """How many queries a stage settled."""
@@ -89,14 +88,23 @@ class CertifiedPrediction:
         Labels, or numbers in a regression. Where they are not determined, those of the stored model.
     determined : array of bool of shape (n_queries,)
         Whether a label is proven, or a number is known to within ``width``.
-    lower, upper : array of shape (n_queries,)
+    bounds : ScoreBounds
         Proven bounds of the scores.
     """
 
     predictions: NDArray[Any]
     determined: NDArray[np.bool_]
-    lower: Array
-    upper: Array
+    bounds: ScoreBounds
+
+    @property
+    def lower(self) -> Array:
+        """Lower bounds of the scores."""
+        return self.bounds.lower
+
+    @property
+    def upper(self) -> Array:
+        """Upper bounds of the scores."""
+        return self.bounds.upper
 
 
 @final
@@ -114,11 +122,11 @@ class Proof:
         for region in self.regions:
             if settled is not None and settled(*known).all():
                 break
-            known = intersected(known, score_bounds([region], X, dead))
+            known = intersect(known, score_bounds([region], X, dead))
         if self.fit_intercept:
             return known
         # A query without an entry that counts has a score of exactly 0 where there is no intercept.
-        used = absolute_product(X, (~dead).astype(np.float64)) > 0.0
+        used = X.absolute_product((~dead).astype(np.float64)) > 0.0
         return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
 
 
@@ -150,21 +158,21 @@ class Outlook:
 
     def ask(self, X: Matrix, settled: Settled) -> Answer:
         """The cheapest certificate that settles each query; what is open stays open."""
-        lower, upper = self.carried.bounds(X, settled, unknown(X))
-        stage = np.where(settled(lower, upper), "carry", "").astype("<U8")
-        answer = Answer(lower, upper, stage, self.after.carried.gap, radius_of(self.after.carried))
+        bounds = ScoreBounds(*self.carried.bounds(X, settled, unbounded(X.shape[0])))
+        stage = np.where(settled(*bounds), "carry", "").astype("<U8")
+        answer = Answer(bounds, stage, self.after.carried.gap, radius_of(self.after.carried))
         if not answer.open.size or not has_newton(self.solution.problem):
             return answer
-        bounds = self.newton.bounds(X[answer.open], settled, answer.open_bounds)
-        return joined(answer, bounds, settled, "newton", self.newton.certificate)
+        tighter = self.newton.bounds(X[answer.open], settled, answer.open_bounds)
+        return joined(answer, tighter, settled, "newton", self.newton.certificate)
 
     def tightest(self, X: Matrix, settled: Settled) -> Answer:
         """The tightest bounds there are without training, for all queries."""
-        lower, upper = self.newton.bounds(X, None, unknown(X))
+        bounds = ScoreBounds(*self.newton.bounds(X, None, unbounded(X.shape[0])))
         name = "newton" if has_newton(self.solution.problem) else "carry"
-        stage = np.where(settled(lower, upper), name, "")
+        stage = np.where(settled(*bounds), name, "")
         best = self.newton.certificate
-        return Answer(lower, upper, stage, best.gap, radius_of(best))
+        return Answer(bounds, stage, best.gap, radius_of(best))
 
     def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
         """Train until every query is settled, or as far as float64 goes."""
@@ -200,22 +208,17 @@ class Outlook:
         return solution
 
 
-def unknown(X: Matrix) -> Bounds:
-    """Bounds of queries that nothing is known of."""
-    return np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
-
-
 def _local_first(regions: Sequence[Region]) -> list[Region]:
     return sorted(regions, key=lambda region: not isinstance(region, LocalEllipsoid))
 
 
 def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certificate: Certificate) -> Answer:
     """An answer with what a further stage proves of the queries that were open."""
-    rows = answer.open
-    lower, upper, stages = answer.lower.copy(), answer.upper.copy(), answer.stage.copy()
-    lower[rows], upper[rows] = intersected((lower[rows], upper[rows]), bounds)
+    rows, stages = answer.open, answer.stage.copy()
+    lower, upper = answer.bounds.lower.copy(), answer.bounds.upper.copy()
+    lower[rows], upper[rows] = intersect(answer.open_bounds, bounds)
     stages[rows[settled(lower[rows], upper[rows])]] = stage
-    return Answer(lower, upper, stages, certificate.gap, radius_of(certificate))
+    return Answer(ScoreBounds(lower, upper), stages, certificate.gap, radius_of(certificate))
 
 
 def radius_of(certificate: Certificate) -> float:
@@ -224,36 +227,11 @@ def radius_of(certificate: Certificate) -> float:
     return float(ball_radius(certificate.gap / strength)) if strength > 0.0 else np.inf
 
 
-def signs_settled(lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """Whether the class is proven: the second one where the score is above 0, else the first, as in scikit-learn."""
-    return (lower > 0.0) | (upper <= 0.0)
-
-
-def width_settled(width: float) -> Settled:
-    """Whether a score is known to within a width."""
-    return lambda lower, upper: upper - lower <= width
-
-
-def retraining(answer: Answer, stored: Array, width: float | None) -> Retraining:
-    """Whether scores of the stored model change: in sign, or, where a width is given, by more than that."""
-    lower, upper = answer.lower, answer.upper
-    if width is None:
-        settled = signs_settled(lower, upper)
-        changes = settled & ((lower > 0.0) != (stored > 0.0))
-        stays = settled & ~changes
-    else:
-        changes = (stored < lower - width) | (stored > upper + width)
-        stays = np.maximum(upper - stored, stored - lower) <= width
-    verdict: Literal["yes", "no", "undetermined"] = "yes" if changes.any() else "no" if stays.all() else "undetermined"
-    flips = np.flatnonzero(~stays)
-    return Retraining(verdict, flips, changes[flips])
-
-
 def undetermined(found: CertifiedPrediction, width: float | None) -> UndeterminedError:
     """The error that says which predictions are open, why, and what to do."""
     rows = np.flatnonzero(~found.determined)
     named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
-    widest = float((found.upper[rows] - found.lower[rows]).max())
+    widest = float(found.bounds.take(rows).width.max())
     why = (
         f"training as far as float64 goes did not prove on which side of 0 their scores are (intervals up to {widest:.2g} wide)"
         if width is None

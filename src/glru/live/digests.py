@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glru._numerics import Array, Matrix
-from glru._products import row_block
+from glru.linalg import Array, Matrix
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -38,24 +37,12 @@ def of_rows(X: Matrix, y: Array, weight: Array) -> list[str]:
     found = []
     width = np.array([X.shape[1]], dtype="<i8").tobytes()
     ends = np.column_stack([y, weight]).astype("<f8") + 0.0
-    height = max(1, (1 << 17) // X.shape[1])
-    for start in range(0, X.shape[0], height):
-        block = row_block(X, start, min(start + height, X.shape[0]))
-        for k in range(block.shape[0]):
-            if isinstance(block, np.ndarray):
-                columns = np.flatnonzero(block[k])
-                values = block[k, columns]
-            else:
-                mine = slice(block.indptr[k], block.indptr[k + 1])
-                there = block.data[mine] != 0.0
-                columns, values = block.indices[mine][there], block.data[mine][there]
-                order = np.argsort(columns)
-                columns, values = columns[order], values[order]
-            row = hashlib.sha256(b"glru-row/1" + width)
-            row.update(columns.astype("<i8").tobytes())
-            row.update(values.astype("<f8").tobytes())
-            row.update(ends[start + k].tobytes())
-            found.append(row.hexdigest())
+    for k, (columns, values) in enumerate(X.nonzeros()):
+        row = hashlib.sha256(b"glru-row/1" + width)
+        row.update(columns.astype("<i8").tobytes())
+        row.update(values.astype("<f8").tobytes())
+        row.update(ends[k].tobytes())
+        found.append(row.hexdigest())
     return found
 
 

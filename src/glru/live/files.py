@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from glru._archives import opened
 from glru._files import exclusive, leftovers, remove_leftovers, write_atomically
-from glru._numerics import Array, Matrix
+from glru.linalg import Array, Matrix, as_matrix
 from glru.live import history
 from glru.live.digests import parse_json
 from glru.live.history import Entry
@@ -154,7 +154,7 @@ def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     standing = saved.standing
     solution, ledger, roster = standing.solution, standing.ledger, standing.roster
     arrays: Arrays = {
-        **_matrix_out("X", ledger.base.X),
+        **_matrix_out("X", ledger.base.matrix),
         "y": ledger.base.y,
         "weight": ledger.base.sample_weight,
         "coef": solution.coef,
@@ -190,10 +190,7 @@ def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _matrix_out(name: str, X: Matrix) -> Arrays:
-    if isinstance(X, np.ndarray):
-        return {name: X}
-    shape = np.array(X.shape, dtype=np.int64)
-    return {f"{name}_data": X.data, f"{name}_indices": X.indices, f"{name}_indptr": X.indptr, f"{name}_shape": shape}
+    return {f"{name}_{part}" if part else name: array for part, array in X.parts.items()}
 
 
 def _members(path: str | os.PathLike[str]) -> Arrays:
@@ -279,7 +276,7 @@ def _matrix_in(name: str, arrays: Arrays) -> Matrix:
         X = arrays[name]
         if X.ndim != 2 or X.dtype != np.float64 or not np.all(np.isfinite(X)):
             raise ValueError(f"{name} must be a finite matrix of float64; got {X.dtype} of shape {X.shape}.")
-        return X
+        return as_matrix(X)
     data, indices, indptr, shape = (arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr", "shape"))
     if data.dtype != np.float64 or not np.all(np.isfinite(data)) or shape.shape != (2,):
         raise ValueError(f"{name} must be a finite matrix of float64.")
@@ -287,7 +284,7 @@ def _matrix_in(name: str, arrays: Arrays) -> Matrix:
         raise ValueError(f"{name} must have the shape its rows have.")
     matrix = sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
     matrix.check_format(full_check=True)
-    return matrix
+    return as_matrix(matrix)
 
 
 def _vector(name: str, arrays: Arrays, size: int) -> Array:

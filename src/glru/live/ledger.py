@@ -6,11 +6,10 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
 from glru.changes import AddColumns, AddRows, Change, Composite, RemoveColumns, RemoveRows
+from glru.linalg import Array, Matrix, as_matrix
 from glru.penalties import Penalty
 from glru.problem import Problem
 
@@ -36,7 +35,7 @@ def stacked(blocks: Sequence[Rows]) -> Rows:
     if len(blocks) == 1:
         return blocks[0]
     return Rows(
-        _joined([rows.X for rows in blocks], axis=0),
+        blocks[0].X.concatenate([rows.X for rows in blocks], axis=0),
         np.concatenate([rows.y for rows in blocks]),
         np.concatenate([rows.weight for rows in blocks]),
     )
@@ -59,14 +58,9 @@ class NewColumns:
         """The values in some trained rows; zero in rows that were gone when the columns came."""
         there = np.isin(rows, self.rows)
         places = np.searchsorted(self.rows, rows[there])
-        if isinstance(self.X, np.ndarray):
-            found = np.zeros((rows.size, self.X.shape[1]))
-            found[there] = self.X[places]
-            return found
-        spread = sp.csr_array(
-            (np.ones(places.size), (np.flatnonzero(there), places)), shape=(rows.size, self.rows.size)
-        )
-        return sp.csr_array(spread @ self.X)
+        nothing = as_matrix(np.zeros((1, self.X.shape[1])))
+        order = np.where(there, np.cumsum(there) - 1, places.size)
+        return self.X.concatenate([self.X[places], nothing], axis=0)[order]
 
 
 def _none() -> Positions:
@@ -150,10 +144,10 @@ class Ledger:
         """Present rows, in the present columns, in the order asked for."""
         old, new = positions < self.n_kept_rows, positions >= self.n_kept_rows
         origin = self.trained(positions[old])
-        X: Matrix = self.base.X[origin]
+        X = self.base.matrix[origin]
         if self.moves_columns:
             kept = np.delete(np.arange(self.base.n_columns), self.gone_columns)
-            X = _joined([X[:, kept], *(block.values(origin) for block in self.new_columns)], axis=1)
+            X = X.concatenate([X[:, kept], *(block.values(origin) for block in self.new_columns)], axis=1)
         found = Rows(X, self.base.y[origin], self.base.sample_weight[origin])
         if self.arrived is not None and new.any():
             found = stacked([found, self.arrived.select(positions[new] - self.n_kept_rows)])
@@ -200,25 +194,14 @@ class Ledger:
         block = NewColumns(kept, X[: kept.size], penalty)
         rows = self.new_rows
         if self.arrived is not None:
-            rows = (replace(self.arrived, X=_joined([self.arrived.X, X[kept.size :]], axis=1)),)
+            rows = (replace(self.arrived, X=X.concatenate([self.arrived.X, X[kept.size :]], axis=1)),)
         return replace(self, new_rows=rows, new_columns=(*self.new_columns, block))
 
     def _stored(self, X: Matrix) -> Matrix:
         """Data stored as the trained data is, and apart from what the user may still edit."""
-        if isinstance(self.base.X, np.ndarray):
-            return np.array(X) if isinstance(X, np.ndarray) else X.toarray()
-        return sp.csr_array(X, copy=True)
+        return self.base.matrix.convert(X).copy()
 
 
 def _shifted(positions: Positions, gone: Positions) -> Positions:
     """Positions among what is left as positions before the ordered ``gone`` ones went."""
     return positions + np.searchsorted(gone - np.arange(gone.size), positions, side="right")
-
-
-def _joined(blocks: Sequence[Matrix], axis: int) -> Matrix:
-    """Blocks on top of each other (axis 0) or side by side (axis 1)."""
-    dense = [block for block in blocks if isinstance(block, np.ndarray)]
-    if len(dense) == len(blocks):
-        return np.concatenate(dense, axis=axis)
-    stack = sp.hstack if axis else sp.vstack
-    return sp.csr_array(stack([sp.csr_array(block) for block in blocks], format="csr"))

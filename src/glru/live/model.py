@@ -3,26 +3,24 @@
 import os
 import threading
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix
 from glru.adapters import adapt
 from glru.after import Retraining
+from glru.bounds import ScoreBounds, is_decided
 from glru.changes import Change
+from glru.linalg import Array, Matrix
 from glru.live import digests, files, receipts
 from glru.live.answers import (
     CertifiedPrediction,
     Settled,
     joined,
-    retraining,
-    signs_settled,
     undetermined,
-    width_settled,
 )
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
 from glru.live.log import Log
@@ -125,13 +123,9 @@ class LiveModel:
             raise ValueError("a loaded model keeps its data; make a new glru.LiveModel(estimator) to fit other data.")
         adapted = adapt(self._estimator, X, y, sample_weight)
         terms, first = Terms.of(adapted), adapted.problems[0]
-        if first.on_device:
-            raise ValueError(
-                f"a live model keeps its data on the host; got X on {first.arrays.device}. Give it as a NumPy array."
-            )
+        first.matrix.require_host("a live model keeps its data on the host")
         roster = Roster(None if keys is None else as_keys(keys, first.n_rows))
-        data = first.X.copy(order="K") if isinstance(first.X, np.ndarray) else first.X.copy()
-        problem = terms.problem(data, terms.targets(y, first.n_rows), first.sample_weight)
+        problem = terms.problem(first.matrix.copy(), terms.targets(y, first.n_rows), first.sample_weight)
         if terms.classes is not None and 0 in count_weighty(problem.y, problem.sample_weight):
             raise ValueError("each class must have a row of weight above 0; got one without.")
         standing = Standing.trained(terms, solve(problem, tol=self._tol), roster, 1, exhausted=False)
@@ -221,7 +215,7 @@ class LiveModel:
         return self._change(before.without_columns(places), "remove_columns", places.size, columns=gone)
 
     @_locked
-    def decision_bounds(self, X: Any) -> tuple[Array, Array]:
+    def decision_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the scores that retraining on the present data would give; never trains.
 
         Parameters
@@ -231,7 +225,7 @@ class LiveModel:
         """
         answer = self._standing.outlook.tightest(self._queries(X), self._settled)
         self._present = self._log.certified("decision_bounds", answer)
-        return answer.lower, answer.upper
+        return answer.bounds
 
     @_locked
     def predict(self, X: Any) -> NDArray[Any]:
@@ -287,9 +281,10 @@ class LiveModel:
             self._train(solution, "predict", exhausted=solution.status != "stopped")
             answer = joined(answer, bounds, settled, "training", solution.certificate)
         self._present = self._log.certified("predict", answer)
-        middle = np.where(answer.lower > 0.0, 1.0, -1.0) if self._width is None else 0.5 * (answer.lower + answer.upper)
-        middle[answer.open] = self._stored_scores(queries[answer.open])
-        return CertifiedPrediction(standing.terms.labels(middle), answer.stage != "", answer.lower, answer.upper)
+        # A decided label is that of the lower end.
+        scores = answer.bounds.lower.copy() if self._width is None else answer.bounds.middle
+        scores[answer.open] = self._stored_scores(queries[answer.open])
+        return CertifiedPrediction(standing.terms.labels(scores), answer.stage != "", answer.bounds)
 
     @_locked
     def needs_retraining(self, X: Any) -> Retraining:
@@ -310,7 +305,7 @@ class LiveModel:
         queries = self._queries(X)
         answer = self._standing.outlook.ask(queries, self._settled)
         self._present = self._log.certified("needs_retraining", answer)
-        return retraining(answer, self._stored_scores(queries), self._width)
+        return Retraining.of(answer.bounds, self._stored_scores(queries), self._width)
 
     @_locked
     def refresh(self) -> "LiveModel":
@@ -449,7 +444,7 @@ class LiveModel:
 
     @property
     def _settled(self) -> Settled:
-        return signs_settled if self._width is None else width_settled(self._width)
+        return partial(is_decided, width=self._width)
 
     @property
     def _saved(self) -> files.Saved:

@@ -8,15 +8,16 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru._numerics import Array, Matrix
-from glru.certificate import FEW, Certificate, certify
+from glru.bounds import intersect, unbounded
+from glru.certificate import Certificate, certify
+from glru.linalg import FEW, Array, Matrix
 from glru.live import digests
 from glru.live.answers import radius_of
 from glru.live.history import ChangeEntry
 from glru.live.standing import Standing
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import dual_of
 
 SCHEMA = "glru-receipt/1"
@@ -68,9 +69,9 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     regions: list[Region] = regions_of(certificate, problem.fit_intercept, "auto")
     if has_local(problem):
         regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
-    box = np.full(coef.size, -np.inf), np.full(coef.size, np.inf)
+    box = unbounded(coef.size)
     for region in regions:
-        box = intersected(box, region.coef_bounds())
+        box = intersect(box, region.coef_bounds())
     radius = min(radius_of(certificate), float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size))
     ends = [region.intercept_bounds() for region in regions]
     edge = np.array([max(low for low, _ in ends)]), np.array([min(high for _, high in ends)])
@@ -107,7 +108,7 @@ def statement_of(updated: bool, radius: float) -> Statement:
 def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
     """The receipt of a removal of rows, as the model stands now, with so many remaining rows equal to removed ones."""
     solution, terms, problem = standing.solution, standing.terms.to_json(), standing.outlook.after.problem
-    rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
+    rows = digests.of_rows(problem.matrix, problem.y, problem.sample_weight)
     found = count_identical(entry.digests, rows)
     if found != identical:
         raise ValueError(

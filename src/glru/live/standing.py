@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 
 from glru import _inputs
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.live import digests
 from glru.live.answers import Outlook
 from glru.live.ledger import Ledger, Positions, Rows

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._numerics import Array, Matrix
 from glru.adapters import Adapted
 from glru.adapters.adapted import prepared
 from glru.adapters.objectives import Objective
+from glru.bounds import predicted
 from glru.changes.base import Layout, column_positions, matched_columns
+from glru.linalg import Array, Matrix
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import Problem
 
@@ -153,7 +154,7 @@ class Terms:
 
     def labels(self, scores: Array) -> NDArray[Any]:
         """The classes that scores stand for, as ``predict`` gives them; the scores themselves for a regression."""
-        return scores if self.classes is None else self.classes[(scores > 0.0).astype(np.intp)]
+        return scores if self.classes is None else self.classes[predicted(scores)]
 
     def to_json(self) -> dict[str, Any]:
         """The terms as JSON values."""

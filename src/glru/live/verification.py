@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.live import digests
 from glru.live.receipts import (
     MARGIN,
@@ -215,7 +215,7 @@ def _model(found: dict[str, Any], problem: Problem) -> tuple[Array, Array | None
 
 def _check_rows(found: dict[str, Any], problem: Problem, allowed: int) -> list[str]:
     """Whether this is the data the receipt speaks of, without the removed rows."""
-    rows = digests.of_rows(problem.X, problem.y, problem.sample_weight)
+    rows = digests.of_rows(problem.matrix, problem.y, problem.sample_weight)
     reasons = []
     if found["data"]["n_rows"] != len(rows) or found["data"]["digest"] != digests.of_data(rows):
         reasons.append("X, y and the weights are not the remaining data of this receipt.")

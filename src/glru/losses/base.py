@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru._arrays import Arrays, is_foreign, namespace, same_arrays
-from glru._numerics import Array
+from glru.linalg import Array, arrays_of, floats, namespace
 
 Task = Literal["classification", "regression"]
 
@@ -100,19 +99,9 @@ class Loss(ABC):
     def project(self, y: ArrayLike, g: ArrayLike) -> Array:
         """The nearest point to ``g`` in the domain of the conjugate."""
         (g,) = floats(g)
-        there = same_arrays(g)
+        there = arrays_of(g)
         lower, upper = self.derivative_range(y)
         return there.xp.clip(g, there.put(lower), there.put(upper))
-
-
-def floats(*arrays: Any) -> tuple[Array, ...]:
-    """Float64 arrays of one common shape, on the device of those that are on one."""
-    foreign = next((a for a in arrays if is_foreign(a)), None)
-    if foreign is None:
-        return tuple(np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays)))
-    there = Arrays(foreign)
-    moved = (a if is_foreign(a) else there.put(np.asarray(a, dtype=np.float64)) for a in arrays)
-    return tuple(there.xp.broadcast_arrays(*moved))
 
 
 def where_true(xp: Any, condition: Any, value: float) -> Array:

@@ -11,9 +11,8 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru._arrays import namespace
-from glru._numerics import Array
-from glru.losses.base import Loss, Task, floats, positive_parameter, where_true
+from glru.linalg import Array, floats, namespace
+from glru.losses.base import Loss, Task, positive_parameter, where_true
 
 
 @final

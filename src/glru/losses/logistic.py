@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr, expit, xlog1py, xlogy
 
-from glru._arrays import namespace
-from glru._numerics import Array
-from glru.losses.base import Loss, Task, floats
+from glru.linalg import Array, floats, namespace
+from glru.losses.base import Loss, Task
 
 
 @final

@@ -5,11 +5,10 @@ from typing import Any, overload
 
 from numpy.typing import NDArray
 
-from glru._handover import Handover
 from glru.adapters import is_estimator
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.classes import ClassesLOOCVResult
-from glru.model_selection.cross_validation import CrossValResult, held_out_blocks
+from glru.model_selection.cross_validation import CrossValResult, held_out_folds
 from glru.model_selection.drop_ins import Method, estimator_cross_val_predict, estimator_loocv
 from glru.model_selection.loocv import Bound, leave_one_out
 from glru.model_selection.loocv import Method as LOOCVMethod
@@ -30,6 +29,8 @@ def loocv(
     tol: float = ...,
     checkpoint: str | Path | Checkpoint | None = ...,
     max_seconds: float | None = ...,
+    output: str | Path | None = ...,
+    max_trainings: int | None = ...,
 ) -> LOOCVResult: ...
 
 
@@ -55,14 +56,14 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
     Two forms: ``loocv(problem, method="certified", bound="auto", width=None, progress=False, max_memory=None,
-    tol=1e-6, checkpoint=None, max_seconds=None)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
+    tol=1e-6, checkpoint=None, max_seconds=None, output=None, max_trainings=None)`` for a problem or a solution, and ``loocv(estimator, X, y, sample_weight=None, ...)`` for one of
     scikit-learn's linear models (or one of this library's), fitted or not.
 
     Parameters
     ----------
     model : Problem, Solution or estimator
-        What to validate. A problem is trained first; a solution is used as it is, converged or not. Of partitioned data
-        see the notes.
+        What to validate. A problem is trained first; a solution is used as it is, converged or not. Of rows in blocks see
+        the notes.
     X, y, sample_weight : array
         The data of an estimator.
     method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
@@ -87,6 +88,11 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     max_seconds : float, default=None
         Start nothing new after so many seconds: rows that are not decided by then stay undetermined, and every bound
         holds all the same. What is under way ends at its next step: a Newton step of a batch, an iteration of a training.
+    output : str or Path, default=None
+        Of rows in blocks: a directory for one Parquet file of results per block, instead of arrays in memory.
+    max_trainings : int, default=None
+        Of rows in blocks: at most this many of the rows that the bounds leave open are trained (none if not given), a few
+        passes over the data each; others stay "undetermined".
 
     Returns
     -------
@@ -96,10 +102,8 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    A :class:`~glru.PartitionedProblem` or its solution takes ``width``, ``progress``, ``tol`` and ``max_seconds``, which ends
-    what comes after the pass of bounds. ``output``: a directory for one Parquet file of results a block, instead of arrays
-    in memory. ``max_trainings`` (0 by default): so many rows that the bounds leave open are trained, a few passes over the data
-    each; others stay "undetermined". It returns a :class:`~glru.PartitionedLOOCVResult`.
+    Rows in blocks are validated in passes over the data, with the method "certified"; ``max_seconds`` ends what comes after the
+    pass of bounds. They take no ``max_memory`` and no ``checkpoint``.
 
     Examples
     --------
@@ -114,8 +118,6 @@ def loocv(model: Any, *args: Any, **options: Any) -> Any:
     >>> glru.loocv(LogisticRegression(C=0.1), X, y).n_errors
     13
     """
-    if isinstance(model, Handover):
-        return model.perform("loocv", *args, **options)
     return estimator_loocv(model, *args, **options) if is_estimator(model) else leave_one_out(model, *args, **options)
 
 
@@ -191,9 +193,8 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
 
     Notes
     -----
-    For a :class:`~glru.PartitionedProblem` or its solution a number of folds means folds of consecutive rows, and a
-    splitter must test every row once; it sees no targets. Nothing is trained beyond Newton steps: a fold that they do not
-    decide stays undetermined. It returns a :class:`~glru.PartitionedCrossValResult`.
+    Of rows in blocks a number of folds means folds of consecutive rows, and a splitter must test every row once; it sees no
+    targets. Nothing is trained beyond Newton steps: a fold that they do not decide stays undetermined.
 
     Examples
     --------
@@ -209,8 +210,6 @@ def cross_val_predict(model: Any, *args: Any, **options: Any) -> Any:
     >>> glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="predict_proba")[0].round(4)
     array([1., 0.])
     """
-    if isinstance(model, Handover):
-        return model.perform("cross_val_predict", *args, **options)
     if is_estimator(model):
         return estimator_cross_val_predict(model, *args, **options)
-    return held_out_blocks(model, *args, **options)
+    return held_out_folds(model, *args, **options)

@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array
-from glru._threads import SMALL_WORK
+from glru.bounds import Bounds, intersect, is_decided
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import RemovedRows, WideRows, has_newton_rows, removed_rows
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.wide import WideRows, has_wide_rows
+from glru.linalg import SMALL_WORK, Array
 from glru.losses import Hinge
 from glru.model_selection.pursuit import (
     REFINE_STEPS,
@@ -30,13 +31,16 @@ from glru.model_selection.pursuit import (
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, Region, intersected, score_bounds
+from glru.regions import Region, score_bounds
 from glru.solution import Solution
 from glru.solvers import State, train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
+
+COARSE = 1e-5
+"""Relative gap above which a solution is trained on before rows are removed from it."""
 
 POLISHED = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""
@@ -86,7 +90,7 @@ class Cascade:
         self.limited = np.zeros(n_rows, dtype=bool)
         self.finest: Array | None = None
         self.factors = removal_factors(self.problem)
-        self._families: dict[float, RemovedRows] = {}
+        self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
 
@@ -96,9 +100,7 @@ class Cascade:
 
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
-        if self.width is not None:
-            return upper - lower <= self.width
-        return (lower > 0.0) | (upper < 0.0)
+        return is_decided(lower, upper, self.width)
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
@@ -132,15 +134,18 @@ class Cascade:
             self.run("local", self.open_rows(), self.local)
             for rows in self.batches():
                 self.run("newton", rows, self.local_newton)
+        if has_wide_rows(self.problem):
+            for rows in self.batches(grouped=False):
+                self.run("newton", rows, lambda rows: self.wide.quick_bounds(rows))
+            for rows in self.batches(grouped=False):
+                self.run("refine", rows, lambda rows: self.wide.bounds(rows, self.enough, BATCH_STEPS))
         if self.has_families:
             for rows in self.batches():
                 self.run("newton", rows, self.newton)
+        if self.uniform and self.problem.work > SMALL_WORK and has_local_rows(self.problem):
             for rows in self.batches():
-                self.run("refine", rows, self.more_newton)
-        if self.uniform and self.problem.work > SMALL_WORK:
-            for rows in self.batches():
-                self.run("refine", rows, self.local_exact if has_local_rows(self.problem) else self.exact_newton)
-        if not isinstance(self.problem.loss, Hinge) and min(self.problem.X.shape) <= self.problem.largest:
+                self.run("refine", rows, self.local_exact)
+        if not isinstance(self.problem.loss, Hinge) and min(self.problem.matrix.shape) <= self.problem.largest:
             for row in self.resolvable_rows(MANY_ROWS):
                 self.run("refine", np.array([row]), self.refine)
         self.train()
@@ -151,10 +156,12 @@ class Cascade:
         ``few``: up to this number of rows, working on them costs about as much as finding that out.
         """
         rows = self.open_rows()
-        if rows.size <= few or self.budget.spent:
+        few_rows = rows.size <= few
+        rows = rows[~self.limited[rows]]
+        if few_rows or self.budget.spent:
             return rows
         if self.finest is None:
-            self.finest = np.full(self.problem.n_rows, np.inf)
+            self.finest = self.upper - self.lower
             self.finest[rows] = self._finest_widths(rows)
         lower, upper, finest = self.lower[rows], self.upper[rows], self.finest[rows]
         resolvable = np.abs(0.5 * (lower + upper)) > 0.25 * finest if self.width is None else finest <= self.width
@@ -170,7 +177,7 @@ class Cascade:
         if not np.all(np.isfinite(self.polished.coef)):
             return np.full(rows.size, np.inf)
         best = train(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
-        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.X[rows])
+        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.matrix[rows])
         return upper - lower
 
     def train(self) -> None:
@@ -180,6 +187,9 @@ class Cascade:
                 break
             self.run("training", np.array([row]), self.training)
             self.n_trainings += 1
+        if self.finest is not None:
+            rows = self.open_rows()
+            self.limited[rows] |= (self.upper - self.lower)[rows] <= NEAR_FINEST * self.finest[rows]
 
     @property
     def uniform(self) -> bool:
@@ -234,38 +244,29 @@ class Cascade:
             return self.solution
         return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
 
-    def batches(self) -> list[Rows]:
-        """The open rows in batches whose n x m arrays fit the memory limit, rows of one factor together."""
+    def batches(self, grouped: bool = True) -> list[Rows]:
+        """The open rows in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
         size = max(1, self.max_memory // smallest_batch(self.problem))
-        found = []
         rows = self.open_rows()
-        for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
-            rows = self.open_rows()
-            rows = rows[self.factors[rows] == factor]
-            found += [rows[k : k + size] for k in range(0, rows.size, size)]
-        return found
+        rows = rows[np.isfinite(self.factors[rows])]
+        groups = [rows]
+        if grouped:
+            groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
+        return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
 
     def newton(self, rows: Rows) -> Bounds:
         """Newton candidates under the Fenchel-Young gap."""
         return self._family(float(self.factors[rows[0]])).bounds(rows)
 
-    def more_newton(self, rows: Rows) -> Bounds:
-        """More steps from the same candidates, with the old Hessian."""
-        family = self._family(float(self.factors[rows[0]]))
-        if isinstance(family, WideRows):
-            return family.stepped(rows, self.enough, BATCH_STEPS)
-        return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-
-    def exact_newton(self, rows: Rows) -> Bounds:
-        """Steps with the candidates' own Hessians, where factoring one of these takes long."""
-        if self.has_families:
-            family = self._family(float(self.factors[rows[0]]))
-            if isinstance(family, WideRows):
-                return family.stepped(rows, self.enough, EXACT_STEPS, exact=True)
-        return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+    @cached_property
+    def wide(self) -> WideRows:
+        """All removals in the dimension of the rows."""
+        return WideRows(self.polished if self.solution.relative_gap > COARSE else self.solution)
 
     def guesses(self, rows: Rows) -> Array:
         """Scores after one Newton step a row, without proof; rows of one factor, or a single one."""
+        if rows.size > 1 and has_wide_rows(self.problem):
+            return self.wide.guesses(rows)
         if self.has_families and rows.size > 1 and np.isfinite(self.factors[rows[0]]):
             return self._family(float(self.factors[rows[0]])).guesses(rows)
         problem, point = self.without(int(rows[0]))
@@ -275,28 +276,26 @@ class Cascade:
         step = space.step(unknowns, gradient, curvature)
         return (space.scores(unknowns) + step.scores)[rows]
 
-    def _family(self, factor: float) -> RemovedRows:
+    def _family(self, factor: float) -> TallRows:
         if factor not in self._families:
-            self._families[factor] = removed_rows(self.solution, factor)
+            self._families[factor] = TallRows(self.solution, factor)
         return self._families[factor]
 
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
-        if self.has_families and np.isfinite(self.factors[row]):
-            family = self._family(float(self.factors[row]))
-            if isinstance(family, WideRows):
-                low, high = family.refined(row, self.enough, REFINE_STEPS)
-                if self.enough(low, high)[0]:
-                    return low, high
+        if has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
+            found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
+            self.limited[row] = found.exhausted
+            return found.lower, found.upper
         problem, point = self.without(row)
         lower, upper = np.array([-np.inf]), np.array([np.inf])
         if self.bound in ("auto", "local") and has_local_steps(problem):
-            query = self.problem.X[row : row + 1]
+            query = self.problem.matrix[row : row + 1]
 
             def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
                 nonlocal lower, upper
-                lower, upper = intersected((lower, upper), score_bounds([region], query, dead))
+                lower, upper = intersect((lower, upper), score_bounds([region], query, dead))
                 return self.finished(row, lower, upper)
 
             if local_steps(problem, point, take_in, self.budget) is not None:
@@ -311,7 +310,7 @@ class Cascade:
             if not certificate.gap < 0.5 * before:
                 break
             point, before = certificate.point, certificate.gap
-        return intersected((lower, upper), self.bounds_at(certificate, row))
+        return intersect((lower, upper), self.bounds_at(certificate, row))
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
@@ -321,21 +320,21 @@ class Cascade:
 
         def settled(state: State) -> bool:
             nonlocal found
-            found = intersected(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
+            found = intersect(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
             return self.finished(row, *found)
 
         solution = train(problem, tol=0.0, start=point, until=ask_rarely(settled, self.budget))
         if self.finished(row, *found):
             return found
-        return intersected(found, self.bounds_at(certify(problem, solution.point), row))
+        return intersect(found, self.bounds_at(certify(problem, solution.point), row))
 
     def bounds_at(self, certificate: Certificate, row: int, thorough: bool = True) -> Bounds:
         """What a certificate of the problem without a row proves about that row's score; not ``thorough``: by one region."""
-        query, dead = self.problem.X[row : row + 1], certificate.columns.dead
+        query, dead = self.problem.matrix[row : row + 1], certificate.columns.dead
         found = np.array([-np.inf]), np.array([np.inf])
         bound = "auto" if self.bound == "local" else self.bound
         for region in regions_in_order(certificate, self.bound in ("auto", "local"), bound):
-            found = intersected(found, score_bounds([region], query, dead))
+            found = intersect(found, score_bounds([region], query, dead))
             if not thorough or self.decided(*found)[0]:
                 break
         return found

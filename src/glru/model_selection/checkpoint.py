@@ -16,18 +16,17 @@ from pathlib import Path
 from typing import Any, final, get_args
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._archives import opened
 from glru._budget import Budget
 from glru._files import check_target, write_atomically
-from glru._numerics import Array, dense
+from glru.bounds import Bounds
+from glru.linalg import Array
 from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds
 from glru.solution import Solution, Status, solution_at
 
 EVERY, WRITES = 1.0, 10.0
@@ -229,12 +228,12 @@ def _open(found: Hash, kind: str, size: int) -> None:
 
 def _data_digest(problem: Problem) -> bytes:
     """A hash of X, made once for all problems that share it."""
-    if "digest" not in problem.shared:
-        found, X = hashlib.blake2b(digest_size=24), problem.X
-        parts = (X.data, X.indices, X.indptr) if isinstance(X, sp.csr_array) else (dense(X),)
-        _feed(found, (len(parts), X.shape))
+    matrix = problem.matrix
+    if "digest" not in matrix.shared:
+        found, parts = hashlib.blake2b(digest_size=24), matrix.parts.values()
+        _feed(found, (len(parts), matrix.shape))
         for array in parts:
             _feed(found, (array.dtype.str, array.size))
             found.update(np.ascontiguousarray(array).data)
-        problem.shared["digest"] = found.digest()
-    return problem.shared["digest"]
+        matrix.shared["digest"] = found.digest()
+    return matrix.shared["digest"]

@@ -1,13 +1,15 @@
 """Leave-one-out results of a classifier made of several models, or of a regression on -1 and +1."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
 from glru.adapters import Adapted
+from glru.bounds import ScoreBounds, exact_count
+from glru.linalg import Array
 from glru.model_selection.result import LOOCVResult
 
 
@@ -44,50 +46,50 @@ class ClassesLOOCVResult:
         assert self.adapted.classes is not None
         return self.adapted.classes
 
+    @cached_property
+    def bounds(self) -> ScoreBounds:
+        """Bounds of the held-out scores, shaped as ``decision_function``."""
+        return self.adapted.bounds([result.bounds for result in self.results])
+
     @property
     def score_lower(self) -> Array:
         """Lower bounds of the held-out scores, shaped as ``decision_function``."""
-        return self.adapted.stacked([result.score_lower for result in self.results])
+        return self.bounds.lower
 
     @property
     def score_upper(self) -> Array:
         """Upper bounds of the held-out scores."""
-        return self.adapted.stacked([result.score_upper for result in self.results])
+        return self.bounds.upper
 
     @property
     def scores(self) -> Array:
         """The middle of every interval, NaN where that has no end."""
-        return self.adapted.stacked([result.scores for result in self.results])
+        return self.bounds.middle
 
     @property
     def labels(self) -> NDArray[np.generic]:
         """The held-out labels; a masked array where some are not proven, masked there."""
-        return self.adapted.proven_labels(self.score_lower, self.score_upper)
+        return self.bounds.labels(self.classes)
 
     @property
     def determined(self) -> NDArray[np.bool_]:
         """Where the label is proven."""
-        return self.adapted.decided(self.score_lower, self.score_upper)
+        return self.bounds.decided
 
     @property
     def errors_lower(self) -> int:
         """The least number of held-out errors."""
-        return int(np.sum(self._wrong & self.determined))
+        return self._errors[0]
 
     @property
     def errors_upper(self) -> int:
         """The largest number of held-out errors."""
-        return int(np.sum(self._wrong | ~self.determined))
+        return self._errors[1]
 
     @property
     def n_errors(self) -> int:
         """The number of held-out errors; an error where some labels are undetermined."""
-        if not self.determined.all():
-            raise ValueError(
-                f"{int(np.sum(~self.determined))} held-out labels are undetermined: the number of errors is between "
-                f"{self.errors_lower} and {self.errors_upper}. Use errors_lower and errors_upper, or a smaller width."
-            )
-        return self.errors_lower
+        return exact_count(*self._errors, remedy=", or a smaller width")
 
     @property
     def n_trainings(self) -> int:
@@ -100,11 +102,11 @@ class ClassesLOOCVResult:
         return all(result.certified for result in self.results)
 
     @property
-    def _wrong(self) -> NDArray[np.bool_]:
-        return np.ma.getdata(self.labels) != self.adapted.targets.y
+    def _errors(self) -> tuple[int, int]:
+        return self.bounds.errors(self.adapted.targets_of(self.adapted.targets.y))
 
     def __repr__(self) -> str:
-        low, high = self.errors_lower, self.errors_upper
+        low, high = self._errors
         errors = f"{low}" if low == high else f"{low} to {high}"
         return (
             f"ClassesLOOCVResult({self.results[0].problem.n_rows} rows, {self.classes.size} classes, {errors} errors, "

@@ -8,34 +8,47 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array
-from glru._threads import calm_blas
-from glru.model_selection.loocv import check_width, trained
+from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
+from glru.families.summed import require_local
+from glru.families.wide import RowModels, has_wide_rows
+from glru.linalg import Array, calm_blas
+from glru.model_selection.blocks import held_out_bounds
+from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.pursuit import pursue
+from glru.model_selection.result import HeldOutScores
 from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Solution
 
+Test = range | NDArray[np.int64]
+"""The test rows of a fold: consecutive ones, or sorted numbers."""
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class CrossValResult:
+class CrossValResult(HeldOutScores):
     """Held-out scores of every fold, one entry a held-out row in the order of the splits.
 
     Attributes
     ----------
+    problem : Problem
+        What was validated.
     rows, folds : array of int
         Which row was held out, and in which fold.
-    score_lower, score_upper : array of float
+    y : array of float
+        The targets of the held-out rows; labels are -1/+1.
+    bounds : ScoreBounds
         Proven bounds of its score under the model trained without that fold.
     decided_by : dict
         How many folds each stage decided.
     n_trainings : int
         Folds that needed a training.
     train_rows : tuple of array
-        The rows each fold's model is trained on.
+        The rows each fold's model is trained on; none for rows in blocks, where these are all that a fold does not test.
+    n_passes : float
+        Passes over rows in blocks.
 
     Examples
     --------
@@ -49,31 +62,24 @@ class CrossValResult:
     problem: Problem
     rows: Rows
     folds: Rows
-    score_lower: Array
-    score_upper: Array
+    y: Array
+    bounds: ScoreBounds
     decided_by: dict[str, int]
     n_trainings: int
     train_rows: tuple[Rows, ...]
+    n_passes: float = 0.0
 
-    @property
-    def scores(self) -> Array:
-        """The middle of every interval."""
-        with np.errstate(invalid="ignore"):
-            return 0.5 * (self.score_lower + self.score_upper)
-
-    @property
-    def labels(self) -> NDArray[np.int8]:
-        """+1 or -1 where the held-out label is proven, 0 where it is not."""
-        return np.where(self.score_lower > 0.0, 1, np.where(self.score_upper < 0.0, -1, 0)).astype(np.int8)
+    def _held_out(self) -> tuple[ScoreBounds, Array]:
+        return self.bounds, self.y
 
     def __repr__(self) -> str:
         decided = ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())
-        width = float(np.max(self.score_upper - self.score_lower))
+        width = float(np.max(self.bounds.width))
         return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
 
 
 @np.errstate(all="ignore")
-def held_out_blocks(
+def held_out_folds(
     problem: Problem | Solution,
     cv: Any = 5,
     groups: Any = None,
@@ -84,34 +90,82 @@ def held_out_blocks(
 ) -> CrossValResult:
     """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`."""
     budget = Budget(max_seconds)
-    solution = trained(problem, tol, budget=budget)
-    data = solution.problem
+    data = problem.problem if isinstance(problem, Solution) else problem
+    require_problem(data)
     check_width(width)
-    if width is None and data.loss.task == "regression":
-        width = 1e-6 * float(np.ptp(data.y) or 1.0)
+    before = data.traffic.passes
     splits = splits_of(data, cv, groups)
-    lower, upper, stages = [], [], []
-    with reporter(progress) as report, calm_blas(data.work):
+    solution = trained(problem, tol, budget=budget)
+    width = usual_width(data) if width is None else width
+    found, stages = [], []
+    with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         for k, (train, test) in enumerate(splits):
-            low, high, stage = fold_bounds(solution, _without(data, train), test, width, budget)
-            lower.append(low)
-            upper.append(high)
+            bounds, stage = _held_out_fold(solution, train, test, width, budget)
+            found.append(bounds)
             stages.append(stage)
             report(stage, k + 1, len(splits))
+    rows = np.concatenate([np.asarray(test, dtype=np.intp) for _, test in splits])
     return CrossValResult(
         problem=data,
-        rows=np.concatenate([test for _, test in splits]),
-        folds=np.repeat(np.arange(len(splits)), [test.size for _, test in splits]),
-        score_lower=np.concatenate(lower),
-        score_upper=np.concatenate(upper),
+        rows=rows,
+        folds=np.repeat(np.arange(len(splits)), [len(test) for _, test in splits]),
+        y=np.concatenate(data.map(_targets))[rows],
+        bounds=concatenate(found),
         decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
         n_trainings=stages.count("training"),
-        train_rows=tuple(train for train, _ in splits),
+        train_rows=tuple(train for train, _ in splits if train is not None),
+        n_passes=data.traffic.passes - before,
     )
 
 
-def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
-    """The rows of every split, checked."""
+def _held_out_fold(
+    solution: Solution, train: Rows | None, test: Test, width: float | None, budget: Budget
+) -> tuple[Bounds, str]:
+    """Bounds of the scores of a fold's test rows, and the stage that decided them; ``train``: None for all other rows."""
+    if budget.spent:
+        return unbounded(len(test)), "undetermined"
+    if train is not None:
+        return fold_bounds(solution, _without(solution.problem, train), np.asarray(test), width, budget)
+    bounds = held_out_bounds(solution, test, width, budget)
+    return bounds, "newton" if np.all(is_decided(*bounds, width)) else "undetermined"
+
+
+def _targets(part: Problem) -> Array:
+    return part.y
+
+
+def block_folds(problem: Problem, cv: Any, groups: Any) -> list[Test]:
+    """The test rows of every fold of rows in blocks: consecutive ones, or those of a splitter that needs no targets."""
+    require_local(problem, "cross_val_predict")
+    n_rows = problem.n_rows
+    if isinstance(cv, int | np.integer):
+        if not 2 <= cv <= n_rows:
+            raise ValueError(f"cv must be a number of folds from 2 to {n_rows}, the rows; got {cv!r}.")
+        edges = [k * (n_rows // cv) + min(k, n_rows % cv) for k in range(int(cv) + 1)]
+        return [range(edges[k], edges[k + 1]) for k in range(int(cv))]
+    if not hasattr(cv, "split"):
+        raise TypeError(f"cv must be a number of folds or a scikit-learn splitter for rows in blocks; got {cv!r}.")
+    tests: list[Test] = []
+    seen = np.zeros(n_rows, dtype=np.int64)
+    for train, test in cv.split(np.empty((n_rows, 0)), None, groups):
+        if len(train) + len(test) != n_rows:
+            raise ValueError("every split of rows in blocks must train on all rows that it does not test.")
+        tests.append(np.sort(np.asarray(test, dtype=np.int64)))
+        seen[tests[-1]] += 1
+    if seen.size and not np.all(seen == 1):
+        raise ValueError("the splits of rows in blocks must test every row once; use leave-out folds such as KFold.")
+    return tests
+
+
+def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows | None, Test]]:
+    """The train and test rows of every split, checked; of rows in blocks the train rows are all others, and None here."""
+    if not problem.in_memory:
+        return [(None, test) for test in block_folds(problem, cv, groups)]
+    return list(splits_in_memory(problem, cv, groups))
+
+
+def splits_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+    """The train and test rows of every split of rows in memory, checked."""
     splits = list(split_rows(cv, problem.y, groups, problem.loss.task == "classification"))
     if not splits:
         raise ValueError("cv must give at least one split; got none.")
@@ -136,18 +190,24 @@ def _without(data: Problem, train: Rows) -> Problem:
 
 def fold_bounds(
     solution: Solution, problem: Problem, test: Rows, width: float | None, budget: Budget = UNLIMITED
-) -> tuple[Array, Array, str]:
+) -> tuple[Bounds, str]:
     """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
     if budget.spent:
-        return np.full(test.size, -np.inf), np.full(test.size, np.inf), "undetermined"
+        return unbounded(test.size), "undetermined"
     data = solution.problem
-    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
 
     def settled(lower: Array, upper: Array) -> bool:
-        if width is not None:
-            return bool(np.all(upper - lower <= width))
-        return bool(np.all((lower > 0.0) | (upper < 0.0)))
+        return bool(np.all(is_decided(lower, upper, width)))
 
-    found = pursue(problem, point, data.X[test], settled, budget=budget)
+    if has_wide_rows(problem):
+        models = RowModels(problem)
+        near = models.retrained(
+            problem.weights, models.place(solution), test, lambda *ends: budget.spent or settled(*ends)
+        )
+        if near.exhausted or budget.spent or settled(near.lower, near.upper):
+            done = settled(near.lower, near.upper) or not budget.spent
+            return (near.lower, near.upper), "refine" if done else "undetermined"
+    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
+    found = pursue(problem, point, data.matrix[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
-    return found.lower, found.upper, "undetermined" if late else found.stage
+    return (found.lower, found.upper), "undetermined" if late else found.stage

@@ -7,9 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import returned
-from glru._numerics import Array
 from glru.adapters import Adapted, adapt
+from glru.linalg import Array, move_like
 from glru.model_selection.classes import ClassesLOOCVResult
 from glru.model_selection.held_out import (
     FINE,
@@ -92,7 +91,7 @@ def estimator_cross_val_predict(
             f"the array that is returned: {found.reason}",
             stacklevel=4,
         )
-    return returned(values, X)
+    return move_like(values, X)
 
 
 @np.errstate(all="ignore")

@@ -8,10 +8,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
-from glru._threads import calm_blas
 from glru.adapters import Adapted
+from glru.bounds import ScoreBounds, concatenate
 from glru.existence import missing_optimum
+from glru.linalg import Array, calm_blas
 from glru.model_selection.cross_validation import fold_bounds
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.progress import Report, reporter
@@ -40,7 +40,7 @@ class HeldOut:
         Train and test rows of every split; the train rows are None where they are all rows but the one in the test.
     rows, folds : array of int
         Which row was held out, and in which split.
-    lower, upper : array
+    bounds : ScoreBounds
         Proven bounds of its scores, shaped as ``decision_function``.
     """
 
@@ -48,14 +48,13 @@ class HeldOut:
     splits: list[Split]
     rows: Rows
     folds: Rows
-    lower: Array
-    upper: Array
+    bounds: ScoreBounds
 
     @property
     def reason(self) -> str:
         """Why some predictions are open: a split without an optimum, otherwise the limits of float64."""
         everything = np.arange(self.adapted.targets.y.size)
-        bounded = (np.isfinite(self.lower) & np.isfinite(self.upper)).reshape(self.rows.size, -1).all(axis=1)
+        bounded = self.bounds.bounded.reshape(self.rows.size, -1).all(axis=1)
         for fold in np.unique(self.folds[~bounded]):
             train, test = self.splits[fold]
             kept = np.delete(everything, test) if train is None else train
@@ -68,15 +67,14 @@ class HeldOut:
     @property
     def scores(self) -> Array:
         """The middle of every interval; a masked array where some intervals have no end, masked there."""
-        known = np.isfinite(self.lower) & np.isfinite(self.upper)
-        with np.errstate(invalid="ignore"):
-            middle = 0.5 * (self.lower + self.upper)
+        middle, known = self.bounds.middle, self.bounds.bounded
         return middle if known.all() else np.ma.masked_array(np.where(known, middle, 0.0), mask=~known)
 
     @property
     def labels(self) -> NDArray[Any]:
         """The held-out labels; a masked array where some are not proven, masked there."""
-        return self.adapted.proven_labels(self.lower, self.upper)
+        assert self.adapted.classes is not None
+        return self.bounds.labels(self.adapted.classes)
 
 
 def held_out(
@@ -101,13 +99,13 @@ def held_out(
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.shifts is None and all(train is None for train, _ in splits):
         results = [leave_one_out(solution, width=width, progress=progress) for solution in solutions]
-        bounds = [(result.score_lower[rows], result.score_upper[rows]) for result in results]
+        parts = [result.bounds.take(rows) for result in results]
     else:
-        bounds = _fold_by_fold(adapted, solutions, splits, width, progress)
-    lower, upper = (adapted.stacked([pair[end] for pair in bounds]) for end in (0, 1))
+        parts = _fold_by_fold(adapted, solutions, splits, width, progress)
+    bounds = adapted.bounds(parts)
     if width is not None and warn:
-        _warn_of_width(upper - lower, width)
-    return HeldOut(adapted, splits, rows, folds, lower, upper)
+        _warn_of_width(bounds.width, width)
+    return HeldOut(adapted, splits, rows, folds, bounds)
 
 
 def held_out_labels(
@@ -120,7 +118,7 @@ def held_out_labels(
     if width is None and not decides_by_sign(adapted):
         width = default_width(adapted)
         found = held_out(adapted, cv, groups, width, tol, progress, solutions)
-        if adapted.decided(found.lower, found.upper).all():
+        if found.bounds.decided.all():
             return found
         return held_out(adapted, cv, groups, FINE * width, tol, progress, solutions, warn=False)
     return held_out(adapted, cv, groups, width, tol, progress, solutions)
@@ -201,20 +199,19 @@ def _check_left_out(adapted: Adapted) -> None:
 
 def _fold_by_fold(
     adapted: Adapted, solutions: Sequence[Solution], splits: list[Split], width: float | None, progress: bool | Report
-) -> list[tuple[Array, Array]]:
+) -> list[ScoreBounds]:
     """Bounds of all test rows' scores for every problem."""
     found = []
     everything = np.arange(adapted.targets.y.size)
     with reporter(progress) as report, calm_blas(solutions[0].problem.work):
         for k, solution in enumerate(solutions):
-            lower, upper = [], []
+            parts = []
             for done, (train, test) in enumerate(splits):
                 kept = np.delete(everything, test) if train is None else train
-                low, high, stage = fold_bounds(solution, adapted.fold(k, kept), test, width)
-                lower.append(low)
-                upper.append(high)
+                bounds, stage = fold_bounds(solution, adapted.fold(k, kept), test, width)
+                parts.append(bounds)
                 report(stage, k * len(splits) + done + 1, len(solutions) * len(splits))
-            found.append((np.concatenate(lower), np.concatenate(upper)))
+            found.append(concatenate(parts))
     return found
 
 

@@ -8,17 +8,20 @@ from typing import Literal
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru._threads import calm_blas
+from glru.bounds import Bounds, ScoreBounds
 from glru.families.carried import has_carried
+from glru.families.wide import has_wide_rows
+from glru.linalg import calm_blas
 from glru.losses import Hinge
+from glru.model_selection.blocks import BlockCascade, check_block_options
 from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
 from glru.model_selection.checkpoint import Checkpoint
+from glru.model_selection.output import open_output
 from glru.model_selection.progress import reporter
-from glru.model_selection.result import STAGES, LOOCVResult
+from glru.model_selection.result import STAGES, LOOCVResult, RowResults
 from glru.problem import Problem
-from glru.regions import Bounds
 from glru.solution import Solution
-from glru.solvers import solve, train
+from glru.solvers import train, warn_if_short
 
 USUAL_MEMORY = 2 << 30
 """Bytes for the work arrays of a batch where no limit is given."""
@@ -38,20 +41,29 @@ def leave_one_out(
     tol: float = 1e-6,
     checkpoint: str | Path | Checkpoint | None = None,
     max_seconds: float | None = None,
+    output: str | Path | None = None,
+    max_trainings: int | None = None,
 ) -> LOOCVResult:
     """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`."""
+    data = problem.problem if isinstance(problem, Solution) else problem
+    require_problem(data)
+    budget = Budget(max_seconds)
+    _check(data, method, bound, width)
+    if not data.in_memory:
+        most = max_trainings or 0
+        check_block_options(data, method, bound, most, {"max_memory": max_memory, "checkpoint": checkpoint})
+        return _in_blocks(problem, width, progress, tol, budget, output, most)
+    if output is not None or max_trainings is not None:
+        raise ValueError(
+            "output and max_trainings are for rows in blocks; these are in memory. Use result.to_frame(), or max_seconds."
+        )
     if isinstance(checkpoint, str | Path):
         checkpoint = Checkpoint(checkpoint)
-    budget = Budget(max_seconds)
-    if isinstance(problem, Problem | Solution):
-        data = problem if isinstance(problem, Problem) else problem.problem
-        max_memory = max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory
-        _check(data, method, bound, width, max_memory)
+    max_memory = max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory
+    _check_memory(data, max_memory)
     solution = trained(problem, tol, checkpoint, budget=budget)
-    if width is None and solution.problem.loss.task == "regression":
-        width = 1e-6 * float(np.ptp(solution.problem.y) or 1.0)
-    with reporter(progress) as report, calm_blas(solution.problem.work):
-        assert max_memory is not None
+    with reporter(progress) as report, calm_blas(data.work):
+        width = usual_width(data) if width is None else width
         cascade = Cascade(solution, bound, width, max_memory, report, budget)
         if checkpoint is not None:
             cascade.recall = checkpoint.recall(budget, solution, method, bound, width, max_memory, tol)
@@ -71,6 +83,34 @@ def leave_one_out(
     return _result(cascade, method)
 
 
+def _in_blocks(
+    problem: Problem | Solution,
+    width: float | None,
+    progress: bool | Report,
+    tol: float,
+    budget: Budget,
+    output: str | Path | None,
+    max_trainings: int,
+) -> LOOCVResult:
+    """Leave-one-out in passes over blocks of rows."""
+    data = problem.problem if isinstance(problem, Solution) else problem
+    place = None if output is None else open_output(output, data.rows.inputs)
+    before, begin = data.traffic.passes, time.perf_counter()
+    solution = trained(problem, tol, budget=budget)
+    with reporter(progress) as report:
+        cascade = BlockCascade(solution, usual_width(data) if width is None else width, place, budget, report)
+        cascade.seconds["fit"] = time.perf_counter() - begin
+        cascade.bounds()
+        cascade.refine()
+        cascade.train(max_trainings)
+        return cascade.result(data.traffic.passes - before)
+
+
+def usual_width(problem: Problem) -> float | None:
+    """The width to refine to where none is asked for; None: until the labels are decided."""
+    return 1e-6 * (problem.target_range or 1.0) if problem.loss.task == "regression" else None
+
+
 def trained(
     problem: Problem | Solution,
     tol: float,
@@ -81,12 +121,18 @@ def trained(
     """A solution, trained if a problem was given (or read from a checkpoint)."""
     if isinstance(problem, Solution):
         return problem
+    require_problem(problem)
+
+    def fit() -> Solution:
+        return warn_if_short(train(problem, tol=tol, start=start, budget=budget), tol)
+
+    return fit() if checkpoint is None else checkpoint.solution(problem, tol, fit)
+
+
+def require_problem(problem: object) -> None:
+    """Refuse what is neither a problem nor a solution."""
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
-    until = None if budget.end is None else lambda state: budget.spent
-    if checkpoint is not None:
-        return checkpoint.solution(problem, tol, lambda: solve(problem, tol=tol, start=start, until=until))
-    return solve(problem, tol=tol, start=start, until=until)
 
 
 def check_width(width: float | None) -> None:
@@ -95,29 +141,32 @@ def check_width(width: float | None) -> None:
         raise ValueError(f"width must be above 0; got {width!r}.")
 
 
-def _check(problem: Problem, method: str, bound: str, width: float | None, max_memory: int) -> None:
+def _check(problem: Problem, method: str, bound: str, width: float | None) -> None:
     methods = ("certified", "glru", "naive", "approx", "approx-glru")
     if method not in methods:
         raise ValueError(f"method must be one of {', '.join(map(repr, methods))}; got {method!r}.")
     if bound not in ("auto", "primal", "dual", "local"):
         raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
     check_width(width)
-    if problem.n_rows < 2 or np.count_nonzero(problem.sample_weight) < 2:
+    if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):
+        raise ValueError("the approximate methods need a smooth loss; the hinge has no curvature.")
+    if problem.n_used < 2:
         raise ValueError("leave-one-out needs at least two rows of weight above 0.")
+    if problem.loss.task == "classification" and problem.fit_intercept:
+        for label, number in problem.weight_summary.labels.counts.items():
+            if number < 2:
+                raise ValueError(
+                    "with an intercept each class needs at least two rows of weight above 0: without its only row "
+                    f"the class {label} is gone and the intercept has no optimum. Use fit_intercept=False."
+                )
+
+
+def _check_memory(problem: Problem, max_memory: int) -> None:
     if max_memory < smallest_batch(problem):
         raise ValueError(
             f"max_memory must hold the work arrays of one row, {smallest_batch(problem)} bytes for {problem.n_rows} rows; got "
             f"{max_memory!r}. Give at least that."
         )
-    if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):
-        raise ValueError("the approximate methods need a smooth loss; the hinge has no curvature.")
-    if problem.loss.task == "classification" and problem.fit_intercept:
-        for sign in (-1.0, 1.0):
-            if np.count_nonzero((problem.y == sign) & (problem.sample_weight > 0.0)) < 2:
-                raise ValueError(
-                    "with an intercept each class needs at least two rows of weight above 0: without its only row "
-                    f"the class {sign:+.0f} is gone and the intercept has no optimum. Use fit_intercept=False."
-                )
 
 
 def _naive(cascade: Cascade, tol: float) -> None:
@@ -139,8 +188,8 @@ def _approximate(cascade: Cascade) -> None:
         scores = cascade.guesses(rows)
         return scores, scores
 
-    if cascade.has_families:
-        _each(cascade, "approx", cascade.batches(), guess)
+    if cascade.has_families or has_wide_rows(cascade.problem):
+        _each(cascade, "approx", cascade.batches(cascade.has_families), guess)
     _each(cascade, "approx", [np.array([row]) for row in cascade.open_rows()], guess)
 
 
@@ -159,22 +208,16 @@ def _each(cascade: Cascade, stage: str, batches: list[Rows], work: Callable[[Row
 
 
 def _result(cascade: Cascade, method: str) -> LOOCVResult:
-    lower, upper = cascade.lower, cascade.upper
-    finite = np.isfinite(lower) & np.isfinite(upper)
-    scores = np.where(finite, 0.5 * (np.where(finite, lower, 0.0) + np.where(finite, upper, 0.0)), np.nan)
     limited = cascade.limited & (cascade.stage_codes == STAGES.index("undetermined"))
-    for array in (lower, upper, scores):
+    finest = cascade.upper - cascade.lower if cascade.finest is None else cascade.finest
+    for array in (cascade.lower, cascade.upper):
         array.setflags(write=False)
     return LOOCVResult(
         problem=cascade.problem,
         method=method,
         certified=method in ("certified", "glru"),
-        score_lower=lower,
-        score_upper=upper,
-        scores=scores,
-        stage_codes=cascade.stage_codes,
+        results=RowResults(cascade.problem.y, ScoreBounds(cascade.lower, cascade.upper), cascade.stage_codes, limited),
         n_trainings=cascade.n_trainings,
         seconds=cascade.seconds,
-        limited=limited,
-        finest_width=float(cascade.finest[limited].min()) if cascade.finest is not None and limited.any() else None,
+        finest_width=float(finest[limited].min()) if limited.any() else None,
     )

@@ -7,12 +7,12 @@ from typing import Literal, final
 
 import numpy as np
 
-from glru._handover import Handover
-from glru._numerics import Array
+from glru.bounds import require_probabilities
+from glru.linalg import Array
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import leave_one_out, trained
 from glru.model_selection.progress import Report
-from glru.model_selection.result import LOOCVResult, require_probabilities
+from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
 from glru.problem import Problem
 from glru.solution import Solution
@@ -119,8 +119,6 @@ def loocv_path(
     >>> path.best_lam, path.certified
     (0.01, True)
     """
-    if isinstance(problem, Handover):
-        return problem.perform("loocv_path", lams, criterion, width, tol, progress, checkpoint)
     if not isinstance(problem.penalty, L2) or problem.penalty.n_columns is not None:
         raise ValueError(f"loocv_path needs an L2 penalty of one strength; got {problem.penalty!r}.")
     task = problem.loss.task

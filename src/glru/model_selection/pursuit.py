@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru._numerics import Array, Matrix
+from glru.bounds import Bounds, intersect
 from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
+from glru.linalg import Array, Matrix
 from glru.losses import Hinge
+from glru.metric.rows import uses_rows
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Bounds, LocalEllipsoid, Region, has_local, intersected, regions_of, score_bounds
-from glru.regions.local import Plain, uses_rows
+from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.local import Plain
 from glru.solution import dual_of
 from glru.solvers import State, train
 from glru.solvers.common import Until
@@ -74,7 +76,7 @@ def pursue(
 
     def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
         nonlocal found
-        found = intersected(found, score_bounds([region], queries, dead))
+        found = intersect(found, score_bounds([region], queries, dead))
         return settled(*found) or budget.spent
 
     def take(certificate: Certificate, thorough: bool = True) -> bool:
@@ -93,7 +95,7 @@ def pursue(
     thorough = problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
     if certificate is not None and take(certificate, thorough):
         return Pursued(found[0], found[1], "carry", point)
-    given, steppable = point, not isinstance(problem.loss, Hinge) and min(problem.X.shape) <= problem.largest
+    given, steppable = point, not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
     if newton and steppable:
         before = np.inf
         for step in range(REFINE_STEPS):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.model_selection.held_out import HeldOut
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.splits import Rows, split_rows
@@ -138,7 +138,8 @@ def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
     """An estimator that has been fitted to a split's train rows, as far as predictions of its test rows can tell."""
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-    adapted, bounds = found.adapted, (found.lower[places], found.upper[places])
+    adapted, bounds = found.adapted, found.bounds.take(places)
+    classes: Any = adapted.classes
 
     def proven(values: NDArray[Any]) -> NDArray[Any]:
         if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
@@ -156,13 +157,13 @@ def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
             return proven_scores()
 
     class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-        classes_ = adapted.classes
+        classes_ = classes
 
         def __sklearn_is_fitted__(self) -> bool:
             return True
 
         def predict(self, X: Any) -> NDArray[Any]:
-            return proven(adapted.proven_labels(*bounds))
+            return proven(bounds.labels(classes))
 
         def decision_function(self, X: Any) -> Array:
             return proven_scores()
@@ -171,6 +172,6 @@ def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
         def predict_proba(self, X: Any) -> Array:
             return adapted.probabilities(proven_scores())
 
-    if adapted.classes is None:
+    if classes is None:
         return Regressor()
     return Probabilistic() if adapted.objective.probabilities else Classifier()

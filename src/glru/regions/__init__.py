@@ -5,21 +5,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Matrix, scaled_columns
+from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate
+from glru.linalg import Matrix
 from glru.regions.ball import PrimalBall
-from glru.regions.base import Bounds, Region, intersected
+from glru.regions.base import Region
 from glru.regions.box import DualBox
 from glru.regions.local import LocalEllipsoid, has_local
 
 __all__ = [
-    "Bounds",
     "DualBox",
     "LocalEllipsoid",
     "PrimalBall",
     "Region",
     "has_local",
-    "intersected",
     "regions_of",
     "score_bounds",
 ]
@@ -41,8 +40,8 @@ def score_bounds(regions: Sequence[Region], X: Matrix, dead: NDArray[np.bool_] |
     The optimal coefficient of a ``dead`` column is exactly 0, so its entries in the queries do not matter.
     """
     if dead is not None and dead.any():
-        X = scaled_columns(X, np.where(dead, 0.0, 1.0))
-    bounds = np.full(X.shape[0], -np.inf), np.full(X.shape[0], np.inf)
+        X = X.scale_columns(np.where(dead, 0.0, 1.0))
+    bounds = unbounded(X.shape[0])
     for region in regions:
-        bounds = intersected(bounds, region.score_bounds(X))
+        bounds = intersect(bounds, region.score_bounds(X))
     return bounds

@@ -6,9 +6,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
-from glru.certificate import FEW, Certificate, absolute, ball_radius
-from glru.regions.base import Bounds, Region, centers, spread, widened
+from glru.bounds import Bounds, widen
+from glru.certificate import Certificate, ball_radius
+from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
+from glru.regions.base import Region, centers, spread
 from glru.regions.intercept import intercept_bounds
 
 
@@ -42,23 +43,23 @@ class PrimalBall(Region):
         coef = self.certificate.coef
         if not self.fit_intercept:
             scores, errors = centers(X, coef, 0.0)
-            return widened(scores, spread(self.radius, self._norms(X, None)) + errors + FEW * np.abs(scores))
+            return widen(scores, spread(self.radius, self._norms(X, None)) + errors + FEW * np.abs(scores))
         lower, upper = self._centred_intercept
         shift = float(self._mean @ coef)
         scores, errors = centers(X, coef, -shift)
         half = spread(self.radius, self._norms(X, self._mean)) + errors + self._shift_error + FEW * np.abs(scores)
-        below, above = widened(scores, half)
+        below, above = widen(scores, half)
         return np.nextafter(below + lower, -np.inf), np.nextafter(above + upper, np.inf)
 
     def coef_bounds(self) -> Bounds:
         half = spread(self.radius, np.sqrt(np.broadcast_to(self.inverse, self.certificate.coef.shape))) * (1.0 + FEW)
         half[self.free] = np.inf
-        return widened(self.certificate.coef, half)
+        return widen(self.certificate.coef, half)
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.fit_intercept:
             return 0.0, 0.0
-        origin = np.zeros((1, self.certificate.coef.size))
+        origin = as_matrix(np.zeros((1, self.certificate.coef.size)))
         lower, upper = self.score_bounds(origin)
         return float(lower[0]), float(upper[0])
 
@@ -68,7 +69,7 @@ class PrimalBall(Region):
         problem, point = self.certificate.problem, self.certificate.point
         weights = problem.weights * problem.loss.curvature(problem.y, problem.scores(point.coef, point.intercept))
         weights = weights if weights.sum() > 0.0 else problem.weights
-        return (problem.X.T @ weights) / weights.sum()
+        return (problem.matrix.T @ weights) / weights.sum()
 
     @cached_property
     def _shift_error(self) -> float:
@@ -80,14 +81,14 @@ class PrimalBall(Region):
         """Bounds of ``b* + c . w*``."""
         problem, coef = self.certificate.problem, self.certificate.coef
         shift = float(self._mean @ coef)
-        parts, errors = centers(problem.X, coef, -shift)
-        half = spread(self.radius, self._norms(problem.X, self._mean)) + errors + self._shift_error
-        return intercept_bounds(problem, widened(parts, half), self.certificate.intercept + shift)
+        parts, errors = centers(problem.matrix, coef, -shift)
+        half = spread(self.radius, self._norms(problem.matrix, self._mean)) + errors + self._shift_error
+        return intercept_bounds(problem, widen(parts, half), self.certificate.intercept + shift)
 
     def _norms(self, X: Matrix, mean: Array | None) -> Array:
         """At least ``|x - c|`` in the metric of the penalty; infinite where a free column is used."""
         scalar = self.inverse.ndim == 0
-        squares = float(self.inverse) * squared_row_norms(X) if scalar else squared_row_norms(X, self.inverse)
+        squares = float(self.inverse) * X.squared_row_norms() if scalar else X.squared_row_norms(self.inverse)
         slack = gamma(X.shape[1] + 4) * squares
         if mean is not None:
             cross, own = X @ (self.inverse * mean), float(mean @ (self.inverse * mean))
@@ -98,7 +99,7 @@ class PrimalBall(Region):
             np.sqrt(self.inverse.max(initial=0.0)) + 1.0
         )
         if self.free.size:
-            used = absolute(X[:, self.free]) @ np.ones(self.free.size)
+            used = X.absolute_product(np.broadcast_to(self.inverse == 0.0, X.shape[1:]).astype(np.float64))
             if mean is not None:
                 used = used + np.abs(mean[self.free]).sum()
             norms = np.where(used > 0.0, np.inf, norms)

@@ -1,16 +1,11 @@
 """What a region is: a set that holds the retrained optimum, asked for bounds of scores and coefficients."""
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 
-from glru._arrays import namespace, outward
-from glru._numerics import Array, Matrix, gamma
-from glru._sizes import absolute_product
-from glru.certificate import depths
-
-Bounds = tuple[Array, Array]
+from glru.bounds import Bounds
+from glru.linalg import Array, Matrix, gamma
 
 
 class Region(ABC):
@@ -29,28 +24,13 @@ class Region(ABC):
         """Lower and upper bound of the intercept."""
 
 
-def widened(center: Any, half: Any) -> Bounds:
-    """``center -/+ half``, rounded outward; a half-width that is not a number proves nothing."""
-    xp = namespace(half)
-    half = xp.where(xp.isnan(half), np.inf, half)
-    with np.errstate(invalid="ignore"):
-        lower, upper = outward(center - half, -np.inf), outward(center + half, np.inf)
-    return xp.where(xp.isnan(lower), -np.inf, lower), xp.where(xp.isnan(upper), np.inf, upper)
-
-
 def spread(radius: float, norms: Array) -> Array:
     """``radius * norms``, where either may be infinite: then nothing is proven."""
     known = np.isfinite(norms) & np.isfinite(radius)
     return np.where(known, (radius if np.isfinite(radius) else 0.0) * np.where(known, norms, 0.0), np.inf)
 
 
-def intersected(first: Bounds, second: Bounds) -> Bounds:
-    """The bounds that two valid pairs of bounds imply together."""
-    xp = namespace(first[0])
-    return xp.maximum(first[0], second[0]), xp.minimum(first[1], second[1])
-
-
 def centers(X: Matrix, coef: Array, intercept: float) -> tuple[Array, Array]:
     """Scores of a model and the rounding error of each."""
-    size = absolute_product(X, np.abs(coef)) + abs(intercept)
-    return X @ coef + intercept, depths(X, 4) * size * (1.0 + 2.0 * gamma(coef.size + 8))
+    size = X.absolute_product(np.abs(coef)) + abs(intercept)
+    return X @ coef + intercept, X.depths(4) * size * (1.0 + 2.0 * gamma(coef.size + 8))

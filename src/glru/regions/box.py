@@ -5,14 +5,14 @@ r"""The dual ball and the box it implies (Theorem 1 (ii-D) and (ii-P), Dual-SCB,
 """
 
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from glru._arrays import DeviceMatrix, is_device
-from glru._numerics import Array, Matrix, gamma
-from glru.certificate import FEW, Certificate, absolute, ball_radius
-from glru.regions.base import Bounds, Region, spread
+from glru.bounds import Bounds
+from glru.certificate import Certificate, ball_radius
+from glru.linalg import FEW, Array, Matrix, gamma
+from glru.regions.base import Region, spread
 from glru.regions.intercept import intercept_bounds
 
 
@@ -60,18 +60,22 @@ class DualBox(Region):
         if not self.fit_intercept:
             return 0.0, 0.0
         problem = self.certificate.problem
-        return intercept_bounds(problem, linear_range(problem.X, *self._box), self.certificate.intercept)
+        return intercept_bounds(problem, linear_range(problem.matrix, *self._box), self.certificate.intercept)
 
 
 def linear_range(X: Matrix, lower: Array, upper: Array) -> Bounds:
     """MinLin and MaxLin: the range of ``x . w`` over ``lower <= w <= upper``, rounded outward; ends may be infinite."""
-    up, down = _positive(X), _positive(-X)
+    up, down = X.positive_part(), (-X).positive_part()
     low, high = np.where(np.isfinite(lower), lower, 0.0), np.where(np.isfinite(upper), upper, 0.0)
     least, most = up @ low - down @ high, up @ high - down @ low
-    size = np.maximum(np.abs(low), np.abs(high))
-    slack = gamma(lower.size + 3) * (absolute(X) @ size) * (1.0 + FEW)
+    size: Array = np.maximum(np.abs(low), np.abs(high))
+    slack = gamma(lower.size + 3) * X.absolute_product(size) * (1.0 + FEW)
     # Where no entry meets a coefficient that may differ from zero, the score is exactly zero.
-    exact = (absolute(X) @ (1.0 * (size > 0.0))) == 0.0 if np.any(slack == 0.0) else np.zeros(slack.shape, dtype=bool)
+    exact = (
+        X.absolute_product((size > 0.0).astype(np.float64)) == 0.0
+        if np.any(slack == 0.0)
+        else np.zeros(slack.shape, dtype=bool)
+    )
     endless_low, endless_high = np.isneginf(lower) * 1.0, np.isposinf(upper) * 1.0
     open_below = (up @ endless_low + down @ endless_high) > 0.0
     open_above = (up @ endless_high + down @ endless_low) > 0.0
@@ -79,9 +83,3 @@ def linear_range(X: Matrix, lower: Array, upper: Array) -> Bounds:
         np.where(open_below, -np.inf, np.where(exact, 0.0, np.nextafter(least - slack, -np.inf))),
         np.where(open_above, np.inf, np.where(exact, 0.0, np.nextafter(most + slack, np.inf))),
     )
-
-
-def _positive(X: Matrix) -> Any:
-    if is_device(X):
-        return DeviceMatrix(X.arrays.xp.maximum(X.array, 0.0))
-    return np.maximum(X, 0.0) if isinstance(X, np.ndarray) else X.maximum(0.0).tocsr()

@@ -6,9 +6,9 @@ r"""Bounds of an unpenalised intercept from bounds of the other part of every tr
 
 import numpy as np
 
-from glru._numerics import UNIT, Array, gamma
+from glru.bounds import Bounds
+from glru.linalg import UNIT, Array, gamma
 from glru.problem import Problem
-from glru.regions.base import Bounds
 
 
 def intercept_bounds(problem: Problem, parts: Bounds, near: float) -> tuple[float, float]:

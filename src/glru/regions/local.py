@@ -17,17 +17,15 @@ from typing import Protocol, final
 
 import numpy as np
 
-from glru._numerics import Array, Matrix, gamma
-from glru.certificate import FEW, score_errors
+from glru.bounds import Bounds, widen
+from glru.certificate import score_errors
+from glru.linalg import FEW, Array, Matrix, gamma
+from glru.metric.base import Metric
+from glru.metric.columns import ColumnMetric
+from glru.metric.device import column_metric
+from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
-from glru.regions.base import Bounds, Region, centers, widened
-from glru.regions.device_metric import column_metric
-from glru.regions.metric import ColumnMetric, Metric, RowMetric
-
-
-def uses_rows(problem: Problem) -> bool:
-    """Whether the metric is formed in the dimension of the rows."""
-    return problem.n_rows < problem.n_columns and problem.penalty.strong_convexity > 0.0
+from glru.regions.base import Region, centers
 
 
 def has_local(problem: Problem) -> bool:
@@ -35,7 +33,7 @@ def has_local(problem: Problem) -> bool:
 
     On a device it is formed over the columns only.
     """
-    if uses_rows(problem) and problem.on_device:
+    if uses_rows(problem) and not problem.arrays.stable:
         return False
     size = problem.n_rows if uses_rows(problem) else problem.n_columns
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= problem.largest
@@ -63,7 +61,7 @@ def ellipsoid_bounds(metric: Metric, radius: float, X: Matrix, coef: Array, inte
     scores, errors = centers(X, coef, intercept)
     if not np.isfinite(radius):
         return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
-    return widened(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
+    return widen(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
 
 
 class Candidate(Protocol):
@@ -105,7 +103,7 @@ class LocalEllipsoid(Region):
         """The inverse metric of the Hessian at the candidate."""
         problem = self.candidate.problem
         bend = problem.weights * problem.loss.curvature(problem.y, self._scores)
-        return RowMetric(problem, bend) if uses_rows(problem) else column_metric(problem, bend)
+        return RowMetric(RowSide(problem), bend) if uses_rows(problem) else column_metric(problem, bend)
 
     @cached_property
     def nu(self) -> float:
@@ -129,7 +127,7 @@ class LocalEllipsoid(Region):
         nu, problem = self.nu, self.candidate.problem
         if not np.isfinite(nu):
             return np.inf
-        kappa = self._constant * float(self.metric.norms(problem.X)[problem.weights > 0.0].max()) * (1.0 + FEW)
+        kappa = self._constant * float(self.metric.norms(problem.matrix)[problem.weights > 0.0].max()) * (1.0 + FEW)
         product = kappa * nu
         if not product < 1.0:
             return np.inf
@@ -142,7 +140,7 @@ class LocalEllipsoid(Region):
         slopes = problem.loss.gradient(problem.y, self._scores)
         pull = problem.weights * slopes
         lam = np.broadcast_to(problem.penalty.quadratic, coef.shape)
-        gradient = problem.X.T @ pull + lam * coef
+        gradient = problem.matrix.T @ pull + lam * coef
         # Errors: of the sum, of the slopes at scores that are off by ``errors``, of the penalty's own product.
         off = problem.loss.smoothness * errors + FEW * np.abs(slopes)
         spread = gamma(problem.n_rows + 4) * float(np.sqrt(problem.weights @ slopes**2))
@@ -158,7 +156,7 @@ class LocalEllipsoid(Region):
         assert isinstance(self.metric, ColumnMetric)
         problem, coef = self.candidate.problem, self.candidate.coef
         pull = problem.weights * problem.loss.gradient(problem.y, self._scores)
-        gradient = problem.X.T @ pull + problem.penalty.quadratic * coef
+        gradient = problem.matrix.T @ pull + problem.penalty.quadratic * coef
         if not problem.fit_intercept:
             return coef - self.metric.solve(gradient), 0.0
         step = self.metric.solve(np.append(gradient, pull.sum()))
@@ -168,12 +166,12 @@ class LocalEllipsoid(Region):
         return ellipsoid_bounds(self.metric, self.radius, X, self.candidate.coef, self.candidate.intercept)
 
     def coef_bounds(self) -> Bounds:
-        return widened(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
+        return widen(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
         if not self.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widened(np.array([self.candidate.intercept]), self._axis_widths[-1:])
+        lower, upper = widen(np.array([self.candidate.intercept]), self._axis_widths[-1:])
         return float(lower[0]), float(upper[0])
 
     @cached_property

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.after import After
+from glru.bounds import ScoreBounds
 from glru.display.after import verdicts_of
-from glru.display.intervals import middle
+from glru.display.intervals import middle, usual_size
+from glru.linalg import Array
 from glru.losses import Logistic
 from glru.report.loocv import DRAWN, LISTED
 from glru.report.page import Provenance, Section, cards, page, table
@@ -18,7 +19,7 @@ KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open
 
 
 def after_page(
-    out: After, bounds: tuple[Array, Array], old_scores: Array, names: Sequence[str], data_name: str, origin: Provenance
+    out: After, bounds: ScoreBounds, old_scores: Array, names: Sequence[str], data_name: str, origin: Provenance
 ) -> str:
     """A report of what is proven about some queries after a change.
 
@@ -26,8 +27,8 @@ def after_page(
     ----------
     out : After
         From :func:`glru.after`.
-    bounds : tuple of array
-        Lower and upper bounds of the retrained scores of the queries.
+    bounds : ScoreBounds
+        Bounds of the retrained scores of the queries.
     old_scores : array of shape (n_queries,)
         Their scores before the change.
     names : sequence of str
@@ -44,9 +45,8 @@ def after_page(
     """
     lower, upper = bounds
     classification = out.solution.problem.loss.task == "classification"
-    verdicts = verdicts_of(lower, upper, old_scores) if classification else np.ones(lower.size, dtype=np.int8)
+    verdicts = verdicts_of(bounds, old_scores) if classification else np.ones(lower.size, dtype=np.int8)
     tally = [int(np.sum(verdicts == verdict)) for verdict in KINDS]
-    widths = upper - lower
     summary = [
         f"The model of {data_name} was asked what it would become on {count(out.problem.n_rows, 'row')} and {count(out.problem.n_columns, 'column')}, without being retrained."
     ]
@@ -59,7 +59,7 @@ def after_page(
             f"{tally[2]:,} are undetermined."
         )
         numbers += [(name, f"{number:,}") for (_, name), number in zip(KINDS.values(), tally, strict=True)]
-    numbers += [("largest interval", f"{widths.max():.3g}"), ("duality gap at most", f"{out.gap:.3g}")]
+    numbers += [("largest interval", f"{bounds.width.max():.3g}"), ("duality gap at most", f"{out.gap:.3g}")]
     tips = [
         f"query {names[k]}\nbefore {old_scores[k]:.5g}\nafter {lower[k]:.6g} to {upper[k]:.6g}"
         + (f"\n{KINDS[int(verdicts[k])][1]}" if classification else "")
@@ -67,7 +67,7 @@ def after_page(
     ]
     order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0))
     drawn = order[:DRAWN]
-    scores = middle(lower, upper)
+    scores = middle(bounds)
     ranks = np.empty(drawn.size)
     ranks[np.argsort(scores[drawn], kind="stable")] = np.arange(drawn.size)
     marks = [
@@ -75,7 +75,7 @@ def after_page(
     ]
     unit = "log-odds" if isinstance(out.solution.problem.loss, Logistic) else "score"
     if classification:
-        edge = 1.1 * max(1e-12, float(np.quantile(np.abs(scores), 0.95)))
+        edge = usual_size(bounds)
         y = Axis(-edge, edge, f"retrained score ({unit})")
     else:
         y = around(np.concatenate([lower, upper]).tolist(), "retrained prediction", zero=True)

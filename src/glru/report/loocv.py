@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru.bounds import residuals
 from glru.display import InfluenceDisplay
-from glru.display.intervals import middle
+from glru.display.intervals import usual_size
+from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
 from glru.report.page import Cell, Provenance, Section, cards, page, table
@@ -69,9 +70,9 @@ Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
 
 
 def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
-    labels, y, n_rows = result.labels, result.problem.y, result.problem.n_rows
+    labels, y, n_rows = result.labels, result.y, result.problem.n_rows
     assert labels is not None
-    verdicts = np.where(labels == 0, 0, np.where(labels == y, 1, -1))
+    verdicts = result.bounds.verdicts(y)
     errors = between(result.errors_lower, result.errors_upper)
     summary = [
         f"Each of the {count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
@@ -86,7 +87,7 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
 
     def class_name(sign: float) -> str:
-        return {1: classes[1], -1: classes[0], 0: "undetermined"}[int(sign)]
+        return {1: classes[1], -1: classes[0], 0: "neither proven"}[int(sign)]
 
     def tip(row: int) -> str:
         low, high = result.score_lower[row], result.score_upper[row]
@@ -99,7 +100,7 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     drawn = _drawn(order, verdicts)
     ranks = np.empty(n_rows)
     ranks[order] = np.arange(n_rows)
-    edge = 1.1 * max(1e-12, float(np.quantile(np.abs(middle(result.score_lower, result.score_upper)), 0.95)))
+    edge = usual_size(result.bounds)
     unit = "log-odds" if isinstance(result.problem.loss, Logistic) else "margin"
     marks = [
         Mark(ranks[row], result.score_lower[row], result.score_upper[row], KINDS[int(verdicts[row])][0], tip(row))
@@ -128,7 +129,7 @@ def _proof(result: LOOCVResult, n_rows: int) -> str:
     return said if result.limit is None else f"{said} For {int(np.sum(result.limited)):,} of them, {result.limit}."
 
 
-def _drawn(order: NDArray[np.intp], verdicts: NDArray[np.int_]) -> NDArray[np.intp]:
+def _drawn(order: NDArray[np.intp], verdicts: NDArray[np.int8]) -> NDArray[np.intp]:
     """The rows to draw: errors and undetermined ones first, the others evenly."""
     if order.size <= DRAWN:
         return order
@@ -145,17 +146,17 @@ def _present(marks: Sequence[Mark]) -> dict[str, str]:
 
 
 def _looked_at(
-    result: LOOCVResult, verdicts: NDArray[np.int_], class_name: Callable[[float], str], name: Callable[[int], str]
+    result: LOOCVResult, verdicts: NDArray[np.int8], class_name: Callable[[float], str], name: Callable[[int], str]
 ) -> Section:
     """The table of undetermined and wrong rows, then of those nearest to the threshold."""
-    lower, upper, labels = result.score_lower, result.score_upper, result.labels
+    (lower, upper), labels = result.bounds, result.labels
     assert labels is not None
     distance = np.minimum(np.abs(lower), np.abs(upper))
     order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:LISTED]
     rows: list[list[Cell]] = [
         [
             name(row),
-            class_name(result.problem.y[row]),
+            class_name(result.y[row]),
             class_name(labels[row]),
             float(lower[row]),
             float(upper[row]),
@@ -187,7 +188,7 @@ def _stages(result: LOOCVResult) -> Section:
 
 
 def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
-    y, lower, upper = result.problem.y, result.score_lower, result.score_upper
+    y, (lower, upper) = result.y, result.bounds
     n_rows = y.size
     mse, r2 = result.metric_bounds("mse"), result.metric_bounds("r2")
     summary = [
@@ -201,7 +202,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         ("mean absolute error", between(*result.metric_bounds("mae"))),
         ("trainings beyond the first", f"{result.n_trainings:,}"),
     ]
-    residual = _distance(y, lower, upper)
+    residual, _ = residuals(y, lower, upper)
     order = np.argsort(-residual, kind="stable")
     drawn = order[:DRAWN]
     marks = [
@@ -221,11 +222,6 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         _stages(result),
     ]
     return summary, numbers, sections
-
-
-def _distance(y: Array, lower: Array, upper: Array) -> Array:
-    """At least how far each target is from its prediction."""
-    return np.maximum(np.maximum(lower - y, y - upper), 0.0)
 
 
 def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, upper: Array) -> str:

@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import Array
+from glru.linalg import Array
 
 
 @final

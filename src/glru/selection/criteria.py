@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from glru._arrays import home, namespace, same_arrays
-from glru._numerics import TINY, UNIT, Array, gamma
+from glru.bounds import errors, log_losses, margins, residuals
+from glru.linalg import TINY, UNIT, Array, arrays_of, gamma, namespace, to_host
 from glru.losses.base import Loss, where_true
-from glru.losses.logistic import softplus
 
 
 @final
@@ -37,7 +36,7 @@ class Criterion:
 
     def sums(self, y: Array, lower: Any, upper: Any) -> tuple[Array, Array]:
         """Bounds of the sum over the rows (the first axis), the rounding of the summation included."""
-        arrays = same_arrays(lower)
+        arrays = arrays_of(lower)
         return self.added(*self.terms(arrays.put(y), lower, upper))
 
     def added(self, least: Any, most: Any) -> tuple[Array, Array]:
@@ -45,34 +44,27 @@ class Criterion:
         xp = namespace(least)
         # Numbers of rows are added without an error.
         off = 0.0 if self.counts else gamma(least.shape[0] + 2)
-        return home(xp.sum(least, axis=0)) * (1.0 - off), home(xp.sum(most, axis=0)) * (1.0 + off)
+        return to_host(xp.sum(least, axis=0)) * (1.0 - off), to_host(xp.sum(most, axis=0)) * (1.0 + off)
 
 
 def _errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
-    # A score that is zero, or cannot be told from it, is an error whatever the label.
     xp = namespace(lower)
-    right = xp.where(y > 0.0, lower > 0.0, upper < 0.0)
-    wrong = xp.where(y > 0.0, upper <= 0.0, lower >= 0.0)
-    return where_true(xp, wrong, 1.0), where_true(xp, ~right, 1.0)
+    wrong, doubtful = errors(*margins(y, lower, upper))
+    return where_true(xp, wrong, 1.0), where_true(xp, doubtful, 1.0)
 
 
 def _log_losses(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
-    xp = namespace(lower)
-    best = xp.where(y > 0.0, upper, -lower)
-    worst = xp.where(y > 0.0, lower, -upper)
     slack = 16.0 * UNIT
-    return softplus(-best) * (1.0 - slack), softplus(-worst) * (1.0 + slack)
+    least, most = log_losses(y, lower, upper)
+    return least * (1.0 - slack), most * (1.0 + slack)
 
 
 def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
-    xp = namespace(lower)
     # A difference of two floats has a relative error of one unit, however much cancels, and its square one of three.
     slack = 8.0 * UNIT
-    ends = (y - lower) ** 2, (y - upper) ** 2
-    inside = (lower <= y) & (y <= upper)
-    nearest = xp.where(inside, 0.0, xp.minimum(*ends))
+    near, far = residuals(y, lower, upper)
     # Squares that underflow are below TINY.
-    return nearest * (1.0 - slack), xp.maximum(*ends) * (1.0 + slack) + TINY
+    return near**2 * (1.0 - slack), far**2 * (1.0 + slack) + TINY
 
 
 CRITERIA = {

@@ -7,13 +7,12 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix, dense_columns
 from glru.candidates import newton_candidate
 from glru.candidates.mapping import new_coefficients
 from glru.duality import feasible_dual
+from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.penalties import Penalty
 from glru.point import Point
@@ -134,7 +133,7 @@ class Model:
         coef[self.chosen] = self.solution.coef
         if move.add and carried:
             pulls = self.whole.weights * self.solution.dual
-            correlations = dense_columns(self.whole.X_by_column, changed).T @ pulls
+            correlations = self.whole.matrix.dense(changed).T @ pulls
             coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
         dual = feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[chosen], self.solution.intercept, dual), chosen
@@ -170,11 +169,11 @@ def zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
     return (lower == 0.0) & (upper == 0.0)
 
 
-def same_columns(moves: list[Move], matrices: Sequence[Matrix | sp.csc_array], penalty: Penalty) -> list[int]:
+def same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
     """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
 
     def content(column: int) -> tuple[Any, ...]:
-        entries = (dense_columns(matrix, np.array([column])).tobytes() for matrix in matrices)
+        entries = (matrix.dense(np.array([column])).tobytes() for matrix in matrices)
         part = penalty.select(np.array([column]))
         return (*entries, np.asarray(part.quadratic).tobytes(), np.asarray(part.absolute).tobytes())
 
@@ -187,7 +186,6 @@ def sub_problem(whole: Problem, chosen: Columns) -> Problem:
     """The problem with some of the columns."""
     if chosen.size == whole.n_columns:
         return whole
-    X = sp.csr_array(whole.X_by_column[:, chosen]) if whole.is_sparse else whole.X[:, chosen]
     names = whole.column_names
     kept = None if names is None else tuple(names[j] for j in chosen)
-    return whole.derive(X=X, penalty=whole.penalty.select(chosen), column_names=kept)
+    return whole.derive(X=whole.matrix[:, chosen], penalty=whole.penalty.select(chosen), column_names=kept)

@@ -4,7 +4,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from glru._numerics import gamma
+from glru.linalg import gamma
 from glru.model_selection.loocv import leave_one_out
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Check, Enough, Judge, Model, Move, Screened, Worth

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array
+from glru.linalg import Array
 
 
 @final

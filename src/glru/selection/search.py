@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru._arrays import placed
 from glru._budget import Budget, OutOfTime
-from glru._numerics import Array, Matrix
-from glru._threads import calm_blas
-from glru.certificate import FEW
 from glru.changes.base import matched_columns
-from glru.model_selection.cross_validation import splits_of
+from glru.families.summed import require_local
+from glru.linalg import FEW, Array, Matrix, calm_blas
+from glru.model_selection.cross_validation import splits_in_memory
 from glru.model_selection.progress import Report, reporter
+from glru.point import Point
 from glru.problem import Problem
+from glru.selection.blocks import BlockJudge
 from glru.selection.contest import Contest, decide
 from glru.selection.criteria import Criterion, checked_criterion
 from glru.selection.groups import column_groups, kept_columns
@@ -24,13 +24,15 @@ from glru.selection.judge import Judge, Model, Move, Screened, Worth
 from glru.selection.panel import LeaveOneOutJudge, Panel
 from glru.selection.result import Step, StepwiseResult
 from glru.selection.validation import ValidationJudge
+from glru.solution import Solution
+from glru.solvers import solve
 
 Columns = NDArray[np.intp]
 
 
 @np.errstate(all="ignore")
 def search(
-    problem: Problem,
+    problem: Problem | Solution,
     X_val: Any = None,
     y_val: Any = None,
     direction: Literal["backward", "forward", "both"] = "backward",
@@ -46,16 +48,13 @@ def search(
     tol: float = 1e-6,
     progress: bool | Report = False,
     max_seconds: float | None = None,
-    make_judge: Callable[[Columns, Criterion], Judge] | None = None,
 ) -> StepwiseResult:
-    """The search itself; see :func:`glru.stepwise`.
-
-    ``make_judge``: judges the first columns of data that is not held here, where the problem is another than a ``Problem``.
-    """
-    held = make_judge is None
-    _check(problem, held, direction, method, forced, min_features, max_features, max_steps)
+    """The search itself; see :func:`glru.stepwise`."""
+    solution = problem if isinstance(problem, Solution) else None
+    problem = problem.problem if isinstance(problem, Solution) else problem
+    _check(problem, direction, method, forced, min_features, max_features, max_steps)
     budget = Budget(max_seconds)
-    signs = held and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
+    signs = problem.in_memory and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
     rule = checked_criterion(criterion, problem.loss, signs)
     sets = column_groups(problem, groups)
     kept = kept_columns(problem, keep)
@@ -69,8 +68,11 @@ def search(
     additions = [Move(move.columns, add=True) for move in removals]
     steps: list[Step] = []
     interrupted = False
-    with reporter(progress) as report, calm_blas(problem.work if held else 0.0):
-        judge = make_judge(start, rule) if make_judge else _judge(problem, start, X_val, y_val, cv, rule, tol)
+    with reporter(progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
+        if problem.in_memory:
+            judge = _judge(problem, solution, start, X_val, y_val, cv, rule, tol)
+        else:
+            judge = _judge_blocks(problem, solution, start, X_val, y_val, cv, rule, tol, method)
         value = judge.value()
         first_value, chosen, visited = value, start, {start.tobytes()}
         try:
@@ -231,31 +233,66 @@ def _replayed(start: Columns, steps: list[Step]) -> Columns:
     return chosen
 
 
-def _judge(problem: Problem, chosen: Columns, X_val: Any, y_val: Any, cv: Any, rule: Criterion, tol: float) -> Judge:
+def _judge_blocks(
+    problem: Problem,
+    solution: Solution | None,
+    chosen: Columns,
+    X_val: Any,
+    y_val: Any,
+    cv: Any,
+    rule: Criterion,
+    tol: float,
+    method: str,
+) -> Judge:
+    require_local(problem, "stepwise")
+    if method != "certified" or cv is not None or X_val is None or y_val is None:
+        raise ValueError(
+            "stepwise of rows in blocks has method='certified' and judges on validation rows in memory; "
+            f"got method={method!r}, cv={cv!r}, X_val={'None' if X_val is None else 'rows'}. Give X_val and y_val."
+        )
+    X, y = validation_rows(problem, X_val, y_val)
+    start = Point(np.zeros(problem.n_columns))
+    if chosen.size == problem.n_columns:
+        start = (solve(problem, tol=tol) if solution is None else solution).point
+    return BlockJudge(problem, chosen, X.dense(), y, rule, start)
+
+
+def _judge(
+    problem: Problem,
+    solution: Solution | None,
+    chosen: Columns,
+    X_val: Any,
+    y_val: Any,
+    cv: Any,
+    rule: Criterion,
+    tol: float,
+) -> Judge:
     if (X_val is None) != (y_val is None):
         raise ValueError("X_val and y_val go together; got only one of them.")
     if X_val is not None and cv is not None:
         raise ValueError("give validation rows or cv, not both.")
+    start = solution.point if solution is not None and chosen.size == problem.n_columns else None
     if X_val is not None:
         X, y = validation_rows(problem, X_val, y_val)
-        return ValidationJudge(Model(problem, chosen, tol), X, y, rule)
+        return ValidationJudge(Model(problem, chosen, tol, start), X, y, rule)
     if cv is None:
-        return LeaveOneOutJudge(Model(problem, chosen, tol), rule)
+        return LeaveOneOutJudge(Model(problem, chosen, tol, start), rule)
     judges: list[Judge] = []
-    for train, test in splits_of(problem, cv, None):
+    for train, test in splits_in_memory(problem, cv, None):
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         fold = problem.derive(sample_weight=weight)
-        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.X[test], problem.y[test], rule))
+        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.matrix[test], problem.y[test], rule))
     return Panel(judges, rule)
 
 
-def validation_rows(problem: Any, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
+def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
     """Validation rows in the columns of a problem, and their targets in its terms."""
     X, names = _inputs.as_matrix(X_val, "X_val")
     if X.shape[1] != problem.n_columns:
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
-    X = placed(matched_columns(X, names, problem.column_names), getattr(problem, "X", None))
+    X = matched_columns(X, names, problem.column_names)
+    X = problem.matrix.bring(X) if problem.in_memory else X
     if problem.loss.task == "regression":
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
     labels = _inputs.as_array(y_val, "y_val")
@@ -272,7 +309,6 @@ def validation_rows(problem: Any, X_val: Any, y_val: Any) -> tuple[Matrix, Array
 
 def _check(
     problem: Problem,
-    held: bool,
     direction: str,
     method: str,
     forced: bool,
@@ -280,7 +316,7 @@ def _check(
     max_features: int | None,
     max_steps: int | None,
 ) -> None:
-    if held and not isinstance(problem, Problem):
+    if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
     if direction not in ("backward", "forward", "both"):
         raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {direction!r}.")

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
-from glru._handover import Handover
 from glru.adapters import Adapted, adapt, is_estimator
 from glru.selection.result import Step, StepwiseResult
 from glru.selection.search import search
@@ -27,8 +26,8 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
 
     Parameters
     ----------
-    model : Problem or estimator
-        The training problem with all columns; or a linear model for two classes or a regression, fitted or not.
+    model : Problem, Solution or estimator
+        The training problem with all columns, or its solution; or a linear model for two classes or a regression, fitted or not.
     X, y, sample_weight : array
         The data of an estimator.
     X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
@@ -68,6 +67,11 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
     StepwiseResult
         The columns chosen and the path. Ctrl-C ends the search and returns the path so far, as ``max_seconds`` does.
 
+    Notes
+    -----
+    Rows in blocks are judged on validation rows in memory, by the method "certified": one to three passes over the data for
+    every candidate.
+
     Examples
     --------
     >>> import glru
@@ -84,8 +88,6 @@ def stepwise(model: Any, *args: Any, **options: Any) -> StepwiseResult:
     >>> same.selected.tolist() == result.selected.tolist()
     True
     """
-    if isinstance(model, Handover):
-        return model.perform("stepwise", *args, **options)
     return of_estimator(model, *args, **options) if is_estimator(model) else search(model, *args, **options)
 
 

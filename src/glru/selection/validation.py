@@ -7,17 +7,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import Array, Matrix, dense, dense_columns
 from glru.certificate import Certificate, certify
 from glru.families.carried import has_carried
 from glru.families.columns import (
     LocalColumns,
     WideColumns,
     carried_columns,
-    dense_block,
     has_local_columns,
     has_wide_columns,
 )
+from glru.linalg import Array, Matrix
 from glru.model_selection.pursuit import REFINE_STEPS, certified_bounds, pursue
 from glru.point import Point
 from glru.problem import Problem
@@ -110,7 +109,7 @@ class ValidationJudge(Judge):
             def make(start: int, stop: int) -> tuple[Array, Array]:
                 check()
                 here = columns[start:stop]
-                return dense_block(whole.X_by_column, here), dense_block(self.X, here)
+                return whole.matrix.block(here), self.X.block(here)
 
             return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
         elif not add and has_local_columns(problem):
@@ -166,7 +165,7 @@ class ValidationJudge(Judge):
 
         place = np.array([column])
         lam = float(np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[column])
-        vectors = dense_columns(whole.X_by_column, place)[:, 0], dense_columns(self.X, place)[:, 0]
+        vectors = whole.matrix.dense(place)[:, 0], self.X.dense(place)[:, 0]
         bounds = self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, REFINE_STEPS)
         return *self._sums(*bounds, zero), settled(*bounds)
 
@@ -178,9 +177,9 @@ class ValidationJudge(Judge):
 
     def ties(self, moves: list[Move], check: Check) -> list[int]:
         whole = self.model.whole
-        if whole.on_device:
+        if whole.matrix.only_products:
             return super().ties(moves, check)
-        labels = same_columns(moves, [whole.X_by_column, self.X], whole.penalty)
+        labels = same_columns(moves, [whole.matrix, self.X], whole.penalty)
         for k, move in enumerate(moves):
             check()
             labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
@@ -205,7 +204,7 @@ class ValidationJudge(Judge):
     @cached_property
     def _filled(self) -> NDArray[np.bool_]:
         """Which entries of the validation rows can contribute to a score."""
-        return (dense(self.X) != 0.0) & ~self.model.whole.dead_columns
+        return (self.X.dense() != 0.0) & ~self.model.whole.dead_columns
 
     def _zero(self, chosen: Columns) -> NDArray[np.bool_]:
         """Rows whose score is exactly zero whatever the coefficients."""

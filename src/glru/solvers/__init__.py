@@ -14,9 +14,11 @@ solver             trains                                      ``"auto"`` takes 
 "proximal-point"   hinge, any penalty                          hinge with elastic net and L1, on data too large for a
                                                                direct system, and where the one above stalls
 =================  ==========================================  ==============================================
+
+Rows in blocks are trained by "newton" (up to 3000 columns) and "newton-cg", in passes over the data.
 """
 
-from glru.solvers.api import solve, train
+from glru.solvers.api import solve, train, warn_if_short
 from glru.solvers.common import State
 
-__all__ = ["State", "solve", "train"]
+__all__ = ["State", "solve", "train", "warn_if_short"]

@@ -3,24 +3,24 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from glru import duality
-from glru._handover import Handover
-from glru._threads import calm_blas
+from glru._budget import UNLIMITED, Budget
 from glru.existence import missing_optimum
+from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic
 from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Problem, not_in_memory
 from glru.solution import Solution, solution_at
 from glru.solvers.common import Run, Stop, Until, zero_point
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.interior_point import box_of, interior_point
 from glru.solvers.newton import newton
 from glru.solvers.newton_cg import newton_cg
+from glru.solvers.passes import train_in_passes
 from glru.solvers.prox_newton import prox_newton
 from glru.solvers.proximal_point import proximal_point
 from glru.solvers.sample import sample_of
@@ -77,8 +77,12 @@ def solve(
     -------
     Solution
         The best point found, with its duality gap. A run that could not reach ``tol`` warns with
-        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same. Of a
-        :class:`~glru.PartitionedProblem` a :class:`~glru.PartitionedSolution`.
+        scikit-learn's ``ConvergenceWarning`` and says so in ``status``; the gap is valid all the same.
+
+    Notes
+    -----
+    Rows in blocks are trained in passes over the data: smooth losses with an L2 penalty, by "newton" up to 3000 columns and
+    by "newton-cg" beyond, without ``until``.
 
     Examples
     --------
@@ -88,9 +92,11 @@ def solve(
     >>> solution.status, solution.relative_gap <= 1e-9
     ('converged', True)
     """
-    if isinstance(problem, Handover):
-        return handed_over(problem, tol, solver, start, until, max_iter)
-    solution = train(problem, tol, solver, start, until, max_iter)
+    return warn_if_short(train(problem, tol, solver, start, until, max_iter), tol)
+
+
+def warn_if_short(solution: Solution, tol: float) -> Solution:
+    """The solution, with a warning where its training ended short of its target."""
     if _is_short(solution):
         _warn(solution, tol)
     return solution
@@ -104,14 +110,20 @@ def train(
     start: Solution | Point | None = None,
     until: Until | None = None,
     max_iter: int | None = None,
+    budget: Budget = UNLIMITED,
 ) -> Solution:
-    """:func:`solve` without its warning, for callers that look at the gap themselves."""
+    """:func:`solve` without its warning, for callers that look at the gap themselves, and within a budget."""
     if not (np.isfinite(tol) and tol >= 0.0):
         raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
     if max_iter is not None and max_iter < 1:
         raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
-    if problem.on_device:
+    if not problem.in_memory:
+        if until is not None:
+            raise not_in_memory(problem, "until, which is shown scores and dual variables of all rows,")
+        return train_in_passes(problem, tol, solver, start, max_iter, budget)
+    if problem.matrix.only_products:
         _require_smooth(problem, solver)
+    until = _within(until, budget)
     with calm_blas(problem.work):
         plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
         point = starting_point(problem, start)
@@ -173,30 +185,14 @@ def _better(first: Solution, second: Solution) -> Solution:
     return replace(chosen, n_iter=first.n_iter + second.n_iter)
 
 
-def handed_over(
-    problem: Handover,
-    tol: float,
-    solver: str,
-    start: Any,
-    until: Until | None,
-    max_iter: int | None,
-) -> Any:
-    """The training of a problem that does its own."""
-    if until is not None:
-        raise ValueError(
-            "until is shown scores and dual variables of all rows, which partitioned data does not bring home."
-        )
-    return problem.perform("solve", tol=tol, solver=solver, start=start, max_iter=max_iter)
-
-
 def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
-    smooth, direct = problem.penalty.smooth, fits_direct(problem)
+    smooth, direct = problem.penalty.smooth, problem.matrix.has_quick_gram
     if isinstance(problem.loss, Hinge):
         return [("interior-point", None), ("proximal-point", None)] if smooth and direct else [("proximal-point", None)]
     if not smooth:
         return [("prox-newton", None)]
-    if direct and box_of(problem.loss) is not None and not problem.on_device:
+    if direct and box_of(problem.loss) is not None and not problem.matrix.only_products:
         return [("newton", NEWTON_SHARE), ("interior-point", None), ("newton", None)]
     if direct:
         return [("newton", None)]
@@ -204,14 +200,6 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     if start is None and wide and isinstance(problem.loss, Logistic):
         return [("dual-cd", 8), ("newton-cg", None)]
     return [("newton-cg", None)]
-
-
-def fits_direct(problem: Problem) -> bool:
-    """Whether a direct Newton step is cheap: few unknowns, and a Gram matrix that is quick to form."""
-    X = problem.X
-    if not isinstance(X, sp.csr_array):
-        return min(X.shape) <= problem.largest
-    return X.nnz <= 200_000 and min(X.shape) <= 600
 
 
 def checked(problem: Problem, solver: str) -> str:
@@ -240,8 +228,8 @@ def _require_smooth(problem: Problem, solver: str) -> None:
     if solver not in ("auto", "newton") or not smooth:
         asked = f"solver {solver!r}" if smooth else f"{problem.loss!r} with {problem.penalty!r}"
         raise ValueError(
-            f"data on a device is trained by 'newton', which needs a smooth loss and an L2 penalty; got {asked} for X on "
-            f"{problem.arrays.device}. Give X as a NumPy array to train it on the host."
+            f"data on a device is trained by 'newton', which needs a smooth loss and an L2 penalty; got {asked} for "
+            f"X{problem.matrix.layout}. Give X as a NumPy array to train it on the host."
         )
 
 
@@ -264,6 +252,13 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
     if not duality.primal_value(problem, coef, problem.scores(coef, intercept)) <= at_zero:
         return zero_point(problem)
     return Point(coef, intercept, dual)
+
+
+def _within(until: Until | None, budget: Budget) -> Until | None:
+    """``until``, which is also true once the budget is spent."""
+    if budget.end is None:
+        return until
+    return lambda state: budget.spent or (until is not None and until(state))
 
 
 def _continued(until: Until | None, n_before: int) -> Until | None:
@@ -310,12 +305,12 @@ def _warn(solution: Solution, tol: float) -> None:
         if solution.status == "max_iter"
         else "float64 allowed no more progress: raise tol, or scale the columns."
     )
-    reason = missing_optimum(solution.problem)
+    reason = missing_optimum(solution.problem) if solution.problem.in_memory else None
     if reason is not None:
         remedy = reason[0].upper() + reason[1:]
     warnings.warn(
         f"{solution.solver} ended with a relative gap of {solution.relative_gap:.2g} above tol={tol:g} after "
         f"{solution.n_iter} iterations ({solution.status}). {remedy}",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

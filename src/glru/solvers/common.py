@@ -1,15 +1,14 @@
 """What every solver shares: the stopping rule, what ``until`` sees, and what a run returns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array
-from glru.losses import Loss
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import Status
@@ -157,43 +156,6 @@ def step_length(derivative: Callable[[float], float], descent: float, noise: flo
             if high - low <= 1e-12 * high:
                 return low
     return low
-
-
-@final
-@dataclass(frozen=True)
-class Floor:
-    """A floor under the curvature of the losses, where a Newton model would promise too much.
-
-    The floor is a share of the curvature of a quadratic that lies above the loss. It sinks by ten with every good step
-    until it is gone, and rises when the line search has to shorten one a lot. A Newton step with raised curvature stays
-    a descent direction, and its linearised dual point stays feasible.
-    """
-
-    loss: Loss
-    share: float
-
-    @classmethod
-    def of(cls, loss: Loss) -> "Floor":
-        """The floor to begin with: none under a self-concordant loss, the highest under one that is flat in places."""
-        return cls(loss, 0.0 if loss.self_concordance is not None else 1.0)
-
-    @property
-    def highest(self) -> bool:
-        """Whether the model lies above the objective, so that its minimiser is no worse than where it stands."""
-        return self.share == 1.0
-
-    def raised(self, curvature: Array, scores: Array) -> Array:
-        """The curvature at some scores with the floor under it."""
-        if self.share == 0.0:
-            return curvature
-        return np.maximum(curvature, self.share * self.loss.majorant_curvature(scores))
-
-    def after(self, length: float) -> "Floor":
-        """The floor after a step of some length."""
-        if length >= 0.1:
-            share = 0.1 * self.share
-            return replace(self, share=share if share > 1e-4 else 0.0)
-        return replace(self, share=min(max(10.0 * self.share, 1e-3), 1.0))
 
 
 def zero_point(problem: Problem) -> Point:

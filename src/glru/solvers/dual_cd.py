@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from glru import duality
-from glru._numerics import Array, scaled_columns, squared_row_norms
+from glru.linalg import Array
 from glru.losses import Logistic
 from glru.point import Point
 from glru.problem import Problem
@@ -18,15 +18,13 @@ from glru.solvers.common import Run, State, Stop, end
 
 def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by passes in random order (seeded, so that runs repeat); the gap is taken after every pass."""
-    from glru import _kernels as kernels
-
     logistic = isinstance(problem.loss, Logistic)
     lam = problem.penalty.quadratic
     # Columns of unequal strength are scaled to one strength in a copy of X.
     scale = float(1.0 / lam) if lam.ndim == 0 else 1.0
     columns = np.ones(problem.n_columns) if lam.ndim == 0 else 1.0 / np.sqrt(lam)
-    X = problem.X if lam.ndim == 0 else scaled_columns(problem.X, columns)
-    bends = scale * problem.weights * squared_row_norms(X)
+    X = problem.matrix if lam.ndim == 0 else problem.matrix.scale_columns(columns)
+    bends = scale * problem.weights * X.squared_row_norms()
     slopes = _starting_slopes(problem, start)
     # A row of zeros has the score 0 under every model, so its dual variable is known and never moves.
     slopes[bends == 0.0] = 0.5 if logistic else 1.0
@@ -45,11 +43,8 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
         status = stop.check(state)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        common = (problem.y, problem.weights, scale, bends, random.permutation(problem.n_rows), logistic, slopes, v)
-        if isinstance(X, np.ndarray):
-            kernels.dual_epoch_dense(X, *common)
-        else:
-            kernels.dual_epoch_sparse(X.indptr, X.indices, X.data, *common)
+        order = random.permutation(problem.n_rows)
+        X.dual_epoch(problem.y, problem.weights, scale, bends, order, logistic, slopes, v)
         n_iter += 1
 
 

@@ -16,7 +16,7 @@ from typing import final
 
 import numpy as np
 
-from glru._numerics import Array
+from glru.linalg import Array
 from glru.losses import Hinge, SmoothedHinge, SquaredHinge
 from glru.point import Point
 from glru.problem import Problem

@@ -16,19 +16,20 @@ Piecewise quadratic losses make this a semismooth Newton method.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from scipy.linalg import lstsq
 
 from glru import duality
-from glru._arrays import cholesky_solve
-from glru._numerics import UNIT, Array, dense_columns
-from glru._products import core_factor, hessian, robust_cholesky, row_gram
+from glru.linalg import UNIT, Array
+from glru.linalg.factor import cholesky_solve, core_factor, solve_shifted
+from glru.metric.rows import RowSide
 from glru.point import Point
 from glru.problem import Problem
 from glru.solution import dual_of
-from glru.solvers.common import Floor, Run, State, Stop, end, step_length
+from glru.solvers.common import Run, State, Stop, end, step_length
+from glru.sums import Floor
 
 
 @final
@@ -99,10 +100,10 @@ class ColumnSpace(Space):
         lam = problem.penalty.quadratic
         coef, _ = self.primal(unknowns)
         pull, bend = problem.weights * gradient, problem.weights * curvature
-        slope = problem.X.T @ pull + lam * coef
+        slope = problem.matrix.T @ pull + lam * coef
         if problem.fit_intercept:
             slope = np.append(slope, pull.sum())
-        move = -solve_upper(hessian(problem, bend), slope)
+        move = -solve_shifted(problem.hessian(bend), slope)
         delta, shift = self.primal(move)
         return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
 
@@ -116,20 +117,15 @@ class RowSpace(Space):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
-        self.gram = row_gram(problem, self.inverse)
-        columns = [dense_columns(problem.X, problem.unpenalised)]
-        if problem.fit_intercept:
-            columns.append(np.ones((problem.n_rows, 1)))
-        self.border = np.hstack(columns)
+        self.side = RowSide(problem)
+        self.gram, self.border = self.side.gram, self.side.border
 
     def place(self, point: Point) -> Array:
         problem = self.problem
         if not point.coef.any():
             return np.zeros(problem.n_rows + self.border.shape[1])
         free = point.coef[problem.unpenalised]
-        tail = np.append(free, point.intercept) if problem.fit_intercept else free
+        tail = np.append(free, self.side.intercept(point.coef, point.intercept)) if problem.fit_intercept else free
         duals = [dual_of(problem, problem.scores(point.coef, point.intercept)), np.zeros(problem.n_rows)]
         duals = duals if point.dual is None else [point.dual, *duals]
         # A dual point need not belong to its primal point: of those at hand, start where the objective is lowest.
@@ -142,9 +138,9 @@ class RowSpace(Space):
 
     def primal(self, unknowns: Array) -> tuple[Array, float]:
         problem, n = self.problem, self.problem.n_rows
-        coef = self.inverse * (problem.X.T @ unknowns[:n])
+        coef = self.side.inverse * self.side.pulled(unknowns[:n])
         coef[problem.unpenalised] = unknowns[n : n + problem.unpenalised.size]
-        return coef, float(unknowns[-1]) if problem.fit_intercept else 0.0
+        return coef, self.side.intercept(coef, float(unknowns[-1]), -1.0) if problem.fit_intercept else 0.0
 
     def scores(self, unknowns: Array) -> Array:
         n = self.problem.n_rows
@@ -158,10 +154,10 @@ class RowSpace(Space):
         problem, n = self.problem, self.problem.n_rows
         beta = unknowns[:n]
         bend = problem.weights * curvature
-        # Rows without curvature are left out where a smaller copy is cheap to make.
-        active = np.arange(n) if problem.on_device else np.flatnonzero(bend > 0.0)
+        # Rows without curvature are left out.
+        active = np.flatnonzero(bend > 0.0)
         root = np.sqrt(bend[active])
-        factor = core_factor(self.gram if active.size == n else self.gram[np.ix_(active, active)], root)
+        factor = core_factor(self.gram if active.size == n else self.gram[active][:, active], root)
 
         def through(v: Array) -> Array:
             """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
@@ -250,6 +246,16 @@ def uses_row_space(problem: Problem) -> bool:
     return problem.n_rows < problem.n_columns and 4 * problem.unpenalised.size < problem.n_rows
 
 
+def length_of(problem: Problem, scores: Array, gradient: Array, step: Step) -> float:
+    """How far to go along a Newton direction: all the way unless the objective rises; 0 where there is no descent."""
+    values = [problem.loss.value(problem.y, scores + length * step.scores) for length in (0.0, 1.0)]
+    if float(problem.weights @ (values[1] - values[0])) + step.slope + 0.5 * step.bend <= 0.0:
+        return 1.0
+    pull = problem.weights * gradient * step.scores
+    noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
+    return step_length(partial(_slope_along, problem, scores, step), float(pull.sum()) + step.slope, noise)
+
+
 def _slope_along(problem: Problem, scores: Array, step: Step, length: float) -> float:
     """The objective's derivative along a step."""
     slopes = problem.loss.gradient(problem.y, scores + length * step.scores)
@@ -271,8 +277,3 @@ def _linear_dual(
     projected = -problem.loss.project(problem.y, -dual)
     # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
     return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None
-
-
-def solve_upper(matrix: Any, right: Array) -> Array:
-    """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
-    return cholesky_solve(robust_cholesky(matrix), right)

@@ -14,12 +14,12 @@ from typing import final
 import numpy as np
 
 from glru import duality
-from glru._numerics import UNIT, Array
-from glru._products import curvature_product
+from glru.linalg import UNIT, Array
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Floor, Run, State, Stop, end, step_length
+from glru.solvers.common import Run, State, Stop, end, step_length
 from glru.solvers.preconditioner import Preconditioner, prepare
+from glru.sums import Floor
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
@@ -109,12 +109,12 @@ class _Model:
         """Gradient of the objective."""
         pull = self.problem.weights * gradient
         coef, _ = self.unpack(unknowns)
-        return self.pack(self.problem.X.T @ pull + self.lam * coef, float(pull.sum()))
+        return self.pack(self.problem.matrix.T @ pull + self.lam * coef, float(pull.sum()))
 
     def product(self, curvature: Array) -> Callable[[Array], tuple[Array, Array]]:
         """The map from a move to its scores and its Hessian product."""
         bend = self.problem.weights * curvature
-        through = curvature_product(self.problem.X, bend)
+        through = self.problem.matrix.curvature_product(bend)
         if not self.problem.fit_intercept:
 
             def plain(move: Array) -> tuple[Array, Array]:
@@ -122,7 +122,7 @@ class _Model:
                 return forward, back + self.lam * move
 
             return plain
-        border, total = self.problem.X.T @ bend, float(bend.sum())
+        border, total = self.problem.matrix.T @ bend, float(bend.sum())
 
         def bordered(move: Array) -> tuple[Array, Array]:
             coef, shift = move[:-1], move[-1]

@@ -6,8 +6,7 @@ from typing import final
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from glru._numerics import Array
-from glru._products import column_gram
+from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.solvers.sample import sample_of
@@ -84,12 +83,7 @@ def prepare(problem: Problem, start: Point) -> Preconditioner:
     if sample is None:
         return ColumnScales(problem)
     bend = sample.weights * sample.loss.curvature(sample.y, sample.scores(start.coef, start.intercept))
-    hessian = column_gram(sample.X, bend)
-    hessian[np.diag_indices(problem.n_columns)] += problem.penalty.quadratic
-    if problem.fit_intercept:
-        border = (sample.X.T @ bend)[:, None]
-        hessian = np.block([[hessian, border], [np.zeros_like(border.T), np.full((1, 1), bend.sum())]])
     try:
-        return SampleHessian(np.triu(cholesky(hessian, check_finite=False)))
+        return SampleHessian(np.triu(cholesky(sample.hessian(bend), check_finite=False)))
     except LinAlgError:
         return ColumnScales(problem)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
 from glru import duality
-from glru._numerics import UNIT, Array
-from glru._products import column_gram
+from glru.linalg import UNIT, Array
+from glru.linalg.factor import solve_shifted
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Floor, Run, State, Stop, end, step_length
-from glru.solvers.newton import solve_upper
+from glru.solvers.common import Run, State, Stop, end, step_length
+from glru.sums import Floor
 
 EPOCHS = 200
 """Passes of coordinate descent over the working set in one outer iteration."""
@@ -82,7 +82,7 @@ def model_step(
     working = model.working_set(coef, n_working)
     ahead = coef.copy()
     ahead[working], shift = model.minimise(coef[working], working)
-    return ahead, shift, problem.X @ (ahead - coef) + shift
+    return ahead, shift, problem.matrix @ (ahead - coef) + shift
 
 
 class _Model:
@@ -92,7 +92,7 @@ class _Model:
         self.problem = problem
         self.pull = problem.weights * gradient
         self.bend = problem.weights * curvature
-        self.slope = problem.X.T @ self.pull
+        self.slope = problem.matrix.T @ self.pull
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))
 
@@ -108,7 +108,7 @@ class _Model:
         """The working columns' minimisers of the model plus penalty, and the intercept's move."""
         if working.size > MAX_GRAM:
             return self._minimise_by_columns(coef, working)
-        from glru import _kernels as kernels
+        from glru.linalg import kernels
 
         data = self._symmetric_gram(working)
         extra = data.shape[0] - working.size
@@ -124,8 +124,8 @@ class _Model:
 
     def _symmetric_gram(self, working: NDArray[np.intp]) -> Array:
         """``[X_W, 1]^T diag(bend) [X_W, 1]``, without the ones where there is no intercept."""
-        X = self.problem.X[:, working]
-        upper = np.triu(column_gram(X, self.bend))
+        X = self.problem.matrix[:, working]
+        upper = np.triu(X.column_gram(self.bend))
         gram = upper + np.triu(upper, 1).T
         if not self.problem.fit_intercept:
             return gram
@@ -133,9 +133,9 @@ class _Model:
         return np.block([[gram, border[:, None]], [border[None, :], np.full((1, 1), self.bend.sum())]])
 
     def _minimise_by_columns(self, coef: Array, working: NDArray[np.intp]) -> tuple[Array, float]:
-        from glru import _kernels as kernels
+        from glru.linalg import kernels
 
-        X = sp.csc_array(self.problem.X[:, working])
+        X = self.problem.matrix.to_csc(working)
         extra = int(self.problem.fit_intercept)
         if extra:
             X = sp.csc_array(sp.hstack([X, sp.csc_array(np.ones((X.shape[0], 1)))]))
@@ -179,7 +179,7 @@ def _active_set(data: Array, linear: Array, kappa: Array, x: Array) -> Array:
     for _ in range(max(1, min(affordable, 4 * x.size + 10))):
         support = np.flatnonzero(used)
         signs = np.where(free[support], 0.0, np.sign(x[support]))
-        exact = solve_upper(data[np.ix_(support, support)], -linear[support] - kappa[support] * signs)
+        exact = solve_shifted(data[np.ix_(support, support)], -linear[support] - kappa[support] * signs)
         if not np.all(np.isfinite(exact)):
             break
         turning = np.flatnonzero(exact * signs < 0.0)

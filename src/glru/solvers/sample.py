@@ -3,6 +3,7 @@
 import numpy as np
 
 from glru.problem import Problem
+from glru.rows import Block, Blocks
 
 SHARE = 32
 """A sample holds one row in so many, but at least ``ROWS_PER_COLUMN`` rows a column."""
@@ -16,6 +17,8 @@ def sample_of(problem: Problem) -> Problem | None:
     The sample carries the weight of all rows, so that the penalty keeps its share of the objective.
     """
     n_rows, n_columns = problem.n_rows, problem.n_columns
+    if isinstance(problem.rows, Blocks):
+        return _sample_of_blocks(problem, problem.rows)
     if n_rows < 20_000 or n_rows < 5 * ROWS_PER_COLUMN * n_columns:
         return None
     size = max(n_rows // SHARE, ROWS_PER_COLUMN * n_columns)
@@ -24,4 +27,13 @@ def sample_of(problem: Problem) -> Problem | None:
     if not weight.any():
         return None
     weight = weight * (problem.sample_weight.sum() / weight.sum())
-    return problem.derive(X=problem.X[rows], y=problem.y[rows], sample_weight=weight)
+    return problem.derive(X=problem.matrix[rows], y=problem.y[rows], sample_weight=weight)
+
+
+def _sample_of_blocks(problem: Problem, blocks: Blocks) -> Problem | None:
+    """The same from the rows that the first pass has kept; None also where only one class is among them."""
+    X, y, weight = blocks.summary.sample.concatenate()
+    if y.size < ROWS_PER_COLUMN * problem.n_columns or 4 * y.size > problem.n_rows or not weight.any():
+        return None
+    sample = problem.objective.part(Block(X, y, weight * (problem.total_weight / weight.sum())))
+    return None if problem.classes is not None and np.unique(sample.y).size < 2 else sample

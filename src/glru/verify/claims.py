@@ -70,7 +70,7 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
     for row in range(problem.n_rows):
         model = _reweighted(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
         ends = float(result.score_lower[row]), float(result.score_upper[row])
-        found.append(Claim(f"score of row {row}", model, _score(problem.X[row : row + 1]), *ends))
+        found.append(Claim(f"score of row {row}", model, _score(problem.matrix[row : row + 1]), *ends))
     return found
 
 
@@ -83,7 +83,11 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
         models.append(_reweighted(problem, weight))
     return [
         Claim(
-            f"score of row {row} in fold {fold}", models[fold], _score(problem.X[row : row + 1]), float(low), float(up)
+            f"score of row {row} in fold {fold}",
+            models[fold],
+            _score(problem.matrix[row : row + 1]),
+            float(low),
+            float(up),
         )
         for row, fold, low, up in zip(result.rows, result.folds, result.score_lower, result.score_upper, strict=True)
     ]
@@ -135,7 +139,7 @@ def _reweighted(problem: Problem, weight: Any) -> Callable[[], Problem]:
 
 
 def _of_columns(problem: Problem, columns: NDArray[np.intp]) -> Callable[[], Problem]:
-    X = problem.X[:, columns]
+    X = problem.matrix[:, columns]
     return lambda: problem.derive(X=X, penalty=problem.penalty.select(columns), column_names=None)
 
 

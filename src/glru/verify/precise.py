@@ -7,7 +7,6 @@ import numpy as np
 from mpmath import MPContext
 from numpy.typing import NDArray
 
-from glru._numerics import dense
 from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import Problem
 
@@ -107,8 +106,7 @@ def precise_problem(problem: Problem, digits: int) -> Precise:
     """A problem as it is stored: every float64 number, its weights too, is taken digit by digit."""
     mp = context(digits)
     used = np.flatnonzero(problem.weights > 0.0)
-    X = problem.X[used]
-    rows = dense(X)
+    rows = problem.matrix[used].dense()
     weights = precise(mp, problem.weights[used])
     strengths = (
         np.broadcast_to(a, (problem.n_columns,)) for a in (problem.penalty.quadratic, problem.penalty.absolute)

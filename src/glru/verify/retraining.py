@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._numerics import dense
+from glru.linalg import as_matrix
 from glru.problem import Problem
 from glru.verify.precise import Objects, Precise, precise, precise_problem
 from glru.verify.start import Start
@@ -50,7 +50,7 @@ class Trained:
     def scores(self, X: Any) -> list[tuple[Any, Any]]:
         """The scores of some rows, and how far each may be from the exact one."""
         found = []
-        for row in dense(X):
+        for row in as_matrix(X).dense():
             entries = precise(self.mp, row)
             doubt = self.mp.fdot(abs(entries), self.doubts[:-1]) + self.doubts[-1]
             found.append((self.mp.fdot(entries, self.coef) + self.intercept, doubt))

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from glru._numerics import Array
 from glru.experiments.rendering.markdown import heading, percent, span, strength, table
 from glru.experiments.rendering.shown import Shown
+from glru.linalg import Array
 
 NOTES = """
 Columns in the order in which Algorithm 4 takes them: ascending lower bound of the validation errors without the column

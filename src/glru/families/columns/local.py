@@ -13,18 +13,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._arrays import home, raw
-from glru._numerics import TINY, Array, Matrix, gamma, squared_row_norms
-from glru._threads import SMALL_WORK
-from glru.certificate import FEW, score_errors
+from glru.bounds import intersect, widen
+from glru.certificate import score_errors
 from glru.families.carried import weight_error
-from glru.families.columns.common import CHUNK, DEVICE_CHUNK, Columns
+from glru.families.columns.common import Columns
 from glru.families.conjugate import EXACT_STEPS, newton_directions
-from glru.families.gradients import SLOW, Entries, Gradients, local_radius, split_models
+from glru.families.gradients import SLOW, Gradients, split_models
+from glru.linalg import FEW, SMALL_WORK, TINY, Array, Entries, Matrix, gamma, to_host
+from glru.metric.device import column_metric
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.base import intersected, widened
-from glru.regions.device_metric import column_metric
+from glru.regions.summed import local_radius
 
 
 def has_local_columns(problem: Problem) -> bool:
@@ -66,15 +65,15 @@ class LocalColumns:
             return
         pulls = problem.weights * slopes
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        gradient = problem.X.T @ pulls + lam * point.coef
+        gradient = problem.matrix.T @ pulls + lam * point.coef
         start = point.coef
         if problem.fit_intercept:
             gradient, start = np.append(gradient, pulls.sum()), np.append(start, point.intercept)
         self.start = start - self.metric.solve(gradient)
         self.gradients = Gradients(problem, problem.weights, self.metric)
-        self.top = float(self.metric.norms(problem.X)[self.used].max())
+        self.top = float(self.metric.norms(problem.matrix)[self.used].max())
         self.query_norms = self.metric.norms(queries)
-        self.query_lengths = np.sqrt(squared_row_norms(queries)) * (1.0 + gamma(problem.n_columns + 4)) + TINY
+        self.query_lengths = np.sqrt(queries.squared_row_norms()) * (1.0 + gamma(problem.n_columns + 4)) + TINY
         self._models: dict[int, tuple[Any, int]] = {}
 
     def candidate(self, column: int) -> Point | None:
@@ -82,7 +81,7 @@ class LocalColumns:
         found = self._models.get(column) if self.usable else None
         if found is None:
             return None
-        model, size = home(found[0][:, found[1]]), self.problem.n_columns
+        model, size = to_host(found[0][:, found[1]]), self.problem.n_columns
         return Point(np.delete(model[:size], column), float(model[-1]) if self.problem.fit_intercept else 0.0)
 
     def bounds(
@@ -96,7 +95,7 @@ class LocalColumns:
         lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
         if not self.usable:
             return lower, upper
-        width = max(16, (DEVICE_CHUNK if self.problem.on_device else 32 * CHUNK) // self.problem.n_rows)
+        width = max(16, self.problem.arrays.batch // self.problem.n_rows)
         for k in range(0, columns.size, width):
             part = slice(k, k + width)
             lower[:, part], upper[:, part] = self._bounds(columns[part], settled, n_steps)
@@ -106,7 +105,7 @@ class LocalColumns:
             for k in range(0, left.size, width):
                 mine = left[k : k + width]
                 found = self._bounds(columns[mine], settled, EXACT_STEPS, exact=True)
-                lower[:, mine], upper[:, mine] = intersected((lower[:, mine], upper[:, mine]), found)
+                lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), found)
         return lower, upper
 
     def _bounds(
@@ -128,10 +127,10 @@ class LocalColumns:
             models = arrays.zeroed(models, entries)
             self._models.update((column, (models, place)) for place, column in enumerate(entries[0].tolist()))
             *found, gradient, nu = self._certified(models, entries)
-            low, high = found if bounds is None else intersected(bounds, (found[0], found[1]))
+            low, high = found if bounds is None else intersect(bounds, (found[0], found[1]))
             going = ~settled(low, high) & (nu < SLOW * before) & (step + 1 < n_steps)
-            lower[:, active[~going]] = home(arrays.take(low, ~going))
-            upper[:, active[~going]] = home(arrays.take(high, ~going))
+            lower[:, active[~going]] = to_host(arrays.take(low, ~going))
+            upper[:, active[~going]] = to_host(arrays.take(high, ~going))
             before, active = nu[going], active[going]
             if not active.size:
                 break
@@ -164,7 +163,7 @@ class LocalColumns:
         with np.errstate(invalid="ignore"):
             half = arrays.put(self.query_norms / rest)[:, None] * arrays.put(radius * (1.0 + FEW)) + off
         finite = arrays.xp.isfinite(half)
-        low, high = widened(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
+        low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
         return low, high, gradient, nu
 
     def _centers(self, models: Any) -> tuple[Any, Any]:
@@ -174,7 +173,7 @@ class LocalColumns:
         lengths = np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + FEW)
         unit = gamma(size + 8) * (1.0 + FEW)
         off = arrays.put(unit * self.query_lengths)[:, None] * arrays.put(lengths)
-        scores = raw(self.queries) @ coefs
+        scores = self.queries @ coefs
         if self.problem.fit_intercept:
             scores, off = scores + shifts, off + unit * arrays.xp.abs(shifts)
         return scores, off

@@ -14,17 +14,14 @@ from typing import Any, final
 
 import numpy as np
 
-from glru._arrays import DeviceMatrix, cholesky_solve, home, is_device, raw
-from glru._numerics import TINY, UNIT, Array, Matrix, gamma, scaled_columns, squared_row_norms
-from glru._products import core_factor, row_gram
-from glru._sizes import SMALL
-from glru._threads import calm_blas, in_parts
-from glru.certificate import FEW, ball_radius, quick_loss_terms
+from glru.bounds import Bounds, intersect, widen
+from glru.certificate import ball_radius, quick_loss_terms
 from glru.families.carried import row_norms, weight_error
-from glru.families.columns.common import CHUNK, DEVICE_CHUNK, rounded_norms
+from glru.families.columns.common import rounded_norms
+from glru.linalg import FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, to_host
+from glru.linalg.factor import cholesky_solve, core_factor
 from glru.losses import Logistic
 from glru.problem import Problem
-from glru.regions.base import Bounds, intersected, widened
 from glru.solution import Solution
 
 
@@ -56,13 +53,12 @@ class WideColumns:
         self.arrays = problem.arrays
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         inverse = 1.0 / lam
-        self.gram = row_gram(problem, inverse)
-        cross: Any = scaled_columns(queries, inverse) @ problem.X.T
-        self.cross = cross if isinstance(cross, np.ndarray) or is_device(cross) else cross.toarray()
+        self.gram = problem.matrix.row_gram(inverse)
+        self.cross = queries.cross_gram(problem.matrix, inverse)
         norms = rounded_norms(row_norms(problem), problem)
         self.top, self.total_norm = float(norms.max()), float(np.linalg.norm(norms)) * (1.0 + FEW)
         self.share = np.divide(1.0, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
-        self.query_squares = squared_row_norms(queries, inverse)
+        self.query_squares = queries.squared_row_norms(inverse)
         _, slopes, bends = problem.loss.expand(problem.y, solution.scores)
         bend = problem.weights * bends
         root = np.sqrt(bend)
@@ -91,26 +87,20 @@ class WideColumns:
         """
         size = self.query_squares.size
         lower, upper = np.empty((size, n_items)), np.empty((size, n_items))
-        chunk = DEVICE_CHUNK if self.problem.on_device else CHUNK
-        width = max(16, chunk // max(self.problem.n_rows, 1))
+        width = max(16, self.arrays.chunk // max(self.problem.n_rows, 1))
 
         def part(start: int, stop: int) -> None:
             for k in range(start, stop, width):
                 end = min(k + width, stop)
                 lower[:, k:end], upper[:, k:end] = self._bounds(*make(k, end), lam[k:end], sign)
 
-        if self.problem.on_device:
-            part(0, n_items)
-            return lower, upper
-        with calm_blas(0.0):
-            in_parts(part, n_items, width)
+        self.arrays.in_parts(part, n_items, width)
         return lower, upper
 
     def _bounds(self, columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
-        columns, asked = raw(columns), raw(asked)
         images = self.response @ columns
         with np.errstate(all="ignore"):
-            along = home(self.arrays.put(self.base) @ columns)
+            along = to_host(self.arrays.put(self.base) @ columns)
             step = along / (lam + sign * self.arrays.inner(columns, images))
         step = np.where(np.isfinite(step), -sign * step, 0.0)
         return self._certified(self._candidates(images, step, columns), columns, asked, lam, sign)
@@ -126,7 +116,7 @@ class WideColumns:
     ) -> Bounds:
         """Bounds for one candidate after exact Newton steps, each with a factor of its own."""
         problem = self.problem
-        gram = _changed(self.gram, sign / lam * column, column)
+        gram = as_matrix(self.arrays.outer_sum(self.gram.data, sign / lam * column, column))
         columns, queries = self.arrays.put(column)[:, None], self.arrays.put(asked)[:, None]
         lams = np.array([lam])
         scores = self.scores
@@ -139,10 +129,10 @@ class WideColumns:
                 self.arrays.put(solved)[:, None], np.ones(1), columns, np.zeros(problem.n_rows)
             )
             lower, upper = self._certified(candidates, columns, queries, lams, sign)
-            best = intersected(best, (lower[:, 0], upper[:, 0]))
+            best = intersect(best, (lower[:, 0], upper[:, 0]))
             if settled(*best):
                 break
-            scores = gram @ home(candidates[1][:, 0])
+            scores = gram @ to_host(candidates[1][:, 0])
         return best
 
     def _certified(self, candidates: tuple[Any, ...], columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
@@ -161,7 +151,7 @@ class WideColumns:
         # The stored products of weights and dual variables are off by a unit each, the correlations by as much.
         gaps = (losses + 0.5 * np.square(weight_error(problem) * (mass + own_mass))) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        center, asked = home(self.cross @ pulls), home(asked)
+        center, asked = to_host(self.cross @ pulls), to_host(asked)
         center = center + asked * (sign * inner / lam)
         share = np.square(asked) / lam
         squares = self.query_squares[:, None] + sign * share
@@ -169,7 +159,7 @@ class WideColumns:
         reach = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
         length = rounded_norms(self.query_squares, problem)[:, None]
         off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
-        return widened(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+        return widen(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
 
     def _candidates(self, images: Any, step: Array, columns: Any, base: Array | None = None) -> tuple[Any, ...]:
         """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
@@ -177,13 +167,13 @@ class WideColumns:
         base = self.base if base is None else base
         low, high = problem.loss.derivative_range(problem.y)
         arrays = self.arrays
-        if problem.on_device or images.size < SMALL:
+        if not arrays.compiled(images):
             dual = (arrays.put(base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
             dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
             pulls = arrays.put(weights)[:, None] * dual
             inner = arrays.inner(columns, pulls)
             return dual, pulls, inner, arrays.inner(pulls, pulls), arrays.inner(columns, columns)
-        from glru import _kernels as kernels
+        from glru.linalg import kernels
 
         dual, pulls, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
         kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, pulls, sums)
@@ -192,12 +182,12 @@ class WideColumns:
     def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
         """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
         problem, weights, arrays = self.problem, self.problem.weights, self.arrays
-        if problem.on_device or scores.size < SMALL or not isinstance(problem.loss, Logistic):
+        if not arrays.compiled(scores) or not isinstance(problem.loss, Logistic):
             terms = quick_loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
             if not weights.all():
                 terms = arrays.without_rows(terms, weights == 0.0)
-            return home(arrays.put(weights) @ terms)
-        from glru import _kernels as kernels
+            return to_host(arrays.put(weights) @ terms)
+        from glru.linalg import kernels
 
         wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max()))
         tails = np.abs(scores)
@@ -210,13 +200,6 @@ class WideColumns:
         return total * np.exp(wide) * (1.0 + FEW)
 
 
-def _changed(gram: Any, left: Array, right: Array) -> Any:
-    """A matrix plus the outer product of two vectors."""
-    if is_device(gram):
-        return DeviceMatrix(gram.array + gram.arrays.put(left)[:, None] * gram.arrays.put(right)[None, :])
-    return gram + np.outer(left, right)
-
-
-def _newton_dual(gram: Any, root: Array, right: Array) -> Array:
+def _newton_dual(gram: Matrix, root: Array, right: Array) -> Array:
     """``(I + D K)^-1`` times a vector."""
     return right - root * cholesky_solve(core_factor(gram, root), root * (gram @ right))

@@ -1,0 +1,348 @@
+"""Dense batches in NumPy or in another namespace (PyTorch, CuPy, ...): what the array API standard lacks, once for either.
+
+Vectors with one number per row or column live on the host, in NumPy. Matrices and batches of models, one per column, stay where
+the data is. Code for batches is written once against :class:`Arrays`; on the host its methods do nothing but call NumPy.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru.linalg.threads import calm_blas, in_parts
+
+Array = NDArray[np.float64]
+Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+SMALL = 1 << 17
+"""Data with fewer entries is left to NumPy and SciPy: compiled loops would not pay for their loading."""
+
+
+def is_foreign(X: object) -> bool:
+    """Whether an object is an array of a namespace other than NumPy's."""
+    if isinstance(X, (np.ndarray, np.generic)) or sp.issparse(X):
+        return False
+    return hasattr(X, "__array_namespace__") or _library(X) in ("torch", "cupy")
+
+
+def namespace(*arrays: Any) -> Any:
+    """The namespace that some arrays have in common: NumPy, or that of the first which is not NumPy's."""
+    for array in arrays:
+        if is_foreign(array):
+            return _compat().array_namespace(array)
+    return np
+
+
+def to_host(array: Any) -> Any:
+    """An array as NumPy's, on the host; anything that is not foreign as it is."""
+    if not is_foreign(array):
+        return array
+    if _library(array) == "torch":
+        return array.detach().cpu().numpy()
+    if _library(array) == "cupy":
+        return _compat().to_device(array, "cpu")
+    return np.asarray(_compat().to_device(array, _host_device(array)))
+
+
+def to_dense(array: Any) -> NDArray[Any]:
+    """Any array as a dense one of NumPy's, on the host."""
+    dense = array.toarray() if sp.issparse(array) else to_host(array)  # type: ignore[attr-defined]
+    return np.asarray(dense)
+
+
+def move_like(values: Any, like: Any) -> Any:
+    """Values where another array lives; names of classes and masked values, which only NumPy has, stay on the host."""
+    if not is_foreign(like):
+        return to_host(values)
+    stays = not is_foreign(values) and (values.dtype.kind not in "fiub" or isinstance(values, np.ma.MaskedArray))
+    return values if stays else arrays_of(like).put(values)
+
+
+def floats(*arrays: Any) -> tuple[Array, ...]:
+    """Float64 arrays of one common shape, on the device of those that are on one."""
+    foreign = next((a for a in arrays if is_foreign(a)), None)
+    if foreign is None:
+        return tuple(np.broadcast_arrays(*(np.asarray(a, dtype=np.float64) for a in arrays)))
+    there = arrays_of(foreign)
+    moved = (a if is_foreign(a) else there.put(np.asarray(a, dtype=np.float64)) for a in arrays)
+    return tuple(there.xp.broadcast_arrays(*moved))
+
+
+def _library(array: object) -> str:
+    return type(array).__module__.partition(".")[0]
+
+
+def _host_device(array: Any) -> Any:
+    devices = namespace(array).__array_namespace_info__().devices()
+    return next((device for device in devices if device is not None and "cpu" in str(device).lower()), devices[0])
+
+
+def _compat() -> Any:
+    return _imported("array_api_compat")
+
+
+def _extra() -> Any:
+    return _imported("array_api_extra")
+
+
+def _imported(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError(
+            f"arrays of PyTorch, CuPy and other namespaces need the package {module.replace('_', '-')}; "
+            'install glru with "pip install glru[arrays]", or pass NumPy arrays.'
+        ) from None
+
+
+class Arrays(ABC):
+    """Operations on dense batches in one namespace and on one device."""
+
+    xp: Any
+    """The namespace."""
+
+    device: Any = None
+    """The device; None on the host."""
+
+    chunk: int
+    """Entries of the arrays that a thread works on at a time: they stay in the cache, or keep a device busy."""
+
+    batch: int
+    """Entries of the arrays that one product makes at a time."""
+
+    stable: bool
+    """Whether factors and solves are LAPACK's, whose backward errors are known; otherwise only products are."""
+
+    @abstractmethod
+    def put(self, array: Any) -> Any:
+        """A host array in this namespace, on this device."""
+
+    @abstractmethod
+    def zeroed(self, matrix: Any, entries: Entries) -> Any:
+        """A matrix with some entries, at most one per column, set to zero; in place where that can be."""
+
+    @abstractmethod
+    def add_entries(self, matrix: Any, values: Array, entries: Entries) -> Any:
+        """A copy of a matrix with values added to some entries, at most one per column."""
+
+    @abstractmethod
+    def replace_columns(self, matrix: Any, columns: Any, places: NDArray[np.intp]) -> Any:
+        """A matrix with some columns replaced; in place where that can be."""
+
+    @abstractmethod
+    def without_rows(self, matrix: Any, rows: NDArray[np.bool_]) -> Any:
+        """A matrix with some rows set to zero; in place where that can be."""
+
+    @abstractmethod
+    def entries(self, matrix: Any, entries: Entries) -> Array:
+        """One entry of every column, as a host vector; exact."""
+
+    @abstractmethod
+    def units(self, size: int, places: NDArray[np.intp]) -> Any:
+        """Unit vectors as columns."""
+
+    @abstractmethod
+    def take(self, matrix: Any, columns: NDArray[Any]) -> Any:
+        """Some columns, by number or by mask."""
+
+    @abstractmethod
+    def inner(self, first: Any, second: Any) -> Array:
+        """The inner products of the columns of two matrices, as a host vector; each errs by ``gamma(n_rows)``."""
+
+    @abstractmethod
+    def absolute(self, matrix: Any) -> Any:
+        """Absolute values, in place where that can be."""
+
+    @abstractmethod
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        """Matrices on top of each other (axis 0) or side by side (axis 1)."""
+
+    def stacked(self, matrix: Any, row: Any) -> Any:
+        """A matrix with one row more."""
+        return self.concatenate([matrix, row[None, :]], 0)
+
+    def with_ones(self, matrix: Any) -> Any:
+        """A matrix with a column of ones behind it."""
+        return self.concatenate([matrix, self.put(np.ones((matrix.shape[0], 1)))], 1)
+
+    @abstractmethod
+    def add_diagonal(self, matrix: Any, values: Array) -> Any:
+        """A square matrix with some values, or one, added to its diagonal; in place where that can be."""
+
+    def bordered(self, matrix: Any, border: Array, corner: float) -> Any:
+        """A symmetric matrix with one row and column more."""
+        side = self.put(np.append(border, corner))
+        return self.stacked(self.concatenate([matrix, side[:-1, None]], 1), side)
+
+    def outer_sum(self, matrix: Any, left: Array, right: Array) -> Any:
+        """A matrix plus the outer product of two host vectors."""
+        return matrix + self.put(left)[:, None] * self.put(right)[None, :]
+
+    @abstractmethod
+    def size(self, matrix: Any) -> float:
+        """The largest absolute value."""
+
+    @abstractmethod
+    def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
+        """The largest entry of every column over some rows of a non-negative matrix, as a host vector."""
+
+    @abstractmethod
+    def compiled(self, matrix: Any) -> bool:
+        """Whether compiled loops over the entries of a matrix are possible and pay for their loading."""
+
+    @abstractmethod
+    def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
+        """``work(start, stop)`` over parts of ``range(n_items)``, in threads of our own where BLAS runs."""
+
+
+@final
+class HostArrays(Arrays):
+    """NumPy's arrays."""
+
+    xp = np
+    chunk, batch = 1 << 18, 1 << 23
+    stable = True
+
+    def put(self, array: Any) -> Any:
+        return array
+
+    def zeroed(self, matrix: Any, entries: Entries) -> Any:
+        matrix[entries] = 0.0
+        return matrix
+
+    def add_entries(self, matrix: Any, values: Array, entries: Entries) -> Any:
+        matrix = matrix.copy()
+        matrix[entries] += values
+        return matrix
+
+    def replace_columns(self, matrix: Any, columns: Any, places: NDArray[np.intp]) -> Any:
+        matrix[:, places] = columns
+        return matrix
+
+    def without_rows(self, matrix: Any, rows: NDArray[np.bool_]) -> Any:
+        matrix[rows] = 0.0
+        return matrix
+
+    def entries(self, matrix: Any, entries: Entries) -> Array:
+        return matrix[entries]
+
+    def units(self, size: int, places: NDArray[np.intp]) -> Any:
+        units = np.zeros((size, places.size))
+        units[places, np.arange(places.size)] = 1.0
+        return units
+
+    def take(self, matrix: Any, columns: NDArray[Any]) -> Any:
+        return matrix[:, columns]
+
+    def inner(self, first: Any, second: Any) -> Array:
+        return np.einsum("ij,ij->j", first, second)
+
+    def absolute(self, matrix: Any) -> Any:
+        return np.abs(matrix, out=matrix)
+
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        return np.concatenate(parts, axis=axis)
+
+    def add_diagonal(self, matrix: Any, values: Array) -> Any:
+        matrix[np.diag_indices(matrix.shape[0])] += values
+        return matrix
+
+    def size(self, matrix: Any) -> float:
+        return float(np.abs(matrix).max(initial=0.0))
+
+    def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
+        return matrix.max(axis=0) if used.all() else matrix[used].max(axis=0)
+
+    def compiled(self, matrix: Any) -> bool:
+        return matrix.size >= SMALL
+
+    def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
+        with calm_blas(0.0):
+            in_parts(work, n_items, smallest)
+
+
+HOST = HostArrays()
+
+
+@final
+class DeviceArrays(Arrays):
+    """Arrays of another namespace, all on the device of one of them."""
+
+    chunk, batch = 1 << 26, 1 << 26
+    stable = False
+
+    def __init__(self, like: Any) -> None:
+        self.xp, self.device = namespace(like), _compat().device(like)
+
+    def put(self, array: Any) -> Any:
+        if is_foreign(array):
+            return array
+        # PyTorch warns of NumPy arrays that must not be written to; a copy may be.
+        return self.xp.asarray(np.array(array), device=self.device)
+
+    def zeroed(self, matrix: Any, entries: Entries) -> Any:
+        return self.xp.where(self._marks(matrix, entries), 0.0, matrix)
+
+    def add_entries(self, matrix: Any, values: Array, entries: Entries) -> Any:
+        spread = np.zeros(matrix.shape[1])
+        spread[entries[1]] = values
+        return matrix + self.xp.where(self._marks(matrix, entries), self.put(spread)[None, :], 0.0)
+
+    def replace_columns(self, matrix: Any, columns: Any, places: NDArray[np.intp]) -> Any:
+        order, marks = np.zeros(matrix.shape[1], dtype=np.int64), np.zeros(matrix.shape[1], dtype=bool)
+        order[places], marks[places] = np.arange(places.size), True
+        return self.xp.where(self.put(marks)[None, :], self.take(columns, order), matrix)
+
+    def without_rows(self, matrix: Any, rows: NDArray[np.bool_]) -> Any:
+        return self.xp.where(self.put(rows)[:, None], 0.0, matrix)
+
+    def entries(self, matrix: Any, entries: Entries) -> Array:
+        return to_host(self.xp.sum(self.xp.where(self._marks(matrix, entries), matrix, 0.0), axis=0))
+
+    def _marks(self, matrix: Any, entries: Entries) -> Any:
+        rows, columns = entries
+        where = np.full(matrix.shape[1], -1)
+        where[columns] = rows
+        return self.xp.arange(matrix.shape[0], device=self.device)[:, None] == self.put(where)[None, :]
+
+    def units(self, size: int, places: NDArray[np.intp]) -> Any:
+        return _extra().one_hot(self.put(places), size, dtype=self.xp.float64, axis=0, xp=self.xp)
+
+    def take(self, matrix: Any, columns: NDArray[Any]) -> Any:
+        places = np.flatnonzero(columns) if columns.dtype == bool else columns
+        return self.xp.take(matrix, self.put(places), axis=1)
+
+    def inner(self, first: Any, second: Any) -> Array:
+        return to_host(self.xp.sum(first * second, axis=0))
+
+    def absolute(self, matrix: Any) -> Any:
+        return self.xp.abs(matrix)
+
+    def concatenate(self, parts: Sequence[Any], axis: int) -> Any:
+        return self.xp.concat(list(parts), axis=axis)
+
+    def add_diagonal(self, matrix: Any, values: Array) -> Any:
+        return matrix + _extra().create_diagonal(self.put(np.broadcast_to(values, matrix.shape[:1])), xp=self.xp)
+
+    def size(self, matrix: Any) -> float:
+        return float(self.xp.max(self.xp.abs(matrix)))
+
+    def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
+        if not used.all():
+            matrix = self.xp.where(self.put(used)[:, None], matrix, 0.0)
+        return to_host(self.xp.max(matrix, axis=0))
+
+    def compiled(self, matrix: Any) -> bool:
+        return False
+
+    def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
+        work(0, n_items)
+
+
+def arrays_of(array: Any) -> Arrays:
+    """The operations of an array's own namespace."""
+    return DeviceArrays(array) if is_foreign(array) else HOST

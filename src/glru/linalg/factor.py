@@ -1,0 +1,120 @@
+"""Cholesky factors and solves, in whatever namespace a matrix is."""
+
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+from scipy.linalg import cho_solve
+from scipy.linalg import cholesky as host_cholesky
+from scipy.linalg.lapack import dpotri
+
+from glru.linalg.arrays import Array, arrays_of, is_foreign, move_like, namespace
+from glru.linalg.matrix import Matrix
+from glru.linalg.rounding import UNIT
+
+
+def core_factor(gram: Matrix, root: Array) -> Any:
+    """The Cholesky factor of ``I + D^(1/2) K D^(1/2)``, ``root`` the diagonal of ``D^(1/2)``, where ``K`` lives."""
+    scale = gram.arrays.put(root)
+    core = gram.data * scale
+    core *= scale[:, None]
+    return robust_cholesky(gram.arrays.add_diagonal(core, np.ones(1)))
+
+
+def inverse_of(factor: Any) -> Any:
+    """``(R^T R)^-1`` of an upper Cholesky factor, where it lives."""
+    if is_foreign(factor):
+        return cholesky_solve(factor, arrays_of(factor).units(factor.shape[0], np.arange(factor.shape[0])))
+    inverse, failed = dpotri(factor)
+    return np.triu(inverse) + np.triu(inverse, 1).T if failed == 0 else np.full_like(factor, np.nan)
+
+
+def solve_shifted(matrix: Any, right: Any) -> Any:
+    """Solve with a positive semidefinite matrix given by its upper triangle; a singular one is shifted until it is not."""
+    return cholesky_solve(robust_cholesky(matrix), right)
+
+
+def robust_cholesky(matrix: Any) -> Any:
+    """Upper Cholesky factor of a positive semidefinite matrix given by its upper triangle.
+
+    A matrix that is singular to rounding is shifted until it is not. One that overflowed has a factor without numbers: what
+    is solved with it is not a number either, which no solver takes for a step and no certificate for a proof.
+    """
+    if is_foreign(matrix):
+        return _robust_device_cholesky(matrix)
+    shift, diagonal = 0.0, np.diag_indices(matrix.shape[0])
+    while True:
+        try:
+            return host_cholesky(matrix, check_finite=False)
+        except LinAlgError:
+            before, shift = shift, max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
+            if not np.isfinite(shift):
+                return np.full_like(matrix, np.nan)
+            matrix = matrix.copy() if before == 0.0 else matrix
+            matrix[diagonal] += shift - before
+
+
+def _robust_device_cholesky(matrix: Any) -> Any:
+    xp, arrays, shift = namespace(matrix), arrays_of(matrix), 0.0
+    trace = float(xp.linalg.trace(matrix))
+    while np.isfinite(trace) and np.isfinite(shift):
+        try:
+            return cholesky(arrays.add_diagonal(matrix, np.full(1, shift)) if shift else matrix)
+        except LinAlgError:
+            shift = max(10.0 * shift, 8.0 * UNIT * trace, UNIT)
+    return xp.full_like(matrix, np.nan)
+
+
+def cholesky(matrix: Any) -> Any:
+    """Upper Cholesky factor of a foreign matrix; ``LinAlgError`` where it is not positive definite."""
+    xp = namespace(matrix)
+    try:
+        # Libraries form the lower factor without a copy; the upper one is its transpose.
+        lower = xp.linalg.cholesky(matrix)
+    except (LinAlgError, RuntimeError) as error:
+        raise LinAlgError(str(error)) from None
+    if not bool(xp.isfinite(xp.sum(lower))):
+        raise LinAlgError("the matrix is not positive definite")
+    return xp.matrix_transpose(lower)
+
+
+def solve_upper(factor: Any, right: Any) -> Any:
+    """``R^-1`` times a foreign matrix, ``R`` upper triangular."""
+    return _solve_triangular(factor, right, False)
+
+
+def cholesky_solve(factor: Any, right: Any) -> Any:
+    """``(R^T R)^-1`` times a vector or a matrix; a host array comes back to the host."""
+    if not is_foreign(factor):
+        return cho_solve((factor, False), right, check_finite=False)
+    arrays = arrays_of(factor)
+    matrix = arrays.put(right)
+    columns = matrix if matrix.ndim == 2 else matrix[:, None]
+    half = _solve_triangular(arrays.xp.matrix_transpose(factor), columns, True)
+    solved = _solve_triangular(factor, half, False)
+    return move_like(solved if matrix.ndim == 2 else solved[:, 0], right)
+
+
+def _solve_triangular(factor: Any, right: Any, lower: bool) -> Any:
+    library = type(factor).__module__.partition(".")[0]
+    if 0 in right.shape:
+        return right
+    if library == "torch":
+        import torch
+
+        return torch.linalg.solve_triangular(factor, right, upper=not lower)
+    if library == "cupy":
+        from cupyx.scipy.linalg import solve_triangular
+
+        return solve_triangular(factor, right, lower=lower)
+    return _substituted(factor, right, lower)
+
+
+def _substituted(factor: Any, right: Any, lower: bool) -> Any:
+    """Substitution row by row, for namespaces without a triangular solve."""
+    xp, size = namespace(factor), factor.shape[0]
+    solved = xp.zeros_like(right)
+    for k in range(size) if lower else range(size - 1, -1, -1):
+        known = factor[k : k + 1, :] @ solved
+        solved[k, :] = (right[k, :] - known[0, :]) / factor[k, k]
+    return solved

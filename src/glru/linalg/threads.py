@@ -1,0 +1,94 @@
+"""Sharing work between the cores: loops over rows in threads of our own, and BLAS on one thread where more would wait."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+SMALL_WORK = 1e9
+"""Below so many operations in the largest product, waking the threads of BLAS costs more than they save."""
+
+Result = TypeVar("Result")
+
+
+@cache
+def n_threads() -> int:
+    """Cores this process may use, at most ``OMP_NUM_THREADS`` where that is set."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores, int(limit))) if limit.isdigit() else cores
+
+
+def in_parts(work: Callable[[int, int], Result], n_items: int, smallest: int) -> list[Result]:
+    """``work(start, stop)`` over consecutive parts of ``range(n_items)``, at least ``smallest`` items each."""
+    n_parts = max(1, min(n_threads(), n_items // max(smallest, 1)))
+    if n_parts == 1:
+        return [work(0, n_items)]
+    edges = [k * n_items // n_parts for k in range(n_parts + 1)]
+    # Each part in a copy of the caller's context, where NumPy keeps what to do about overflow.
+    contexts = [copy_context() for _ in edges[1:]]
+    return list(_pool().map(lambda context, *ends: context.run(work, *ends), contexts, edges[:-1], edges[1:]))
+
+
+def total(parts: list[Any]) -> Any:
+    """The sum of arrays, in the first of them."""
+    for other in parts[1:]:
+        parts[0] += other
+    return parts[0]
+
+
+@contextmanager
+def calm_blas(work: float) -> Iterator[None]:
+    """BLAS on one thread inside, where the largest product is small; nested and concurrent uses share one limit."""
+    if work > SMALL_WORK:
+        yield
+        return
+    _calm.enter()
+    try:
+        yield
+    finally:
+        _calm.leave()
+
+
+class _Calm:
+    """The limit, set by whoever comes first and lifted by whoever leaves last."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+        self._limit: Any = None
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = _blas().limit(limits=1)
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_calm = _Calm()
+
+
+@cache
+def _blas() -> Any:
+    return ThreadpoolController().select(user_api="blas")
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads(), thread_name_prefix="glru")
+
+
+# Threads do not survive a fork; a child starts its own on first use.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -1,0 +1,433 @@
+r"""The Hessian's inverse metric in the dimension of the rows, for wide data: unpenalised columns and the intercept are a border.
+
+With :math:`K = X_P \Lambda_P^{-1} X_P^\top` over the penalised columns, :math:`U` the unpenalised ones (the intercept's ones last) and
+:math:`D` the weighted curvatures, the Hessian is :math:`H = \Lambda + \tilde X^\top D \tilde X`. A model is kept as
+:math:`w_P = \Lambda_P^{-1} X_P^\top b` and :math:`\beta`; its scores are :math:`z = K b + U \beta`. A force ``e`` on the rows stands for
+the gradient :math:`\tilde X^\top e`, and the Newton step against it solves
+
+.. math:: \delta b = -e - D \delta z, \quad \delta z = K \delta b + U \delta\beta, \quad U^\top (b + \delta b) = 0 .
+
+No proof rests on the accuracy of that solve. For any ``v`` whose support is that of ``D`` and with :math:`U^\top v = U^\top e`,
+
+.. math:: \|\tilde X^\top e\|^2_{H^{-1}} \le (e - v)^\top K (e - v) + v^\top D^{-1} v ,
+
+with equality at the solution, so that an approximate :math:`v = -D \delta z` costs only the square of its error. What is left of the
+constraint is charged at the norm of the unpenalised coordinates.
+"""
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lstsq
+
+from glru.duality import constraint_columns
+from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, to_host
+from glru.linalg.factor import cholesky_solve, core_factor, inverse_of
+from glru.metric.base import Metric
+from glru.problem import Problem
+
+MOST_FREE = 32
+"""Most unpenalised coordinates of a border."""
+
+
+def uses_rows(problem: Problem) -> bool:
+    """Whether the metric is formed in the dimension of the rows: wide data, with few unpenalised coordinates."""
+    n_free = problem.unpenalised.size + int(problem.fit_intercept)
+    few = problem.unpenalised.size == 0 or (n_free <= MOST_FREE and 4 * n_free < problem.n_rows)
+    return problem.n_rows < problem.n_columns and problem.penalty.smooth and few
+
+
+@final
+class RowSide:
+    """What the dimension of the rows knows of the data and the penalty, whatever the weights.
+
+    Attributes
+    ----------
+    gram : array of shape (n_rows, n_rows)
+        ``K``.
+    border : array of shape (n_rows, n_free)
+        ``U``.
+    norms : array of shape (n_rows,)
+        At least ``sqrt(K_kk)``: the norms of the rows in the metric of the penalty.
+    center : array of shape (n_columns,) or None
+        What is taken from every row; the intercept of such a model is ``b + c . w``.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.arrays = problem, problem.arrays
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        self.inverse = np.divide(1.0, lam, out=np.zeros(problem.n_columns), where=lam > 0.0)
+        self.center = problem.matrix.mean_row() if problem.fit_intercept else None
+        if self.center is not None and problem.unpenalised.size:
+            self.center = np.where(lam > 0.0, self.center, 0.0)
+        self.gram = problem.matrix.row_gram(self.inverse, self.center)
+        self.border = constraint_columns(problem)
+        squares = to_host(self.arrays.xp.linalg.diagonal(self.gram.data))
+        self.norms = np.sqrt(squares * (1.0 + gamma(problem.n_columns + 8))) * (1.0 + FEW) + self.tiny
+
+    @property
+    def tiny(self) -> float:
+        """What norms are raised by, for squares that underflow."""
+        return TINY * (1.0 + float(np.sqrt(self.inverse.max(initial=0.0))))
+
+    def rows(self, X: Matrix) -> Matrix:
+        """Queries as they meet the centred data."""
+        return X if self.center is None else as_matrix(X.dense() - self.center)
+
+    def images(self, rows: Matrix) -> Array:
+        """``X Lambda^-1 x`` for queries, a column each."""
+        if self.center is None:
+            return to_host(rows.cross_gram(self.problem.matrix, self.inverse).data).T
+        scaled, total = rows.dense() * self.inverse, np.zeros((self.problem.n_rows, rows.shape[0]))
+        for part, block in self.problem.matrix.centred_chunks(self.center):
+            total += block @ scaled[:, part].T
+        return total
+
+    def pulled(self, duals: Array) -> Array:
+        """``X^T v``."""
+        if self.center is None:
+            return self.problem.matrix.T @ duals
+        return np.concatenate([block.T @ duals for _, block in self.problem.matrix.centred_chunks(self.center)])
+
+    def intercept(self, coef: Array, intercept: float, sign: float = 1.0) -> float:
+        """The intercept of the centred model from that of the model; with ``sign`` -1 the other way round."""
+        return intercept if self.center is None else intercept + sign * float(self.center @ coef)
+
+    @property
+    def n_free(self) -> int:
+        """Number of unpenalised coordinates."""
+        return int(self.border.shape[1])
+
+    @cached_property
+    def unit(self) -> float:
+        """Relative error of a score: of a sum over the columns, then over the rows and the border."""
+        return gamma(self.inverse.size + self.norms.size + self.n_free + 16) * (1.0 + FEW)
+
+    @cached_property
+    def border_norms(self) -> Array:
+        """At least the lengths of the border's rows."""
+        return np.linalg.norm(self.border, axis=1) * (1.0 + gamma(self.n_free + 4))
+
+    def scores(self, duals: Any, free: Array) -> Any:
+        """``K b + U beta`` of models, a column each."""
+        scores = self.gram @ duals
+        return scores + self.arrays.put(self.border @ free) if self.n_free else scores
+
+    def score_errors(self, duals: Any, free: Array) -> tuple[Array, Array]:
+        """The error of row ``k``'s score under model ``j`` is at most ``norms[k] first[j] + second[j]``."""
+        # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that; the sum over l adds gamma(n).
+        mass = to_host(self.arrays.put(self.norms) @ self.arrays.xp.abs(duals))
+        size = (np.abs(self.border) @ np.abs(free)).max(axis=0, initial=0.0) if self.n_free else np.zeros(mass.shape)
+        return self.unit * mass * (1.0 + FEW), self.unit * size * (1.0 + FEW)
+
+    def free_part(self, X: Matrix) -> Array:
+        """The entries of queries in the unpenalised coordinates."""
+        part = X.dense(self.problem.unpenalised)
+        return np.column_stack([part, np.ones(X.shape[0])]) if self.problem.fit_intercept else part
+
+
+@final
+class RowMetric(Metric):
+    """The metric of ``H = Lambda + X^T D X`` from a Cholesky factor in the dimension of the rows."""
+
+    def __init__(self, side: RowSide, bends: Array) -> None:
+        self.side, self.bends = side, bends
+        self.root = np.sqrt(bends)
+        self.factor = core_factor(side.gram, self.root)
+        # D (I + K D)^-1 U, in a form without cancellation.
+        scale = side.arrays.put(self.root)[:, None]
+        self.border_spread = to_host(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+        self.responses = self.root[:, None] * self.border_spread
+        self.corner = side.border.T @ self.responses
+        self.eta = 0.0 if np.isfinite(self.free) else np.inf
+
+    @cached_property
+    def free(self) -> float:
+        """At least the norm of any unit vector in the unpenalised coordinates."""
+        if not self.side.n_free:
+            return 0.0
+        # v = V a with a = (U^T V)^-1 r meets U^T v = r exactly; V^T D^-1 V = Y^T Y with V = D^(1/2) Y.
+        spread, duals = self.border_spread, self.responses
+        mass = (self.side.norms @ np.abs(duals)) * (1.0 + FEW)
+        gram = duals.T @ to_host(self.side.gram @ self.side.arrays.put(duals)) + spread.T @ spread
+        size = float(np.trace(gram)) + 2.0 * self.side.unit * float(mass @ mass)
+        size = (size + gamma(self.root.size + 8) * float((spread**2).sum())) * (1.0 + FEW)
+        system = self.side.border.T @ duals
+        if not (np.isfinite(size) and np.all(np.isfinite(system))):
+            return np.inf
+        off = gamma(self.root.size + 8) * float(np.linalg.norm(np.abs(self.side.border).T @ np.abs(duals)))
+        smallest = float(np.linalg.svd(system, compute_uv=False)[-1])
+        least = smallest - off - gamma(40 * self.side.n_free) * float(np.linalg.norm(system))
+        return float(np.sqrt(size)) / least * (1.0 + FEW) if least > 0.0 else np.inf
+
+    @cached_property
+    def strong(self) -> NDArray[np.bool_]:
+        """The rows that the losses hold, if ever so little: ``d_k K_kk > 1e-4``."""
+        return self.bends * np.square(self.side.norms) > 1e-4
+
+    def through(self, forces: Any) -> Any:
+        """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
+        arrays, strong = self.side.arrays, self.strong[:, None]
+        root = arrays.put(self.root[:, None])
+        weak = arrays.xp.where(arrays.put(strong), 0.0, forces)
+        inner = arrays.xp.where(arrays.put(strong), forces / arrays.put(np.where(strong, self.root[:, None], 1.0)), 0.0)
+        if not self.strong.all():
+            inner = inner - root * (self.side.gram @ weak)
+        return weak + root * cholesky_solve(self.factor, inner)
+
+    @cached_property
+    def border_scores(self) -> Array:
+        """``(I + K D)^-1 U``: the scores that a unit of each unpenalised coordinate brings once the others have answered."""
+        side, strong = self.side, self.strong[:, None]
+        plain = side.border - to_host(side.gram @ side.arrays.put(self.responses))
+        return np.where(strong, self.responses / np.where(strong, self.bends[:, None], 1.0), plain)
+
+    def take_out(self, rest: Array) -> Array:
+        """The change of ``beta`` that takes ``U^T b`` out; not a number where the border overflowed."""
+        if not self.side.n_free:
+            return np.zeros((0, *rest.shape[1:]))
+        if not (np.all(np.isfinite(self.corner)) and np.all(np.isfinite(rest))):
+            return np.full(rest.shape, np.nan)
+        return lstsq(self.corner, rest, check_finite=False)[0]
+
+    def step(self, forces: Any, rest: Array) -> tuple[Array, Any]:
+        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of the scores.
+
+        The change of ``b`` follows: ``-e - D`` times that of the scores.
+        """
+        side, arrays = self.side, self.side.arrays
+        moves = -self.through(forces)
+        free = self.take_out(rest + to_host(arrays.put(side.border.T) @ moves))
+        if side.n_free:
+            moves = moves - arrays.put(self.responses @ free)
+        return free, side.scores(moves, free)
+
+    @cached_property
+    def free_leverages(self) -> Array:
+        """What a unit of force on each row does to ``beta``, without proof."""
+        return self.take_out(self.border_scores.T)
+
+    @cached_property
+    def leverages(self) -> "Leverages":
+        """``H^-1 x`` of all rows."""
+        side, arrays = self.side, self.side.arrays
+        everything = np.arange(self.root.size)
+        diagonal = everything, everything
+        # (I + D K)^-1 = I + D^(1/2) Y on weak rows and D^(1/2) Y on strong ones: no small number is a difference.
+        scale = np.where(self.strong, self.root, 1.0)
+        spread = inverse_of(self.factor) / arrays.put(scale)
+        if not self.strong.all():
+            weak = np.flatnonzero(~self.strong)
+            columns = cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(side.gram.data, weak))
+            spread = arrays.replace_columns(spread, -columns, weak)
+        if side.n_free:
+            spread = spread - arrays.put(self.border_spread @ self.free_leverages)
+        duals = arrays.put(self.root)[:, None] * spread
+        if not self.strong.all():
+            duals = arrays.add_entries(duals, np.where(self.strong, 0.0, 1.0), diagonal)
+        return Leverages(self, duals, spread)
+
+    def force_norms(self, forces: Any, pulls: Any, moves: Array, taken: Any = None) -> tuple[Array, Array, Any, Any]:
+        """At least the norms of gradients given by forces on the rows (a column each).
+
+        Parameters
+        ----------
+        forces, pulls : array of shape (n_rows, n_models)
+            ``e``, and ``-v = D dz`` for any changes ``dz`` of the scores.
+        moves : array of shape (n_models,)
+            ``v^T D^-1 v``, as computed.
+        taken : array of shape (n_rows, n_models), default=None
+            The gradients' part in the unpenalised coordinates is ``U^T (e - taken)``.
+
+        Returns
+        -------
+        norms, missed : array of shape (n_models,)
+            The norms, to which the norm of a free coordinate times ``missed`` is to be added.
+        left, image : array of shape (n_rows, n_models)
+            ``e - v`` and ``K (e - v)``.
+        """
+        side, arrays = self.side, self.side.arrays
+        xp = arrays.xp
+        left = forces + pulls
+        image = side.gram @ left
+        sizes = xp.abs(left)
+        mass, summands = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.put(side.norms) @ xp.abs(forces))
+        squares = np.maximum(arrays.inner(left, image) + moves, 0.0) * (1.0 + gamma(self.root.size + 16))
+        # The quadratic form is off by as much as a score for each entry of e - v, which was rounded itself.
+        norms = np.sqrt(squares + 2.0 * side.unit * np.square(mass)) * (1.0 + FEW) + TINY
+        norms = norms + 4.0 * UNIT * (summands + mass)
+        missed = np.zeros(norms.shape)
+        if side.n_free:
+            sizes += xp.abs(forces)
+            if taken is not None:
+                sizes += xp.abs(taken)
+            off = np.abs(to_host(arrays.put(side.border.T) @ (left if taken is None else left - taken)))
+            off += gamma(self.root.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
+            missed = np.linalg.norm(off, axis=0) * (1.0 + FEW)
+        return norms, missed, left, image
+
+    def spread(self, errors: tuple[Array, Array]) -> Array:
+        """At least ``sqrt(sum_k d_k e_k^2)`` for errors ``norms[k] first + second`` of the scores."""
+        first, second = np.sqrt(float(self.bends @ self.side.norms**2)), np.sqrt(float(self.bends.sum()))
+        return (errors[0] * first + errors[1] * second) * (1.0 + gamma(self.bends.size + 8))
+
+    def norms(self, X: Matrix) -> Array:
+        out = np.empty(X.shape[0])
+        height = max(64, 16 * CHUNK_BYTES // (8 * self.root.size))
+        for start in range(0, X.shape[0], height):
+            rows = X[start : start + height]
+            out[start : start + rows.shape[0]] = self._norms(rows)
+        return out
+
+    def _norms(self, rows: Matrix) -> Array:
+        side, n_columns = self.side, rows.shape[1]
+        rows = side.rows(rows)
+        images = side.images(rows)
+        squares = rows.squared_row_norms(side.inverse)
+        spread, duals, missed = self._answer(images, side.free_part(rows).T)
+        mass = side.norms @ np.abs(duals)
+        own = np.einsum("ij,ij->j", spread, spread)
+        parts = squares - 2.0 * np.einsum("ij,ij->j", duals, images)
+        parts += np.einsum("ij,ij->j", duals, side.gram @ duals) + own
+        # The parts cancel; each is off by a share of (|x| + sum_k |v_k| |x_k|)^2, the last by a share of itself.
+        sizes = np.square(np.sqrt(squares) * (1.0 + gamma(n_columns + 4)) + mass) + own
+        parts = np.maximum(parts, 0.0) + 4.0 * side.unit * sizes
+        return np.sqrt(parts) * (1.0 + FEW) + missed + side.tiny
+
+    def _answer(self, images: Array, right: Array) -> tuple[Array, Array, Array]:
+        """``D^(-1/2) v``, ``v`` and the norm of what it misses of its constraint, for vectors of the columns' dimension.
+
+        ``images``: their products ``X Lambda^-1 x``; ``right``: their entries in the unpenalised coordinates.
+        """
+        side, root = self.side, self.root[:, None]
+        inner = cholesky_solve(self.factor, root * images)
+        if not side.n_free:
+            return inner, root * inner, np.zeros(images.shape[1])
+        free = self.take_out(right - side.border.T @ (root * inner))
+        spread = inner + cholesky_solve(self.factor, root * (side.border @ free))
+        duals = root * spread
+        missed = np.abs(right - side.border.T @ duals)
+        missed += gamma(self.root.size + 8) * (np.abs(right) + np.abs(side.border).T @ np.abs(duals))
+        return spread, duals, np.linalg.norm(missed, axis=0) * self.free * (1.0 + FEW)
+
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        side, n_columns = self.side, self.side.inverse.size
+        places = side.problem.unpenalised
+        own, free = gradient[:n_columns], np.append(gradient[places], gradient[n_columns:])
+        if side.center is not None:
+            slack = slack + FEW * np.append(np.abs(own) + np.abs(side.center) * np.abs(gradient[-1]), 0.0)
+            slack[:n_columns] += np.abs(side.center) * slack[-1]
+            own = own - side.center * gradient[-1]
+        spread, duals, missed = self._answer(side.images(as_matrix(own[None, :])), free[:, None])
+        left = own - side.pulled(duals[:, 0])
+        size = float(np.sqrt(left @ (side.inverse * left) + spread[:, 0] @ spread[:, 0]))
+        # X^T v is off by gamma(n) |X|^T |v|, in the metric of the penalty by at most gamma(n) sum_k |x_k| |v_k|.
+        rounding = 2.0 * gamma(self.root.size + 8) * float(side.norms @ np.abs(duals[:, 0]))
+        rounding += FEW * float(np.sqrt(own @ (side.inverse * own)))
+        off = float(np.sqrt(slack[:n_columns] @ (side.inverse * slack[:n_columns])))
+        outer = float(np.linalg.norm(np.append(slack[places], slack[n_columns:]))) * self.free if side.n_free else 0.0
+        norm = size * (1.0 + gamma(n_columns + self.root.size + 8)) + rounding + float(missed[0])
+        return (norm + off * (1.0 + gamma(n_columns + 4)) + outer) * (1.0 + FEW) + TINY
+
+    def axis_norms(self) -> Array:
+        side = self.side
+        # A penalised coordinate is met with v = 0.
+        axes = np.sqrt(side.inverse) * (1.0 + FEW)
+        axes[side.problem.unpenalised] = self.free
+        if not side.problem.fit_intercept:
+            return axes
+        # The intercept is the score of a row of zeros.
+        return np.append(axes, self._norms(as_matrix(np.zeros((1, axes.size)))))
+
+
+@final
+class Leverages:
+    r"""``H^-1 x`` of all rows: as ``b`` (``duals``), as scores ``Q``, and how well these are known.
+
+    With ``r_i`` what the image of row ``i`` misses of the row, a gradient :math:`g = \tilde X^\top e` has
+    :math:`\|g\|^2 = e^\top Q e + (\sum_i e_i r_i)^\top H^{-1} g`: its norm is at most :math:`\sqrt{e^\top Q e} + \sum_i |e_i| \|r_i\|`.
+
+    Attributes
+    ----------
+    duals, scores : array of shape (n_rows, n_rows)
+        ``(I + D K)^-1`` (with the border) and ``Q``, a column for each row.
+    left : array of shape (n_rows,)
+        ``1 - d_i Q_ii``.
+    free : array of shape (n_free, n_rows)
+        The images' unpenalised parts.
+    errors : pair of array of shape (n_rows,)
+        The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]``.
+    norms, alone : array of shape (n_rows,)
+        At least the norm of every row in the metric, and in the metric without it; infinite where nothing is known.
+    grown : array of shape (n_rows,)
+        By what norms grow at most in the metric without each row.
+    """
+
+    def __init__(self, metric: RowMetric, duals: Any, spread: Any) -> None:
+        side, arrays = metric.side, metric.side.arrays
+        everything = np.arange(metric.root.size)
+        self.metric, self.duals, self.free = metric, duals, metric.free_leverages
+        self._diagonal = everything, everything
+        self.left = arrays.entries(duals, self._diagonal)
+        self.scores = side.gram @ duals
+        forms = arrays.inner(duals, self.scores)
+        if side.n_free:
+            self.scores = self.scores + arrays.put(side.border @ self.free)
+        self._mass, self._missed, self.errors = self._sizes()
+        self._own, self._spread = arrays.entries(spread, self._diagonal), arrays.zeroed(spread, self._diagonal)
+        # Without row i, v = -D^(1/2) Y but for v_i = 0, all divided by 1 - d_i Q_ii.
+        self._grown = np.where(self.left > 0.0, 1.0 / self.left, np.nan)
+        squares = forms + arrays.inner(self._spread, self._spread)
+        squares = np.maximum(squares, 0.0) * (1.0 + gamma(everything.size + 16))
+        squares += 2.0 * side.unit * np.square(self._mass) + 8.0 * UNIT * side.norms * np.abs(self.left) * self._mass
+        norms = self._grown * (np.sqrt(squares) + 8.0 * UNIT * self._mass) * (1.0 + FEW) + TINY
+        # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
+        self._off = self._grown * self._missed * (1.0 + FEW)
+        kept = 1.0 - self._off * metric.root * (1.0 + FEW)
+        alone = np.where(kept > 0.0, (norms + self._off) / kept * (1.0 + FEW), np.inf)
+        self.alone = np.where(np.isfinite(alone), alone, np.inf)
+        self.grown = np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
+        # |x|^2 = a^2 / (1 + d a^2), a the norm without the row.
+        norms = self.alone / np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
+        self.norms = np.where(np.isfinite(self.alone), norms, np.inf)
+
+    def _sizes(self) -> tuple[Array, Array, tuple[Array, Array]]:
+        """The rows' norms summed over the images, the norms of what these miss of the border, and the scores' errors."""
+        metric, side, arrays = self.metric, self.metric.side, self.metric.side.arrays
+        sizes = arrays.xp.abs(self.duals)
+        mass, size = to_host(arrays.put(side.norms) @ sizes), metric.root.size
+        if not side.n_free:
+            return mass, np.zeros(size), (side.unit * mass * (1.0 + FEW), np.zeros(size))
+        off = np.abs(to_host(arrays.put(side.border.T) @ self.duals))
+        off += gamma(size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
+        second = (np.abs(side.border) @ np.abs(self.free)).max(axis=0, initial=0.0)
+        missed = np.linalg.norm(off, axis=0) * metric.free * (1.0 + FEW)
+        return mass, missed, (side.unit * mass * (1.0 + FEW), side.unit * second * (1.0 + FEW))
+
+    @cached_property
+    def _rests(self) -> tuple[Array, Array]:
+        metric, arrays = self.metric, self.metric.side.arrays
+        # In exact arithmetic D^(1/2) Q = -Y, but for the 1 of strong rows.
+        wrong = arrays.put(metric.root)[:, None] * self.scores
+        wrong += self._spread
+        strong = np.where(metric.strong, -1.0 / np.where(metric.strong, metric.root, 1.0), 0.0)
+        own = arrays.entries(wrong, self._diagonal) + (self._own + strong)
+        others = arrays.zeroed(wrong, self._diagonal)
+        squares = arrays.inner(others, others)
+        rounding = metric.spread(self.errors) + 8.0 * UNIT * self._mass
+        rest = (np.sqrt(squares + np.square(own)) + rounding + self._missed) * (1.0 + FEW)
+        # The image without the row misses what the image misses, but for its own entry, and more of the border.
+        alone = (self._grown * (np.sqrt(squares) + rounding) + self._off * self.grown) * (1.0 + FEW)
+        return rest, alone
+
+    @property
+    def rest(self) -> Array:
+        """At least ``|r_i|``."""
+        return self._rests[0]
+
+    @property
+    def rest_alone(self) -> Array:
+        """The same in the metric without the row."""
+        return self._rests[1]

@@ -1,0 +1,28 @@
+"""Where rows come from: memory (one block), memory maps, Parquet files and dask, with ``map`` and ``sum`` over their blocks."""
+
+from glru.rows.block import Block
+from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Traffic, read_rows
+from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
+from glru.rows.summary import MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
+from glru.rows.totals import Totals, totals_of_blocks
+
+__all__ = [
+    "BLOCK_BYTES",
+    "MAX_COLUMNS",
+    "Absent",
+    "Block",
+    "Blocks",
+    "LabelCounts",
+    "Located",
+    "Max",
+    "Memory",
+    "Rows",
+    "Sample",
+    "Totals",
+    "Traffic",
+    "WeightSummary",
+    "is_out_of_memory",
+    "read_rows",
+    "totals_of_blocks",
+    "weigh",
+]

@@ -1,0 +1,365 @@
+"""Where blocks of rows come from: memory maps, Parquet files, dask arrays and dataframes; and their targets and weights."""
+
+import mmap
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import _inputs
+
+BLOCK_BYTES = 64 << 20
+"""Blocks of memory maps and Parquet files have about this size in memory."""
+
+INDEX_COLUMNS = ("__index_level_", "__null_dask_index__")
+"""How pandas and dask call the index where they write it to a Parquet file; it is no data."""
+
+
+HIDDEN = (".", "_")
+"""Files and folders whose names begin so are not data: others write there what is unfinished, logs and indices."""
+
+
+def data_changed(what: str) -> RuntimeError:
+    """The error of data that is read in several passes and is not what it was in the first."""
+    return RuntimeError(
+        f"the data must stay as it is while it is used; {what} changed after the problem was made. Make the problem again "
+        "from data that nothing writes to; persist dask data that comes out differently each time."
+    )
+
+
+class Reader(ABC):
+    """Rows that are read when they are needed, by whoever needs them."""
+
+    @abstractmethod
+    def read(self) -> Any:
+        """The rows: an array or a frame."""
+
+
+@final
+@dataclass(frozen=True)
+class MappedRows(Reader):
+    """Consecutive rows of a C-ordered array in a file."""
+
+    filename: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+
+    def read(self) -> Any:
+        if 0 in self.shape:
+            return np.empty(self.shape, dtype=self.dtype)
+        # Rows beyond the end of a file would not be an error but the end of the process.
+        end = self.offset + np.dtype(self.dtype).itemsize * int(np.prod(self.shape, dtype=np.int64))
+        if Path(self.filename).stat().st_size < end:
+            raise data_changed(f"{self.filename}, which is shorter now,")
+        return np.memmap(self.filename, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
+
+
+@final
+@dataclass(frozen=True)
+class ParquetRows(Reader):
+    """Consecutive rows of a Parquet file: some columns as a frame, or one as a series."""
+
+    filename: str
+    columns: tuple[str, ...] | str
+    start: int
+    n_rows: int
+    size: int
+
+    def read(self) -> Any:
+        import polars as pl
+
+        if Path(self.filename).stat().st_size != self.size:
+            raise data_changed(f"{self.filename}, which has another size now,")
+        one = isinstance(self.columns, str)
+        names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
+        with _named(self.filename):
+            frame = pl.scan_parquet(self.filename).select(names).slice(self.start, self.n_rows).collect()
+        return frame[names[0]] if one else frame
+
+
+@contextmanager
+def _named(file: str | Path) -> Iterator[None]:
+    """Errors of reading a Parquet file, with its name."""
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise ValueError(
+            f"{file} cannot be read: it is not a Parquet file, is damaged or cut short ({reason}). Write or copy it again."
+        ) from None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Blocks of rows: data, targets and weights, each read or computed when it is needed.
+
+    Attributes
+    ----------
+    X, y, weight : tuple
+        One part per block: an array, a :class:`Reader`, or a dask object. ``weight``: None where all weights are 1.
+    column_names : tuple of str or None
+        The names of the columns.
+    inputs : tuple of str
+        The files and folders that are known to be read.
+    """
+
+    X: tuple[Any, ...]
+    y: tuple[Any, ...]
+    weight: tuple[Any, ...] | None
+    column_names: tuple[str, ...] | None = None
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def from_dask(self) -> bool:
+        """Whether some parts are dask objects."""
+        parts = (*self.X, *self.y, *(self.weight or ()))
+        return any(_is_delayed(part) for part in parts)
+
+
+def is_out_of_memory(X: Any) -> bool:
+    """Whether data is not held in memory: a memory map, a path, a dask array or dataframe."""
+    return isinstance(X, np.memmap | str | Path) or _is_array(X) or _is_frame(X)
+
+
+def open_sources(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
+    """The blocks of data that is not held in memory."""
+    if isinstance(X, str | Path):
+        return _parquet(Path(X), y, sample_weight, block_bytes)
+    if _is_frame(X):
+        return _frame(X, y, sample_weight)
+    if X.ndim != 2:
+        raise ValueError(f"X must be two-dimensional, rows by columns; got {X.ndim} dimension(s).")
+    if isinstance(X, np.memmap):
+        height = max(1, block_bytes // max(1, X.dtype.itemsize * X.shape[1]))
+        lengths = [min(height, X.shape[0] - start) for start in range(0, X.shape[0], height)]
+        parts = _mapped(X, lengths)
+    else:
+        X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+        lengths, parts = list(X.chunks[0]), tuple(X.to_delayed()[:, 0])
+    inputs = tuple(str(part.filename) for part in (X, y, sample_weight) if _is_mapped_file(part))
+    return Sources(parts, _parts(y, "y", parts, lengths), _weights(sample_weight, parts, lengths), inputs=inputs)
+
+
+def _is_mapped_file(values: Any) -> bool:
+    return isinstance(values, np.memmap) and values.filename is not None
+
+
+def _mapped(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]:
+    """Windows of a memory map; pieces of the map itself where the file alone does not tell its rows."""
+    edges = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ends = list(pairwise(edges.tolist()))
+    if X.filename is None or X.mode == "c" or not X.flags.c_contiguous:
+        return tuple(X[start:stop] for start, stop in ends)
+    # A slice of a map keeps its parent's offset: where it begins is told by its address.
+    buffer = X._mmap  # type: ignore[attr-defined]
+    begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
+    begin += X.ctypes.data - np.frombuffer(buffer, dtype=np.uint8).ctypes.data
+    width = X.dtype.itemsize * int(np.prod(X.shape[1:], dtype=np.int64))
+    return tuple(
+        MappedRows(str(X.filename), X.dtype.str, begin + start * width, (stop - start, *X.shape[1:]))
+        for start, stop in ends
+    )
+
+
+def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
+    import polars as pl
+
+    files = [path] if path.is_file() else _data_files(path)
+    if not files:
+        raise ValueError(f"X must be a Parquet file or a directory of them (*.parquet); found none at {str(path)!r}.")
+    names = _names_of(files[0])
+    for file in files[1:]:
+        other = _names_of(file)
+        if other != names:
+            raise ValueError(f"all Parquet files must have the same columns; {file.name} has {other}, not {names}.")
+    features = _features(names, y, sample_weight)
+    height = max(1, block_bytes // (8 * max(1, len(features))))
+    windows = []
+    for file in files:
+        size = file.stat().st_size
+        with _named(file):
+            n_rows = int(pl.scan_parquet(file).select(pl.len()).collect().item())
+        windows += [(str(file), start, min(height, n_rows - start), size) for start in range(0, n_rows, height)]
+    lengths = [n_rows for _, _, n_rows, _ in windows]
+    X = tuple(ParquetRows(file, features, *window) for file, *window in windows)
+
+    def parts(values: Any, name: str) -> tuple[Any, ...]:
+        if isinstance(values, str):
+            return tuple(ParquetRows(file, values, *window) for file, *window in windows)
+        return _parts(values, name, X, lengths)
+
+    weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
+    inputs = (str(path), *(str(part.filename) for part in (y, sample_weight) if _is_mapped_file(part)))
+    return Sources(X, parts(y, "y"), weight, features, inputs)
+
+
+def _data_files(folder: Path) -> list[Path]:
+    """The Parquet files of a folder and of those in it, but for hidden ones; ``_name=value`` is a part of the data."""
+    found = []
+    for file in sorted(folder.rglob("*.parquet")):
+        *folders, name = file.relative_to(folder).parts
+        hidden = any(part.startswith(HIDDEN) and (part[0] == "." or "=" not in part) for part in folders)
+        if not hidden and not name.startswith(HIDDEN) and file.is_file():
+            found.append(file)
+    return found
+
+
+def _names_of(file: Path) -> tuple[str, ...]:
+    """The columns of a Parquet file."""
+    import polars as pl
+
+    with _named(file):
+        return tuple(pl.scan_parquet(file).collect_schema().names())
+
+
+def _frame(X: Any, y: Any, sample_weight: Any) -> Sources:
+    features = _features(tuple(str(c) for c in X.columns), y, sample_weight)
+    named = {str(c): c for c in X.columns}
+    inputs = tuple(place for part in (X, y, sample_weight) for place in _places(part))
+    # Dask joins small partitions of what it reads, of few columns more than of many: only the partitions of one graph go
+    # together. Rows, targets and weights that are named come from one; others keep the partitions they were given in.
+    given = any(_is_array(part) or _is_frame(part) for part in (y, sample_weight))
+    blocks = _delayed(X, not given)
+    lengths = [np.nan] * len(blocks)
+    X = _picked(blocks, [named[c] for c in features])
+
+    def parts(values: Any, name: str) -> tuple[Any, ...]:
+        return _picked(blocks, named[values]) if isinstance(values, str) else _parts(values, name, X, lengths)
+
+    weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
+    return Sources(X, parts(y, "y"), weight, features, inputs)
+
+
+def _delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
+    """The partitions of a dask dataframe; ``joined``: small ones may be joined by dask."""
+    if joined:
+        return tuple(frame.to_delayed())
+    # Only the columns that are asked for are read all the same.
+    return tuple(frame.simplify().to_delayed(optimize_graph=False))
+
+
+def _picked(blocks: tuple[Any, ...], columns: Any) -> tuple[Any, ...]:
+    """Some columns of every partition."""
+    import dask
+
+    pick = dask.delayed(_pick)
+    return tuple(pick(block, columns) for block in blocks)
+
+
+def _pick(frame: Any, columns: Any) -> Any:
+    return frame[columns]
+
+
+def _places(values: Any) -> list[str]:
+    """The files and folders that a dask dataframe is read from, as far as it tells."""
+    if not _is_frame(values):
+        return [str(values.filename)] if _is_mapped_file(values) else []
+    found: list[str] = []
+    for step in values.expr.walk():
+        if "path" in step._parameters:
+            path = step.operand("path")
+            found += [str(part) for part in (path if isinstance(path, list | tuple) else [path])]
+    return found
+
+
+def _features(names: tuple[str, ...], y: Any, sample_weight: Any) -> tuple[str, ...]:
+    """The columns without those of the targets and the weights."""
+    for role, name in (("y", y), ("sample_weight", sample_weight)):
+        if isinstance(name, str) and name not in names:
+            raise ValueError(f"{role} must be a column of X; got {name!r}, not one of {', '.join(names)}.")
+    others = [name for name in (y, sample_weight) if isinstance(name, str)]
+    return tuple(name for name in names if name not in others and not name.startswith(INDEX_COLUMNS))
+
+
+def _weights(values: Any, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...] | None:
+    return None if values is None else _parts(values, "sample_weight", X, lengths)
+
+
+def _parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float]) -> tuple[Any, ...]:
+    """Targets or weights, in the blocks of X; ``lengths`` may be unknown (NaN)."""
+    if isinstance(values, str):
+        raise ValueError(f"{name} must be an array; got the name {values!r}, and X has no names.")
+    if _is_array(values) or _is_frame(values):
+        return _dask_parts(values, name, lengths)
+    if np.isnan(lengths).any():
+        lengths = _computed_lengths(X)
+    counts = [int(length) for length in lengths]
+    array = values if isinstance(values, np.memmap) else _inputs.as_array(values, name)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.shape != (sum(counts),):
+        raise ValueError(f"{name} must have one entry a row of X, shape ({sum(counts)},); got shape {array.shape}.")
+    if isinstance(array, np.memmap):
+        return _mapped(array, counts)
+    edges = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return tuple(array[start:stop] for start, stop in pairwise(edges))
+
+
+def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, ...]:
+    if _is_array(values):
+        values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+        if values.ndim != 1:
+            raise ValueError(f"{name} must have one entry a row of X; got {values.ndim} dimensions.")
+        known = not np.isnan(lengths).any() and not np.isnan(values.chunks[0]).any()
+        if known and sum(lengths) != values.shape[0]:
+            raise ValueError(
+                f"{name} must have one entry a row of X, shape ({int(sum(lengths))},); got shape {values.shape}."
+            )
+        if known and list(values.chunks[0]) != list(lengths):
+            values = values.rechunk((tuple(lengths),))
+        parts = tuple(values.to_delayed().ravel())
+    else:
+        parts = _delayed(values, False)
+    if len(parts) != len(lengths):
+        raise ValueError(
+            f"{name} must have the partitions of X where their lengths are not known; got {len(parts)} for "
+            f"{len(lengths)}. Use compute_chunk_sizes() of both, or repartition; of a dataframe, "
+            "name the column or give the series."
+        )
+    return parts
+
+
+def _computed_lengths(X: tuple[Any, ...]) -> list[float]:
+    import dask
+
+    return [float(n) for n in dask.compute(*(dask.delayed(_length)(part) for part in X))]
+
+
+def _length(part: Any) -> int:
+    return int(part.shape[0])
+
+
+def fetch(part: Any) -> Any:
+    """A part, read if it has to be."""
+    return part.read() if isinstance(part, Reader) else part
+
+
+def _is_array(X: Any) -> bool:
+    module = sys.modules.get("dask.array")
+    return module is not None and isinstance(X, module.Array)
+
+
+def _is_frame(X: Any) -> bool:
+    module = sys.modules.get("dask.dataframe")
+    return module is not None and isinstance(X, module.DataFrame | module.Series)
+
+
+def _is_delayed(part: Any) -> bool:
+    module = sys.modules.get("dask.delayed")
+    return module is not None and isinstance(part, module.Delayed)
+
+
+def to_vector(values: Any, name: str) -> NDArray[Any]:
+    """A part of the targets or weights as an array."""
+    array = values.to_numpy() if hasattr(values, "to_numpy") else _inputs.as_array(values, name)
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
