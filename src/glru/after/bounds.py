@@ -20,7 +20,7 @@ from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
-from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions import EVERY, PAPER, Region, regions_of, score_bounds
 from glru.regions.summed import Ellipsoid
 from glru.solution import Solution
 from glru.solvers import solve
@@ -144,11 +144,12 @@ class After:
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
             return ()
+        names = EVERY if self.bound == "auto" else (self.bound,)
+        if self.bound == "auto" and self.candidate == "carry":
+            names = PAPER
         for certificate in self.certificates:
-            found.extend(regions_of(certificate, fit_intercept, self.bound))
-        local = self.bound == "local" or (self.bound == "auto" and self.candidate != "carry")
-        if local and has_local(self.problem):
-            found.append(LocalEllipsoid(self.certificates[0], fit_intercept))
+            found.extend(regions_of(certificate, fit_intercept, names))
+            names = tuple(name for name in names if name in PAPER)
         return tuple(found)
 
     @np.errstate(all="ignore")

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, intersect, is_decided
-from glru.candidates import newton_candidate
-from glru.certificate import Certificate, certify
+from glru.bounds import Bounds, is_decided
+from glru.certificate import certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
@@ -20,20 +19,13 @@ from glru.families.newton import TallRows, has_newton_rows
 from glru.families.wide import WideRows, has_wide_rows
 from glru.linalg import SMALL_WORK, Array
 from glru.losses import Hinge
-from glru.model_selection.pursuit import (
-    REFINE_STEPS,
-    ask_rarely,
-    certified_bounds,
-    has_local_steps,
-    local_steps,
-    regions_in_order,
-)
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Region, score_bounds
+from glru.refine import Refinement, certified_bounds
+from glru.regions import EVERY
 from glru.solution import Solution
-from glru.solvers import State, train
+from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
@@ -288,56 +280,22 @@ class Cascade:
             found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
             return found.lower, found.upper
-        problem, point = self.without(row)
-        lower, upper = np.array([-np.inf]), np.array([np.inf])
-        if self.bound in ("auto", "local") and has_local_steps(problem):
-            query = self.problem.matrix[row : row + 1]
-
-            def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
-                nonlocal lower, upper
-                lower, upper = intersect((lower, upper), score_bounds([region], query, dead))
-                return self.finished(row, lower, upper)
-
-            if local_steps(problem, point, take_in, self.budget) is not None:
-                return lower, upper
-        before = np.inf
-        for _ in range(REFINE_STEPS):
-            certificate = newton_candidate(problem, point)
-            low, high = self.bounds_at(certificate, row, thorough=False)
-            lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-            if self.finished(row, lower, upper):
-                return lower, upper
-            if not certificate.gap < 0.5 * before:
-                break
-            point, before = certificate.point, certificate.gap
-        return intersect((lower, upper), self.bounds_at(certificate, row))
+        work, point = self._refinement(row)
+        work.newton(point)
+        return work.found
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
-        row = int(rows[0])
+        work, point = self._refinement(int(rows[0]))
+        work.train(point, 0.0, thorough=False)
+        return work.found
+
+    def _refinement(self, row: int) -> tuple[Refinement, Point]:
+        """What is to be proven of a row under the model without it, and where to start."""
         problem, point = self.without(row)
-        found = np.array([-np.inf]), np.array([np.inf])
-
-        def settled(state: State) -> bool:
-            nonlocal found
-            found = intersect(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
-            return self.finished(row, *found)
-
-        solution = train(problem, tol=0.0, start=point, until=ask_rarely(settled, self.budget))
-        if self.finished(row, *found):
-            return found
-        return intersect(found, self.bounds_at(certify(problem, solution.point), row))
-
-    def bounds_at(self, certificate: Certificate, row: int, thorough: bool = True) -> Bounds:
-        """What a certificate of the problem without a row proves about that row's score; not ``thorough``: by one region."""
-        query, dead = self.problem.matrix[row : row + 1], certificate.columns.dead
-        found = np.array([-np.inf]), np.array([np.inf])
-        bound = "auto" if self.bound == "local" else self.bound
-        for region in regions_in_order(certificate, self.bound in ("auto", "local"), bound):
-            found = intersect(found, score_bounds([region], query, dead))
-            if not thorough or self.decided(*found)[0]:
-                break
-        return found
+        names = EVERY if self.bound in ("auto", "local") else (self.bound,)
+        query = self.problem.matrix[row : row + 1]
+        return Refinement(problem, query, lambda *ends: self.finished(row, *ends), names, self.budget), point
 
     def without(self, row: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""
