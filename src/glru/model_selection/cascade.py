@@ -1,8 +1,9 @@
 """The cascade: cheapest proof first, each stage only sees the rows the earlier ones left open."""
 
 import time
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
@@ -119,27 +120,11 @@ class Cascade:
         self.report(stage, self.problem.n_rows - self.open_rows().size, self.problem.n_rows)
 
     def certified(self) -> None:
-        """All stages in order."""
-        if has_carried(self.problem):
-            self.run("carry", self.open_rows(), self.carry)
-        if self.uniform and has_local_rows(self.problem):
-            self.run("local", self.open_rows(), self.local)
-            for rows in self.batches():
-                self.run("newton", rows, self.local_newton)
-        if has_wide_rows(self.problem):
-            for rows in self.batches(grouped=False):
-                self.run("newton", rows, lambda rows: self.wide.quick_bounds(rows))
-            for rows in self.batches(grouped=False):
-                self.run("refine", rows, lambda rows: self.wide.bounds(rows, self.enough, BATCH_STEPS))
-        if self.has_families:
-            for rows in self.batches():
-                self.run("newton", rows, self.newton)
-        if self.uniform and self.problem.work > SMALL_WORK and has_local_rows(self.problem):
-            for rows in self.batches():
-                self.run("refine", rows, self.local_exact)
-        if not isinstance(self.problem.loss, Hinge) and min(self.problem.matrix.shape) <= self.problem.largest:
-            for row in self.resolvable_rows(MANY_ROWS):
-                self.run("refine", np.array([row]), self.refine)
+        """All steps in order, each on what the earlier ones left open; then training."""
+        for step in STEPS:
+            if step.applies(self):
+                for rows in step.rows(self):
+                    self.run(step.stage, rows, partial(step.work, self))
         self.train()
 
     def resolvable_rows(self, few: int) -> Rows:
@@ -246,6 +231,14 @@ class Cascade:
             groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
         return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
 
+    def wide_newton(self, rows: Rows) -> Bounds:
+        """Newton candidates in the dimension of the rows."""
+        return self.wide.quick_bounds(rows)
+
+    def wide_steps(self, rows: Rows) -> Bounds:
+        """More steps from the same candidates, with the old Hessian."""
+        return self.wide.bounds(rows, self.enough, BATCH_STEPS)
+
     def newton(self, rows: Rows) -> Bounds:
         """Newton candidates under the Fenchel-Young gap."""
         return self._family(float(self.factors[rows[0]])).bounds(rows)
@@ -304,3 +297,101 @@ class Cascade:
         problem = self.problem.derive(sample_weight=weight)
         dual = duality.feasible_dual(problem, self.solution.dual)
         return problem, Point(self.solution.coef, self.solution.intercept, dual)
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """A way to tighten the bounds of held-out rows.
+
+    Attributes
+    ----------
+    stage : str
+        What it is called in a result.
+    needs : str
+        What it asks of loss, penalty and data, in words.
+    applies : callable
+        Whether a run has what it needs.
+    rows : callable
+        The open rows it works on, in batches.
+    work : callable
+        Bounds of a batch.
+    """
+
+    stage: str
+    needs: str
+    applies: Callable[[Cascade], bool]
+    rows: Callable[[Cascade], Iterable[Rows]]
+    work: Callable[[Cascade, Rows], Bounds]
+
+
+def _one_by_one(cascade: Cascade) -> Iterator[Rows]:
+    return (np.array([row]) for row in cascade.resolvable_rows(MANY_ROWS))
+
+
+def _has_local(cascade: Cascade) -> bool:
+    return cascade.uniform and has_local_rows(cascade.problem)
+
+
+def _has_wide(cascade: Cascade) -> bool:
+    return has_wide_rows(cascade.problem)
+
+
+def _has_curvature(cascade: Cascade) -> bool:
+    problem = cascade.problem
+    return not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
+
+
+STEPS = (
+    Step(
+        "carry",
+        "a strongly convex penalty and no intercept; one product with X",
+        lambda cascade: has_carried(cascade.problem),
+        lambda cascade: [cascade.open_rows()],
+        Cascade.carry,
+    ),
+    Step(
+        "local",
+        "a self-concordant loss, a smooth penalty, few different weights, tall data; one Hessian",
+        _has_local,
+        lambda cascade: [cascade.open_rows()],
+        Cascade.local,
+    ),
+    Step("newton", "the same; a product with X for each step", _has_local, Cascade.batches, Cascade.local_newton),
+    Step(
+        "newton",
+        "wide data and a self-concordant loss, or a smooth one without an intercept; one factor over the rows",
+        _has_wide,
+        lambda cascade: cascade.batches(grouped=False),
+        Cascade.wide_newton,
+    ),
+    Step(
+        "refine",
+        "the same; products of the size of the rows for each step",
+        _has_wide,
+        lambda cascade: cascade.batches(grouped=False),
+        Cascade.wide_steps,
+    ),
+    Step(
+        "newton",
+        "tall data, a smooth loss, a strongly convex penalty, no intercept; two products with X",
+        lambda cascade: cascade.has_families,
+        Cascade.batches,
+        Cascade.newton,
+    ),
+    Step(
+        "refine",
+        "as the local step, where forming a Hessian takes long; conjugate gradients for each step",
+        lambda cascade: _has_local(cascade) and cascade.problem.work > SMALL_WORK,
+        Cascade.batches,
+        Cascade.local_exact,
+    ),
+    Step(
+        "refine",
+        "a loss with a curvature; a factor for each step of each row",
+        _has_curvature,
+        _one_by_one,
+        Cascade.refine,
+    ),
+)
+"""The steps of leave-one-out in the order of their price. A new bound of all rows is a new entry here."""
