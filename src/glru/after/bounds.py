@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru.bounds import ScoreBounds, intersect, unbounded
-from glru.candidates import MAX_STEPS, best_candidate, carried_point, carry
+from glru.candidates import best_candidate, carried_point, carry
 from glru.certificate import Certificate, ball_radius
 from glru.changes import AddRows, Change, RemoveRows, layout_of
 from glru.changes.base import Composite, matched_columns, row_positions
@@ -29,6 +29,9 @@ from glru.solvers.passes import newton_ellipsoids
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
+
+BLOCK_STEPS = 3
+"""Newton steps of a candidate over rows in blocks; each is a pass over the data."""
 
 
 @final
@@ -78,7 +81,7 @@ class After:
         """Of rows in blocks: the smallest ellipsoid after a few Newton steps, and the passes that it took."""
         traffic = self.solution.problem.traffic
         before = traffic.passes
-        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), MAX_STEPS + 1))
+        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1))
         return min(reversed(found), key=lambda region: region.radius), traffic.passes - before
 
     @property
