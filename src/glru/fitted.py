@@ -16,7 +16,7 @@ from glru.duality import primal_value
 from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions import Region, regions_of, score_bounds
 from glru.solution import dual_of, relative
 from glru.solvers import solve
 
@@ -160,8 +160,4 @@ def _certified(problem: Problem, point: Point) -> tuple[Certificate, Certificate
 
 
 def _regions(certificate: Certificate) -> list[Region]:
-    fit_intercept = certificate.problem.fit_intercept
-    found = regions_of(certificate, fit_intercept, "auto")
-    if has_local(certificate.problem):
-        found.append(LocalEllipsoid(certificate, fit_intercept))
-    return found
+    return list(regions_of(certificate, certificate.problem.fit_intercept))

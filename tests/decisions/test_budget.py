@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import glru
-from glru import _budget
+from glru import _budget, refine
 from glru.families.columns import LocalColumns, WideColumns
 from glru.families.removals import Base
 from glru.families.wide import WideRows
@@ -162,9 +162,9 @@ STEPS = {
     "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, Base, "widened", 3),
     "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 2),
     "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "images", 3),
-    "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, cascade, "newton_candidate", 2),
+    "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, refine, "newton_candidate", 2),
     "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
-    "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, cascade, "certify", 5),
+    "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 5),
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),
     "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "_certified", 2),
     "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", WideColumns, "_bounds", 2),

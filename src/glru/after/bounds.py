@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru.bounds import ScoreBounds, intersect, unbounded
-from glru.candidates import MAX_STEPS, best_candidate, carried_point, carry
+from glru.candidates import best_candidate, carried_point, carry
 from glru.certificate import Certificate, ball_radius
 from glru.changes import AddRows, Change, RemoveRows, layout_of
 from glru.changes.base import Composite, matched_columns, row_positions
@@ -20,7 +20,7 @@ from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
-from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions import EVERY, PAPER, Region, regions_of, score_bounds
 from glru.regions.summed import Ellipsoid
 from glru.solution import Solution
 from glru.solvers import solve
@@ -29,6 +29,9 @@ from glru.solvers.passes import newton_ellipsoids
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
+
+BLOCK_STEPS = 3
+"""Newton steps of a candidate over rows in blocks; each is a pass over the data."""
 
 
 @final
@@ -78,7 +81,7 @@ class After:
         """Of rows in blocks: the smallest ellipsoid after a few Newton steps, and the passes that it took."""
         traffic = self.solution.problem.traffic
         before = traffic.passes
-        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), MAX_STEPS + 1))
+        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1))
         return min(reversed(found), key=lambda region: region.radius), traffic.passes - before
 
     @property
@@ -144,11 +147,12 @@ class After:
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
             return ()
+        names = EVERY if self.bound == "auto" else (self.bound,)
+        if self.bound == "auto" and self.candidate == "carry":
+            names = PAPER
         for certificate in self.certificates:
-            found.extend(regions_of(certificate, fit_intercept, self.bound))
-        local = self.bound == "local" or (self.bound == "auto" and self.candidate != "carry")
-        if local and has_local(self.problem):
-            found.append(LocalEllipsoid(self.certificates[0], fit_intercept))
+            found.extend(regions_of(certificate, fit_intercept, names))
+            names = tuple(name for name in names if name in PAPER)
         return tuple(found)
 
     @np.errstate(all="ignore")

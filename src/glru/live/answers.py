@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
-from glru.certificate import Certificate, ball_radius, certify
+from glru.certificate import Certificate, ball_radius
 from glru.linalg import Array, Matrix
 from glru.live.ledger import Ledger
-from glru.point import Point
-from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.refine import Refinement
+from glru.regions import PAPER, Region, regions_of, score_bounds
 from glru.solution import Solution
-from glru.solvers import solve, train
+from glru.solvers import solve
 
 SHOWN = 10
 """How many queries an error names."""
@@ -123,11 +123,7 @@ class Proof:
             if settled is not None and settled(*known).all():
                 break
             known = intersect(known, score_bounds([region], X, dead))
-        if self.fit_intercept:
-            return known
-        # A query without an entry that counts has a score of exactly 0 where there is no intercept.
-        used = X.absolute_product((~dead).astype(np.float64)) > 0.0
-        return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
+        return known if self.fit_intercept else _with_zeros(X, dead, known)
 
 
 @final
@@ -149,12 +145,13 @@ class Outlook:
     @cached_property
     def carried(self) -> Proof:
         """What the stored model itself proves, at the cost of the change where the core has that."""
-        return Proof(self.after.carried, regions_of(self.after.carried, self.fit_intercept, "auto"), self.fit_intercept)
+        regions = list(regions_of(self.after.carried, self.fit_intercept, PAPER))
+        return Proof(self.after.carried, regions, self.fit_intercept)
 
     @cached_property
     def newton(self) -> Proof:
-        """All that is proven without training; the local ellipsoid settles most by itself, so it comes first."""
-        return Proof(self.after.certificates[0], _local_first(self.after.regions), self.fit_intercept)
+        """All that is proven without training."""
+        return Proof(self.after.certificates[0], self.after.regions, self.fit_intercept)
 
     def ask(self, X: Matrix, settled: Settled) -> Answer:
         """The cheapest certificate that settles each query; what is open stays open."""
@@ -176,24 +173,13 @@ class Outlook:
 
     def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
         """Train until every query is settled, or as far as float64 goes."""
-        problem, found = self.after.problem, known
-
-        def is_enough(point: Point) -> bool:
-            nonlocal found
-            certificate = certify(problem, point)
-            regions: list[Region] = regions_of(certificate, self.fit_intercept, "auto")
-            if has_local(problem):
-                regions.append(LocalEllipsoid(certificate, self.fit_intercept))
-            found = Proof(certificate, _local_first(regions), self.fit_intercept).bounds(X, settled, found)
-            return bool(settled(*found).all())
-
-        # What could not be proven is said of each query.
+        after, everything = self.after, lambda *ends: bool(settled(*ends).all())
+        work = Refinement(after.problem, X, everything, found=known)
         # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
-        after = self.after
-        solution = train(after.problem, 0.0, start=after.point, until=lambda state: is_enough(state.point))
-        if solution.status != "stopped":
-            is_enough(solution.point)
-        return solution, found
+        solution = work.train(after.point, 0.0)
+        if self.fit_intercept:
+            return solution, work.found
+        return solution, _with_zeros(X, after.problem.dead_columns, work.found)
 
     def refreshed(self, tol: float) -> Solution:
         """Train the present problem to a tolerance.
@@ -208,8 +194,10 @@ class Outlook:
         return solution
 
 
-def _local_first(regions: Sequence[Region]) -> list[Region]:
-    return sorted(regions, key=lambda region: not isinstance(region, LocalEllipsoid))
+def _with_zeros(X: Matrix, dead: NDArray[np.bool_], known: Bounds) -> Bounds:
+    """Bounds without an intercept: a query without an entry that counts has a score of exactly 0."""
+    used = X.absolute_product((~dead).astype(np.float64)) > 0.0
+    return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
 
 
 def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certificate: Certificate) -> Answer:

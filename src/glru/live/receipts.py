@@ -17,7 +17,7 @@ from glru.live.history import ChangeEntry
 from glru.live.standing import Standing
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions import regions_of, score_bounds
 from glru.solution import dual_of
 
 SCHEMA = "glru-receipt/1"
@@ -66,9 +66,7 @@ class Distance:
 def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     """How far the certificate's model can be from the optimum of its problem."""
     problem, coef = certificate.problem, certificate.coef
-    regions: list[Region] = regions_of(certificate, problem.fit_intercept, "auto")
-    if has_local(problem):
-        regions.append(LocalEllipsoid(certificate, problem.fit_intercept))
+    regions = list(regions_of(certificate, problem.fit_intercept))
     box = unbounded(coef.size)
     for region in regions:
         box = intersect(box, region.coef_bounds())

@@ -1,8 +1,9 @@
 """The cascade: cheapest proof first, each stage only sees the rows the earlier ones left open."""
 
 import time
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import final
 
 import numpy as np
@@ -10,9 +11,8 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, intersect, is_decided
-from glru.candidates import newton_candidate
-from glru.certificate import Certificate, certify
+from glru.bounds import Bounds, is_decided
+from glru.certificate import certify
 from glru.families.carried import carried_bounds, has_carried, removal_factors
 from glru.families.conjugate import EXACT_STEPS
 from glru.families.local import LocalRows, has_local_rows
@@ -20,20 +20,13 @@ from glru.families.newton import TallRows, has_newton_rows
 from glru.families.wide import WideRows, has_wide_rows
 from glru.linalg import SMALL_WORK, Array
 from glru.losses import Hinge
-from glru.model_selection.pursuit import (
-    REFINE_STEPS,
-    ask_rarely,
-    certified_bounds,
-    has_local_steps,
-    local_steps,
-    regions_in_order,
-)
 from glru.model_selection.result import STAGES
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import Region, score_bounds
+from glru.refine import Refinement, certified_bounds
+from glru.regions import EVERY
 from glru.solution import Solution
-from glru.solvers import State, train
+from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 
 BATCH_STEPS = 30
@@ -127,27 +120,11 @@ class Cascade:
         self.report(stage, self.problem.n_rows - self.open_rows().size, self.problem.n_rows)
 
     def certified(self) -> None:
-        """All stages in order."""
-        if has_carried(self.problem):
-            self.run("carry", self.open_rows(), self.carry)
-        if self.uniform and has_local_rows(self.problem):
-            self.run("local", self.open_rows(), self.local)
-            for rows in self.batches():
-                self.run("newton", rows, self.local_newton)
-        if has_wide_rows(self.problem):
-            for rows in self.batches(grouped=False):
-                self.run("newton", rows, lambda rows: self.wide.quick_bounds(rows))
-            for rows in self.batches(grouped=False):
-                self.run("refine", rows, lambda rows: self.wide.bounds(rows, self.enough, BATCH_STEPS))
-        if self.has_families:
-            for rows in self.batches():
-                self.run("newton", rows, self.newton)
-        if self.uniform and self.problem.work > SMALL_WORK and has_local_rows(self.problem):
-            for rows in self.batches():
-                self.run("refine", rows, self.local_exact)
-        if not isinstance(self.problem.loss, Hinge) and min(self.problem.matrix.shape) <= self.problem.largest:
-            for row in self.resolvable_rows(MANY_ROWS):
-                self.run("refine", np.array([row]), self.refine)
+        """All steps in order, each on what the earlier ones left open; then training."""
+        for step in STEPS:
+            if step.applies(self):
+                for rows in step.rows(self):
+                    self.run(step.stage, rows, partial(step.work, self))
         self.train()
 
     def resolvable_rows(self, few: int) -> Rows:
@@ -254,6 +231,14 @@ class Cascade:
             groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
         return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
 
+    def wide_newton(self, rows: Rows) -> Bounds:
+        """Newton candidates in the dimension of the rows."""
+        return self.wide.quick_bounds(rows)
+
+    def wide_steps(self, rows: Rows) -> Bounds:
+        """More steps from the same candidates, with the old Hessian."""
+        return self.wide.bounds(rows, self.enough, BATCH_STEPS)
+
     def newton(self, rows: Rows) -> Bounds:
         """Newton candidates under the Fenchel-Young gap."""
         return self._family(float(self.factors[rows[0]])).bounds(rows)
@@ -288,56 +273,22 @@ class Cascade:
             found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
             return found.lower, found.upper
-        problem, point = self.without(row)
-        lower, upper = np.array([-np.inf]), np.array([np.inf])
-        if self.bound in ("auto", "local") and has_local_steps(problem):
-            query = self.problem.matrix[row : row + 1]
-
-            def take_in(region: Region, dead: NDArray[np.bool_]) -> bool:
-                nonlocal lower, upper
-                lower, upper = intersect((lower, upper), score_bounds([region], query, dead))
-                return self.finished(row, lower, upper)
-
-            if local_steps(problem, point, take_in, self.budget) is not None:
-                return lower, upper
-        before = np.inf
-        for _ in range(REFINE_STEPS):
-            certificate = newton_candidate(problem, point)
-            low, high = self.bounds_at(certificate, row, thorough=False)
-            lower, upper = np.maximum(lower, low), np.minimum(upper, high)
-            if self.finished(row, lower, upper):
-                return lower, upper
-            if not certificate.gap < 0.5 * before:
-                break
-            point, before = certificate.point, certificate.gap
-        return intersect((lower, upper), self.bounds_at(certificate, row))
+        work, point = self._refinement(row)
+        work.newton(point)
+        return work.found
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
-        row = int(rows[0])
+        work, point = self._refinement(int(rows[0]))
+        work.train(point, 0.0, thorough=False)
+        return work.found
+
+    def _refinement(self, row: int) -> tuple[Refinement, Point]:
+        """What is to be proven of a row under the model without it, and where to start."""
         problem, point = self.without(row)
-        found = np.array([-np.inf]), np.array([np.inf])
-
-        def settled(state: State) -> bool:
-            nonlocal found
-            found = intersect(found, self.bounds_at(certify(problem, state.point), row, thorough=False))
-            return self.finished(row, *found)
-
-        solution = train(problem, tol=0.0, start=point, until=ask_rarely(settled, self.budget))
-        if self.finished(row, *found):
-            return found
-        return intersect(found, self.bounds_at(certify(problem, solution.point), row))
-
-    def bounds_at(self, certificate: Certificate, row: int, thorough: bool = True) -> Bounds:
-        """What a certificate of the problem without a row proves about that row's score; not ``thorough``: by one region."""
-        query, dead = self.problem.matrix[row : row + 1], certificate.columns.dead
-        found = np.array([-np.inf]), np.array([np.inf])
-        bound = "auto" if self.bound == "local" else self.bound
-        for region in regions_in_order(certificate, self.bound in ("auto", "local"), bound):
-            found = intersect(found, score_bounds([region], query, dead))
-            if not thorough or self.decided(*found)[0]:
-                break
-        return found
+        names = EVERY if self.bound in ("auto", "local") else (self.bound,)
+        query = self.problem.matrix[row : row + 1]
+        return Refinement(problem, query, lambda *ends: self.finished(row, *ends), names, self.budget), point
 
     def without(self, row: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""
@@ -346,3 +297,101 @@ class Cascade:
         problem = self.problem.derive(sample_weight=weight)
         dual = duality.feasible_dual(problem, self.solution.dual)
         return problem, Point(self.solution.coef, self.solution.intercept, dual)
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """A way to tighten the bounds of held-out rows.
+
+    Attributes
+    ----------
+    stage : str
+        What it is called in a result.
+    needs : str
+        What it asks of loss, penalty and data, in words.
+    applies : callable
+        Whether a run has what it needs.
+    rows : callable
+        The open rows it works on, in batches.
+    work : callable
+        Bounds of a batch.
+    """
+
+    stage: str
+    needs: str
+    applies: Callable[[Cascade], bool]
+    rows: Callable[[Cascade], Iterable[Rows]]
+    work: Callable[[Cascade, Rows], Bounds]
+
+
+def _one_by_one(cascade: Cascade) -> Iterator[Rows]:
+    return (np.array([row]) for row in cascade.resolvable_rows(MANY_ROWS))
+
+
+def _has_local(cascade: Cascade) -> bool:
+    return cascade.uniform and has_local_rows(cascade.problem)
+
+
+def _has_wide(cascade: Cascade) -> bool:
+    return has_wide_rows(cascade.problem)
+
+
+def _has_curvature(cascade: Cascade) -> bool:
+    problem = cascade.problem
+    return not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
+
+
+STEPS = (
+    Step(
+        "carry",
+        "a strongly convex penalty and no intercept; one product with X",
+        lambda cascade: has_carried(cascade.problem),
+        lambda cascade: [cascade.open_rows()],
+        Cascade.carry,
+    ),
+    Step(
+        "local",
+        "a self-concordant loss, a smooth penalty, few different weights, tall data; one Hessian",
+        _has_local,
+        lambda cascade: [cascade.open_rows()],
+        Cascade.local,
+    ),
+    Step("newton", "the same; a product with X for each step", _has_local, Cascade.batches, Cascade.local_newton),
+    Step(
+        "newton",
+        "wide data and a self-concordant loss, or a smooth one without an intercept; one factor over the rows",
+        _has_wide,
+        lambda cascade: cascade.batches(grouped=False),
+        Cascade.wide_newton,
+    ),
+    Step(
+        "refine",
+        "the same; products of the size of the rows for each step",
+        _has_wide,
+        lambda cascade: cascade.batches(grouped=False),
+        Cascade.wide_steps,
+    ),
+    Step(
+        "newton",
+        "tall data, a smooth loss, a strongly convex penalty, no intercept; two products with X",
+        lambda cascade: cascade.has_families,
+        Cascade.batches,
+        Cascade.newton,
+    ),
+    Step(
+        "refine",
+        "as the local step, where forming a Hessian takes long; conjugate gradients for each step",
+        lambda cascade: _has_local(cascade) and cascade.problem.work > SMALL_WORK,
+        Cascade.batches,
+        Cascade.local_exact,
+    ),
+    Step(
+        "refine",
+        "a loss with a curvature; a factor for each step of each row",
+        _has_curvature,
+        _one_by_one,
+        Cascade.refine,
+    ),
+)
+"""The steps of leave-one-out in the order of their price. A new bound of all rows is a new entry here."""

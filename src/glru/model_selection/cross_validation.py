@@ -15,11 +15,11 @@ from glru.linalg import Array, calm_blas
 from glru.model_selection.blocks import held_out_bounds
 from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
 from glru.model_selection.progress import Report, reporter
-from glru.model_selection.pursuit import pursue
 from glru.model_selection.result import HeldOutScores
 from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
+from glru.refine import refine
 from glru.solution import Solution
 
 Test = range | NDArray[np.int64]
@@ -208,6 +208,6 @@ def fold_bounds(
             done = settled(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
-    found = pursue(problem, point, data.matrix[test], settled, budget=budget)
+    found = refine(problem, point, data.matrix[test], settled, budget=budget)
     late = budget.spent and not settled(found.lower, found.upper)
     return (found.lower, found.upper), "undetermined" if late else found.stage

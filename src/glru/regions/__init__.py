@@ -1,6 +1,8 @@
 """Regions that hold the retrained optimum: primal ball, dual box, local ellipsoid."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +10,17 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate
 from glru.linalg import Matrix
+from glru.metric.rows import uses_rows
 from glru.regions.ball import PrimalBall
 from glru.regions.base import Region
 from glru.regions.box import DualBox
 from glru.regions.local import LocalEllipsoid, has_local
 
 __all__ = [
+    "BOUNDS",
+    "EVERY",
+    "PAPER",
+    "Bound",
     "DualBox",
     "LocalEllipsoid",
     "PrimalBall",
@@ -24,17 +31,67 @@ __all__ = [
 ]
 
 
-def regions_of(certificate: Certificate, fit_intercept: bool, bound: str) -> list[Region]:
-    """The primal ball and the dual box of a certificate, as far as ``bound`` ("primal", "dual", "auto") asks for them."""
-    found: list[Region] = []
-    if bound in ("primal", "auto"):
-        found.append(PrimalBall(certificate, fit_intercept))
-    if bound in ("dual", "auto") and np.isfinite(certificate.loss.smoothness):
-        found.append(DualBox(certificate, fit_intercept))
-    return found
+@final
+@dataclass(frozen=True)
+class Bound:
+    """A kind of region that a certificate implies.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    needs : str
+        What it asks of loss, penalty and data, in words.
+    applies : callable
+        Whether a certificate has what it needs.
+    make : callable
+        The region of a certificate; the second argument: whether there is an intercept.
+    price : callable
+        What it costs against the others where a certificate is at hand; the cheapest is asked first.
+    """
+
+    name: str
+    needs: str
+    applies: Callable[[Certificate], bool]
+    make: Callable[[Certificate, bool], Region]
+    price: Callable[[Certificate], float]
 
 
-def score_bounds(regions: Sequence[Region], X: Matrix, dead: NDArray[np.bool_] | None = None) -> Bounds:
+BOUNDS = (
+    Bound(
+        "local",
+        "a self-concordant loss, a smooth penalty, and a Hessian that is small enough to form on one side",
+        lambda certificate: has_local(certificate.problem),
+        LocalEllipsoid,
+        # Over the columns one Hessian, and much the tightest; so over the rows where the others search for an intercept.
+        lambda certificate: 2.0 if uses_rows(certificate.problem) and not certificate.problem.fit_intercept else 0.0,
+    ),
+    Bound("primal", "nothing; it is bounded on strongly convex columns", lambda _: True, PrimalBall, lambda _: 1.0),
+    Bound(
+        "dual",
+        "a smooth loss",
+        lambda certificate: bool(np.isfinite(certificate.loss.smoothness)),
+        DualBox,
+        lambda _: 3.0,
+    ),
+)
+"""Every bound of a single model. A new one is a new entry here; nobody else asks whether a bound applies."""
+
+PAPER = ("primal", "dual")
+"""The bounds that need no Hessian: those of the paper."""
+
+EVERY = tuple(bound.name for bound in BOUNDS)
+
+
+def regions_of(certificate: Certificate, fit_intercept: bool, names: Collection[str] = EVERY) -> Iterator[Region]:
+    """The regions of a certificate by name, as far as they apply, those that tell most for their price first."""
+    asked = [bound for bound in BOUNDS if bound.name in names]
+    for bound in sorted(asked, key=lambda bound: bound.price(certificate)) if len(asked) > 1 else asked:
+        if bound.applies(certificate):
+            yield bound.make(certificate, fit_intercept)
+
+
+def score_bounds(regions: Iterable[Region], X: Matrix, dead: NDArray[np.bool_] | None = None) -> Bounds:
     """The bounds of scores that all regions imply together.
 
     The optimal coefficient of a ``dead`` column is exactly 0, so its entries in the queries do not matter.

@@ -17,9 +17,10 @@ from glru.families.columns import (
     has_wide_columns,
 )
 from glru.linalg import Array, Matrix
-from glru.model_selection.pursuit import REFINE_STEPS, certified_bounds, pursue
 from glru.point import Point
 from glru.problem import Problem
+from glru.refine import NEWTON_STEPS, certified_bounds, refine
+from glru.regions import EVERY, PAPER
 from glru.regions.base import centers
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth, same_columns
@@ -65,7 +66,7 @@ class ValidationJudge(Judge):
             low, high = self._sums(lower, upper, zero)
             return high - low <= self._fine or enough(low, high)
 
-        found = pursue(problem, point, queries, settled, newton, certificate)
+        found = refine(problem, point, queries, settled, EVERY if newton else PAPER, certificate)
         return Worth(*self._sums(found.lower, found.upper, zero), found.stage, self._guess(queries, found.point, zero))
 
     def _guess(self, queries: Matrix, point: Point, zero: NDArray[np.bool_]) -> float:
@@ -166,7 +167,7 @@ class ValidationJudge(Judge):
         place = np.array([column])
         lam = float(np.broadcast_to(whole.penalty.quadratic, (whole.n_columns,))[column])
         vectors = whole.matrix.dense(place)[:, 0], self.X.dense(place)[:, 0]
-        bounds = self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, REFINE_STEPS)
+        bounds = self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, NEWTON_STEPS)
         return *self._sums(*bounds, zero), settled(*bounds)
 
     def after(self, move: Move) -> "ValidationJudge":

@@ -1,0 +1,235 @@
+"""Tighten until settled: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import duality
+from glru._budget import UNLIMITED, Budget
+from glru.bounds import Bounds, intersect, unbounded
+from glru.candidates import newton_candidate
+from glru.certificate import Certificate, certify
+from glru.linalg import Array, Matrix
+from glru.losses import Hinge
+from glru.metric.rows import uses_rows
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.local import Plain
+from glru.solution import Solution, dual_of
+from glru.solvers import State, train
+from glru.solvers.common import Until
+
+NEWTON_STEPS = 8
+"""Newton steps of one problem before it is trained in full."""
+
+TRAINED = 1e-13
+"""Relative gap of a training in full."""
+
+LOCAL_STEPS, HOPEFUL = 12, 0.2
+"""Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
+
+Settled = Callable[[Array, Array], bool]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """Bounds of the queries' scores, the stage that settled them, and the best point found."""
+
+    lower: Array
+    upper: Array
+    stage: str
+    point: Point
+
+
+def refine(
+    problem: Problem,
+    point: Point,
+    queries: Matrix,
+    settled: Settled,
+    names: Collection[str] = EVERY,
+    certificate: Certificate | None = None,
+    budget: Budget = UNLIMITED,
+) -> Refined:
+    """Bounds of the scores of some queries under the optimum of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose optimum is asked about.
+    point : Point
+        Where to start, with a dual feasible point.
+    queries : Matrix of shape (n_queries, n_columns)
+        The rows whose scores are asked about.
+    settled : callable
+        ``settled(lower, upper)``: whether the bounds are good enough.
+    names : collection of str, default=EVERY
+        The bounds to use; without "local" no Newton step is made, and the paper's bounds stop a training.
+    certificate : Certificate, default=None
+        The certificate of the point, where it is at hand: it is asked first.
+    budget : Budget, default=UNLIMITED
+        When it is spent, what is known by then is returned.
+    """
+    work = Refinement(problem, queries, settled, names, budget)
+    stage = work.newton(point, certificate) if "local" in names else work.carry(point, certificate)
+    if stage is None:
+        stage = "training"
+        work.train(work.point, TRAINED)
+    return Refined(*work.found, stage, work.point)
+
+
+@final
+class Refinement:
+    """Bounds of queries under the optimum of one problem, made tighter step by step until they are settled.
+
+    Attributes
+    ----------
+    found : pair of array
+        The bounds proven so far.
+    point : Point
+        The best point so far.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        queries: Matrix,
+        settled: Settled,
+        names: Collection[str] = EVERY,
+        budget: Budget = UNLIMITED,
+        found: Bounds | None = None,
+    ) -> None:
+        self.problem, self.queries, self.names, self.budget = problem, queries, names, budget
+        self.settled = settled
+        self.found: Bounds = unbounded(queries.shape[0]) if found is None else found
+
+    @property
+    def done(self) -> bool:
+        """Whether the bounds are good enough, or the time is up."""
+        return self.settled(*self.found) or self.budget.spent
+
+    @property
+    def steppable(self) -> bool:
+        """Whether Newton steps are made: the loss has a curvature, and the smaller system is formed."""
+        return not isinstance(self.problem.loss, Hinge) and min(self.problem.matrix.shape) <= self.problem.largest
+
+    def take_in(self, region: Region, dead: NDArray[np.bool_]) -> bool:
+        """Take in what a region proves."""
+        self.found = intersect(self.found, score_bounds([region], self.queries, dead))
+        return self.done
+
+    def take(self, certificate: Certificate, thorough: bool = True) -> bool:
+        """Take in what a certificate proves, region by region until the bounds are settled; not ``thorough``: by one."""
+        for region in regions_of(certificate, self.problem.fit_intercept, self.names):
+            if self.take_in(region, certificate.columns.dead):
+                return True
+            if not thorough:
+                return False
+        return False
+
+    def carry(self, point: Point, certificate: Certificate | None = None) -> str | None:
+        """Ask the certificate of a point; the stage if that settles the bounds."""
+        self.point = point
+        return "carry" if certificate is not None and self.take(certificate, self._thorough) else None
+
+    @property
+    def _thorough(self) -> bool:
+        # Where the ball is bounded and the local certificate is dearer than a step, another step is the better question.
+        problem = self.problem
+        return problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
+
+    def newton(self, point: Point, certificate: Certificate | None = None) -> str | None:
+        """Newton steps from a point, each followed by its certificate; the stage that settled the bounds, or None."""
+        problem = self.problem
+        if "local" in self.names and has_local(problem) and not uses_rows(problem):
+            stage = self._local_steps(point)
+            if stage is not None:
+                return stage
+        if self.carry(point, certificate) is not None:
+            return "carry"
+        before, stepped = np.inf, point
+        for step in range(NEWTON_STEPS if self.steppable else 0):
+            candidate = newton_candidate(problem, stepped)
+            better = candidate.gap < 0.5 * before
+            last = step + 1 == NEWTON_STEPS
+            if self.take(candidate, self._thorough or last or not better):
+                self.point = candidate.point
+                return "newton" if step == 0 else "refine"
+            if not better:
+                break
+            stepped, before = candidate.point, candidate.gap
+        # Full Newton steps may end farther from the optimum than they began.
+        self.point = min(point, stepped, key=lambda p: _gap(problem, p))
+        return None
+
+    def _local_steps(self, point: Point) -> str | None:
+        """Newton steps under the local certificate alone, one Hessian each.
+
+        A point whose gradient is far too large for a certificate is stepped on from without asking for one.
+        """
+        problem, coef, intercept, before = self.problem, point.coef, point.intercept, np.inf
+        for step in range(LOCAL_STEPS):
+            region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
+            if region.nu < HOPEFUL and self.take_in(region, problem.dead_columns):
+                self.point = Point(coef, intercept, dual_of(problem, problem.scores(coef, intercept)))
+                return ("carry", "newton")[step] if step < 2 else "refine"
+            if not region.nu < before or self.budget.spent:
+                break
+            before = region.nu
+            coef, intercept = region.stepped()
+        return None
+
+    def train(self, point: Point, tol: float, thorough: bool = True) -> Solution:
+        """Train from a point until the bounds are settled, or to a relative gap; ``thorough``: by all regions each time.
+
+        A gap that is small enough for a solver may still be large under the root of a radius: Newton steps go on from
+        there while it shrinks.
+        """
+        problem = self.problem
+        until = ask_rarely(lambda state: self.take(certify(problem, state.point), thorough), self.budget)
+        last = train(problem, tol=tol, start=point, until=until)
+        best = certify(problem, last.point)
+        if not self.done:
+            self.take(best)
+        for _ in range(NEWTON_STEPS if self.steppable and not self.done else 0):
+            stepped = newton_candidate(problem, best.point)
+            if not stepped.gap < 0.5 * best.gap:
+                break
+            best = stepped
+            if self.take(best):
+                break
+        self.point = best.point
+        return last
+
+
+def ask_rarely(ask: Callable[[State], bool], budget: Budget) -> Until:
+    """A stopping rule that asks about a state only where its gap is a tenth of the last one asked about.
+
+    Where a certificate costs more than an iteration, asking every time would cost more than the training.
+    """
+    last = np.inf
+
+    def until(state: State) -> bool:
+        nonlocal last
+        if not state.gap < 0.1 * last:
+            return budget.spent
+        last = state.gap
+        return ask(state)
+
+    return until
+
+
+def _gap(problem: Problem, point: Point) -> float:
+    assert point.dual is not None
+    value = duality.gap(problem, point.coef, point.intercept, point.dual).value
+    return value if np.isfinite(value) else np.inf
+
+
+def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
+    """Everything that a certificate proves about the scores of some queries."""
+    regions = regions_of(certificate, certificate.problem.fit_intercept)
+    return score_bounds(regions, queries, certificate.columns.dead)
