@@ -11,8 +11,10 @@ import glru
 from glru.certificate import certify
 from glru.families.carried import carried_of, removal_factors
 from glru.families.local import LocalRows
+from glru.families.wide import WideRows
 from glru.linalg import UNIT
 from glru.metric.columns import ColumnMetric
+from glru.metric.rows import RowMetric, RowSide
 from glru.point import Point
 from glru.regions import DualBox
 from glru.selection.criteria import CRITERIA
@@ -233,3 +235,92 @@ def test_metrics_of_exact_log_odds(name):
             else:
                 exact = sum((1 / (1 + mpmath.exp(m))) ** 2 for m in margins) / 37
             assert low <= exact <= high
+
+
+# The dimension of the rows --------------------------------------------------------------------------------------------
+
+
+def wide_problem(loss=None, fit_intercept=False, lam=0.3, n=7, d=40):
+    X = cancelling(n, d, 3)
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    return glru.Problem(X, y, loss or glru.Logistic(), glru.L2(lam * np.linspace(1.0, 9.0, d)), fit_intercept, "sum")
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_scores_of_the_row_side(fit_intercept):
+    """Scores of stored pairs: sums over columns, then over rows, each of which loses digits."""
+    problem = wide_problem(fit_intercept=fit_intercept)
+    side, random = RowSide(problem), np.random.default_rng(0)
+    duals, free = random.normal(size=(7, 5)), random.normal(size=(side.n_free, 5)) * 1e6
+    center = np.zeros(40) if side.center is None else side.center
+    rows = [[x - c for x, c in zip(fractions(row), fractions(center), strict=True)] for row in problem.X]
+    lam = fractions(problem.penalty.quadratic)
+    gram = [[sum(a * b / v for a, b, v in zip(r, s, lam, strict=True)) for s in rows] for r in rows]
+    scores, errors = side.scores(duals, free), side.score_errors(duals, free)
+    for model in range(5):
+        pulls = fractions(duals[:, model])
+        shift = Fraction(float(free[0, model])) if fit_intercept else Fraction(0)
+        exact = [sum(k * b for k, b in zip(line, pulls, strict=True)) + shift for line in gram]
+        off = side.norms * errors[0][model] + errors[1][model]
+        assert_within(
+            exact, np.nextafter(scores[:, model] - off, -np.inf), np.nextafter(scores[:, model] + off, np.inf)
+        )
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_norms_of_forces(fit_intercept):
+    """Whatever the step that a norm is taken from, the norm is never short."""
+    problem = wide_problem(fit_intercept=fit_intercept)
+    side, random = RowSide(problem), np.random.default_rng(1)
+    metric = RowMetric(side, random.uniform(1e-6, 1.0, 7))
+    exact = exact_inverse(problem, metric.bends)
+    for _ in range(5):
+        forces = random.normal(size=(7, 1)) * 10.0 ** random.uniform(-6.0, 0.0, (7, 1))
+        taken = random.normal(size=(7, 1)) * 1e-6
+        _, right = metric.step(forces, side.border.T @ taken)
+        with mpmath.workdps(50):
+            ones = [[mpmath.mpf(1)] * 7] if fit_intercept else []
+            columns = [[mpmath.mpf(float(v)) for v in column] for column in problem.X.T] + ones
+            gradient = [mpmath.fdot(zip(column, forces[:, 0].tolist(), strict=True)) for column in columns]
+            if fit_intercept:
+                gradient[-1] -= mpmath.fsum(taken[:, 0].tolist())
+            true = mpmath.sqrt((mpmath.matrix([gradient]) * exact * mpmath.matrix(gradient))[0])
+        for moves in (right, right * (1.0 + 1e-3 * random.normal(size=right.shape)), 0.0 * right):
+            pulls = metric.bends[:, None] * moves
+            norms, missed, _, _ = metric.force_norms(forces, pulls, np.einsum("ij,ij->j", pulls, moves), taken)
+            found = norms[0] + missed[0] * metric.free
+            assert found >= true
+            if moves is right and not fit_intercept:
+                assert found <= 4.0 * float(true)
+
+
+def exact_inverse(problem, bends):
+    """The inverse of the Hessian, the intercept last."""
+    with mpmath.workdps(50):
+        X = [[mpmath.mpf(float(v)) for v in row] + [mpmath.mpf(1)] * problem.fit_intercept for row in problem.X]
+        size = len(X[0])
+        hessian = mpmath.matrix(size, size)
+        for row, bend in zip(X, bends, strict=True):
+            for i in range(size):
+                for j in range(size):
+                    hessian[i, j] += row[i] * row[j] * mpmath.mpf(float(bend))
+        for j, lam in enumerate(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))):
+            hessian[j, j] += mpmath.mpf(float(lam))
+        return hessian**-1
+
+
+@pytest.mark.parametrize("loss", [glru.Squared(), glru.Logistic()], ids=str)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@np.errstate(all="ignore")
+def test_wide_rows_that_lose_their_digits(loss, fit_intercept):
+    """Leave-one-out on the row side where the bounds are rounding and little else."""
+    for lam in (1e-6, 0.3, 1e4):
+        problem = wide_problem(loss, fit_intercept, lam, 6, 16)
+        family = WideRows(glru.solve(problem))
+        rows, exact = left_out(problem)
+        pairs = [family.quick_bounds(rows), family.bounds(rows, never, 6)]
+        single = [family.alone(int(row), lambda *ends: False) for row in rows]
+        pairs.append((np.concatenate([one.lower for one in single]), np.concatenate([one.upper for one in single])))
+        for lower, upper in pairs:
+            for (score, doubt), low, high in zip(exact, lower, upper, strict=True):
+                assert low <= score + doubt and score - doubt <= high
