@@ -9,14 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru.bounds import ScoreBounds
 from glru.datasets import Dataset
 from glru.datasets.catalogue import data_folder
-from glru.losses import Loss, ProximalHinge
-from glru.model_selection.result import STAGES
-from glru.penalties import Penalty
-from glru.problem import Problem
-from glru.solution import Solution
+from tests.core import STAGES, Loss, Penalty, Problem, ProximalHinge, ScoreBounds, Solution
 
 LOSSES: dict[str, Loss] = {
     "squared": glru.Squared(),

@@ -15,14 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 import glru
-from glru.linalg import as_matrix
 from glru.live import ChangeEntry, UndeterminedError
-from glru.regions import LocalEllipsoid, has_local, regions_of, score_bounds
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
 from tests.attack.cases import DIGITS, Answer, left_out, some_queries
 from tests.attack.generators import hostile_change, hostile_problem, unscaled_problem, unscaled_rows
 from tests.attack.models import Model, classifier, labelled, regressor
+from tests.core import LocalEllipsoid, as_matrix, has_local, regions_of, score_bounds
 
 ABOVE = float(np.nextafter(0.0, 1.0))
 

@@ -10,22 +10,37 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
-from glru.certificate import certify
-from glru.duality import feasible_dual
-from glru.families.carried import carried_bounds, has_carried, removal_factors
-from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
-from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import TallRows, has_newton_rows
-from glru.families.wide import WideRows, has_row_models
-from glru.linalg import as_matrix
-from glru.point import Point
-from glru.regions import LocalEllipsoid, has_local, regions_of
-from glru.regions.summed import ellipsoid
-from glru.selection.blocks import SomeColumns
-from glru.sums import Floor, expand, whole_gradient
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
-from tests.attack.generators import hostile_change, hostile_problem
+from tests.attack.generators import hostile_change, hostile_problem, hostile_wide_problem
+from tests.core import (
+    Floor,
+    LocalColumns,
+    LocalEllipsoid,
+    LocalRows,
+    Point,
+    SomeColumns,
+    TallRows,
+    WideColumns,
+    WideRows,
+    as_matrix,
+    carried_bounds,
+    carried_columns,
+    certify,
+    ellipsoid,
+    expand,
+    feasible_dual,
+    has_carried,
+    has_local,
+    has_local_columns,
+    has_local_rows,
+    has_newton_rows,
+    has_row_models,
+    has_wide_columns,
+    regions_of,
+    removal_factors,
+    whole_gradient,
+)
 
 DIGITS = 40
 
@@ -191,7 +206,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
         for place in range(0, rows.size, 3):
             if np.isfinite(wide.factors[rows[place]]):
-                found = wide.alone(int(rows[place]), lambda *ends: False, 6)
+                found = wide.alone(int(rows[place]), lambda *ends: False)
                 yield "WideRows, alone", exact[place : place + 1], found.lower, found.upper
 
 
@@ -237,6 +252,24 @@ def row_families(random: np.random.Generator) -> Iterator[Answer]:
     """The families of rows, under the settings their callers give them."""
     with np.errstate(all="ignore"):
         yield from list(_row_families(random))
+        yield from list(_lonely_rows(random))
+
+
+def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
+    """Few wide rows of very different weights, where the removal of one moves everything: one by one, and many at once."""
+    problem = hostile_wide_problem(random)
+    solution = quiet(problem, random)
+    wide = WideRows(solution)
+    rows, exact = left_out(problem)
+    if not rows.size:
+        return
+    yield "WideRows, lonely", exact, *wide.bounds(rows, never, 30)
+    yield "WideRows, lonely and quick", exact, *wide.quick_bounds(rows)
+    for n_steps in (1, 30):
+        for place, row in enumerate(rows):
+            if np.isfinite(wide.factors[row]):
+                found = wide.alone(int(row), lambda *ends: False, n_steps)
+                yield f"WideRows, lonely, {n_steps} steps", exact[place : place + 1], found.lower, found.upper
 
 
 def column_families(random: np.random.Generator) -> Iterator[Answer]:

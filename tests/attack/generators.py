@@ -306,3 +306,24 @@ def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.C
     if kind == "reweight":
         return glru.Reweight(rows, 10.0 ** random.uniform(-6.0, 6.0, rows.size) * (random.random(rows.size) < 0.8))
     return glru.AddRows(random.normal(0.2, 1.0, (count, d)) * size, some_targets(count))
+
+
+def hostile_wide_problem(random: np.random.Generator) -> glru.Problem:
+    """A few rows in more columns: heavy ones, near copies, large common parts, tiny strengths."""
+    n = int(random.integers(2, 6))
+    d = n + int(random.integers(1, 4))
+    X = random.normal(size=(n, d)) * 10.0 ** random.uniform(-1.0, 1.0, (n, 1))
+    if random.random() < 0.3:
+        X += 10.0 ** random.uniform(-1.0, 3.0)
+    if random.random() < 0.5:
+        X[1] = X[0] * 10.0 ** random.uniform(-0.5, 0.5) + 10.0 ** random.uniform(-7.0, -1.0) * random.normal(size=d)
+    weight = 10.0 ** random.uniform(-4.0, 4.0, n) if random.random() < 0.5 else np.ones(n)
+    weight[1] *= 10.0 ** random.uniform(0.0, 9.0) if random.random() < 0.5 else 1.0
+    options = {"penalty": glru.L2(10.0 ** random.uniform(-8.0, 1.0)), "sample_weight": weight, "scaling": "sum"}
+    options["fit_intercept"] = bool(random.random() < 0.4)
+    if random.random() < 0.5:
+        y = random.normal(size=n) * 10.0 ** random.uniform(-2.0, 4.0, n)
+        return glru.Problem(X, y, glru.Squared(), **options)
+    y = np.where(random.random(n) < 0.5, 1.0, -1.0)
+    y[:2] = -1.0, 1.0
+    return glru.Problem(X, y, glru.Logistic(), **options)

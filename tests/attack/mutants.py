@@ -102,7 +102,7 @@ def _lowest_ends(winner):
 
 
 def _any_penalty(has_wide):
-    from glru.families.columns import has_wide_columns
+    from tests.core import has_wide_columns
 
     def mutant(self, columns):
         penalty = self.model.whole.penalty.select(columns)

@@ -10,15 +10,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from glru.families.carried import removal_factors
-from glru.families.local import LocalRows
-from glru.metric.columns import ColumnMetric
-from glru.regions.local import LocalEllipsoid, Plain
 from glru.verify.retraining import retrained
 from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never
 from tests.attack.generators import unscaled_rows
 from tests.cases import dense, make
+from tests.core import ColumnMetric, LocalEllipsoid, LocalRows, Plain, removal_factors
 
 
 @pytest.mark.parametrize("first", [0, 1000])

@@ -7,13 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru.candidates.carry import carry
-from glru.candidates.mapping import carried_point
-from glru.certificate import certify, dual_reach
 from tests.cases import LOSSES, PROBLEMS, dense, each, make, uneven
 from tests.certificates import exact
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.truth import trained
+from tests.core import carried_point, carry, certify, dual_reach
 
 STRONG = {
     "l2": glru.L2(0.05),

@@ -8,26 +8,28 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru.candidates.carry import carry
-from glru.certificate import (
+from tests.cases import LOSSES, dense, each, make, targets
+from tests.certificates import exact
+from tests.certificates.exact import decimals, precise
+from tests.certificates.truth import trained
+from tests.core import (
+    ColumnMetric,
+    LocalEllipsoid,
+    PrimalBall,
+    RowMetric,
+    RowSide,
+    as_matrix,
+    carry,
+    centers,
     certify,
     feasible_moves,
+    linear_range,
     loss_terms,
     penalty_terms,
     quick_loss_terms,
     score_errors,
     weighted_sum,
 )
-from glru.linalg import as_matrix
-from glru.metric.columns import ColumnMetric
-from glru.metric.rows import RowMetric, RowSide
-from glru.regions import LocalEllipsoid, PrimalBall
-from glru.regions.base import centers
-from glru.regions.box import linear_range
-from tests.cases import LOSSES, dense, each, make, targets
-from tests.certificates import exact
-from tests.certificates.exact import decimals, precise
-from tests.certificates.truth import trained
 
 
 def cancelling(n, d=4, seed=0):

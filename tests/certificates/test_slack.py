@@ -8,20 +8,27 @@ import numpy as np
 import pytest
 
 import glru
-from glru.certificate import certify
-from glru.families.carried import carried_of, removal_factors
-from glru.families.local import LocalRows
-from glru.families.wide import WideRows
-from glru.linalg import UNIT
-from glru.metric.columns import ColumnMetric
-from glru.metric.rows import RowMetric, RowSide
-from glru.point import Point
-from glru.regions import DualBox
-from glru.selection.criteria import CRITERIA
-from glru.selection.judge import Judge, Move, Screened, Worth
-from glru.selection.panel import Panel
 from tests.attack.cases import left_out, never
 from tests.cases import dense, with_bounds
+from tests.core import (
+    CRITERIA,
+    UNIT,
+    ColumnMetric,
+    DualBox,
+    Judge,
+    LocalRows,
+    Move,
+    Panel,
+    Point,
+    RowMetric,
+    RowSide,
+    Screened,
+    WideRows,
+    Worth,
+    carried_of,
+    certify,
+    removal_factors,
+)
 
 
 def fractions(values):

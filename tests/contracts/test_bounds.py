@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn import metrics
 
 import glru
-from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
+from tests.core import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
 
 TINY = 5e-324
 Y = np.array([1.0, -1.0])

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru.changes import layout_of
 from tests.cases import dense, each
+from tests.core import layout_of
 
 X = dense(6, 3) * (np.arange(18).reshape(6, 3) % 4 > 0)
 Y = np.array([0, 1, 0, 1, 1, 0])

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import glru
-from glru import duality
 from tests.cases import COLUMN_PENALTIES, LOSSES, PENALTIES, PROBLEMS, each, make, uneven
+from tests.core import duality
 
 
 def random_point(problem, seed, size=1.0):

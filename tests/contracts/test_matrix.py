@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru.linalg import as_matrix, gamma, to_host
+from tests.core import as_matrix, gamma, to_host
 
 strict = pytest.importorskip("array_api_strict")
 
@@ -197,3 +197,10 @@ def test_problems_of_the_same_data_share_its_matrix():
     assert other.matrix is problem.matrix and other.X is problem.X
     assert other.squared_row_norms is problem.squared_row_norms
     assert problem.derive(X=problem.matrix[:3], y=problem.y[:3], sample_weight=np.ones(3)).matrix is not problem.matrix
+
+
+def test_gram_matrices_without_columns(capfd):
+    """BLAS refuses a matrix without columns aloud; it is not asked."""
+    for center in (None, np.zeros(0)):
+        assert not as_matrix(np.zeros((3, 0))).row_gram(np.zeros(0), center).dense().any()
+    assert capfd.readouterr() == ("", "")

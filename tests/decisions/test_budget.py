@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 import glru
-from glru import _budget, refine
-from glru.families.columns import LocalColumns, WideColumns
-from glru.families.removals import Base
-from glru.families.wide import WideRows
-from glru.linalg.arrays import HostArrays
-from glru.model_selection import cascade
-from glru.regions import LocalEllipsoid
-from glru.selection import validation
 from tests.cases import make
+from tests.core import (
+    Base,
+    HostArrays,
+    LocalColumns,
+    LocalEllipsoid,
+    WideColumns,
+    WideRows,
+    _budget,
+    cascade,
+    refine,
+    validation,
+)
 from tests.decisions.retraining import assert_proven, held_out
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import glru
-from glru.model_selection import checkpoint as module
-from glru.model_selection.cascade import Cascade
 from tests.cases import make
+from tests.core import Cascade
+from tests.core import checkpoint as module
 
 CASES = {
     "certified": (make(glru.Logistic(), glru.L2(0.02), 30, 4, seed=3), {}),

@@ -5,12 +5,19 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru import linalg
-from glru.candidates import carried_point, newton_candidate
-from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
-from glru.linalg import as_matrix
-from glru.regions import PrimalBall
 from tests.cases import LOSSES, dense, each, make, uneven
+from tests.core import (
+    LocalColumns,
+    PrimalBall,
+    WideColumns,
+    as_matrix,
+    carried_columns,
+    carried_point,
+    has_local_columns,
+    has_wide_columns,
+    linalg,
+    newton_candidate,
+)
 from tests.decisions.retraining import carefully
 
 SMOOTH = {name: loss for name, loss in LOSSES.items() if name != "hinge"}

@@ -5,13 +5,22 @@ import pytest
 from scipy.special import expit, xlogy
 
 import glru
-from glru.families.carried import carried_bounds, has_carried, removal_factors
-from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import TallRows, has_newton_rows
-from glru.families.wide import WideRows, has_row_models, has_wide_rows
 from tests.attack.cases import left_out
+from tests.attack.generators import hostile_wide_problem
 from tests.cases import LOSSES, each, make
 from tests.certificates.exact import optimum, outside
+from tests.core import (
+    LocalRows,
+    TallRows,
+    WideRows,
+    carried_bounds,
+    has_carried,
+    has_local_rows,
+    has_newton_rows,
+    has_row_models,
+    has_wide_rows,
+    removal_factors,
+)
 from tests.decisions.retraining import assert_inside, derived, held_out
 
 SHAPES = {
@@ -413,3 +422,50 @@ def test_wide_data_with_an_intercept_trains_nothing(loss, shape):
     assert result.n_trainings == 0
     scores, off = held_out(glru.solve(problem))
     assert_inside(scores, off, result.score_lower, result.score_upper)
+
+
+HEAVY = (2999, 3124, 3286, 3461, 4779, 5098)
+
+
+@pytest.mark.parametrize("seed", HEAVY)
+@np.errstate(all="ignore")
+def test_a_heavy_row_of_the_other_class(seed):
+    """Its removal turns the model round: steps that are shortened and raised prove nothing on the way."""
+    random = np.random.default_rng(seed)
+    n = int(random.integers(2, 5))
+    d = n + int(random.integers(1, 4))
+    X, along = np.zeros((n, d)), random.normal(size=d)
+    along /= np.linalg.norm(along)
+    X[0] = along
+    X[1] = along * 10 ** random.uniform(-0.5, 0.5) + 0.05 * random.normal(size=d) * random.integers(0, 2)
+    X[2:] = random.normal(size=(n - 2, d)) * 0.3
+    y = np.where(random.random(n) < 0.5, 1.0, -1.0)
+    y[:2] = -1.0, 1.0
+    weight = np.ones(n)
+    weight[1] = 10 ** random.uniform(2, 9)
+    penalty = glru.L2(10 ** random.uniform(-8, -1))
+    problem = glru.Problem(X, y, penalty=penalty, sample_weight=weight, scaling="sum")
+    rows, exact = left_out(problem)
+    (place,) = np.flatnonzero(rows == 1)
+    score, doubt = exact[place]
+    result = glru.loocv(problem, width=1e-6)
+    folds = glru.cross_val_predict(glru.solve(problem), cv=[(np.delete(np.arange(n), 1), [1])], width=1e-6)
+    for lower, upper in (
+        (result.score_lower[1], result.score_upper[1]),
+        (folds.score_lower[0], folds.score_upper[0]),
+    ):
+        assert lower <= score + doubt and score - doubt <= upper
+
+
+@pytest.mark.parametrize("seed", range(30))
+@np.errstate(all="ignore")
+def test_candidates_that_cancel(seed):
+    """A candidate's scores may be the small difference of two large models: their error is that of both."""
+    random = np.random.default_rng(seed)
+    problem = hostile_wide_problem(random)
+    family = WideRows(glru.solve(problem, tol=1e-3))
+    rows, exact = left_out(problem)
+    for row, (score, doubt) in zip(rows, exact, strict=True):
+        for n_steps in (1, 2):
+            found = family.alone(int(row), lambda *ends: False, n_steps)
+            assert found.lower[0] <= score + doubt and score - doubt <= found.upper[0]

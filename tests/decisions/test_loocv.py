@@ -11,9 +11,9 @@ from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import glru
-from glru.families.carried import carried_bounds
 from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_bounds, with_open_rows
 from tests.certificates.exact import optimum, outside
+from tests.core import carried_bounds
 from tests.decisions.retraining import assert_inside, assert_proven, derived, held_out, real, standardised
 
 METHODS = ("certified", "glru", "naive", "approx", "approx-glru")

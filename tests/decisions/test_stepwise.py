@@ -12,11 +12,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.selection.contest import Contest, decide
-from glru.selection.criteria import CRITERIA
-from glru.selection.judge import Model, Move
-from glru.selection.validation import ValidationJudge
 from tests.cases import LOSSES, dense, each, make, targets, uneven
+from tests.core import CRITERIA, Contest, Model, Move, ValidationJudge, decide
 from tests.decisions.exact_paths import exact_path
 from tests.decisions.retraining import carefully, real
 

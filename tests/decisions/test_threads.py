@@ -5,8 +5,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import glru
-from glru.linalg import threads
 from tests.cases import make
+from tests.core import threads
 
 SHAPES = {"tall": (400, 24), "wide": (60, 300)}
 

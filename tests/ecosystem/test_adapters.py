@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.adapters import adapt, translated
 from tests.cases import each
+from tests.core import adapt, translated
 from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, cancer, diabetes, iris, quietly, raw_cancer, wine
 
 WEIGHTED = ["logistic", "logistic-liblinear", "svc", "ridge-classifier", "ridge", "elastic-net"]

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import glru
-from glru.families.conjugate import conjugate_gradients
-from glru.linalg import HOST, as_matrix, is_foreign, outward, to_host
-from glru.metric import device as device_metric
+from tests.core import HOST, as_matrix, conjugate_gradients, is_foreign, outward, to_host
+from tests.core import device as device_metric
 
 strict = pytest.importorskip("array_api_strict")
 
@@ -312,8 +311,8 @@ def test_estimators_and_drop_ins_return_what_they_were_given(put):
 SCRIPT = """
 import sys, numpy as np, sklearn, glru
 from sklearn.utils.estimator_checks import check_array_api_input
-from glru.linalg import is_foreign, to_host
 import array_api_strict
+from glru.linalg import is_foreign, to_host
 for model in (glru.GLRUClassifier(), glru.GLRURegressor(), glru.GLRUClassifierCV(), glru.GLRURegressorCV()):
     check_array_api_input(type(model).__name__, model, "array_api_strict", None, "float64", check_values=True)
 random = np.random.default_rng(0)

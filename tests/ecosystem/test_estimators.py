@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import glru
-from glru.adapters import adapt
+from tests.core import adapt
 from tests.ecosystem.models import TIGHT, cancer, diabetes, quietly, raw_cancer, wine
 
 ESTIMATORS = [

@@ -10,13 +10,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from glru._files import check_target, write_atomically
 from glru.datasets import download
 from glru.datasets.catalogue import save
 from glru.experiments.record import write_text
-from glru.model_selection import checkpoint as module
 from tests.cases import make
 from tests.cli.running import complaint, glru_command, sample, write
+from tests.core import check_target, write_atomically
+from tests.core import checkpoint as module
 from tests.faults.moments import full_disk
 from tests.live.test_model import data
 

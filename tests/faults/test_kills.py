@@ -11,9 +11,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from glru.model_selection import checkpoint as module
 from tests.cases import make
 from tests.cli.running import sample, write
+from tests.core import checkpoint as module
 from tests.faults.killed_commands import COMMAND_DEATHS, OPTIONS
 from tests.faults.moments import dies_at_byte, dies_at_call, in_a_child
 from tests.live.test_model import data

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from glru import _archives, datasets
+from glru import datasets
 from glru.datasets import contents
 from glru.datasets.contents import ReadOptions
 from tests.cases import make
 from tests.cli.running import complaint, sample, write
+from tests.core import _archives
 from tests.live.test_files import busy, npy, rewritten
 from tests.live.test_model import data
 

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.linalg import as_matrix
 from glru.live import digests
+from tests.core import as_matrix
 from tests.live.test_files import array, rewritten
 from tests.live.test_model import data
 from tests.live.truth import quietly

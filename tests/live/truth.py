@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 
 import glru
-from glru.adapters import adapt
 from glru.live import files
+from tests.core import adapt
 from tests.decisions.retraining import carefully
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import glru
-from glru.linalg import as_matrix, kernels, threads
 from tests.cases import dense
+from tests.core import as_matrix, kernels, threads
 
 
 @pytest.fixture(params=[1, 3], ids=["one-thread", "three-threads"], autouse=True)

@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
-from glru import duality
 from glru.datasets import normalize
 from tests.cases import (
     COLUMN_PENALTIES,
@@ -24,6 +23,7 @@ from tests.cases import (
     supports,
     targets,
 )
+from tests.core import duality
 
 CLASSIFIERS = {name: loss for name, loss in LOSSES.items() if loss.task == "classification"}
 

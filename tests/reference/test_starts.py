@@ -8,9 +8,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import scale
 
 import glru
-from glru.solvers.common import Stop
-from glru.solvers.newton import newton
 from tests.cases import each, make
+from tests.core import Stop, newton
 from tests.rows.data import in_blocks
 
 SMOOTH = {

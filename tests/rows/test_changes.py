@@ -5,8 +5,8 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
 import glru
-from glru.sums import Floor, dual_gap, expand
 from tests.cases import LOSSES, each
+from tests.core import Floor, dual_gap, expand
 from tests.decisions.retraining import assert_inside, carefully, scores_after
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 

@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 import glru
-from glru.families import summed
-from glru.model_selection import blocks as module
 from tests.cases import LOSSES, each
 from tests.certificates.exact import optimum, outside
+from tests.core import blocks as module
+from tests.core import summed
 from tests.decisions.retraining import assert_inside, derived, held_out
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 
@@ -80,7 +80,7 @@ def test_carried_bounds_are_those_of_memory(density, tmp_path, monkeypatch):
     """The same formulas; the dual point of the model's own derivatives is another than the solver's, hardly."""
     da = pytest.importorskip("dask.array")
     assert da is not None
-    from glru.families.carried import carried_bounds
+    from tests.core import carried_bounds
     from tests.rows.data import dask_blocks
 
     monkeypatch.setattr(summed, "MAX_COLUMNS", 0)

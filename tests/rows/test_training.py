@@ -8,12 +8,8 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
-from glru import duality
-from glru.solvers import passes
-from glru.solvers.passes import line_search
-from glru.solvers.sample import sample_of
-from glru.sums import expand, whole_gradient
 from tests.cases import LOSSES, each
+from tests.core import duality, expand, line_search, passes, sample_of, whole_gradient
 from tests.decisions.retraining import carefully
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 
@@ -121,7 +117,7 @@ def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
 
 
 def test_a_sample_saves_passes(tmp_path, monkeypatch):
-    from glru.rows import summary
+    from tests.core import summary
 
     problem = make(glru.Logistic(), glru.L2(0.01), 4000, 3)
     cold = glru.solve(in_blocks(tmp_path, problem))

@@ -270,7 +270,9 @@ class RowModels:
             nu = (norms + missed * metric.free + rounding) * (1.0 + FEW)
             if not np.isfinite(nu[0]):
                 break
-            if self.local:
+            # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
+            proven = floor.share == 0.0
+            if self.local and proven:
                 top = (self.side.norms + self.side.border_norms * metric.free)[weights > 0.0].max(initial=0.0)
                 if self.constant * top * nu[0] < 0.9:
                     images = self.images(metric, queries)
@@ -279,12 +281,12 @@ class RowModels:
                     top = float(top) * (1.0 + FEW)
                     bounds = self.ellipsoid(images, scores[queries], off, moved, nu, reach, top)
                     found = intersect(found, bounds)
-            else:
+            elif not self.local:
                 pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
                 errors = self.side.score_errors(pulls, free[:, None])
                 half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
                 found = intersect(found, self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)))
-            exhausted = bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
+            exhausted = proven and bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
             if settled(*found) or exhausted:
                 break
             before = min(before, float(nu[0]))
@@ -334,8 +336,10 @@ class WideRows(RowModels):
 
     def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
         """The candidate one Newton step from the old model, or that model where there is no such step."""
-        duals, free, scores, _ = self._first(rows)
-        found = to_host(duals)[:, 0], free[:, 0], to_host(scores)[:, 0]
+        models, change, _, _ = self._first(rows)
+        duals, free = to_host(models)[:, 0], change[:, 0]
+        # Computed afresh: those of the family are sums of two, with the errors of both.
+        found = duals, free, self.scores(duals, free)
         near = np.abs(found[2] - self.base)[self.used].max(initial=0.0) < 4.0
         return found if near else self.start
 
@@ -425,10 +429,16 @@ class WideRows(RowModels):
             left, change = self._step(entries, forces, duals)
             duals, free = arrays.zeroed(duals - left, entries), free[:, going] + change
             scores = scores - side.scores(left, -change)
-            # The scores were updated: their errors add up.
-            more = side.score_errors(left, change)
-            errors = (errors[0][going] + more[0]) * (1.0 + FEW), (errors[1][going] + more[1]) * (1.0 + FEW)
+            errors = self._updated(errors, going, duals, scores, side.score_errors(left, change))
         return lower, upper
+
+    def _updated(self, errors: Errors, going: NDArray[np.bool_], duals: Any, scores: Any, more: Errors) -> Errors:
+        """The errors of scores after a step: they add up, and the sums were rounded."""
+        arrays = self.arrays
+        mass = to_host(arrays.put(self.side.norms) @ arrays.xp.abs(duals))
+        size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
+        first = errors[0][going] + more[0] + 8.0 * UNIT * mass
+        return first * (1.0 + FEW), (errors[1][going] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
 
     def _ball(self, entries: Entries, scores: Any, errors: Errors, gaps: Array) -> Bounds:
         rows = entries[0]
@@ -522,7 +532,8 @@ class WideRows(RowModels):
         mass, total = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.xp.sum(sizes, axis=0))
         first, second, rest = (to_host(arrays.put(v) @ sizes) for v in (*known.errors, known.rest))
         rounding = gamma(self.weights.size + 8) * arrays.inner(sizes, arrays.xp.abs(image))
-        square = np.abs(arrays.inner(forces, image)) + mass * first + total * second + rounding
+        # Twice: the entries of Q are off, and so are its products with the forces, by a share of the same sums.
+        square = np.abs(arrays.inner(forces, image)) + 2.0 * (mass * first + total * second) + rounding
         norms = (np.sqrt(square) + rest) * (1.0 + FEW) + TINY
         # In the metric without row i: |g|^2 + d_i (x_i^T H^-1 g)^2 / (1 - l_i).
         summed = rest + gamma(self.weights.size + 8) * self.top * total

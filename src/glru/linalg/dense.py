@@ -71,7 +71,7 @@ class DenseMatrix(Matrix):
         """``(X - c) diag(sqrt(column_weights))`` in chunks of columns; X itself where nothing is to be done."""
         plain = bool(np.all(column_weights == 1.0))
         if plain and center is None:
-            yield self.data
+            yield from [self.data] if column_weights.size else []
             return
         for part, block in self.centred_chunks(np.zeros(self.data.shape[1]) if center is None else center):
             yield block if plain else block * np.sqrt(column_weights[part])

@@ -413,7 +413,8 @@ class Leverages:
         wrong = arrays.put(metric.root)[:, None] * self.scores
         wrong += self._spread
         strong = np.where(metric.strong, -1.0 / np.where(metric.strong, metric.root, 1.0), 0.0)
-        own = arrays.entries(wrong, self._diagonal) + (self._own + strong)
+        seen = arrays.entries(wrong, self._diagonal)
+        own = np.abs(seen + (self._own + strong)) + 8.0 * UNIT * (np.abs(seen) + np.abs(self._own) + np.abs(strong))
         others = arrays.zeroed(wrong, self._diagonal)
         squares = arrays.inner(others, others)
         rounding = metric.spread(self.errors) + 8.0 * UNIT * self._mass

@@ -1,0 +1,168 @@
+"""The core of the library as the tests reach it: a name or a module that moves is followed here, and nowhere else in the tests."""
+
+from glru import _archives, _budget, duality, linalg, refine
+from glru._files import check_target, write_atomically
+from glru.adapters import adapt, translated
+from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
+from glru.candidates import carried_point, newton_candidate
+from glru.candidates.carry import carry
+from glru.certificate import (
+    certify,
+    dual_reach,
+    feasible_moves,
+    loss_terms,
+    penalty_terms,
+    quick_loss_terms,
+    score_errors,
+    weighted_sum,
+)
+from glru.changes import layout_of
+from glru.duality import feasible_dual
+from glru.families import summed
+from glru.families.carried import carried_bounds, carried_of, has_carried, removal_factors
+from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.families.conjugate import conjugate_gradients
+from glru.families.local import LocalRows, has_local_rows
+from glru.families.newton import TallRows, has_newton_rows
+from glru.families.removals import Base
+from glru.families.wide import WideRows, has_row_models, has_wide_rows
+from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
+from glru.linalg.arrays import HostArrays
+from glru.losses import Loss, ProximalHinge
+from glru.metric import device
+from glru.metric.columns import ColumnMetric
+from glru.metric.rows import RowMetric, RowSide
+from glru.model_selection import blocks, cascade, checkpoint
+from glru.model_selection.cascade import Cascade
+from glru.model_selection.result import STAGES
+from glru.penalties import Penalty
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
+from glru.regions.base import centers
+from glru.regions.box import linear_range
+from glru.regions.local import Plain
+from glru.regions.summed import ellipsoid
+from glru.rows import summary
+from glru.selection import validation
+from glru.selection.blocks import SomeColumns
+from glru.selection.contest import Contest, decide
+from glru.selection.criteria import CRITERIA
+from glru.selection.judge import Judge, Model, Move, Screened, Worth
+from glru.selection.panel import Panel
+from glru.selection.validation import ValidationJudge
+from glru.solution import Solution
+from glru.solvers import passes
+from glru.solvers.common import Stop
+from glru.solvers.newton import newton
+from glru.solvers.passes import line_search
+from glru.solvers.sample import sample_of
+from glru.sums import Floor, dual_gap, expand, whole_gradient
+
+__all__ = [
+    "CRITERIA",
+    "HOST",
+    "STAGES",
+    "UNIT",
+    "Base",
+    "Cascade",
+    "ColumnMetric",
+    "Contest",
+    "DualBox",
+    "Floor",
+    "HostArrays",
+    "Judge",
+    "LocalColumns",
+    "LocalEllipsoid",
+    "LocalRows",
+    "Loss",
+    "Model",
+    "Move",
+    "Panel",
+    "Penalty",
+    "Plain",
+    "Point",
+    "PrimalBall",
+    "Problem",
+    "ProximalHinge",
+    "RowMetric",
+    "RowSide",
+    "ScoreBounds",
+    "Screened",
+    "Solution",
+    "SomeColumns",
+    "Stop",
+    "TallRows",
+    "ValidationJudge",
+    "WideColumns",
+    "WideRows",
+    "Worth",
+    "_archives",
+    "_budget",
+    "adapt",
+    "as_matrix",
+    "blocks",
+    "carried_bounds",
+    "carried_columns",
+    "carried_of",
+    "carried_point",
+    "carry",
+    "cascade",
+    "centers",
+    "certify",
+    "check_target",
+    "checkpoint",
+    "concatenate",
+    "conjugate_gradients",
+    "decide",
+    "device",
+    "dual_gap",
+    "dual_reach",
+    "duality",
+    "ellipsoid",
+    "expand",
+    "feasible_dual",
+    "feasible_moves",
+    "gamma",
+    "has_carried",
+    "has_local",
+    "has_local_columns",
+    "has_local_rows",
+    "has_newton_rows",
+    "has_row_models",
+    "has_wide_columns",
+    "has_wide_rows",
+    "intersect",
+    "is_decided",
+    "is_foreign",
+    "kernels",
+    "layout_of",
+    "linalg",
+    "line_search",
+    "linear_range",
+    "loss_terms",
+    "newton",
+    "newton_candidate",
+    "outward",
+    "passes",
+    "penalty_terms",
+    "predicted",
+    "quick_loss_terms",
+    "refine",
+    "regions_of",
+    "removal_factors",
+    "sample_of",
+    "score_bounds",
+    "score_errors",
+    "summary",
+    "summed",
+    "threads",
+    "to_host",
+    "translated",
+    "unbounded",
+    "validation",
+    "weighted_sum",
+    "whole_gradient",
+    "widen",
+    "write_atomically",
+]
