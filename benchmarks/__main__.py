@@ -6,7 +6,19 @@ import sys
 from benchmarks.data import folder
 from benchmarks.timing import machine
 
-NAMES = ["solvers", "loocv", "stepwise", "drop_ins", "memory", "carry_cost", "slack", "tightness", "device", "scale"]
+NAMES = [
+    "solvers",
+    "loocv",
+    "wide",
+    "stepwise",
+    "drop_ins",
+    "memory",
+    "carry_cost",
+    "slack",
+    "tightness",
+    "device",
+    "scale",
+]
 NEEDS_DATA = {"solvers", "tightness"}
 
 
