@@ -16,7 +16,6 @@ from tests.attack.generators import hostile_change, hostile_problem, hostile_wid
 from tests.core import (
     Floor,
     LocalColumns,
-    LocalEllipsoid,
     LocalRows,
     Point,
     SomeColumns,
@@ -31,7 +30,6 @@ from tests.core import (
     expand,
     feasible_dual,
     has_carried,
-    has_local,
     has_local_columns,
     has_local_rows,
     has_newton_rows,
@@ -107,9 +105,7 @@ def points(random: np.random.Generator) -> Iterator[Answer]:
         intercept = float(moved(np.array([solution.intercept]))[0])
         dual = -problem.loss.project(problem.y, -moved(solution.dual))
         point = Point(moved(solution.coef), intercept, feasible_dual(problem, dual))
-        regions = regions_of(certify(problem, point), problem.fit_intercept, "auto")
-        if has_local(problem):
-            regions.append(LocalEllipsoid(certify(problem, point), problem.fit_intercept))
+        regions = regions_of(certify(problem, point), problem.fit_intercept)
         queries = some_queries(random, problem)
         exact = truth.scores(queries)
         for region in regions:

@@ -85,6 +85,8 @@ EVERY = tuple(bound.name for bound in BOUNDS)
 
 def regions_of(certificate: Certificate, fit_intercept: bool, names: Collection[str] = EVERY) -> Iterator[Region]:
     """The regions of a certificate by name, as far as they apply, those that tell most for their price first."""
+    if not set(names) <= set(EVERY):
+        raise ValueError(f"bounds must be some of {', '.join(map(repr, EVERY))}; got {names!r}.")
     asked = [bound for bound in BOUNDS if bound.name in names]
     for bound in sorted(asked, key=lambda bound: bound.price(certificate)) if len(asked) > 1 else asked:
         if bound.applies(certificate):
