@@ -132,7 +132,8 @@ def test_a_service(tmp_path):
             with live.lock:
                 consistent(live)
             consistent(copy.deepcopy(live))
-            assert len(set(live.keys)) == len(live.keys) and "rows x 3 columns" in repr(live)
+            keys = live.keys
+            assert len(set(keys)) == len(keys) and "rows x 3 columns" in repr(live)
             assert live.pending is None or live.revision
             entry = entries[-1] if entries else None
             if entry is not None:
