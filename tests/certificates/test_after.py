@@ -4,13 +4,17 @@ Loss x penalty x change x scaling x intercept x candidate x bound x dense or spa
 model is known to 40 digits, so there is no tolerance anywhere.
 """
 
+import warnings
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, note, settings
+from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from tests.attack.generators import hostile_change, hostile_problem
 from tests.cases import COLUMN_PENALTIES, LOSSES, PENALTIES, dense, each, make, uneven
 from tests.certificates.truth import answers, assert_holds, assert_meets, retrained, trained
 
@@ -120,3 +124,21 @@ def test_one_change_of_every_kind(loss, kind):
         assert truth is not None
         for out in answers(solution, change):
             assert_holds(out, changed, truth, dense(5, changed.n_columns, case))
+
+
+@pytest.mark.parametrize("seed", [70000079, 70000351, 70000385, *range(70000000, 70000020)])
+def test_newton_steps_never_widen_an_interval(seed):
+    """Also where a step ends around another point, or has a finite gap and no finite interval."""
+    random = np.random.default_rng(seed)
+    problem = hostile_problem(random)
+    change = hostile_change(random, problem)
+    if problem.penalty.strong_convexity == 0.0 or isinstance(problem.loss, glru.Hinge):
+        pytest.skip("the ball needs strong convexity, a Newton step a curvature")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = glru.solve(problem)
+    queries = np.random.default_rng(0).normal(size=(5, change.apply(problem).n_columns))
+    carry, newton = (glru.after(solution, change, candidate=name, bound="primal") for name in ("carry", "newton"))
+    wide, narrow = (out.score_bounds(queries).width for out in (carry, newton))
+    assert np.all(narrow <= wide)
+    assert newton.gap <= carry.gap

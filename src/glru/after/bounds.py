@@ -111,7 +111,9 @@ class After:
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
             start = carried_point(self.solution.problem, self.solution.point, self.change)
-            found.append(best_candidate(self.problem, start, self.carried))
+            best = best_candidate(self.problem, start, self.carried)
+            # Regions around both points are intersected, so that Newton steps never widen an interval.
+            found = [self.carried] if best is self.carried else [self.carried, best]
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
     @property
