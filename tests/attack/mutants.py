@@ -200,17 +200,17 @@ MUTANTS: dict[str, Mutant] = {
     "border-of-forces-forgotten": Mutant(
         "glru.metric.rows:RowMetric.force_norms", result(lambda found: (found[0], 0.0 * found[1], *found[2:])), SLACK
     ),
-    "half-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
+    "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
     "forces-of-removed-rows-taken-as-exact": Mutant("glru.families.wide:RowModels.rounding", scaled(0.0), SLACK),
     "curvatures-that-do-not-move": Mutant("glru.families.wide:RowModels.reach", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.families.wide:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
     ),
-    "half-the-gradient-of-wide-rows": Mutant("glru.families.wide:WideRows._norms", scaled(0.1), FAMILIES),
+    "tenth-of-the-gradient-of-wide-rows": Mutant("glru.families.wide:WideRows._norms", scaled(0.1), FAMILIES),
     "moves-of-scores-taken-as-exact": Mutant(
         "glru.families.wide:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
     ),
-    "hundredth-of-the-gap-of-wide-rows": Mutant(
+    "small-share-of-the-gap-of-wide-rows": Mutant(
         "glru.families.wide:RowModels.gaps", result(lambda found: (*found[:2], 1e-4 * found[2])), FAMILIES
     ),
     # Families of columns, and searches over them.
