@@ -11,9 +11,9 @@ import numpy as np
 import glru
 from benchmarks.loocv import synthetic
 from benchmarks.timing import print_table
-from glru.families.gradients import Gradients
 from glru.linalg.factor import cholesky, solve_upper
 from glru.metric.device import DeviceMetric
+from glru.updates.gradients import Gradients
 
 N, D, QUERIES = 6000, 4955, 1000
 LAMS = [2.0**-k for k in range(11)]

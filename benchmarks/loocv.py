@@ -18,7 +18,7 @@ import glru
 from benchmarks.data import folder, load
 from benchmarks.timing import best_time, print_table
 from glru.bounds import is_decided
-from glru.families.carried import carried_bounds
+from glru.updates.carried_rows import carried_bounds
 
 LAMBDAS = range(0, -11, -1)
 TIMED = (0, -5, -10)

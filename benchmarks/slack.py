@@ -14,17 +14,17 @@ import numpy as np
 
 import glru
 from benchmarks.timing import print_table
-from glru.candidates import newton_candidate
 from glru.certificate import certify
-from glru.families.carried import carried_bounds, removal_factors
-from glru.families.local import LocalRows
-from glru.families.wide import WideRows
 from glru.linalg import Array
 from glru.linalg.dense import DenseMatrix
 from glru.model_selection.cascade import Cascade
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import LocalEllipsoid, PrimalBall
+from glru.updates import newton_candidate
+from glru.updates.carried_rows import carried_bounds, removal_factors
+from glru.updates.local_rows import LocalRows
+from glru.updates.wide_rows import WideRows
 
 TARGET = 0.05
 ROUNDS = 9

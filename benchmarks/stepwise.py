@@ -14,8 +14,8 @@ import glru
 from benchmarks.data import folder, load
 from benchmarks.timing import print_table
 from glru.bounds import errors, margins
-from glru.families.columns import carried_columns
 from glru.linalg import as_matrix
+from glru.updates.columns import carried_columns
 
 LAMBDAS = range(0, -11, -1)
 PAPER = {

@@ -4,8 +4,6 @@ from glru import _archives, _budget, duality, linalg, refine
 from glru._files import check_target, write_atomically
 from glru.adapters import adapt, translated
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
-from glru.candidates import carried_point, newton_candidate
-from glru.candidates.carry import carry
 from glru.certificate import (
     certify,
     dual_reach,
@@ -18,14 +16,6 @@ from glru.certificate import (
 )
 from glru.changes import layout_of
 from glru.duality import feasible_dual
-from glru.families import summed
-from glru.families.carried import carried_bounds, carried_of, has_carried, removal_factors
-from glru.families.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
-from glru.families.conjugate import conjugate_gradients
-from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import TallRows, has_newton_rows
-from glru.families.removals import Base
-from glru.families.wide import WideRows, has_row_models, has_wide_rows
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
 from glru.linalg.arrays import HostArrays
 from glru.losses import Loss, ProximalHinge
@@ -58,6 +48,15 @@ from glru.solvers.newton import newton
 from glru.solvers.passes import line_search
 from glru.solvers.sample import sample_of
 from glru.sums import Floor, dual_gap, expand, whole_gradient
+from glru.updates import carried_point, newton_candidate, summed
+from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
+from glru.updates.carry import carry
+from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.updates.conjugate import conjugate_gradients
+from glru.updates.local_rows import LocalRows, has_local_rows
+from glru.updates.removals import Base
+from glru.updates.tall_rows import TallRows, has_newton_rows
+from glru.updates.wide_rows import WideRows, has_row_models, has_wide_rows
 
 __all__ = [
     "CRITERIA",

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from glru.adapters import Adapted, adapt
 from glru.after import has_newton
 from glru.bounds import ScoreBounds
-from glru.candidates import MAX_STEPS, newton_candidate
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
 from glru.duality import primal_value
@@ -19,6 +18,7 @@ from glru.problem import Problem
 from glru.regions import Region, regions_of, score_bounds
 from glru.solution import dual_of, relative
 from glru.solvers import solve
+from glru.updates import MAX_STEPS, newton_candidate
 
 
 @final

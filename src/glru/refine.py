@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded
-from glru.candidates import newton_candidate
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
@@ -22,6 +21,7 @@ from glru.regions.local import Plain
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.common import Until
+from glru.updates import newton_candidate
 
 NEWTON_STEPS = 8
 """Newton steps of one problem before it is trained in full."""

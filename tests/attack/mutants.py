@@ -158,9 +158,9 @@ MUTANTS: dict[str, Mutant] = {
     "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.device:inverse_residual", scaled(0.0), DEVICES),
     "factor-of-a-device-taken-as-exact": Mutant("glru.metric.device:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
-    "old-weights-in-carried-rows": Mutant("glru.candidates.carry:weight_factor", always(1.0), CARRY),
+    "old-weights-in-carried-rows": Mutant("glru.updates.carry:weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(
-        "glru.candidates.carry:_carry_rows",
+        "glru.updates.carry:_carry_rows",
         lambda carry: (
             lambda solution, change, swap: carry(
                 solution, change, replace(swap, X=swap.X.scale_columns(np.zeros(swap.X.shape[1])))
@@ -170,26 +170,26 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Families of removed rows.
     "old-weights-in-leave-one-out": Mutant(
-        "glru.families.carried:removal_factors", result(lambda factors: np.ones_like(factors)), FAMILIES
+        "glru.updates.carried_rows:removal_factors", result(lambda factors: np.ones_like(factors)), FAMILIES
     ),
     "carried-dual-bound-taken-as-exact": Mutant(
-        "glru.families.carried:Carried._dual_bounds", _no_slack_for_carried, SLACK
+        "glru.updates.carried_rows:Carried._dual_bounds", _no_slack_for_carried, SLACK
     ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
-        "glru.families.newton:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
+        "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
-    "remainder-of-the-newton-step-dropped": Mutant("glru.families.removals:newton_remainders", scaled(0.0), FAMILIES),
+    "remainder-of-the-newton-step-dropped": Mutant("glru.updates.removals:newton_remainders", scaled(0.0), FAMILIES),
     "leverage-ignored-in-the-step": Mutant(
-        "glru.families.removals:Base.removals",
+        "glru.updates.removals:Base.removals",
         result(lambda rows: replace(rows, change=rows.change * (1.0 - rows.leverage))),
         FAMILIES,
     ),
     "leverage-ignored-in-the-metric": Mutant(
-        "glru.families.removals:Base.removals",
+        "glru.updates.removals:Base.removals",
         result(lambda rows: replace(rows, rest=np.where(rows.rest > 0.0, 1.0, rows.rest))),
         FAMILIES,
     ),
-    "gradient-of-a-local-row-taken-as-exact": Mutant("glru.families.removals:Base._residuals", scaled(0.0), SLACK),
+    "gradient-of-a-local-row-taken-as-exact": Mutant("glru.updates.removals:Base._residuals", scaled(0.0), SLACK),
     # The dimension of the rows.
     "row-side-scores-taken-as-exact": Mutant(
         "glru.metric.rows:RowSide.score_errors", result(lambda errors: (0.0 * errors[0], 0.0 * errors[1])), SLACK
@@ -201,24 +201,24 @@ MUTANTS: dict[str, Mutant] = {
         "glru.metric.rows:RowMetric.force_norms", result(lambda found: (found[0], 0.0 * found[1], *found[2:])), SLACK
     ),
     "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
-    "forces-of-removed-rows-taken-as-exact": Mutant("glru.families.wide:RowModels.rounding", scaled(0.0), SLACK),
-    "curvatures-that-do-not-move": Mutant("glru.families.wide:RowModels.reach", scaled(0.0), FAMILIES),
+    "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.wide_rows:RowModels.rounding", scaled(0.0), SLACK),
+    "curvatures-that-do-not-move": Mutant("glru.updates.wide_rows:RowModels.reach", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
-        "glru.families.wide:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
+        "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
     ),
-    "tenth-of-the-gradient-of-wide-rows": Mutant("glru.families.wide:WideRows._norms", scaled(0.1), FAMILIES),
+    "tenth-of-the-gradient-of-wide-rows": Mutant("glru.updates.wide_rows:WideRows._norms", scaled(0.1), FAMILIES),
     "moves-of-scores-taken-as-exact": Mutant(
-        "glru.families.wide:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
+        "glru.updates.wide_rows:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
     ),
     "small-share-of-the-gap-of-wide-rows": Mutant(
-        "glru.families.wide:RowModels.gaps", result(lambda found: (*found[:2], 1e-4 * found[2])), FAMILIES
+        "glru.updates.wide_rows:RowModels.gaps", result(lambda found: (*found[:2], 1e-4 * found[2])), FAMILIES
     ),
     # Families of columns, and searches over them.
     "tenth-of-the-radius-of-columns": Mutant(
-        "glru.families.columns.wide:WideColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
+        "glru.updates.columns.wide:WideColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
     ),
     "hundredth-of-the-radius-of-local-columns": Mutant(
-        "glru.families.columns.local:LocalColumns._certified", inside(local_radius=scaled(0.01)), COLUMNS
+        "glru.updates.columns.local:LocalColumns._certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(
@@ -239,26 +239,26 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
-        "glru.families.summed:_removals_at",
+        "glru.updates.summed:_removals_at",
         inside(factor_range=result(lambda ends: (0.5 * (ends[0] + ends[1]),) * 2)),
         BLOCKS,
     ),
-    "blocks-sums-taken-as-exact": Mutant("glru.families.summed:_removals_at", inside(slope_spread=scaled(0.0)), BLOCKS),
+    "blocks-sums-taken-as-exact": Mutant("glru.updates.summed:_removals_at", inside(slope_spread=scaled(0.0)), BLOCKS),
     "blocks-own-factor-forgotten": Mutant(
-        "glru.families.summed:_removals_at",
+        "glru.updates.summed:_removals_at",
         result(lambda found: found and replace(found, drift=0.0 * found.drift)),
         BLOCKS,
     ),
     "blocks-left-out-row-kept": Mutant(
-        "glru.families.summed:slope_sums_without",
+        "glru.updates.summed:slope_sums_without",
         inside(slope_sums=lambda sums: lambda rows, weights, models, without: sums(rows, weights, models)),
         BLOCKS,
     ),
     "blocks-moves-of-scores-forgotten": Mutant(
-        "glru.families.summed:slope_sums_without", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
+        "glru.updates.summed:slope_sums_without", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
     ),
     "blocks-factor-forgotten-in-steps": Mutant(
-        "glru.families.summed:LocalRemovals.refined", inside(removal_factors=result(np.ones_like)), BLOCKS
+        "glru.updates.summed:LocalRemovals.refined", inside(removal_factors=result(np.ones_like)), BLOCKS
     ),
     "blocks-quarter-of-the-gap": Mutant("glru.regions.summed:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
     "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),

@@ -185,7 +185,7 @@ def test_a_library_that_errs_widens_the_bounds(monkeypatch, bad):
     right = getattr(device_metric, bad)
     noise = 1.0 + 1e-5 * np.random.default_rng(8).uniform(-1.0, 1.0, size=(6, 6))
     monkeypatch.setattr(device_metric, bad, lambda *args: right(*args) * _strict(noise))
-    found = glru.families.local.LocalRows(solution, 30 / 29).bounds(np.arange(30), lambda low, high: low > high)
+    found = glru.updates.local_rows.LocalRows(solution, 30 / 29).bounds(np.arange(30), lambda low, high: low > high)
     width = found[1] - found[0]
     assert np.all(width > 1e3 * (good.score_upper - good.score_lower))
     assert np.all(width < 0.1)
@@ -219,8 +219,8 @@ def test_conjugate_gradients_solve():
 def test_exact_steps_prove_what_steps_with_the_old_hessian_leave_open():
     X, y = _data(11, 60, 12)
     solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(1e-4)))
-    family = glru.families.local.LocalRows(solution, 60 / 59)
-    sharp = glru.families.local.LocalRows(family, 60 / 59)
+    family = glru.updates.local_rows.LocalRows(solution, 60 / 59)
+    sharp = glru.updates.local_rows.LocalRows(family, 60 / 59)
     assert sharp.eta < family.eta
     rows = np.arange(60)
     never = lambda low, high: np.zeros(low.size, dtype=bool)  # noqa: E731

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru.bounds import ScoreBounds, intersect, unbounded
-from glru.candidates import best_candidate, carried_point, carry
 from glru.certificate import Certificate, ball_radius
 from glru.changes import AddRows, Change, RemoveRows, layout_of
 from glru.changes.base import Composite, matched_columns, row_positions
 from glru.existence import lacks_class, missing_optimum
-from glru.families.summed import require_local
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
@@ -26,6 +24,8 @@ from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.common import Until
 from glru.solvers.passes import newton_ellipsoids
+from glru.updates import best_candidate, carried_point, carry
+from glru.updates.summed import require_local
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]

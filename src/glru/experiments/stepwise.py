@@ -11,12 +11,12 @@ from glru.changes import RemoveColumns
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
 from glru.experiments.timing import Trainings, timed, trainings
-from glru.families.columns import carried_columns
 from glru.linalg import Array, RawMatrix, as_matrix
 from glru.point import Point
 from glru.selection import Step, stepwise
 from glru.solution import Solution
 from glru.solvers import solve
+from glru.updates.columns import carried_columns
 
 
 @final

@@ -11,14 +11,6 @@ from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, is_decided, unbounded
-from glru.families.summed import (
-    AnyRemovals,
-    LocalRemovals,
-    NoRemovals,
-    carried_removals,
-    has_local_sums,
-    local_removals,
-)
 from glru.linalg import Array, Matrix
 from glru.model_selection.output import Output
 from glru.model_selection.progress import Report
@@ -29,6 +21,14 @@ from glru.rows import MAX_COLUMNS, Memory
 from glru.solution import Solution
 from glru.solvers.passes import newton_ellipsoids
 from glru.sums import chunks
+from glru.updates.summed import (
+    AnyRemovals,
+    LocalRemovals,
+    NoRemovals,
+    carried_removals,
+    has_local_sums,
+    local_removals,
+)
 
 ROWS_AT_ONCE = 10_000
 """Rows that are brought into memory at once."""

@@ -13,11 +13,6 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, is_decided
 from glru.certificate import certify
-from glru.families.carried import carried_bounds, has_carried, removal_factors
-from glru.families.conjugate import EXACT_STEPS
-from glru.families.local import LocalRows, has_local_rows
-from glru.families.newton import TallRows, has_newton_rows
-from glru.families.wide import WideRows, has_wide_rows
 from glru.linalg import SMALL_WORK, Array
 from glru.losses import Hinge
 from glru.model_selection.result import STAGES
@@ -28,6 +23,11 @@ from glru.regions import EVERY
 from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
+from glru.updates.carried_rows import carried_bounds, has_carried, removal_factors
+from glru.updates.conjugate import EXACT_STEPS
+from glru.updates.local_rows import LocalRows, has_local_rows
+from glru.updates.tall_rows import TallRows, has_newton_rows
+from glru.updates.wide_rows import WideRows, has_wide_rows
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
-from glru.families.summed import require_local
-from glru.families.wide import RowModels, has_wide_rows
 from glru.linalg import Array, calm_blas
 from glru.model_selection.blocks import held_out_bounds
 from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
@@ -21,6 +19,8 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.refine import refine
 from glru.solution import Solution
+from glru.updates.summed import require_local
+from glru.updates.wide_rows import RowModels, has_wide_rows
 
 Test = range | NDArray[np.int64]
 """The test rows of a fold: consecutive ones, or sorted numbers."""

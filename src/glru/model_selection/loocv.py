@@ -9,8 +9,6 @@ import numpy as np
 
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, ScoreBounds
-from glru.families.carried import has_carried
-from glru.families.wide import has_wide_rows
 from glru.linalg import calm_blas
 from glru.losses import Hinge
 from glru.model_selection.blocks import BlockCascade, check_block_options
@@ -22,6 +20,8 @@ from glru.model_selection.result import STAGES, LOOCVResult, RowResults
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train, warn_if_short
+from glru.updates.carried_rows import has_carried
+from glru.updates.wide_rows import has_wide_rows
 
 USUAL_MEMORY = 2 << 30
 """Bytes for the work arrays of a batch where no limit is given."""

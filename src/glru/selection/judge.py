@@ -9,8 +9,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.candidates import newton_candidate
-from glru.candidates.mapping import new_coefficients
 from glru.duality import feasible_dual
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
@@ -20,6 +18,8 @@ from glru.problem import Problem
 from glru.regions import DualBox
 from glru.solution import Solution
 from glru.solvers import solve
+from glru.updates import newton_candidate
+from glru.updates.mapping import new_coefficients
 
 Columns = NDArray[np.intp]
 Enough = Callable[[float, float], bool]

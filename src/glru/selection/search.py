@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru._budget import Budget, OutOfTime
 from glru.changes.base import matched_columns
-from glru.families.summed import require_local
 from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.model_selection.progress import Report, reporter
@@ -26,6 +25,7 @@ from glru.selection.result import Step, StepwiseResult
 from glru.selection.validation import ValidationJudge
 from glru.solution import Solution
 from glru.solvers import solve
+from glru.updates.summed import require_local
 
 Columns = NDArray[np.intp]
 

@@ -8,14 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.certificate import Certificate, certify
-from glru.families.carried import has_carried
-from glru.families.columns import (
-    LocalColumns,
-    WideColumns,
-    carried_columns,
-    has_local_columns,
-    has_wide_columns,
-)
 from glru.linalg import Array, Matrix
 from glru.point import Point
 from glru.problem import Problem
@@ -25,6 +17,14 @@ from glru.regions.base import centers
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth, same_columns
 from glru.solvers import solve
+from glru.updates.carried_rows import has_carried
+from glru.updates.columns import (
+    LocalColumns,
+    WideColumns,
+    carried_columns,
+    has_local_columns,
+    has_wide_columns,
+)
 
 WIDEST = 1000
 """Additions are handled in the dimension of the rows up to so many rows, or as many as there are columns."""

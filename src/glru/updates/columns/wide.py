@@ -16,13 +16,13 @@ import numpy as np
 
 from glru.bounds import Bounds, intersect, widen
 from glru.certificate import ball_radius, quick_loss_terms
-from glru.families.carried import row_norms, weight_error
-from glru.families.columns.common import rounded_norms
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, to_host
 from glru.linalg.factor import cholesky_solve, core_factor
 from glru.losses import Logistic
 from glru.problem import Problem
 from glru.solution import Solution
+from glru.updates.carried_rows import row_norms, weight_error
+from glru.updates.columns.common import rounded_norms
 
 
 def has_wide_columns(problem: Problem) -> bool:

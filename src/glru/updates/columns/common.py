@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.families.carried import scale
 from glru.linalg import FEW, TINY, Array, gamma
 from glru.problem import Problem
+from glru.updates.carried_rows import scale
 
 Columns = NDArray[np.intp]
 

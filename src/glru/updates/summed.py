@@ -1,6 +1,6 @@
 """The removal of any single row from sums over all rows: bounds of the rows of a block, wherever the blocks are.
 
-The closed form is that of :mod:`glru.families.removals`, the paper's bound that of :mod:`glru.families.carried`. Here the base
+The closed form is that of :mod:`glru.updates.removals`, the paper's bound that of :mod:`glru.updates.carried_rows`. Here the base
 that all removals start from comes from an expansion (:mod:`glru.sums`), for rows of any weight.
 """
 
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds
 from glru.certificate import score_errors
-from glru.families.carried import Carried, Kept, removal_factors, sum_error
-from glru.families.gradients import GradientNorms, slope_sums
-from glru.families.removals import Base, Decided, Measured, Removals, with_ones
 from glru.linalg import FEW, Array, gamma
 from glru.metric.columns import ColumnMetric
 from glru.point import Point
@@ -24,6 +21,9 @@ from glru.regions.summed import largest_score_error, rough_top, slope_spread
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution
 from glru.sums import Expansion, Floor, chunks, expand, whole_gradient, whole_hessian
+from glru.updates.carried_rows import Carried, Kept, removal_factors, sum_error
+from glru.updates.gradients import GradientNorms, slope_sums
+from glru.updates.removals import Base, Decided, Measured, Removals, with_ones
 
 Rows = NDArray[np.int64]
 
@@ -284,7 +284,7 @@ def gradient_norms(problem: Problem, metric: ColumnMetric) -> GradientNorms:
 @final
 @dataclass(frozen=True, eq=False)
 class SlopeSums:
-    """Sums over the rows at several models, a column each: those of :func:`glru.families.gradients.slope_sums`.
+    """Sums over the rows at several models, a column each: those of :func:`glru.updates.gradients.slope_sums`.
 
     Attributes
     ----------

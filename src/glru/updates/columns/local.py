@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from glru.bounds import intersect, widen
 from glru.certificate import score_errors
-from glru.families.carried import weight_error
-from glru.families.columns.common import Columns
-from glru.families.conjugate import EXACT_STEPS, newton_directions
-from glru.families.gradients import SLOW, Gradients, split_models
 from glru.linalg import FEW, SMALL_WORK, TINY, Array, Entries, Matrix, gamma, to_host
 from glru.metric.device import column_metric
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.summed import local_radius
+from glru.updates.carried_rows import weight_error
+from glru.updates.columns.common import Columns
+from glru.updates.conjugate import EXACT_STEPS, newton_directions
+from glru.updates.gradients import SLOW, Gradients, split_models
 
 
 def has_local_columns(problem: Problem) -> bool:

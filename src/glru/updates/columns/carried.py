@@ -4,10 +4,10 @@ import numpy as np
 
 from glru.bounds import widen
 from glru.certificate import ball_radius, loss_terms, penalty_terms
-from glru.families.columns.common import Columns, rounded_norms
 from glru.linalg import FEW, HOST, Array, Matrix, gamma
 from glru.regions.base import centers
 from glru.solution import Solution
+from glru.updates.columns.common import Columns, rounded_norms
 
 
 def carried_columns(solution: Solution, queries: Matrix, columns: Columns) -> tuple[Array, Array]:

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, widen
-from glru.families.gradients import SLOW
 from glru.linalg import FEW, UNIT, Array, Matrix
 from glru.metric.columns import ColumnMetric
 from glru.regions.summed import local_radius
+from glru.updates.gradients import SLOW
 
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
 

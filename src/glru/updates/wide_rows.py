@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, widen
 from glru.certificate import ball_radius, loss_terms
-from glru.families.carried import removal_factors, shared_norms, shared_part, weight_error
-from glru.families.gradients import SLOW
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
@@ -28,6 +26,8 @@ from glru.regions.summed import local_radius
 from glru.solution import Solution
 from glru.solvers.common import step_length
 from glru.sums import Floor
+from glru.updates.carried_rows import removal_factors, shared_norms, shared_part, weight_error
+from glru.updates.gradients import SLOW
 
 Rows = NDArray[np.intp]
 Errors = tuple[Array, Array]

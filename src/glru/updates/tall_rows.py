@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, widen
 from glru.certificate import ball_radius, loss_terms
-from glru.families.carried import row_norms, scale, weight_error
 from glru.linalg import FEW, TINY, Array, arrays_of, gamma, to_host
 from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.problem import Problem
 from glru.solution import Solution
+from glru.updates.carried_rows import row_norms, scale, weight_error
 
 Rows = NDArray[np.intp]
 

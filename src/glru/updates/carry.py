@@ -12,7 +12,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.candidates.mapping import carried_point, new_coefficients
 from glru.certificate import Certificate, Columns, certify, dual_reach, loss_terms, penalty_terms, proven, weighted_sum
 from glru.changes import (
     AddColumns,
@@ -32,6 +31,7 @@ from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma
 from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.solution import Solution
+from glru.updates.mapping import carried_point, new_coefficients
 
 
 def carry(solution: Solution, change: Change) -> Certificate:

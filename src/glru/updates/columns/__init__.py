@@ -1,8 +1,8 @@
 """Single columns removed or added, many at once: bounds of the scores of some queries under each retrained model."""
 
-from glru.families.columns.carried import carried_columns
-from glru.families.columns.local import LocalColumns, has_local_columns
-from glru.families.columns.wide import WideColumns, has_wide_columns
+from glru.updates.columns.carried import carried_columns
+from glru.updates.columns.local import LocalColumns, has_local_columns
+from glru.updates.columns.wide import WideColumns, has_wide_columns
 
 __all__ = [
     "LocalColumns",

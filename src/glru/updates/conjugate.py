@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from glru.families.gradients import split_models
 from glru.linalg import Array, Arrays, Entries
 from glru.problem import Problem
+from glru.updates.gradients import split_models
 
 ACCURACY = 1e-3
 """Share of a gradient's norm (in the inverse metric) that a step may leave; Newton's own error is of the same kind."""

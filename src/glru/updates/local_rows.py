@@ -1,6 +1,6 @@
 r"""All leave-one-out removals at once, with Newton candidates and the local certificate: O(d^2) a row, no n x n matrix.
 
-The closed form of one removal is that of :mod:`glru.families.removals`; here the base that all removals start from is found,
+The closed form of one removal is that of :mod:`glru.updates.removals`; here the base that all removals start from is found,
 and candidates that the closed form leaves open are written down in full and stepped on.
 """
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
 from glru.certificate import score_errors
-from glru.families.carried import weight_error
-from glru.families.conjugate import newton_directions
-from glru.families.gradients import Gradients
-from glru.families.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
 from glru.linalg import FEW, Array, gamma
 from glru.metric.device import column_metric
 from glru.problem import Problem
 from glru.regions.local import Candidate, gradient_slack
 from glru.regions.summed import rough_top
+from glru.updates.carried_rows import weight_error
+from glru.updates.conjugate import newton_directions
+from glru.updates.gradients import Gradients
+from glru.updates.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
 
 Rows = NDArray[np.intp]
 

@@ -12,10 +12,10 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.families.carried import sum_error
 from glru.linalg import FEW, TINY, Array, Entries, gamma, to_host
 from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
+from glru.updates.carried_rows import sum_error
 
 SLOW = 0.6
 """Steps with the old Hessian end where a step leaves more than this of the gradient: an exact step is then cheaper."""
