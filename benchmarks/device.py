@@ -132,7 +132,7 @@ def _elimination(torch, problem, X_val, y_val, peak) -> None:
     rows = []
     for lam in (1.0, 2.0**-5, 2.0**-10):
         at = problem.derive(penalty=glru.L2(lam))
-        result, seconds = _timed(torch, lambda at=at: glru.stepwise(at, X_val, y_val, max_steps=1))
+        result, seconds = _timed(torch, lambda at=at: glru.stepwise(at, X_val=X_val, y_val=y_val, max_steps=1))
         step = result.path[0]
         rows.append([f"{lam:.4g}", f"{step.seconds:.3f}", f"{seconds:.3f}", step.n_trainings, str(step.decided_by)])
     print_table(

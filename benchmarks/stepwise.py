@@ -58,7 +58,7 @@ def _first_step() -> None:
                 begin = time.perf_counter()
                 solution = glru.solve(problem)
                 fit = min(fit, time.perf_counter() - begin)
-                result = glru.stepwise(problem, X_val, y_val, max_steps=1)
+                result = glru.stepwise(problem, X_val=X_val, y_val=y_val, max_steps=1)
                 best = min(best, result.path[0].seconds)
             step = result.path[0]
             naive, same = _naive(solution, X_val, y_val, step)
@@ -116,7 +116,7 @@ def _until_it_stops() -> None:
     rows = []
     for criterion in ("error", "log_loss"):
         begin = time.perf_counter()
-        result = glru.stepwise(problem, X_val, y_val, criterion=criterion, max_steps=100)
+        result = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion=criterion, max_steps=100)
         seconds = time.perf_counter() - begin
         last = result.path[-1]
         values = f"{result.start_value[1]:.4g} -> {last.value:.4g}"
@@ -142,10 +142,10 @@ def _full_paths() -> None:
         X, y, X_val, y_val = split(name)
         problem = glru.Problem(X, y, penalty=glru.L2(2.0**-5))
         times, paths = {}, {}
-        glru.stepwise(problem, X_val, y_val, max_steps=1)  # what is compiled on first use
+        glru.stepwise(problem, X_val=X_val, y_val=y_val, max_steps=1)  # what is compiled on first use
         for method in ("certified", "naive"):
             begin = time.perf_counter()
-            result = glru.stepwise(problem, X_val, y_val, method=method, tol=1e-9)
+            result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, tol=1e-9)
             times[method] = time.perf_counter() - begin
             paths[method] = [step.columns for step in result.path]
             if method == "certified":
@@ -195,7 +195,7 @@ def _against_sklearn() -> None:
         for _ in range(3):
             begin = time.perf_counter()
             problem = glru.Problem(X[train], y[train], penalty=glru.L2(1.0), fit_intercept=True, scaling="sum")
-            result = glru.stepwise(problem, X[val], y[val], min_features=n_left, forced=True)
+            result = glru.stepwise(problem, X_val=X[val], y_val=y[val], min_features=n_left, forced=True)
             ours = min(ours, time.perf_counter() - begin)
         same = "yes" if np.array_equal(result.selected, chosen) else "NO"
         rows.append(

@@ -2,7 +2,6 @@
 
 from glru import _archives, _budget, duality, linalg, refine
 from glru._files import check_target, write_atomically
-from glru.adapters import adapt, translated
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
 from glru.certificate import (
     certify,
@@ -41,6 +40,7 @@ from glru.selection.criteria import CRITERIA
 from glru.selection.judge import Judge, Model, Move, Screened, Worth
 from glru.selection.panel import Panel
 from glru.selection.validation import ValidationJudge
+from glru.sklearn import adapt, translated
 from glru.solution import Solution
 from glru.solvers import passes
 from glru.solvers.common import Stop

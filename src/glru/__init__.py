@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from glru import datasets
-from glru.after import After, ModelAfter, Retraining, after
+from glru.after import After, Retraining
+from glru.api import after, certify, cross_val_predict, cross_val_score, loocv, stepwise
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -23,29 +24,28 @@ from glru.display import (
     RegularizationPathDisplay,
     StepwiseDisplay,
 )
-from glru.fitted import ModelCertificate, certify
 from glru.live import LiveModel, verify_receipt
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from glru.model_selection import (
-    ClassesLOOCVResult,
-    CrossValResult,
-    LOOCVPath,
-    LOOCVResult,
-    cross_val_predict,
-    cross_val_score,
-    loocv,
-    loocv_path,
-)
+from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult, loocv_path
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.point import Point
 from glru.problem import Problem
-from glru.selection import StepwiseResult, stepwise
+from glru.selection import StepwiseResult
+from glru.sklearn.after import ModelAfter
+from glru.sklearn.certify import ModelCertificate
+from glru.sklearn.classes import ClassesLOOCVResult
 from glru.solution import Solution
 from glru.solvers import State, solve
 from glru.verify import Verification, verify
 
 if TYPE_CHECKING:
-    from glru.estimators import GLRUClassifier, GLRUClassifierCV, GLRURegressor, GLRURegressorCV, StepwiseSelector
+    from glru.sklearn.estimators import (
+        GLRUClassifier,
+        GLRUClassifierCV,
+        GLRURegressor,
+        GLRURegressorCV,
+        StepwiseSelector,
+    )
 
 __version__ = "0.1.0"
 
@@ -112,5 +112,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # The estimators derive from scikit-learn's classes, which are imported only for those who use them.
     if name in __all__ and (name.startswith("GLRU") or name == "StepwiseSelector"):
-        return getattr(import_module("glru.estimators"), name)
+        return getattr(import_module("glru.sklearn.estimators"), name)
     raise AttributeError(f"module 'glru' has no attribute {name!r}")

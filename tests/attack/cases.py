@@ -296,7 +296,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            result = glru.stepwise(problem, *arguments, criterion=criterion, max_seconds=1.0, **options)
+            result = glru.stepwise(problem, None, None, *arguments, criterion=criterion, max_seconds=1.0, **options)
     except ValueError as error:
         if "every split needs" in str(error):
             return

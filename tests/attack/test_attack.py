@@ -114,7 +114,7 @@ def test_targets_far_from_zero():
 def test_forward_from_no_columns_with_a_strength_for_each():
     """A model without columns has a penalty without entries."""
     problem = make(glru.Logistic(), glru.L2([0.05, 0.1, 0.2]), 20, 3)
-    result = glru.stepwise(problem, problem.X, problem.y, direction="forward")
+    result = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, direction="forward")
     assert result.path
 
 

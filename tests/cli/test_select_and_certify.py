@@ -33,7 +33,7 @@ def test_select_on_a_share_of_the_rows(tmp_path):
     train, test = train_test_split(np.arange(569), test_size=0.3, random_state=2, stratify=data.y)
     train, test = np.sort(train), np.sort(test)
     problem = glru.Problem(X[train], data.y[train], penalty=glru.L2(0.1))
-    result = glru.stepwise(problem, X[test], data.y[test], criterion="log_loss", max_steps=4)
+    result = glru.stepwise(problem, X_val=X[test], y_val=data.y[test], criterion="log_loss", max_steps=4)
     assert_path(said, result, data.feature_names)
     assert said["settings"]["validation_rows"] == 171
     assert pl.read_csv(out)["action"].to_list() == [step.action for step in result.path]
@@ -65,7 +65,7 @@ def test_select_on_a_validation_file(tmp_path):
     said = answer("select", tmp_path / "train.csv", "--validation", tmp_path / "valid.csv", "--lam", 0.1)
     fitted = glru.datasets.Normalization.fit(X[:80], "dense")
     problem = glru.Problem(fitted.apply(X[:80]), np.where(y[:80] > 0, 1, -1), penalty=glru.L2(0.1))
-    result = glru.stepwise(problem, fitted.apply(X[80:]), np.where(y[80:] > 0, 1, -1))
+    result = glru.stepwise(problem, X_val=fitted.apply(X[80:]), y_val=np.where(y[80:] > 0, 1, -1))
     assert_path(said, result, [f"x{j}" for j in range(5)])
 
 

@@ -35,7 +35,7 @@ USES = {
     "rows": lambda data: glru.AddRows(data, Y).apply(glru.Problem(X, Y)),
     "columns": lambda data: glru.AddColumns(data).apply(glru.Problem(X, Y)),
     "live": lambda data: glru.LiveModel(LogisticRegression()).fit(data, Y),
-    "validation": lambda data: glru.stepwise(glru.Problem(X, Y), data, Y),
+    "validation": lambda data: glru.stepwise(glru.Problem(X, Y), X_val=data, y_val=Y),
     "normalize": lambda data: glru.datasets.normalize(data, "dense"),
 }
 
@@ -61,7 +61,7 @@ def test_masked_targets_and_weights():
         lambda y: glru.Problem(X, Y, sample_weight=y),
         lambda y: glru.GLRUClassifier().fit(X, Y, sample_weight=y),
         lambda y: glru.Relabel(range(30), y).apply(glru.Problem(X, Y)),
-        lambda y: glru.stepwise(glru.Problem(X, Y), X, y),
+        lambda y: glru.stepwise(glru.Problem(X, Y), X_val=X, y_val=y),
     ):
         with pytest.raises(ValueError, match="must have no masked entries; 2 are masked"):
             problem(np.ma.array(Y, mask=MASK[:, 1]))

@@ -85,8 +85,8 @@ def test_a_search_stops(clock, method):
     """The path so far is the beginning of the whole path."""
     problem, rows = make(glru.Logistic(), glru.L2(0.01), 40, 8), make(glru.Logistic(), glru.L2(0.01), 30, 8, seed=4)
     options = {"method": method, "forced": True, "criterion": "log_loss"}
-    whole = glru.stepwise(problem, rows.X, rows.y, **options)
-    part = glru.stepwise(problem, rows.X, rows.y, **options, max_seconds=4.0)
+    whole = glru.stepwise(problem, X_val=rows.X, y_val=rows.y, **options)
+    part = glru.stepwise(problem, X_val=rows.X, y_val=rows.y, **options, max_seconds=4.0)
     assert part.interrupted and not whole.interrupted
     assert len(part.path) < len(whole.path)
     assert [step.columns for step in part.path] == [step.columns for step in whole.path[: len(part.path)]]
@@ -101,7 +101,7 @@ def test_limits_are_checked(search, seconds):
     with pytest.raises(ValueError, match="max_seconds must be above 0"):
         search(problem, max_seconds=seconds)
     with pytest.raises(ValueError, match="max_seconds must be above 0"):
-        glru.stepwise(problem, problem.X, problem.y, max_seconds=seconds)
+        glru.stepwise(problem, X_val=problem.X, y_val=problem.y, max_seconds=seconds)
 
 
 def test_calls_at_the_same_time():
@@ -159,7 +159,7 @@ def test_too_little_memory(monkeypatch):
 
 def _stepwise(problem, seconds):
     criterion = "log_loss" if problem.loss.probabilities else "error"
-    return glru.stepwise(problem, problem.X, problem.y, criterion=criterion, max_seconds=seconds)
+    return glru.stepwise(problem, X_val=problem.X, y_val=problem.y, criterion=criterion, max_seconds=seconds)
 
 
 STEPS = {

@@ -82,7 +82,7 @@ def test_labels():
 
 def test_leave_one_out_is_loocv():
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
-    result = glru.cross_val_predict(problem, LeaveOneOut(), width=1e-8)
+    result = glru.cross_val_predict(problem, cv=LeaveOneOut(), width=1e-8)
     assert np.allclose(result.scores, glru.loocv(problem, width=1e-8).scores, atol=1e-8)
 
 
@@ -90,7 +90,7 @@ def test_leave_one_out_is_loocv():
 @each(LOSSES, "loss")
 def test_every_loss_and_penalty(loss, penalty):
     problem = make(loss, penalty, 8, 2, seed=3)
-    result = glru.cross_val_predict(problem, KFold(2))
+    result = glru.cross_val_predict(problem, cv=KFold(2))
     assert_right(problem, result, splits_of(problem, KFold(2), None))
     if loss.task == "regression" and penalty.strong_convexity > 0.0:
         assert np.all(result.score_upper - result.score_lower <= 1e-6 * np.ptp(problem.y))
@@ -99,13 +99,13 @@ def test_every_loss_and_penalty(loss, penalty):
 def test_unconverged_start():
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
     rough = glru.solve(problem, tol=0.0, until=lambda state: True)
-    assert_right(problem, glru.cross_val_predict(rough, KFold(3)), splits_of(problem, KFold(3), None))
+    assert_right(problem, glru.cross_val_predict(rough, cv=KFold(3)), splits_of(problem, KFold(3), None))
 
 
 def test_rows_repeated_in_a_train_set_count_twice():
     problem = make(glru.Logistic(), glru.L2(0.5), N, 3, seed=1, scaling="sum")
     train = np.array([0, 1, 2, 3, 3, 4, 5, 6, 7, 8])
-    result = glru.cross_val_predict(problem, [(train, [20, 21])], width=1e-6)
+    result = glru.cross_val_predict(problem, cv=[(train, [20, 21])], width=1e-6)
     again = glru.Problem(problem.X[train], problem.y[train], penalty=problem.penalty, scaling="sum")
     assert np.allclose(result.scores, problem.X[[20, 21]] @ glru.solve(again, tol=1e-18).coef, atol=1e-6)
 
@@ -113,7 +113,7 @@ def test_rows_repeated_in_a_train_set_count_twice():
 def test_progress_and_repr():
     calls = []
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
-    result = glru.cross_val_predict(problem, 4, progress=lambda *call: calls.append(call))
+    result = glru.cross_val_predict(problem, cv=4, progress=lambda *call: calls.append(call))
     assert [call[1:] for call in calls] == [(k, 4) for k in (1, 2, 3, 4)]
     assert repr(result).startswith("CrossValResult(4 folds, decided by newton ")
 
@@ -138,23 +138,23 @@ def test_errors():
     with pytest.raises(TypeError, match=r"expected a glru.Problem or a glru.Solution; got list"):
         glru.cross_val_predict([1, 2])
     with pytest.raises(ValueError, match="at least one split; got none"):
-        glru.cross_val_predict(problem, [])
+        glru.cross_val_predict(problem, cv=[])
     with pytest.raises(ValueError, match="needs test rows and train rows of weight above 0; split 1 has none"):
-        glru.cross_val_predict(problem, [(rows[2:], rows[:2]), (rows, [])])
+        glru.cross_val_predict(problem, cv=[(rows[2:], rows[:2]), (rows, [])])
     with pytest.raises(ValueError, match="split 0 has none"):
-        glru.cross_val_predict(problem, [([], rows)])
+        glru.cross_val_predict(problem, cv=[([], rows)])
     with pytest.raises(ValueError, match="both classes in its train rows; split 0 has one"):
-        glru.cross_val_predict(problem, [(np.flatnonzero(problem.y > 0), np.flatnonzero(problem.y < 0))])
+        glru.cross_val_predict(problem, cv=[(np.flatnonzero(problem.y > 0), np.flatnonzero(problem.y < 0))])
     unweighted = problem.derive(fit_intercept=False, sample_weight=np.where(rows < 12, 0.0, 1.0))
     with pytest.raises(ValueError, match="train rows of weight above 0"):
-        glru.cross_val_predict(unweighted, [(rows[:12], rows[12:])])
+        glru.cross_val_predict(unweighted, cv=[(rows[:12], rows[12:])])
     with pytest.raises(ValueError, match="n_splits"):
-        glru.cross_val_predict(problem, 1)
+        glru.cross_val_predict(problem, cv=1)
     with pytest.raises(ValueError, match="groups"):
-        glru.cross_val_predict(problem, GroupKFold(3))
+        glru.cross_val_predict(problem, cv=GroupKFold(3))
     for wrong in ([N], [-1], [0.5], [True, False]):
         with pytest.raises(ValueError, match=r"positions from 0 to|mask of rows must have shape"):
-            glru.cross_val_predict(problem, [(rows, wrong)])
+            glru.cross_val_predict(problem, cv=[(rows, wrong)])
     with pytest.raises(ValueError, match="width must be above 0"):
         glru.cross_val_predict(problem, width=-1.0)
 
@@ -163,7 +163,7 @@ def test_masks_are_splits():
     """A mask names the rows where it is true."""
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
     held = np.arange(N) % 3 == 0
-    by_mask = glru.cross_val_predict(problem, [(~held, held)])
-    by_place = glru.cross_val_predict(problem, [(np.flatnonzero(~held), np.flatnonzero(held))])
+    by_mask = glru.cross_val_predict(problem, cv=[(~held, held)])
+    by_place = glru.cross_val_predict(problem, cv=[(np.flatnonzero(~held), np.flatnonzero(held))])
     assert np.array_equal(by_mask.rows, np.flatnonzero(held))
     assert np.array_equal(by_mask.score_lower, by_place.score_lower)

@@ -324,10 +324,10 @@ def test_unconverged_solutions(loss, shape):
     nothing = glru.solve(problem, tol=0.0, until=lambda state: True)
     assert nothing.relative_gap > 1e-2
     for bound in ("auto", "primal", "dual", "local")[:: 3 if loss in ("huber", "smoothed-hinge") else 1]:
-        assert_proven(glru.loocv(rough, "certified", bound), scores, off)
-        assert_proven(glru.loocv(barely, "certified", bound), scores, off)
+        assert_proven(glru.loocv(rough, method="certified", bound=bound), scores, off)
+        assert_proven(glru.loocv(barely, method="certified", bound=bound), scores, off)
     if problem.n_rows < 20:
-        assert_proven(glru.loocv(rough, "glru"), scores, off)
+        assert_proven(glru.loocv(rough, method="glru"), scores, off)
     assert_proven(glru.loocv(nothing), scores, off)
 
 
@@ -347,7 +347,7 @@ def test_bounds(small, line, bound, method):
 
 @pytest.mark.parametrize("bound", ["primal", "dual"])
 def test_the_carried_stage_uses_the_bound_asked_for(small, bound):
-    result = glru.loocv(small[0], "approx-glru", bound)
+    result = glru.loocv(small[0], method="approx-glru", bound=bound)
     lower, upper = carried_bounds(small[0], bound)
     first = result.stages == "carry"
     assert np.array_equal(first, (lower > 0.0) | (upper < 0.0))

@@ -89,7 +89,7 @@ def test_all_methods_take_the_same_path(loss, case):
     criterion = "mse" if loss.task == "regression" else "error"
     expected = brute_force(problem, X_val, y_val, criterion)
     for method in METHODS:
-        result = glru.stepwise(problem, X_val, y_val, method=method, criterion=criterion, tol=1e-10)
+        result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, criterion=criterion, tol=1e-10)
         assert steps(result) == expected, method
         assert np.array_equal(result.selected, np.setdiff1d(np.arange(problem.n_columns), sum(expected, ())))
         if method == "naive":
@@ -103,7 +103,7 @@ def test_other_penalties(loss, penalty):
     criterion = "mse" if loss.task == "regression" else "error"
     expected = brute_force(problem, X_val, y_val, criterion)
     for method in METHODS:
-        result = glru.stepwise(problem, X_val, y_val, method=method, criterion=criterion, tol=1e-10)
+        result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, criterion=criterion, tol=1e-10)
         assert steps(result) == expected, method
         # An L1 penalty alone bounds no score: the path is right, but nothing proves it.
         assert result.certified == (method != "naive" and not isinstance(penalty, glru.L1))
@@ -119,14 +119,17 @@ def test_other_directions(loss, direction):
         assert expected or direction == "both"
         for method in METHODS:
             result = glru.stepwise(
-                problem, X_val, y_val, direction=direction, method=method, criterion=criterion, tol=1e-11
+                problem, X_val=X_val, y_val=y_val, direction=direction, method=method, criterion=criterion, tol=1e-11
             )
             assert steps(result) == expected, method
 
 
 def test_forward_with_an_intercept_starts_from_the_intercept():
     problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.02), seed=3, fit_intercept=True)
-    paths = [steps(glru.stepwise(problem, X_val, y_val, direction="forward", method=m, tol=1e-10)) for m in METHODS]
+    paths = [
+        steps(glru.stepwise(problem, X_val=X_val, y_val=y_val, direction="forward", method=m, tol=1e-10))
+        for m in METHODS
+    ]
     assert paths[0] == paths[1] == paths[2]
     assert paths[0]
 
@@ -141,7 +144,7 @@ def test_ties_are_broken_by_the_lowest_column():
         expected = brute_force(problem, X[28:], y[28:], criterion, forced=forced)
         for method in METHODS:
             result = glru.stepwise(
-                problem, X[28:], y[28:], method=method, criterion=criterion, forced=forced, tol=1e-12
+                problem, X_val=X[28:], y_val=y[28:], method=method, criterion=criterion, forced=forced, tol=1e-12
             )
             assert steps(result) == expected, (criterion, forced, method)
 
@@ -153,7 +156,7 @@ def test_scores_that_are_exactly_zero_are_errors():
     y_val = np.array([1, 1, -1, 1, 1, -1])
     problem = glru.Problem(X, y, penalty=glru.L2(0.1))
     for method in METHODS:
-        result = glru.stepwise(problem, X_val, y_val, method=method, forced=True)
+        result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, forced=True)
         assert result.start_value == (1.0, 1.0)
         # Every removal loses one row more; the first column goes first.
         assert steps(result) == [(0,), (1,), (2,), (3,)]
@@ -168,7 +171,7 @@ def test_one_column_and_more_columns_than_rows(layout):
         if layout == "sparse":
             problem = glru.Problem(sp.csr_array(problem.X), problem.y, penalty=problem.penalty)
             X_val = sp.csr_array(X_val)
-        results = [glru.stepwise(problem, X_val, y_val, method=m, tol=1e-10, max_steps=3) for m in METHODS]
+        results = [glru.stepwise(problem, X_val=X_val, y_val=y_val, method=m, tol=1e-10, max_steps=3) for m in METHODS]
         assert steps(results[0]) == steps(results[1]) == steps(results[2])
         if d == 1:
             assert steps(results[0]) == [] and results[0].path == ()
@@ -184,15 +187,19 @@ def test_groups_and_kept_columns():
     expected = brute_force(named, X_val, y_val, "log_loss", groups=[(0, 1), (2, 3, 4), (5,)], forced=False)
     queries = pd.DataFrame(X_val, columns=names)[names[::-1]]
     for method in METHODS:
-        result = glru.stepwise(named, queries, y_val, criterion="log_loss", groups=groups, method=method, tol=1e-10)
+        result = glru.stepwise(
+            named, X_val=queries, y_val=y_val, criterion="log_loss", groups=groups, method=method, tol=1e-10
+        )
         assert steps(result) == expected
         assert result.selected_names == tuple(names[j] for j in result.selected)
-    same = glru.stepwise(named, queries, y_val, criterion="log_loss", groups=[0, 0, 1, 1, 1, 2], tol=1e-10)
+    same = glru.stepwise(named, X_val=queries, y_val=y_val, criterion="log_loss", groups=[0, 0, 1, 1, 1, 2], tol=1e-10)
     assert steps(same) == expected
-    kept = glru.stepwise(named, queries, y_val, forced=True, keep=["b", "d"])
+    kept = glru.stepwise(named, X_val=queries, y_val=y_val, forced=True, keep=["b", "d"])
     assert kept.selected.tolist() == [1, 3] and kept.selected_names == ("b", "d")
     assert all(step.feature in names for step in kept.path)
-    forward = glru.stepwise(named, queries, y_val, direction="forward", keep=["b"], forced=True, max_features=3)
+    forward = glru.stepwise(
+        named, X_val=queries, y_val=y_val, direction="forward", keep=["b"], forced=True, max_features=3
+    )
     assert forward.selected.size == 3 and 1 in forward.selected
 
 
@@ -201,7 +208,11 @@ def test_columns_without_a_penalty_may_come():
     problem, X_val, y_val = split(glru.Logistic(), glru.L2([0.1, 0.0, 0.2, 0.1]), n=30, d=4)
     for direction in ("forward", "both"):
         paths = [
-            steps(glru.stepwise(problem, X_val, y_val, direction=direction, method=m, criterion="log_loss", tol=1e-11))
+            steps(
+                glru.stepwise(
+                    problem, X_val=X_val, y_val=y_val, direction=direction, method=m, criterion="log_loss", tol=1e-11
+                )
+            )
             for m in METHODS
         ]
         assert paths[0] == paths[1] == paths[2]
@@ -209,9 +220,9 @@ def test_columns_without_a_penalty_may_come():
 
 def test_limits():
     problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05), d=6)
-    assert len(steps(glru.stepwise(problem, X_val, y_val, forced=True, max_steps=2))) == 2
-    assert glru.stepwise(problem, X_val, y_val, forced=True, min_features=4).selected.size == 4
-    assert glru.stepwise(problem, X_val, y_val, max_steps=0).path == ()
+    assert len(steps(glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True, max_steps=2))) == 2
+    assert glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True, min_features=4).selected.size == 4
+    assert glru.stepwise(problem, X_val=X_val, y_val=y_val, max_steps=0).path == ()
 
 
 @pytest.mark.parametrize("criterion", ["error", "log_loss"])
@@ -243,7 +254,7 @@ def test_regression_on_real_data():
     problem = glru.Problem(X[:300], y[:300] - 150.0, loss=glru.Squared(), penalty=glru.L2(0.01), fit_intercept=True)
     paths = []
     for method in METHODS:
-        result = glru.stepwise(problem, X[300:], y[300:] - 150.0, criterion="mse", method=method, tol=1e-10)
+        result = glru.stepwise(problem, X_val=X[300:], y_val=y[300:] - 150.0, criterion="mse", method=method, tol=1e-10)
         paths.append(steps(result))
     assert paths[0] == paths[1] == paths[2]
 
@@ -254,7 +265,7 @@ def test_real_data(name, rows, columns):
     order = np.random.default_rng(0).permutation(len(y))[: rows + 50]
     X, y = X[order][:, :columns], y[order]
     problem = glru.Problem(X[:rows], y[:rows], penalty=glru.L2(2.0**-5))
-    results = [glru.stepwise(problem, X[rows:], y[rows:], method=m, tol=1e-9) for m in METHODS]
+    results = [glru.stepwise(problem, X_val=X[rows:], y_val=y[rows:], method=m, tol=1e-9) for m in METHODS]
     assert steps(results[0]) == steps(results[1]) == steps(results[2])
     assert results[0].n_trainings == 0
     assert results[1].n_trainings <= results[2].n_trainings
@@ -266,7 +277,7 @@ def test_first_elimination_needs_no_training(name):
     order = np.random.default_rng(0).permutation(len(y))
     val, train = order[: len(y) // 10], order[len(y) // 10 :]
     problem = glru.Problem(X[train], y[train], penalty=glru.L2(2.0**-5))
-    result = glru.stepwise(problem, X[val], y[val], max_steps=1)
+    result = glru.stepwise(problem, X_val=X[val], y_val=y[val], max_steps=1)
     assert result.n_trainings == 0 and result.certified
     step = result.path[0]
     rng = np.random.default_rng(1)
@@ -279,7 +290,7 @@ def test_first_elimination_needs_no_training(name):
 def test_algorithm_5_counts():
     """``C``, ``I`` and ``Z`` of the first stage add up to the validation rows."""
     problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05))
-    step = glru.stepwise(problem, X_val, y_val, method="glru", max_steps=1).path[0]
+    step = glru.stepwise(problem, X_val=X_val, y_val=y_val, method="glru", max_steps=1).path[0]
     correct = step.first_certain - step.first_lower
     undetermined = len(y_val) - step.first_certain
     assert np.all(correct >= 0.0)
@@ -297,8 +308,8 @@ def test_interrupting_returns_the_path_so_far():
         if done == 2:
             raise KeyboardInterrupt
 
-    result = glru.stepwise(problem, X_val, y_val, forced=True, progress=interrupt)
-    whole = glru.stepwise(problem, X_val, y_val, forced=True)
+    result = glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True, progress=interrupt)
+    whole = glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True)
     assert result.interrupted and not whole.interrupted
     assert steps(result) == steps(whole)[:2]
     assert result.selected.size == 4
@@ -307,7 +318,7 @@ def test_interrupting_returns_the_path_so_far():
 
 def test_result_prints_and_tabulates():
     problem, X_val, y_val = split(glru.Logistic(), glru.L2(0.05))
-    result = glru.stepwise(problem, X_val, y_val, forced=True)
+    result = glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True)
     assert "5 steps, 0 trainings" in repr(result) and "remove" in repr(result)
     frame = result.to_frame()
     assert list(frame["action"]) == ["remove"] * 5
@@ -376,7 +387,7 @@ def test_paths_are_those_of_exact_trainings(loss, seed):
     expected = exact_path(
         problem, *rows, splits=options.get("cv"), criterion=criterion, direction=options["direction"], groups=groups
     )
-    result = glru.stepwise(problem, *rows, criterion=criterion, **options)
+    result = glru.stepwise(problem, None, None, *rows, criterion=criterion, **options)
     if expected is None:
         # The optimum is not unique: a choice that depends on it is marked.
         assert result.certified or "not proven" in repr(result)
@@ -390,7 +401,7 @@ def test_a_wide_interval_of_the_present_value_leaves_a_clear_choice_proven():
     X = dense(50, 4, 2)
     y = 1e6 + X[:, 0] + 0.01 * X[:, 1]
     problem = glru.Problem(X[:35], y[:35], loss=glru.Squared(), penalty=glru.L2(1e-3), fit_intercept=True)
-    result = glru.stepwise(problem, X[35:], y[35:], criterion="mse", direction="forward")
+    result = glru.stepwise(problem, X_val=X[35:], y_val=y[35:], criterion="mse", direction="forward")
     assert steps(result)[0] == (0,)
     assert result.certified
 
@@ -402,7 +413,7 @@ def test_forward_from_two_classes_of_equal_weight(loss):
     y = np.where(np.arange(40) % 2 == 0, 1.0, -1.0)
     X[:, 1] += 2.0 * y
     problem = glru.Problem(X[:30], y[:30], loss=loss, penalty=glru.L2(0.01), fit_intercept=True)
-    result = glru.stepwise(problem, X[30:], y[30:], direction="forward")
+    result = glru.stepwise(problem, X_val=X[30:], y_val=y[30:], direction="forward")
     assert result.start_value == (10.0, 10.0)
     assert steps(result)[0] == (1,) and result.certified
 
@@ -410,7 +421,7 @@ def test_forward_from_two_classes_of_equal_weight(loss):
 def test_coefficients_that_are_all_zero_are_proven():
     """Under a strong elastic net every score is exactly zero, and so every row an error."""
     problem, X_val, y_val = split(glru.Logistic(), glru.ElasticNet(0.1, 5.0))
-    result = glru.stepwise(problem, X_val, y_val)
+    result = glru.stepwise(problem, X_val=X_val, y_val=y_val)
     assert result.start_value == (12.0, 12.0)
     assert steps(result) == [] and result.certified
 
@@ -425,19 +436,19 @@ def test_ties_that_no_interval_shows_are_proven():
     options = {"loss": glru.Huber(30.0), "fit_intercept": True}
     Z = X[:, [0, 2, 2]]
     twins = glru.Problem(Z[:40], y[:40], penalty=glru.L2(1e-4), **options)
-    removed = glru.stepwise(twins, Z[40:], y[40:], criterion="mse", forced=True, max_steps=1)
+    removed = glru.stepwise(twins, X_val=Z[40:], y_val=y[40:], criterion="mse", forced=True, max_steps=1)
     step = removed.path[0]
     assert np.all(step.upper[1:] - step.lower[1:] > 1e-9 * step.upper[1:])
     assert steps(removed) == [(1,)] and removed.certified
     sparse = glru.Problem(X[:40], y[:40], penalty=glru.ElasticNet(1e-4, 20.0), **options)
-    stopped = glru.stepwise(sparse, X[40:], y[40:], criterion="mse")
+    stopped = glru.stepwise(sparse, X_val=X[40:], y_val=y[40:], criterion="mse")
     assert steps(stopped) == [] and stopped.certified
 
 
 def test_choices_that_are_not_proven_are_marked():
     """An L1 penalty bounds no score: the path says so step by step, and no guess passes for a bound."""
     problem, X_val, y_val = split(glru.Squared(), glru.L1(0.03), d=5)
-    result = glru.stepwise(problem, X_val, y_val, criterion="mse", forced=True, min_features=2)
+    result = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="mse", forced=True, min_features=2)
     assert result.proven == (False,) * 3 and not result.certified and result.n_unproven == 3
     first, *lines = repr(result).splitlines()
     assert "3 of 3 choices not proven" in first
@@ -445,9 +456,10 @@ def test_choices_that_are_not_proven_are_marked():
     assert result.to_frame()["proven"].tolist() == [False] * 3
     for step in result.path:
         assert step.n_vague > 0 and np.all(step.upper == np.inf)
-    proven = glru.stepwise(*split(glru.Squared(), glru.L2(0.03), d=5), criterion="mse", forced=True)
+    other, *rows = split(glru.Squared(), glru.L2(0.03), d=5)
+    proven = glru.stepwise(other, None, None, *rows, criterion="mse", forced=True)
     assert all(proven.proven) and "not proven" not in repr(proven)
-    naive = glru.stepwise(problem, X_val, y_val, criterion="mse", method="naive", max_steps=1)
+    naive = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="mse", method="naive", max_steps=1)
     assert naive.proven == (False,) and "not proven: trained, without bounds" in repr(naive)
 
 
@@ -465,7 +477,7 @@ def test_choices_that_are_not_proven_are_marked():
 def test_criteria_need_their_loss(loss, criterion, remedy):
     problem, X_val, y_val = split(loss, glru.L2(0.05))
     with pytest.raises(ValueError, match=remedy):
-        glru.stepwise(problem, X_val, y_val, criterion=criterion)
+        glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion=criterion)
 
 
 def test_criteria_need_their_estimator():
@@ -487,9 +499,9 @@ def test_criteria_need_their_estimator():
 def test_criteria_need_their_task():
     problem, X_val, y_val = split(glru.Squared(), glru.L2(0.05))
     with pytest.raises(ValueError, match="Use 'mse'"):
-        glru.stepwise(problem, X_val, y_val)
+        glru.stepwise(problem, X_val=X_val, y_val=y_val)
     with pytest.raises(TypeError, match=r"glru\.Problem"):
-        glru.stepwise(X_val, X_val, y_val)
+        glru.stepwise(X_val, X_val=X_val, y_val=y_val)
 
 
 @settings(deadline=None, max_examples=300)
@@ -535,7 +547,9 @@ def test_columns_with_an_absolute_value_among_others(criterion):
     problem = make(glru.Logistic(), glru.ElasticNet(np.full(8, 0.02), kappa), 30, 8, seed=2)
     rows = make(glru.Logistic(), glru.L2(0.05), 40, 8, seed=5)
     options = {"direction": "forward", "criterion": criterion}
-    certified, naive = (glru.stepwise(problem, rows.X, rows.y, method=m, **options) for m in ("certified", "naive"))
+    certified, naive = (
+        glru.stepwise(problem, X_val=rows.X, y_val=rows.y, method=m, **options) for m in ("certified", "naive")
+    )
     assert [step.columns for step in certified.path] == [step.columns for step in naive.path]
     found = glru.verify(certified, problem, sample=None, queries=rows.X, targets=rows.y, digits=30)
     assert found.checked >= 7 and found.wrong == ()
@@ -559,6 +573,8 @@ def test_columns_that_come_and_go_by_noise_alone():
     problem = make(glru.Logistic(), glru.ElasticNet(np.full(4, 0.02), np.array([0.0, 0.0, 0.0, 0.3])), 6, 4, seed=3)
     rows = make(glru.Logistic(), glru.L2(0.05), 40, 4, seed=103)
     options = {"direction": "both", "criterion": "log_loss", "max_seconds": 20.0}
-    naive, certified = (glru.stepwise(problem, rows.X, rows.y, method=m, **options) for m in ("naive", "certified"))
+    naive, certified = (
+        glru.stepwise(problem, X_val=rows.X, y_val=rows.y, method=m, **options) for m in ("naive", "certified")
+    )
     assert not naive.interrupted and len(naive.path) < 4
     assert set(naive.selected) - {3} == set(certified.selected) - {3}

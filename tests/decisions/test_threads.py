@@ -56,7 +56,9 @@ def test_after_a_change(problem, candidate):
 def test_a_search(problem):
     rows = make(glru.Logistic(), glru.L2(0.02), 30, problem.n_columns, seed=7)
     options = {"criterion": "log_loss", "max_steps": 2}
-    one, two = (with_threads(k, lambda p: glru.stepwise(p, rows.X, rows.y, **options), problem) for k in (1, 2))
+    one, two = (
+        with_threads(k, lambda p: glru.stepwise(p, X_val=rows.X, y_val=rows.y, **options), problem) for k in (1, 2)
+    )
     assert [step.columns for step in one.path] == [step.columns for step in two.path]
     for first, second in zip(one.path, two.path, strict=True):
         assert overlapping((first.lower, first.upper), (second.lower, second.upper))

@@ -121,7 +121,7 @@ def test_stepwise(put, shape, direction, criterion, fit_intercept):
     found = []
     for move in (np.asarray, put):
         data = glru.Problem(move(X[20:]), y[20:], penalty=glru.L2(0.05), fit_intercept=fit_intercept)
-        found.append(glru.stepwise(data, move(X[:20]), move(y[:20]), **options))
+        found.append(glru.stepwise(data, X_val=move(X[:20]), y_val=move(y[:20]), **options))
     assert [step.columns for step in found[0].path] == [step.columns for step in found[1].path]
     for ours, theirs in zip(found[0].path, found[1].path, strict=True):
         assert np.all(np.maximum(ours.lower, theirs.lower) <= np.minimum(ours.upper, theirs.upper))
@@ -132,7 +132,9 @@ def test_stepwise(put, shape, direction, criterion, fit_intercept):
 def test_other_methods_of_stepwise(put, method):
     X, y = _data(5, 40, 5)
     found = [
-        glru.stepwise(glru.Problem(there[10:, :], y[10:], penalty=glru.L2(0.1)), there[:10, :], y[:10], method=method)
+        glru.stepwise(
+            glru.Problem(there[10:, :], y[10:], penalty=glru.L2(0.1)), X_val=there[:10, :], y_val=y[:10], method=method
+        )
         for there in (X, put(X))
     ]
     np.testing.assert_array_equal(found[0].selected, found[1].selected)
@@ -294,7 +296,7 @@ def test_numpy_needs_no_such_package(monkeypatch):
     solution = glru.solve(problem)
     assert glru.loocv(solution, width=1e-9).n_trainings == 0
     assert glru.after(solution, glru.RemoveRows([1])).determination_rate(X) > 0.5
-    assert glru.stepwise(problem, X, y, max_steps=1).path
+    assert glru.stepwise(problem, X_val=X, y_val=y, max_steps=1).path
 
 
 @NAMESPACES

@@ -208,7 +208,9 @@ def test_after_display(closing):
 def test_stepwise_display(closing):
     problem = make(glru.Logistic(), glru.L2(0.05), 60, 5)
     train = problem.derive(X=problem.X[:40], y=problem.y[:40], sample_weight=np.ones(40))
-    result = glru.stepwise(train, problem.X[40:], problem.y[40:], criterion="log_loss", forced=True, min_features=2)
+    result = glru.stepwise(
+        train, X_val=problem.X[40:], y_val=problem.y[40:], criterion="log_loss", forced=True, min_features=2
+    )
     names = ["a", "b", "c", "d", "e"]
     display = glru.StepwiseDisplay.from_result(result, names)
     assert display.n_features.tolist() == [5, 4, 3, 2]
@@ -221,14 +223,16 @@ def test_stepwise_display(closing):
     assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["start", *display.moves]
     assert display.ax_.get_ylabel() == "log-loss on validation rows (nats)"
     display.figure_.canvas.draw()
-    forward = glru.stepwise(train, problem.X[40:], problem.y[40:], direction="forward", forced=True, max_features=2)
+    forward = glru.stepwise(
+        train, X_val=problem.X[40:], y_val=problem.y[40:], direction="forward", forced=True, max_features=2
+    )
     shown = glru.StepwiseDisplay.from_result(forward)
     assert shown.n_features.tolist() == [0, 1, 2] and all(move.startswith("+ ") for move in shown.moves)
 
 
 def test_stepwise_display_marks_what_is_not_proven(closing):
     problem = make(glru.Squared(), glru.L1(0.03), 40, 4)
-    result = glru.stepwise(problem, problem.X, problem.y, criterion="mse", forced=True, min_features=2)
+    result = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, criterion="mse", forced=True, min_features=2)
     display = glru.StepwiseDisplay.from_result(result)
     assert "2 of 2 choices not proven" in display.title
     display.plot()
@@ -240,7 +244,7 @@ def selection():
     """A backward selection to its end."""
     problem = make(glru.Logistic(), glru.L2(0.02), 60, 6, seed=3)
     problem, X_val, y_val = glru.Problem(problem.X[:40], problem.y[:40]), problem.X[40:], problem.y[40:]
-    return glru.stepwise(problem, X_val, y_val, forced=True)
+    return glru.stepwise(problem, X_val=X_val, y_val=y_val, forced=True)
 
 
 def test_stepwise_step(selection):

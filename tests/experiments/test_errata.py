@@ -200,5 +200,5 @@ def test_algorithm_4_breaks_ties_in_its_own_way():
     fourth = next(int(j) for j in first.order if errors[j] == errors.min())
     assert third != fourth
     for method in ("certified", "glru", "naive"):
-        found = glru.stepwise(problem, split.X_val, split.y_val, method=method, max_steps=1, tol=1e-9)
+        found = glru.stepwise(problem, X_val=split.X_val, y_val=split.y_val, method=method, max_steps=1, tol=1e-9)
         assert found.path[0].columns == (third,)

@@ -35,12 +35,12 @@ def test_a_search(options, shape):
     problem = make(glru.Logistic(), glru.L2(0.02), *shape)
     rows = () if "cv" in options else (problem.X[:10] + 0.1, problem.y[:10])
     options = options | {"max_steps": 3}
-    whole = path_of(glru.stepwise(problem, *rows, **options))
-    total, parts = calls(lambda: glru.stepwise(problem, *rows, **options)), []
+    whole = path_of(glru.stepwise(problem, None, None, *rows, **options))
+    total, parts = calls(lambda: glru.stepwise(problem, None, None, *rows, **options)), []
     for count in moments(total):
         fresh = make(glru.Logistic(), glru.L2(0.02), *shape)
-        assert interrupted(lambda fresh=fresh: parts.append(glru.stepwise(fresh, *rows, **options)), count)
-        assert path_of(glru.stepwise(fresh, *rows, **options)) == whole
+        assert interrupted(lambda fresh=fresh: parts.append(glru.stepwise(fresh, None, None, *rows, **options)), count)
+        assert path_of(glru.stepwise(fresh, None, None, *rows, **options)) == whole
     assert parts and all(part.interrupted for part in parts)
     assert all(path_of(part) == whole[: len(part.path)] for part in parts)
 

@@ -169,7 +169,12 @@ def stepwise_answers(problem: glru.Problem, data: Data, direction: str) -> Answe
     """Feature selection on the rows set aside: moves, the criterion after each, and what is selected."""
     criterion = "mse" if not is_classification(problem) else "error" if direction == "backward" else "log_loss"
     result = glru.stepwise(
-        problem, data.X_aside, data.y_aside, direction=direction, criterion=criterion, max_steps=cases.N_STEPS
+        problem,
+        X_val=data.X_aside,
+        y_val=data.y_aside,
+        direction=direction,
+        criterion=criterion,
+        max_steps=cases.N_STEPS,
     )
     values = [result.start_value, *((step.value_lower, step.value_upper) for step in result.path)]
     answer = {

@@ -23,7 +23,9 @@ QUESTIONS = {
     "loocv": lambda problem, solution: glru.loocv(solution),
     "folds": lambda problem, solution: glru.cross_val_predict(solution, cv=4),
     "after": lambda problem, solution: glru.after(solution, glru.RemoveRows([3])).score_bounds(X[:5]),
-    "stepwise": lambda problem, solution: glru.stepwise(problem, X[:50], problem.classes[Y[:50]], max_steps=1),
+    "stepwise": lambda problem, solution: glru.stepwise(
+        problem, X_val=X[:50], y_val=problem.classes[Y[:50]], max_steps=1
+    ),
 }
 
 CHANGES = {

@@ -30,11 +30,13 @@ def test_the_path_of_memory_and_of_retraining(tmp_path, direction, fit_intercept
     options = {"loss": loss, "penalty": glru.L2(np.linspace(0.02, 0.1, 6)), "fit_intercept": fit_intercept}
     asked = {"direction": direction, "criterion": criterion, "max_steps": 4}
     blocks = glru.Problem(mapped(tmp_path, X), y, **options, block_bytes=70 * 48)
-    found = glru.stepwise(blocks, X_val, y_val, **asked)
+    found = glru.stepwise(blocks, X_val=X_val, y_val=y_val, **asked)
     problem = glru.Problem(X, y, **options)
     assert found.certified
     assert found.n_trainings == 0
-    ours, naive = (glru.stepwise(problem, X_val, y_val, method=method, tol=1e-12, **asked) for method in METHODS)
+    ours, naive = (
+        glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, tol=1e-12, **asked) for method in METHODS
+    )
     assert [step.columns for step in found.path] == [step.columns for step in ours.path]
     assert [step.columns for step in found.path] == [step.columns for step in naive.path]
     for mine, theirs in zip(found.path, ours.path, strict=True):
@@ -46,8 +48,8 @@ def test_groups_kept_columns_and_solutions(tmp_path):
     options = {"penalty": glru.L2(0.05)}
     asked = {"groups": [[0, 2], [3, 4]], "keep": [5], "forced": True, "max_steps": 3}
     solution = glru.solve(glru.Problem(mapped(tmp_path, X), y, **options), tol=1e-3)
-    found = glru.stepwise(solution, X_val, y_val, **asked)
-    other = glru.stepwise(glru.Problem(X, y, **options), X_val, y_val, **asked)
+    found = glru.stepwise(solution, X_val=X_val, y_val=y_val, **asked)
+    other = glru.stepwise(glru.Problem(X, y, **options), X_val=X_val, y_val=y_val, **asked)
     assert [step.columns for step in found.path] == [step.columns for step in other.path]
     assert 5 in found.selected
 
@@ -57,8 +59,10 @@ def test_validation_rows_without_a_value(tmp_path):
     X, y, X_val, y_val = _split(3)
     X_val[:5, 1:] = 0.0
     asked = {"forced": True, "max_steps": 5}
-    found = glru.stepwise(glru.Problem(mapped(tmp_path, X), y, penalty=glru.L2(0.05)), X_val, y_val, **asked)
-    other = glru.stepwise(glru.Problem(X, y, penalty=glru.L2(0.05)), X_val, y_val, **asked)
+    found = glru.stepwise(
+        glru.Problem(mapped(tmp_path, X), y, penalty=glru.L2(0.05)), X_val=X_val, y_val=y_val, **asked
+    )
+    other = glru.stepwise(glru.Problem(X, y, penalty=glru.L2(0.05)), X_val=X_val, y_val=y_val, **asked)
     assert [step.columns for step in found.path] == [step.columns for step in other.path]
 
 
@@ -76,4 +80,4 @@ def test_what_is_refused(tmp_path, options, rule):
 def test_losses_without_the_local_certificate(tmp_path):
     X, y, X_val, y_val = _split(5)
     with pytest.raises(ValueError, match="logistic or squared loss"):
-        glru.stepwise(glru.Problem(mapped(tmp_path, X), y, loss=glru.SquaredHinge()), X_val, y_val)
+        glru.stepwise(glru.Problem(mapped(tmp_path, X), y, loss=glru.SquaredHinge()), X_val=X_val, y_val=y_val)

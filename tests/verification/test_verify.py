@@ -48,7 +48,7 @@ def test_every_kind_of_result():
     rows = make(glru.Logistic(), glru.L2(0.05), 30, 6, seed=5)
     for direction in ("backward", "forward"):
         for criterion in ("error", "log_loss"):
-            path = glru.stepwise(problem, rows.X, rows.y, direction=direction, criterion=criterion)
+            path = glru.stepwise(problem, X_val=rows.X, y_val=rows.y, direction=direction, criterion=criterion)
             steps = glru.verify(path, problem, sample=None, queries=rows.X, targets=rows.y)
             assert steps.checked == sum(step.n_candidates for step in path.path)
             assert steps.wrong == ()
@@ -95,6 +95,6 @@ def test_errors():
         glru.verify(glru.loocv(problem, method="naive"), problem)
     with pytest.raises(ValueError, match="of 20 rows"):
         glru.verify(result, make(glru.Logistic(), glru.L2(0.05), 21, 4))
-    path = glru.stepwise(problem, problem.X, problem.y, max_steps=1)
+    path = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, max_steps=1)
     with pytest.raises(ValueError, match="validation rows"):
         glru.verify(path, problem)

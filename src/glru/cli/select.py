@@ -57,8 +57,8 @@ def select(
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)
         result = glru.stepwise(
             problem,
-            X_val,
-            y_val,
+            X_val=X_val,
+            y_val=y_val,
             direction=direction,
             method=method,
             criterion=rule,

@@ -13,7 +13,7 @@ from glru.experiments.sources import Data
 from glru.experiments.timing import Trainings, timed, trainings
 from glru.linalg import Array, RawMatrix, as_matrix
 from glru.point import Point
-from glru.selection import Step, stepwise
+from glru.selection import Step, search
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.updates.columns import carried_columns
@@ -91,7 +91,7 @@ class FirstElimination:
     def of(cls, split: Split, log2_lam: int, tol: float) -> "FirstElimination":
         """Certify the step, and bound every column's removal as the paper does."""
         solution = solve(split.train.problem(log2_lam), tol=tol)
-        result = stepwise(solution.problem, split.X_val, split.y_val, max_steps=1, tol=tol)
+        result = search(solution.problem, split.X_val, split.y_val, max_steps=1, tol=tol)
         every = np.arange(solution.problem.n_columns)
         solution.certificate  # noqa: B018 - made once, as in the paper, before any bound
         seconds, (lower, upper) = timed(lambda: carried_columns(solution, as_matrix(split.X_val), every))
@@ -142,7 +142,7 @@ def measure(data: Data, methods: Sequence[Method], settings: Settings) -> Iterat
 def _times(first: FirstElimination, split: Split, log2_lam: int, settings: Settings, naive: bool) -> dict[str, Any]:
     fit, solution = timed(lambda: solve(split.train.problem(log2_lam), tol=settings.tol), settings.repeats)
     steps = [
-        stepwise(solution.problem, split.X_val, split.y_val, max_steps=1, tol=settings.tol).path[0].seconds
+        search(solution.problem, split.X_val, split.y_val, max_steps=1, tol=settings.tol).path[0].seconds
         for _ in range(settings.repeats)
     ]
     found = {"fit_seconds": fit, "certified_seconds": min(steps), "glru_bound_seconds": first.bound_seconds}

@@ -118,7 +118,7 @@ def _rates(
     solution: Solution, change: Change, test: RawMatrix, methods: Sequence[Method]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """The share of labels that each method proves, and how the paper's widths compare with its theory."""
-    answers = {method.candidate: after(solution, change, candidate=method.candidate) for method in methods}  # type: ignore[call-overload]
+    answers = {method.candidate: after(solution, change, candidate=method.candidate) for method in methods}  # type: ignore[arg-type]
     wanted = {(method.candidate, REGIONS[name]) for method in methods for name in method.regions}
     widths: dict[tuple[str, type], Array] = {}
     proven: dict[tuple[str, type], NDArray[np.bool_]] = {}

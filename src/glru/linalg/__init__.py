@@ -27,7 +27,7 @@ from glru.linalg.device import DeviceMatrix
 from glru.linalg.matrix import Matrix, RawMatrix, dense_height
 from glru.linalg.rounding import FEW, TINY, UNIT, gamma, outward
 from glru.linalg.sparse import SparseMatrix
-from glru.linalg.threads import SMALL_WORK, calm_blas, in_parts, n_threads
+from glru.linalg.threads import SMALL_WORK, calm_blas, in_parts, n_threads, use_threads
 
 __all__ = [
     "CHUNK_BYTES",
@@ -56,6 +56,7 @@ __all__ = [
     "outward",
     "to_dense",
     "to_host",
+    "use_threads",
 ]
 
 

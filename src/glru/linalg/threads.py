@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache
+from numbers import Integral
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -17,10 +18,40 @@ SMALL_WORK = 1e9
 Result = TypeVar("Result")
 
 
-@cache
+_asked: ContextVar[int | None] = ContextVar("_asked", default=None)
+"""How many threads the call that is running asked for."""
+
+
 def n_threads() -> int:
+    """Threads to use: as many as were asked for, otherwise one per core or ``OMP_NUM_THREADS``."""
+    return _asked.get() or _usual_threads()
+
+
+@contextmanager
+def use_threads(n_jobs: int | None) -> Iterator[None]:
+    """Work on n_jobs threads inside, BLAS included; negative numbers count back from the cores, None changes nothing."""
+    if n_jobs is None:
+        yield
+        return
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}. Use -1 for all cores.")
+    count = int(n_jobs) if n_jobs > 0 else max(1, _cores() + 1 + int(n_jobs))
+    token = _asked.set(count)
+    try:
+        with _blas().limit(limits=count):
+            yield
+    finally:
+        _asked.reset(token)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _usual_threads() -> int:
     """Cores this process may use, at most ``OMP_NUM_THREADS`` where that is set."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = _cores()
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(cores, int(limit))) if limit.isdigit() else cores
 
@@ -86,7 +117,8 @@ def _blas() -> Any:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads(), thread_name_prefix="glru")
+    # Threads are started only as parts wait for them, so that the limit may be generous.
+    return ThreadPoolExecutor(max(_cores(), _usual_threads()), thread_name_prefix="glru")
 
 
 # Threads do not survive a fork; a child starts its own on first use.

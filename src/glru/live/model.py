@@ -10,7 +10,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.adapters import adapt
 from glru.after import Retraining
 from glru.bounds import ScoreBounds, is_decided
 from glru.changes import Change
@@ -27,6 +26,7 @@ from glru.live.log import Log
 from glru.live.roster import Key, Roster, as_keys
 from glru.live.standing import Standing, count_weighty
 from glru.live.terms import Terms
+from glru.sklearn import adapt
 from glru.solution import Solution
 from glru.solvers import solve
 

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.adapters import Adapted
-from glru.adapters.adapted import prepared
-from glru.adapters.objectives import Objective
 from glru.bounds import predicted
 from glru.changes.base import Layout, column_positions, matched_columns
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import Problem
+from glru.sklearn import Adapted
+from glru.sklearn.adapted import prepared
+from glru.sklearn.objectives import Objective
 
 LOSSES: dict[str, type[Loss]] = {
     kind.__name__: kind for kind in (Squared, Huber, Logistic, SquaredHinge, SmoothedHinge, Hinge)

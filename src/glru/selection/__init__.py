@@ -1,6 +1,6 @@
 """Choosing features with proof."""
 
 from glru.selection.result import Step, StepwiseResult
-from glru.selection.stepwise import stepwise
+from glru.selection.search import search
 
-__all__ = ["Step", "StepwiseResult", "stepwise"]
+__all__ = ["Step", "StepwiseResult", "search"]

@@ -1,58 +1,20 @@
 """What is known of a retrained estimator when its data changes: its scores, its labels, whether it needs retraining."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.adapters import Adapted, translated
-from glru.adapters.adapted import prepared
-from glru.after.bounds import After, BoundName, CandidateName, after_solution
+from glru.after import After, BoundName, CandidateName, Retraining, after
 from glru.bounds import ScoreBounds
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
-from glru.linalg import Array, Matrix
+from glru.linalg import Matrix
+from glru.sklearn.adapted import Adapted, prepared
+from glru.sklearn.translate import translated
 from glru.solution import Solution
-
-Verdict = Literal["yes", "no", "undetermined"]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Retraining:
-    """Whether retraining would change what a model says of some queries.
-
-    Attributes
-    ----------
-    verdict : {"yes", "no", "undetermined"}
-        ``"no"``: it proves to change nothing. ``"yes"``: it proves to change at least one. ``"undetermined"``: neither
-        is proven without training.
-    flips : array of int
-        The queries that would change or could.
-    proven : array of bool
-        Which of these are proven to change.
-
-    Examples
-    --------
-    >>> import numpy as np, glru
-    >>> X = np.random.default_rng(0).normal(size=(40, 3))
-    >>> model = glru.GLRUClassifier(C=0.1).fit(X, X[:, 0] > 0.3)
-    >>> model.needs_retraining(X[:5], remove=[0, 1]).verdict
-    'no'
-    """
-
-    verdict: Verdict
-    flips: NDArray[np.intp]
-    proven: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, bounds: ScoreBounds, present: Array, within: float | None) -> "Retraining":
-        """Whether the scores after retraining change the labels of the present ones, or move by more than ``within``."""
-        changes, stays = bounds.changes(present, within)
-        flips = np.flatnonzero(~stays)
-        return cls("yes" if changes.any() else "no" if stays.all() else "undetermined", flips, changes[flips])
 
 
 @final
@@ -166,8 +128,7 @@ def after_models(
     return ModelAfter(
         adapted,
         tuple(
-            after_solution(solution, translated(adapted, k, change), candidate, bound)
-            for k, solution in enumerate(solutions)
+            after(solution, translated(adapted, k, change), candidate, bound) for k, solution in enumerate(solutions)
         ),
     )
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.linalg import Array
-from glru.model_selection.held_out import HeldOut
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.splits import Rows, split_rows
+from glru.sklearn.held_out import HeldOut
 
 
 def checked_scorer(scoring: Any, classification: bool) -> Any:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
-from glru.adapters.adapted import CONSTANT, Adapted, is_a, prepared, scaler_of
-from glru.adapters.objectives import Objective, objective_of
-from glru.adapters.targets import Seen, Targets, targets_of
 from glru.problem import Problem
+from glru.sklearn.adapted import CONSTANT, Adapted, is_a, prepared, scaler_of
+from glru.sklearn.objectives import Objective, objective_of
+from glru.sklearn.targets import Seen, Targets, targets_of
 
 
 def is_estimator(value: object) -> bool:
@@ -36,7 +36,7 @@ def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:
     --------
     >>> import numpy as np
     >>> from sklearn.linear_model import Ridge
-    >>> from glru.adapters import adapt
+    >>> from glru.sklearn import adapt
     >>> adapt(Ridge(alpha=2.0), np.eye(3), [1.0, 2.0, 3.0]).problems[0]
     Problem(3 rows x 3 columns, Squared(), L2(lam=2.0), fit_intercept=True, scaling='sum')
     """

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
-from glru.adapters import Adapted
-from glru.estimators.base import LinearModel
-from glru.estimators.classifier import Classifier, GLRUClassifier, checked_weight
-from glru.estimators.regressor import GLRURegressor, Regressor
 from glru.linalg import Array, move_like
 from glru.losses import Loss
-from glru.model_selection import HeldOut, default_width, held_out
+from glru.sklearn.adapted import Adapted
+from glru.sklearn.estimators.base import LinearModel
+from glru.sklearn.estimators.classifier import Classifier, GLRUClassifier, checked_weight
+from glru.sklearn.estimators.regressor import GLRURegressor, Regressor
+from glru.sklearn.held_out import HeldOut, default_width, held_out
 from glru.solution import Solution
 
 CRITERIA = {"classification": ("errors", "log_loss"), "regression": ("mse", "mae")}

@@ -30,8 +30,46 @@ from glru.updates.summed import require_local
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
 
+Verdict = Literal["yes", "no", "undetermined"]
+
 BLOCK_STEPS = 3
 """Newton steps of a candidate over rows in blocks; each is a pass over the data."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Retraining:
+    """Whether retraining would change what a model says of some queries.
+
+    Attributes
+    ----------
+    verdict : {"yes", "no", "undetermined"}
+        ``"no"``: it proves to change nothing. ``"yes"``: it proves to change at least one. ``"undetermined"``: neither
+        is proven without training.
+    flips : array of int
+        The queries that would change or could.
+    proven : array of bool
+        Which of these are proven to change.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = glru.GLRUClassifier(C=0.1).fit(X, X[:, 0] > 0.3)
+    >>> model.needs_retraining(X[:5], remove=[0, 1]).verdict
+    'no'
+    """
+
+    verdict: Verdict
+    flips: NDArray[np.intp]
+    proven: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, bounds: ScoreBounds, present: Array, within: float | None) -> "Retraining":
+        """Whether the scores after retraining change the labels of the present ones, or move by more than ``within``."""
+        changes, stays = bounds.changes(present, within)
+        flips = np.flatnonzero(~stays)
+        return cls("yes" if changes.any() else "no" if stays.all() else "undetermined", flips, changes[flips])
 
 
 @final
@@ -242,10 +280,8 @@ class After:
         )
 
 
-def after_solution(
-    solution: Solution, change: Change, candidate: CandidateName = "auto", bound: BoundName = "auto"
-) -> After:
-    """What is proven of the problem after a change; the parameters are those of :func:`glru.after`."""
+def after(solution: Solution, change: Change, candidate: CandidateName = "auto", bound: BoundName = "auto") -> After:
+    """What is proven of a trained problem after a change; the parameters are those of :func:`glru.after`."""
     if not isinstance(solution, Solution):
         raise TypeError(f"solution must come from glru.solve; got {type(solution).__name__}.")
     if not isinstance(change, Change):

@@ -7,10 +7,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.adapters import Adapted, adapt
 from glru.linalg import Array, move_like
-from glru.model_selection.classes import ClassesLOOCVResult
-from glru.model_selection.held_out import (
+from glru.model_selection.loocv import check_width, leave_one_out
+from glru.model_selection.progress import Report
+from glru.model_selection.result import LOOCVResult
+from glru.sklearn.adapt import adapt
+from glru.sklearn.adapted import Adapted
+from glru.sklearn.classes import ClassesLOOCVResult
+from glru.sklearn.held_out import (
     FINE,
     HeldOut,
     decides_by_sign,
@@ -19,21 +23,11 @@ from glru.model_selection.held_out import (
     held_out_labels,
     require_bounds,
 )
-from glru.model_selection.loocv import check_width, leave_one_out
-from glru.model_selection.progress import Report
-from glru.model_selection.result import LOOCVResult
-from glru.model_selection.scoring import checked_scorer, fold_scores, refitted_scores, sees_predictions_only
+from glru.sklearn.scoring import checked_scorer, fold_scores, refitted_scores, sees_predictions_only
 from glru.solution import Solution
 from glru.solvers import solve
 
 Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
-
-
-def estimator_loocv(
-    estimator: Any, X: Any, y: Any, sample_weight: Any = None, tol: float = 1e-6, **options: Any
-) -> LOOCVResult | ClassesLOOCVResult:
-    """Leave-one-out of an estimator's objective; see :func:`glru.loocv`."""
-    return adapted_loocv(adapt(estimator, X, y, sample_weight), tol=tol, **options)
 
 
 def adapted_loocv(
@@ -89,13 +83,13 @@ def estimator_cross_val_predict(
         warnings.warn(
             f"{rows.size} of {n_rows} held-out predictions are not proven, the first that of row {rows[0]}, and masked in "
             f"the array that is returned: {found.reason}",
-            stacklevel=4,
+            stacklevel=5,
         )
     return move_like(values, X)
 
 
 @np.errstate(all="ignore")
-def cross_val_score(
+def estimator_cross_val_score(
     estimator: Any,
     X: Any,
     y: Any,
@@ -107,41 +101,7 @@ def cross_val_score(
     tol: float = 1e-6,
     progress: bool | Report = False,
 ) -> Array:
-    """The score of every split, as scikit-learn's function of that name gives it, from certified predictions.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As in :func:`glru.cross_val_predict`.
-    X, y : array
-        Its data.
-    cv : int, splitter or iterable of (train, test), default=None
-        As in scikit-learn; 5 stratified folds (plain ones for a regression) if not given.
-    groups : array of shape (n_rows,), default=None
-        Groups for splitters that need them.
-    scoring : str or callable, default=None
-        As in scikit-learn; accuracy or R2 if not given. Names and scorers of ``make_scorer`` are computed from certified
-        predictions. Any other callable ``scoring(estimator, X, y)`` may ask for more than predictions of the test rows: it
-        gets a clone of the estimator that was fitted to the split's train rows, as in scikit-learn, which costs a training
-        a split and proves nothing.
-    sample_weight : array of shape (n_rows,), default=None
-        Weights of the rows in training; the scores themselves are not weighted.
-    width, tol, progress
-        As in :func:`glru.cross_val_predict`.
-
-    Returns
-    -------
-    array of shape (n_splits,)
-
-    Examples
-    --------
-    >>> import glru
-    >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.linear_model import Ridge
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> glru.cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(4)
-    array([0.4586, 0.4952, 0.5121])
-    """
+    """One score per split; see :func:`glru.cross_val_score`."""
     adapted = adapt(estimator, X, y, sample_weight)
     check_width(width)
     classification = adapted.classes is not None

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from glru.adapters import Adapted
 from glru.after import Retraining
-from glru.estimators.base import LinearModel, validated
-from glru.estimators.classifier import checked_weight
 from glru.linalg import Array, RawMatrix
 from glru.losses import Loss
+from glru.sklearn.adapted import Adapted
+from glru.sklearn.estimators.base import LinearModel, validated
+from glru.sklearn.estimators.classifier import checked_weight
 from glru.solution import Solution
 
 

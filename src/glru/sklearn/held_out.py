@@ -8,7 +8,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.adapters import Adapted
 from glru.bounds import ScoreBounds, concatenate
 from glru.existence import missing_optimum
 from glru.linalg import Array, calm_blas
@@ -17,6 +16,7 @@ from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.progress import Report, reporter
 from glru.model_selection.splits import Rows, split_rows
 from glru.regions import has_local
+from glru.sklearn.adapted import Adapted
 from glru.solution import Solution
 from glru.solvers import solve
 

@@ -10,9 +10,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from glru import _inputs
 from glru.after import Retraining
-from glru.estimators.base import LinearModel, validated
 from glru.linalg import Array, RawMatrix, move_like, namespace, to_host
 from glru.losses import Loss
+from glru.sklearn.estimators.base import LinearModel, validated
 
 
 class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]

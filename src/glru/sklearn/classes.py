@@ -7,10 +7,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.adapters import Adapted
 from glru.bounds import ScoreBounds, exact_count
 from glru.linalg import Array
 from glru.model_selection.result import LOOCVResult
+from glru.sklearn.adapted import Adapted
 
 
 @final

@@ -6,7 +6,6 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.adapters import Adapted, adapt
 from glru.after import has_newton
 from glru.bounds import ScoreBounds
 from glru.certificate import Certificate, ball_radius
@@ -16,6 +15,8 @@ from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Region, regions_of, score_bounds
+from glru.sklearn.adapt import adapt
+from glru.sklearn.adapted import Adapted
 from glru.solution import dual_of, relative
 from glru.solvers import solve
 from glru.updates import MAX_STEPS, newton_candidate
@@ -109,35 +110,8 @@ class ModelCertificate:
         )
 
 
-def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
-    """Tell how far a fitted linear model is from the true optimum of its objective, and which predictions are settled.
-
-    The objective at the fitted coefficients is compared with that of a dual point, from Newton steps that start at the
-    coefficients (a training only where the loss has no curvature or the data is large). The estimator is not changed.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted linear model, as in :func:`glru.cross_val_predict`; ``Lasso`` too.
-    X, y, sample_weight : array
-        What it was fitted to.
-
-    Returns
-    -------
-    ModelCertificate
-        Gap and radius, bounds of the optimum's scores, settled labels.
-
-    Examples
-    --------
-    >>> import glru
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-    >>> proof = glru.certify(LogisticRegression().fit(X, y), X, y)
-    >>> proof.relative_gap < 1e-4, bool(proof.settled(X).all())
-    (True, True)
-    """
+def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
+    """How far a fitted estimator is from the optimum of its objective; see :func:`glru.certify`."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)

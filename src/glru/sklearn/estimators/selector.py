@@ -9,8 +9,8 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
-from glru.estimators.base import validated
-from glru.selection import stepwise
+from glru.sklearn.estimators.base import validated
+from glru.sklearn.stepwise import estimator_stepwise
 
 
 class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -109,7 +109,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         criterion = ("error" if classifier else "mse") if self.criterion == "auto" else self.criterion
         train, options = self._rows(matrix, targets, classifier)
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
-        self.result_ = stepwise(
+        self.result_ = estimator_stepwise(
             self.estimator,
             matrix[train],
             targets[train],

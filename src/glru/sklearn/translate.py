@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
-from glru.adapters.adapted import Adapted, prepared
 from glru.changes import AddRows, Change, Composite, EditValues, Relabel, RemoveColumns, RemoveRows, Reweight
 from glru.changes.base import matched_columns, row_positions
+from glru.sklearn.adapted import Adapted, prepared
 
 
 def translated(adapted: Adapted, k: int, change: Change) -> Change:

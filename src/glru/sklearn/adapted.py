@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from glru import _inputs
-from glru.adapters.objectives import Objective, penalty_of
-from glru.adapters.targets import Targets
 from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes.base import matched_columns
 from glru.linalg import Array, Matrix, as_matrix, to_dense, to_host
 from glru.point import Point
 from glru.problem import Problem
+from glru.sklearn.objectives import Objective, penalty_of
+from glru.sklearn.targets import Targets
 
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
@@ -26,7 +26,7 @@ CONSTANT = "(intercept)"
 class Adapted:
     """An estimator's objective on its data, as problems of this library.
 
-    Made by :func:`glru.adapters.adapt`. A penalised intercept is the coefficient of a constant first column, so column
+    Made by :func:`glru.sklearn.adapt`. A penalised intercept is the coefficient of a constant first column, so column
     ``j`` of the data is column ``j + offset`` of the problems. Behind a scaler the columns are the scaled ones.
 
     Attributes

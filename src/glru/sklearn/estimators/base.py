@@ -10,12 +10,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from glru import _inputs
-from glru.adapters import Adapted, adapt
-from glru.after import ModelAfter, Retraining, after_models
+from glru.after import Retraining
 from glru.certificate import Certificate, certify
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host
-from glru.model_selection import ClassesLOOCVResult, LOOCVResult, adapted_loocv
+from glru.model_selection.result import LOOCVResult
+from glru.sklearn.adapt import adapt
+from glru.sklearn.adapted import Adapted
+from glru.sklearn.after import ModelAfter, after_models
+from glru.sklearn.classes import ClassesLOOCVResult
+from glru.sklearn.drop_ins import adapted_loocv
 from glru.solution import Solution
 from glru.solvers import solve
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.adapters.objectives import Objective
 from glru.linalg import Array
+from glru.sklearn.objectives import Objective
 
 Seen = Literal["class", "side", "positive"]
 """By what the class weights go: the row's class; the two sides a one-vs-rest wrapper shows (0 and 1); the class of the

@@ -1,0 +1,628 @@
+"""The public functions: each takes a problem, its solution, or an estimator of scikit-learn with its data.
+
+Only this module decides which of these it was given. What an option does is written in the modules that do it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from numpy.typing import NDArray
+
+from glru.after import After, BoundName, CandidateName
+from glru.after import after as after_solution
+from glru.changes import Change
+from glru.linalg import Array, use_threads
+from glru.model_selection.checkpoint import Checkpoint
+from glru.model_selection.cross_validation import CrossValResult, held_out_folds
+from glru.model_selection.loocv import Bound, leave_one_out
+from glru.model_selection.loocv import Method as LOOCVMethod
+from glru.model_selection.progress import Report
+from glru.problem import Problem
+from glru.selection import StepwiseResult, search
+from glru.sklearn.adapt import adapt, is_estimator
+from glru.sklearn.after import ModelAfter, after_models
+from glru.sklearn.certify import ModelCertificate, certify_estimator
+from glru.sklearn.drop_ins import Method, adapted_loocv, estimator_cross_val_predict, estimator_cross_val_score
+from glru.sklearn.stepwise import estimator_stepwise
+from glru.solution import Solution
+from glru.solvers import solve
+
+Progress = bool | Report
+
+
+def loocv(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    method: LOOCVMethod = "certified",
+    bound: Bound = "auto",
+    width: float | None = None,
+    tol: float = 1e-6,
+    max_seconds: float | None = None,
+    max_memory: int | None = None,
+    max_trainings: int | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    output: str | Path | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    progress: Progress = False,
+) -> Any:
+    """Every row's score under the model trained without it, proven, for about the price of one training.
+
+    Parameters
+    ----------
+    model : Problem, Solution or estimator
+        What to validate. A problem is trained first; a solution is used as it is, converged or not. An estimator is one of
+        scikit-learn's linear models or of this library's, fitted or not. For rows in blocks see the notes.
+    X, y, sample_weight : array, default=None
+        The data of an estimator; a problem and a solution hold theirs.
+    method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
+        ``"certified"``: the cascade of the old optimum's bound, Newton candidates under a certificate, and training
+        only for what that leaves open. ``"glru"``: the paper's Algorithm 2, with early stopping. ``"naive"``: one
+        warm-started training per row. ``"approx"``: one Newton step per row, unproven. ``"approx-glru"``: the paper's
+        bound, then one Newton step for the rest.
+    bound : {"auto", "primal", "dual", "local"}, default="auto"
+        Which bounds may decide; "auto" uses all that apply.
+    width : float, default=None
+        Refine until every interval is at most this wide. If not given, a classification is refined until every label is
+        decided, a regression to a width of 1e-6 times the spread of the targets.
+    tol : float, default=1e-6
+        Relative gap of the trainings of "naive", and of the first training where a problem or an estimator is given.
+    max_seconds : float, default=None
+        Start nothing new after this many seconds: rows that are not decided by then stay undetermined, and every bound
+        holds all the same. What is under way ends at its next step: a Newton step of a batch, an iteration of a training.
+    max_memory : int, default=None
+        Limit in bytes for the work arrays of a batch of rows, beside what the problem itself needs (its data, and for wide
+        data a matrix of one entry per pair of rows); at least 192 bytes per row. If not given, 2 GiB or that.
+    max_trainings : int, default=None
+        For rows in blocks: at most this many of the rows that the bounds leave open are trained (none if not given), a few
+        passes over the data each; others stay "undetermined".
+    checkpoint : str or Path, default=None
+        A file that keeps finished work. A run that was killed goes on from it and gives the same result.
+    output : str or Path, default=None
+        For rows in blocks: a directory for one Parquet file of results per block, instead of arrays in memory.
+    n_jobs : int, default=None
+        Number of threads; -1 for one per core. If not given, all cores, or ``OMP_NUM_THREADS`` of them where that is set.
+    verbose : int, default=0
+        Above 0: show progress on the terminal.
+    progress : bool or callable, default=False
+        Show progress on the terminal, or call ``progress(stage, n_decided, n_rows)``.
+
+    Returns
+    -------
+    LOOCVResult
+        Bounds of every held-out score, labels, error counts, who decided what; a ``ClassesLOOCVResult`` for an estimator
+        with one model per class, and for a ``RidgeClassifier``.
+
+    Notes
+    -----
+    Rows in blocks are validated in passes over the data, with the method "certified"; ``max_seconds`` ends what comes after the
+    pass of bounds. They take no ``max_memory`` and no ``checkpoint``.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
+    >>> result.n_errors, result.n_trainings
+    (10, 0)
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> glru.loocv(LogisticRegression(C=0.1), X, y).n_errors
+    13
+    """
+    options: dict[str, Any] = {
+        "method": method,
+        "bound": bound,
+        "width": width,
+        "tol": tol,
+        "max_seconds": max_seconds,
+        "max_memory": max_memory,
+        "checkpoint": checkpoint,
+        "progress": progress or verbose > 0,
+    }
+    with use_threads(n_jobs):
+        if is_estimator(model):
+            _require_data("loocv", model, X, y)
+            _refuse(f"{type(model).__name__}, whose rows are in memory", max_trainings=max_trainings, output=output)
+            return adapted_loocv(adapt(model, X, y, sample_weight), **options)
+        _refuse_data("loocv", model, X, y, sample_weight)
+        return leave_one_out(model, **options, max_trainings=max_trainings, output=output)
+
+
+@overload
+def cross_val_predict(
+    model: Problem | Solution,
+    *,
+    groups: Any = ...,
+    cv: Any = ...,
+    n_jobs: int | None = ...,
+    verbose: int = ...,
+    width: float | None = ...,
+    tol: float = ...,
+    max_seconds: float | None = ...,
+    progress: Progress = ...,
+) -> CrossValResult: ...
+
+
+@overload
+def cross_val_predict(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = ...,
+    cv: Any = ...,
+    n_jobs: int | None = ...,
+    verbose: int = ...,
+    params: dict[str, Any] | None = ...,
+    method: Method = ...,
+    sample_weight: Any = ...,
+    width: float | None = ...,
+    tol: float = ...,
+    progress: Progress = ...,
+) -> NDArray[Any]: ...
+
+
+def cross_val_predict(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: dict[str, Any] | None = None,
+    method: Method = "predict",
+    sample_weight: Any = None,
+    width: float | None = None,
+    tol: float = 1e-6,
+    max_seconds: float | None = None,
+    progress: Progress = False,
+) -> CrossValResult | NDArray[Any]:
+    """Certified held-out predictions for any way of splitting the rows.
+
+    For an estimator this is the array that scikit-learn's function of that name would give for its linear models; for a problem
+    or a solution it is an object with the bounds.
+
+    Leave-one-out splits go through the cascade of :func:`glru.loocv`. Any other fold starts from the model of all rows;
+    Newton steps under a certificate follow until every held-out label (or, with ``width``, every score) is proven, and a
+    training only where they do not suffice.
+
+    Parameters
+    ----------
+    model : Problem, Solution or estimator
+        What to validate; a problem is trained on all rows first. Estimators: ``LogisticRegression``, ``LinearSVC``,
+        ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
+        a ``OneVsRestClassifier``; one of them with an unpenalised intercept behind a ``StandardScaler`` in a ``Pipeline``.
+    X, y : array, default=None
+        The data of an estimator; a problem and a solution hold theirs.
+    groups : array of shape (n_rows,), default=None
+        Groups for splitters that need them.
+    cv : int, splitter or iterable of (train, test), default=None
+        As in scikit-learn: k-fold, grouped, repeated, ...; 5 folds if not given.
+    n_jobs, verbose
+        As in :func:`glru.loocv`.
+    params : dict, default=None
+        As in scikit-learn, parameters of the estimator's ``fit``: ``{"sample_weight": weights}`` and nothing else.
+    method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}, default="predict"
+        What to ask an estimator for.
+    sample_weight : array of shape (n_rows,), default=None
+        Weights of an estimator's rows in training; the same as in ``params``.
+    width : float, default=None
+        Largest interval of a score to accept. If not given, labels are decided. Scores that are asked for have a width of
+        1e-4 by default (in a regression, times the spread of y; for a problem's, 1e-6 times that).
+    tol : float, default=1e-6
+        Relative gap of the first training.
+    max_seconds : float, default=None
+        For a problem or a solution: start no fold after this many seconds, and end the one under way; what is not decided by
+        then stays "undetermined", with bounds that hold all the same.
+    progress : bool or callable, default=False
+        As in :func:`glru.loocv`.
+
+    Returns
+    -------
+    CrossValResult or array
+        Bounds for a problem or a solution; predictions for an estimator, in the order of the rows. A score is the middle of
+        its proven interval. Labels that float64 cannot prove, and scores without bounds, are masked: the result is then a
+        ``numpy.ma.MaskedArray``.
+
+    Notes
+    -----
+    For rows in blocks a number of folds means folds of consecutive rows, and a splitter must test every row once; it sees no
+    targets. Nothing is trained beyond Newton steps: a fold that they do not decide stays undetermined.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import LeaveOneOut
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.cross_val_predict(glru.Problem(X, y, penalty=glru.L2(0.1)), cv=5)
+    >>> bool((result.labels != 0).all())
+    True
+    >>> glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="predict_proba")[0].round(4)
+    array([1., 0.])
+    """
+    shown = progress or verbose > 0
+    with use_threads(n_jobs):
+        if is_estimator(model):
+            _require_data("cross_val_predict", model, X, y)
+            _refuse(
+                f"{type(model).__name__}: predictions that are not finished cannot be returned as an array",
+                max_seconds=max_seconds,
+            )
+            weight = _fit_weight(model, sample_weight, params)
+            return estimator_cross_val_predict(model, X, y, cv, groups, method, weight, width, tol, shown)
+        _refuse_data("cross_val_predict", model, X, y, sample_weight, params)
+        if method != "predict":
+            raise ValueError(
+                f"method is for an estimator; a {type(model).__name__} gives bounds of its scores. Leave it out; got {method!r}."
+            )
+        return held_out_folds(model, 5 if cv is None else cv, groups, width, tol, shown, max_seconds)
+
+
+def cross_val_score(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    scoring: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: dict[str, Any] | None = None,
+    sample_weight: Any = None,
+    width: float | None = None,
+    tol: float = 1e-6,
+    progress: Progress = False,
+) -> Array:
+    """The score of every split, as scikit-learn's function of that name gives it, from certified predictions.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As in :func:`glru.cross_val_predict`. The folds of a problem are those of ``cross_val_predict``, whose result has
+        ``metric_bounds``.
+    X, y : array
+        Its data.
+    groups : array of shape (n_rows,), default=None
+        Groups for splitters that need them.
+    scoring : str or callable, default=None
+        As in scikit-learn; accuracy or R2 if not given. Names and scorers of ``make_scorer`` are computed from certified
+        predictions. Any other callable ``scoring(estimator, X, y)`` may ask for more than predictions of the test rows: it
+        gets a clone of the estimator that was fitted to the split's train rows, as in scikit-learn, which costs a training
+        per split and proves nothing.
+    cv : int, splitter or iterable of (train, test), default=None
+        As in scikit-learn; 5 stratified folds (plain ones for a regression) if not given.
+    n_jobs, verbose
+        As in :func:`glru.loocv`.
+    params, sample_weight
+        As in :func:`glru.cross_val_predict`; the scores themselves are not weighted.
+    width, tol, progress
+        As in :func:`glru.cross_val_predict`.
+
+    Returns
+    -------
+    array of shape (n_splits,)
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> glru.cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(4)
+    array([0.4586, 0.4952, 0.5121])
+    """
+    if isinstance(estimator, Problem | Solution):
+        raise TypeError(
+            f"cross_val_score is for an estimator; got a {type(estimator).__name__}. "
+            'Use glru.cross_val_predict(problem, cv=5).metric_bounds("accuracy").'
+        )
+    with use_threads(n_jobs):
+        weight = _fit_weight(estimator, sample_weight, params)
+        return estimator_cross_val_score(
+            estimator, X, y, cv, groups, scoring, weight, width, tol, progress or verbose > 0
+        )
+
+
+def stepwise(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    X_val: Any = None,
+    y_val: Any = None,
+    *,
+    direction: Literal["backward", "forward", "both"] = "backward",
+    method: Literal["certified", "glru", "naive"] = "certified",
+    criterion: Literal["error", "log_loss", "mse"] = "error",
+    max_steps: int | None = None,
+    min_features: int = 1,
+    max_features: int | None = None,
+    forced: bool = False,
+    groups: Sequence[Any] | None = None,
+    keep: Sequence[Any] = (),
+    cv: Any = None,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+    max_seconds: float | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    progress: Progress = False,
+) -> StepwiseResult:
+    """Remove or add features one by one while that makes a model better on validation rows; every choice proven.
+
+    All methods give the same path as training every candidate would: a step takes the move with the least criterion,
+    no move before any, then the lowest column. Values of "log_loss" and "mse" that differ by less than 1e-9 of the present
+    value count as equal. A validation score that is exactly zero is an error whatever its label.
+
+    What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone) is decided by the
+    trained models' values instead. Such a step is marked in the printed result, in ``proven`` and in reports.
+
+    Parameters
+    ----------
+    model : Problem, Solution or estimator
+        The training problem with all columns, or its solution; or a linear model for two classes or a regression, fitted or not.
+    X, y : array, default=None
+        The data of an estimator; a problem and a solution hold theirs.
+    X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
+        The validation rows. Without them (and without ``cv``) the criterion is that of leave-one-out, which trains
+        every candidate and validates it by :func:`glru.loocv`.
+    direction : {"backward", "forward", "both"}, default="backward"
+        Whether to start from all columns and remove, from ``keep`` and add, or to do either from all columns.
+    method : {"certified", "glru", "naive"}, default="certified"
+        ``"certified"``: all candidates of a step by Newton candidates under certificates, then more steps and trainings
+        for those that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
+        then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
+        warm-started training per candidate.
+    criterion : {"error", "log_loss", "mse"}, default="error"
+        Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
+        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too.
+    max_steps : int, default=None
+        Most steps.
+    min_features, max_features : int, default=1, None
+        Where removing, and adding, ends.
+    forced : bool, default=False
+        Go on to ``min_features`` or ``max_features`` (or ``max_steps``) even where every move makes the criterion worse.
+    groups : sequence, default=None
+        One label per column: columns with the same label leave and come together. Or a list of lists of columns.
+    keep : sequence of int or str, default=()
+        Columns that always stay.
+    cv : int, splitter or iterable of (train, test), default=None
+        Instead of validation rows: the criterion over all folds of the problem's own rows.
+    sample_weight : array of shape (n_rows,), default=None
+        Weights of an estimator's rows in the trainings; every validation row counts once.
+    tol : float, default=1e-6
+        Relative gap of the model of each step, and of the trainings of "naive".
+    n_jobs, verbose
+        As in :func:`glru.loocv`.
+    progress : bool or callable, default=False
+        Show progress, or call ``progress(stage, n_steps, n_features_left)``.
+    max_seconds : float, default=None
+        End the search after this many seconds, in the midst of a step if need be: the path so far is returned.
+
+    Returns
+    -------
+    StepwiseResult
+        The columns chosen and the path. Ctrl-C ends the search and returns the path so far, as ``max_seconds`` does.
+
+    Notes
+    -----
+    Rows in blocks are judged on validation rows in memory, by the method "certified": one to three passes over the data for
+    every candidate.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> problem = glru.Problem(X[:400], y[:400], penalty=glru.L2(0.01))
+    >>> result = glru.stepwise(problem, X_val=X[400:], y_val=y[400:])
+    >>> result.n_trainings, result.start_value, result.path[0].action
+    (0, (4.0, 4.0), 'remove')
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = LogisticRegression(C=0.25, fit_intercept=False)
+    >>> same = glru.stepwise(model, X[:400], y[:400], X[400:], y[400:])
+    >>> same.selected.tolist() == result.selected.tolist()
+    True
+    """
+    options: dict[str, Any] = {
+        "direction": direction,
+        "method": method,
+        "criterion": criterion,
+        "max_steps": max_steps,
+        "min_features": min_features,
+        "max_features": max_features,
+        "forced": forced,
+        "groups": groups,
+        "keep": keep,
+        "cv": cv,
+        "tol": tol,
+        "max_seconds": max_seconds,
+        "progress": progress or verbose > 0,
+    }
+    with use_threads(n_jobs):
+        if is_estimator(model):
+            _require_data("stepwise", model, X, y)
+            return estimator_stepwise(model, X, y, X_val, y_val, sample_weight, **options)
+        if X is not None and X_val is None and isinstance(model, Problem | Solution):
+            raise TypeError(
+                f"a {type(model).__name__} holds its data; glru.stepwise also got X. "
+                "Give the validation rows by name: glru.stepwise(problem, X_val=X_val, y_val=y_val)."
+            )
+        _refuse_data("stepwise", model, X, y, sample_weight)
+        return search(model, X_val, y_val, **options)
+
+
+@overload
+def after(model: Solution, change: Change, candidate: CandidateName = ..., bound: BoundName = ...) -> After: ...
+
+
+@overload
+def after(
+    model: Any,
+    change: Change,
+    candidate: CandidateName = ...,
+    bound: BoundName = ...,
+    *,
+    X: Any,
+    y: Any,
+    sample_weight: Any = ...,
+    tol: float = ...,
+) -> ModelAfter: ...
+
+
+def after(
+    model: Any,
+    change: Change,
+    candidate: CandidateName = "auto",
+    bound: BoundName = "auto",
+    *,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    tol: float = 1e-6,
+) -> After | ModelAfter:
+    """Prove bounds on the model that retraining on changed data would give, without retraining.
+
+    Parameters
+    ----------
+    model : Solution or estimator
+        The trained model. It need not have converged: the bounds widen, they do not fail. Or one of scikit-learn's linear
+        models (or this library's), which is trained on the data in ``X`` and ``y``.
+    change : Change
+        What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
+    candidate : {"auto", "carry", "newton"}, default="auto"
+        Where the bounds are centred. ``"carry"``: the old optimum, at a cost in proportion to the change.
+        ``"newton"``: up to three exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
+        Newton step applies and its system is small enough to solve directly.
+    bound : {"auto", "primal", "dual", "local"}, default="auto"
+        ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance
+        certificate (logistic or squared loss with an L2 penalty; covers an intercept and ``lam = 0``).
+        ``"auto"``: the intersection of all that apply.
+    X, y, sample_weight : array
+        The data of an estimator, before the change.
+    tol : float, default=1e-6
+        Relative gap of an estimator's training.
+
+    Returns
+    -------
+    After or ModelAfter
+        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator.
+
+    Notes
+    -----
+    Rows in blocks can be removed, added, or removed and then added. The bounds are those of the local certificate after up to
+    three Newton steps, a pass over the data each.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> solution = glru.solve(glru.Problem(X[:500], y[:500], penalty=glru.L2(0.1)))
+    >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
+    >>> out.determination_rate(X[500:])
+    1.0
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> out = glru.after(LogisticRegression(C=0.1), glru.RemoveRows([3, 17]), X=X[:500], y=y[:500])
+    >>> out.needs_retraining(X[500:]).verdict
+    'no'
+    """
+    if not is_estimator(model):
+        _refuse_data("after", model, X, y, sample_weight)
+        return after_solution(model, change, candidate, bound)
+    if X is None or y is None:
+        raise ValueError(
+            f"an estimator does not keep its data; got no X or no y for {type(model).__name__}. "
+            "Call glru.after(estimator, change, X=X, y=y)."
+        )
+    adapted = adapt(model, X, y, sample_weight)
+    solutions = tuple(solve(problem, tol=tol) for problem in adapted.problems)
+    return after_models(adapted, solutions, change, candidate, bound)
+
+
+def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
+    """Tell how far a fitted linear model is from the true optimum of its objective, and which predictions are settled.
+
+    The objective at the fitted coefficients is compared with that of a dual point, from Newton steps that start at the
+    coefficients (a training only where the loss has no curvature or the data is large). The estimator is not changed.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted linear model, as in :func:`glru.cross_val_predict`; ``Lasso`` too.
+    X, y, sample_weight : array
+        What it was fitted to.
+
+    Returns
+    -------
+    ModelCertificate
+        Gap and radius, bounds of the optimum's scores, settled labels.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> proof = glru.certify(LogisticRegression().fit(X, y), X, y)
+    >>> proof.relative_gap < 1e-4, bool(proof.settled(X).all())
+    (True, True)
+    """
+    if isinstance(estimator, Problem | Solution):
+        raise TypeError(
+            f"certify is for a fitted estimator; got a {type(estimator).__name__}. A solution of glru.solve has its certificate."
+        )
+    return certify_estimator(estimator, X, y, sample_weight)
+
+
+def _require_data(function: str, estimator: Any, X: Any, y: Any) -> None:
+    if X is None or y is None:
+        raise ValueError(
+            f"an estimator does not keep its data; got no X or no y for {type(estimator).__name__}. "
+            f"Call glru.{function}(estimator, X, y)."
+        )
+
+
+def _refuse_data(function: str, model: Any, X: Any, y: Any, sample_weight: Any, params: Any = None) -> None:
+    """Refuse data beside a problem or a solution, which hold theirs."""
+    given = {"X": X, "y": y, "sample_weight": sample_weight, "params": params}
+    names = [name for name, value in given.items() if value is not None]
+    if names and isinstance(model, Problem | Solution):
+        raise TypeError(
+            f"a {type(model).__name__} holds its data; glru.{function} also got {', '.join(names)}. "
+            f"Leave {'it' if len(names) == 1 else 'them'} out, and give options by name."
+        )
+
+
+def _refuse(where: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name} has no meaning for {where}. Leave it out; got {value!r}.")
+
+
+def _fit_weight(estimator: Any, sample_weight: Any, params: dict[str, Any] | None) -> Any:
+    """The sample weights of an estimator's fit, given as such or in ``params`` (with the step of a pipeline before them)."""
+    if not params:
+        return sample_weight
+    steps = getattr(estimator, "steps", None)
+    name = f"{steps[-1][0]}__sample_weight" if steps else "sample_weight"
+    unknown = [key for key in params if key != name]
+    if unknown:
+        raise ValueError(f"params may hold {name!r} only; got {unknown[0]!r}, of which nothing can be proven.")
+    if sample_weight is not None:
+        raise ValueError(f"give sample_weight or params={{{name!r}: ...}}, not both.")
+    return params[name]

@@ -1,0 +1,79 @@
+"""Stepwise selection on the objective of an estimator."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glru import _inputs
+from glru.selection.result import Step, StepwiseResult
+from glru.selection.search import search
+from glru.sklearn.adapt import adapt
+from glru.sklearn.adapted import Adapted
+
+
+def estimator_stepwise(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    X_val: Any = None,
+    y_val: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    keep: Any = (),
+    **options: Any,
+) -> StepwiseResult:
+    """The search on an estimator's objective; its penalised intercept, if it has one, always stays."""
+    adapted = adapt(estimator, X, y, sample_weight)
+    _check(adapted, options.get("criterion"))
+    problem, offset = adapted.problems[0], adapted.offset
+    if X_val is not None and y_val is not None:
+        X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
+    if offset:
+        keep = [0, *(column if isinstance(column, str) else column + offset for column in keep)]
+        names = problem.column_names
+        keep = keep if names is None else [names[j] if isinstance(j, int) else j for j in keep]
+        groups = None if groups is None else _shifted_groups(groups, offset)
+        options["min_features"] = options.get("min_features", 1) + offset
+        if options.get("max_features") is not None:
+            options["max_features"] += offset
+    result = search(problem, X_val, y_val, groups=groups, keep=keep, **options)
+    return _shifted(result, offset) if offset else result
+
+
+def _check(adapted: Adapted, criterion: Any) -> None:
+    if adapted.classes is not None and criterion == "mse":
+        raise ValueError(
+            f"the criterion 'mse' is for regression; {type(adapted.estimator).__name__} is a classifier. Use 'error'."
+        )
+    if len(adapted.problems) > 1:
+        raise ValueError(
+            f"stepwise judges one model; got {len(adapted.problems)} classes, one model each. Choose the features of each "
+            "class against the rest, with a problem of its own."
+        )
+    if adapted.scaler is not None:
+        raise ValueError("stepwise takes the model alone; scale the data first and give the model behind the scaler.")
+
+
+def _shifted_groups(groups: Any, offset: int) -> Any:
+    if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
+        return [[j if isinstance(j, str) else j + offset for j in group] for group in groups]
+    return [("constant", 0), *(("label", label) for label in groups)]
+
+
+def _shifted(result: StepwiseResult, offset: int) -> StepwiseResult:
+    """The result in the columns of the data, without the constant one."""
+    names = None if result.selected_names is None else result.selected_names[offset:]
+    path = tuple(_shifted_step(step, offset) for step in result.path)
+    return replace(result, selected=result.selected[offset:] - offset, selected_names=names, path=path)
+
+
+def _shifted_step(step: Step, offset: int) -> Step:
+    def moved(columns: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(j - offset for j in columns)
+
+    columns, feature = moved(step.columns), step.feature
+    if feature == step.columns or feature in step.columns:
+        feature = columns[0] if len(columns) == 1 else columns
+    candidates = tuple((action, moved(which)) for action, which in step.candidates)
+    return replace(step, columns=columns, feature=feature, candidates=candidates)
