@@ -10,9 +10,9 @@ penalty's Fenchel-Young terms vanish.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,18 @@ from glru.regions.summed import local_radius
 from glru.solution import Solution
 from glru.solvers.common import step_length
 from glru.sums import Floor
+from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors, shared_norms, shared_part, weight_error
-from glru.updates.gradients import SLOW
 
 Rows = NDArray[np.intp]
 Errors = tuple[Array, Array]
-Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
 MOST_STEPS = 30
 """Newton steps of a single model, each with a factor of its own."""
+
+
+CHEAP_ROWS = 128
+"""Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
 
 
 def has_wide_rows(problem: Problem) -> bool:
@@ -404,41 +407,11 @@ class WideRows(RowModels):
     def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds of the removed rows' scores after Newton steps with the old Hessian; rows leave as they are decided."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-        arrays, side = self.arrays, self.side
-        active = self._usable(rows)
-        before = np.full(rows.size, np.inf)
-        duals, free, scores, errors = self._first(rows[active])
-        for step in range(n_steps):
-            if not active.size:
-                break
-            entries = rows[active], np.arange(active.size)
-            if not self.local:
-                duals, scores, gaps = self.gaps(self._weights(entries[0]), duals, entries)
-                errors = side.score_errors(duals, free)
-            forces, nu, found = self._certified(entries, duals, scores, errors)
-            if not self.local:
-                found = self._ball(entries, scores, errors, gaps)
-            lower[active], upper[active] = intersect((lower[active], upper[active]), found)
-            going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
-            before[active] = nu
-            active = active[going]
-            if not active.size or step + 1 == n_steps:
-                break
-            entries = rows[active], np.arange(active.size)
-            duals, forces, scores = (arrays.take(matrix, going) for matrix in (duals, forces, scores))
-            left, change = self._step(entries, forces, duals)
-            duals, free = arrays.zeroed(duals - left, entries), free[:, going] + change
-            scores = scores - side.scores(left, -change)
-            errors = self._updated(errors, going, duals, scores, side.score_errors(left, change))
+        places = self._usable(rows)
+        if places.size:
+            found = tighten(ChordSteps(self, rows[places], *self._first(rows[places])), decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
         return lower, upper
-
-    def _updated(self, errors: Errors, going: NDArray[np.bool_], duals: Any, scores: Any, more: Errors) -> Errors:
-        """The errors of scores after a step: they add up, and the sums were rounded."""
-        arrays = self.arrays
-        mass = to_host(arrays.put(self.side.norms) @ arrays.xp.abs(duals))
-        size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
-        first = errors[0][going] + more[0] + 8.0 * UNIT * mass
-        return first * (1.0 + FEW), (errors[1][going] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
 
     def _ball(self, entries: Entries, scores: Any, errors: Errors, gaps: Array) -> Bounds:
         rows = entries[0]
@@ -501,19 +474,22 @@ class WideRows(RowModels):
         reach = self.reach(arrays.largest_of(away, self.used), errors, self.used)
         return forces, sizes, reach + np.abs(np.log(self.factors[rows] / self.factor)) * (1.0 + FEW)
 
-    def _certified(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Array, Bounds]:
-        """Of models without a row each: the forces, at least the gradient's norm, and bounds of the row's score."""
+    def _certified(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Certified]:
+        """The forces of models without a row each, and bounds of the row's score."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = metric.leverages
         forces, sizes, reach = self._pulled(entries, duals, scores, errors)
         free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
         nu = self._norms(entries, forces) + self._border_norms(duals, free_norms)
-        nu = (nu + self.rounding(metric, self.masses(sizes), errors, reach, free_norms)) * (1.0 + FEW)
+        rounding = self.rounding(metric, self.masses(sizes), errors, reach, free_norms)
+        nu = (nu + rounding) * (1.0 + FEW)
         images = self.removed(rows)
         moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
         off = side.norms[rows] * errors[0] + errors[1]
         center, top = arrays.entries(scores, entries), self.top * known.grown[rows]
-        return forces, nu, self.ellipsoid(images, center, off, moved, nu, reach, top)
+        bounds = self.ellipsoid(images, center, off, moved, nu, reach, top)
+        # Where scores moved far, exact steps have a metric in which the same errors are smaller.
+        return forces, Certified(*bounds, nu, np.where(reach < 1.0, rounding, 0.0))
 
     def _border_norms(self, duals: Any, free_norms: Array) -> Array:
         """At least the norms of what ``U^T b`` leaves of the gradient."""
@@ -553,3 +529,62 @@ class WideRows(RowModels):
         fed = metric.bends[rows] * arrays.entries(moves, entries) / known.left[rows]
         moves = arrays.zeroed(moves + arrays.take(known.scores, rows) * arrays.put(fed), entries)
         return forces + arrays.put(metric.bends)[:, None] * moves, change + known.free[:, rows] * fed
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ChordSteps:
+    """Models without one row each, one per column, which step with the old Hessian."""
+
+    family: WideRows
+    rows: Rows
+    duals: Any
+    free: Array
+    scores: Any
+    errors: Errors
+
+    contraction: ClassVar[float] = SLOW
+
+    @property
+    def cost(self) -> float:
+        """A step takes a few products of the size of the rows, a training factors of that size."""
+        return 4.0 / max(self.family.problem.n_rows, CHEAP_ROWS)
+
+    def certify(self) -> Certified:
+        """Bounds of the removed rows' scores."""
+        return self._certificate[1]
+
+    @cached_property
+    def _certificate(self) -> tuple[Any, Certified, "ChordSteps"]:
+        """The forces at the candidates, and what they prove."""
+        family, entries = self.family, (self.rows, np.arange(self.rows.size))
+        if family.local:
+            return *family._certified(entries, self.duals, self.scores, self.errors), self
+        duals, scores, gaps = family.gaps(family._weights(self.rows), self.duals, entries)
+        errors = family.side.score_errors(duals, self.free)
+        forces, found = family._certified(entries, duals, scores, errors)
+        lower, upper = family._ball(entries, scores, errors, gaps)
+        return (
+            forces,
+            found._replace(lower=lower, upper=upper),
+            replace(self, duals=duals, scores=scores, errors=errors),
+        )
+
+    def step(self, members: NDArray[np.bool_]) -> "ChordSteps":
+        """The candidates of some rows after one more step."""
+        forces, _, here = self._certificate
+        family, side, arrays = self.family, self.family.side, self.family.arrays
+        entries = self.rows[members], np.arange(np.count_nonzero(members))
+        duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
+        left, change = family._step(entries, forces, duals)
+        duals, scores = arrays.zeroed(duals - left, entries), scores - side.scores(left, -change)
+        more, mass = side.score_errors(left, change), to_host(arrays.put(side.norms) @ arrays.xp.abs(duals))
+        size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
+        # The errors of the scores add up, and the sums were rounded.
+        first = (here.errors[0][members] + more[0] + 8.0 * UNIT * mass) * (1.0 + FEW)
+        second = (here.errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
+        return ChordSteps(family, entries[0], duals, self.free[:, members] + change, scores, (first, second))
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """Rows whose Hessian is another are stepped on one by one."""
+        return

@@ -1,0 +1,141 @@
+"""Candidates of many changed models, stepped on together until their bounds decide what was asked.
+
+The members of a batch are models of similar problems (one row or one column less). All of them are certified at once; those that
+are decided, or that rounding allows no narrower bounds of, leave; the others take a Newton step, first with a Hessian that all
+members share (a chord step), then, where that converges slowly, with their own. The bounds of a member are the intersection of all
+that were proven on the way, so that no step ever widens them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import intersect
+from glru.linalg import Array, arrays_of, to_host
+
+Mask = NDArray[np.bool_]
+Decided = Callable[[Any, Any], Mask]
+"""Which members' bounds are good enough, or that the time is up for all of them."""
+
+SLOW = 0.6
+"""Contraction of chord steps: where a step leaves more than this share of the gradient, an exact step is cheaper."""
+
+NEAR_FLOOR = 8.0
+"""A gradient's norm within this factor of its rounding error is at its floor, unless a step still halves it."""
+
+
+class Certified(NamedTuple):
+    """What is proven of every member of a batch.
+
+    Attributes
+    ----------
+    lower, upper : array of shape (n_members,) or (n_queries, n_members)
+        Bounds of scores, where the candidates live.
+    norms : array of shape (n_members,)
+        At least the norms of the gradients at the candidates: the distance that is left, to first order.
+    floors : array of shape (n_members,)
+        What rounding adds to them; 0 where that is not known, or where exact steps may reach a narrower bound.
+    """
+
+    lower: Any
+    upper: Any
+    norms: Array
+    floors: Array
+
+
+class Candidates(Protocol):
+    """Candidates for the members of a batch, one each. A step makes new ones."""
+
+    @property
+    def contraction(self) -> float:
+        """Steps end where one leaves more than this share of the gradient's norm; infinite for steps with a line search."""
+        ...
+
+    @property
+    def cost(self) -> float:
+        """What a step and its certificate cost per member, in units of training the member."""
+        ...
+
+    def certify(self) -> Certified:
+        """Bounds at the candidates."""
+        ...
+
+    def step(self, members: Mask) -> Self:
+        """The candidates of some members after one more Newton step."""
+        ...
+
+    def exact(self, members: Mask) -> "Candidates | None":
+        """The candidates of some members as they are, for steps with Hessians of their own; None where there are none."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tightened:
+    """Bounds of some members (numbers in the batch), and which of them rounding allows no narrower ones of."""
+
+    members: NDArray[np.intp]
+    lower: Any
+    upper: Any
+    exhausted: Mask
+
+    def take(self, members: Mask) -> "Tightened":
+        """Some of them."""
+        lower, upper = (_take(ends, members) for ends in (self.lower, self.upper))
+        return Tightened(self.members[members], lower, upper, self.exhausted[members])
+
+
+def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened:
+    """Bounds of the members of a batch on the host, as tight as was asked for or as steps get them.
+
+    A member leaves when it is decided, when it is exhausted (its gradient is rounding), when its steps no longer contract or
+    would together cost more than training it, or after ``n_steps`` certificates.
+
+    Parameters
+    ----------
+    candidates : Candidates
+        The first candidates.
+    decided : callable
+        ``decided(lower, upper)``: which members' bounds are good enough.
+    n_steps : int
+        Most certificates per member with chord steps, and again with exact ones.
+    """
+    finished: list[Tightened] = []
+    waiting: list[tuple[Candidates, Tightened | None, float]] = [(candidates, None, 0.0)]
+    while waiting:
+        batch, known, spent = waiting.pop()
+        before: Array | float = np.inf
+        for step in range(n_steps):
+            now = batch.certify()
+            exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~(now.norms < 0.5 * before)
+            if known is None:
+                known = Tightened(np.arange(now.norms.size), now.lower, now.upper, exhausted)
+            else:
+                lower, upper = intersect((known.lower, known.upper), (now.lower, now.upper))
+                known = Tightened(known.members, lower, upper, exhausted)
+            spent += batch.cost
+            more = step + 1 < n_steps and spent + batch.cost <= 1.0
+            left = ~to_host(decided(known.lower, known.upper)) & ~exhausted
+            going = left & (now.norms < batch.contraction * before) & more
+            exact = batch.exact(left & ~going) if np.any(left & ~going) else None
+            if exact is not None and spent + exact.cost <= 1.0:
+                waiting.append((exact, known.take(left & ~going), spent))
+                finished.append(known.take(~left))
+            else:
+                finished.append(known.take(~going))
+            if not going.any():
+                break
+            known, before, batch = known.take(going), now.norms[going], batch.step(going)
+    order = np.argsort(np.concatenate([part.members for part in finished]))
+    lower, upper = (
+        np.concatenate([to_host(getattr(part, end)) for part in finished], axis=-1)[..., order]
+        for end in ("lower", "upper")
+    )
+    return Tightened(np.arange(order.size), lower, upper, np.concatenate([part.exhausted for part in finished])[order])
+
+
+def _take(ends: Any, members: Mask) -> Any:
+    return ends[members] if ends.ndim == 1 else arrays_of(ends).take(ends, members)
