@@ -13,6 +13,7 @@ NAMES = [
     "stepwise",
     "drop_ins",
     "memory",
+    "versions",
     "carry_cost",
     "slack",
     "tightness",
