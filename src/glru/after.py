@@ -16,15 +16,18 @@ from glru.changes.base import Composite, matched_columns, row_positions
 from glru.existence import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
+from glru.metric.rows import uses_rows
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
-from glru.regions import EVERY, PAPER, Region, regions_of, score_bounds
+from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.local import Plain
 from glru.regions.summed import Ellipsoid
-from glru.solution import Solution
+from glru.solution import Solution, dual_of
 from glru.solvers import solve
 from glru.solvers.common import Until
 from glru.solvers.passes import newton_ellipsoids
 from glru.updates import best_candidate, carried_point, carry
+from glru.updates.newton import newton_step
 from glru.updates.summed import require_local
 
 CandidateName = Literal["carry", "newton", "auto"]
@@ -34,6 +37,12 @@ Verdict = Literal["yes", "no", "undetermined"]
 
 BLOCK_STEPS = 3
 """Newton steps of a candidate over rows in blocks; each is a pass over the data."""
+
+LOCAL_STEPS, LOCAL_ENOUGH = 6, 1e-6
+"""Newton steps under the local certificate alone at most, and the share of the first gradient that is not reduced any further."""
+
+MUCH_NARROWER = 1e-3
+"""Where an interval has this share of the carried ball's width, regions around the carried model are not asked: they are wider."""
 
 
 @final
@@ -140,6 +149,32 @@ class After:
 
     @cached_property
     @np.errstate(all="ignore")
+    def _local(self) -> LocalEllipsoid | None:
+        """The smallest local ellipsoid of Newton steps from the carried model, one Hessian each; None where there is none.
+
+        It needs no dual point, so that it costs what a training from the carried model would.
+        """
+        if self.candidate != "auto" or self.bound not in ("auto", "local"):
+            return None
+        problem = self.problem
+        if not has_local(problem) or (problem.fit_intercept and lacks_class(problem)):
+            return None
+        coef, intercept = self.carried.coef, self.carried.intercept
+        best, first = None, np.inf
+        for _ in range(LOCAL_STEPS):
+            region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
+            before = np.inf if best is None else best.nu
+            if not region.nu < before:
+                break
+            best, first = region, min(first, region.nu)
+            # Newton steps converge quadratically once an ellipsoid exists: one that gains little has met rounding.
+            if region.nu <= LOCAL_ENOUGH * first or (region.nu > 0.5 * before and np.isfinite(region.radius)):
+                break
+            coef, intercept = newton_step(problem, Point(coef, intercept)) if uses_rows(problem) else region.stepped()
+        return best if best is not None and np.isfinite(best.radius) else None
+
+    @cached_property
+    @np.errstate(all="ignore")
     def certificates(self) -> tuple[Certificate, ...]:
         """The certificates of the candidates in use, the best one first."""
         if not self._held:
@@ -155,22 +190,33 @@ class After:
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
     @property
+    def _ellipsoid(self) -> LocalEllipsoid | Ellipsoid | None:
+        """The local ellipsoid that stands for the best candidate, if there is one."""
+        return self._local if self._held else self._in_blocks[0]
+
+    @property
     def gap(self) -> float:
-        """Upper bound of the duality gap of the best candidate on the changed problem."""
-        return self.certificates[0].gap if self._held else self._in_blocks[0].gap
+        """Upper bound of how far the objective of the best candidate is above the optimum of the changed problem."""
+        if self._ellipsoid is not None:
+            return self._ellipsoid.gap
+        return self.certificates[0].gap
 
     @property
     @np.errstate(all="ignore")
     def radius(self) -> float:
         """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
-        penalty = self.certificates[0].penalty if self._held else self.problem.penalty
-        strength = penalty.strong_convexity
+        strength = (self.carried if self._held else self.problem).penalty.strong_convexity
         return float(ball_radius(self.gap / strength)) if strength > 0.0 else np.inf
 
     @property
     def point(self) -> Point:
         """The best candidate."""
-        return self.certificates[0].point if self._held else self._in_blocks[0].point
+        if isinstance(self._ellipsoid, LocalEllipsoid):
+            model = self._ellipsoid.candidate
+            return Point(
+                model.coef, model.intercept, dual_of(self.problem, self.problem.scores(model.coef, model.intercept))
+            )
+        return self.certificates[0].point if self._ellipsoid is None else self._ellipsoid.point
 
     @cached_property
     @np.errstate(all="ignore")
@@ -187,6 +233,8 @@ class After:
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
             return ()
+        if self._local is not None:
+            return (self._local, *(regions_of(self.carried, fit_intercept, PAPER) if self.bound == "auto" else ()))
         names = EVERY if self.bound == "auto" else (self.bound,)
         if self.bound == "auto" and self.candidate == "carry":
             names = PAPER
@@ -204,18 +252,30 @@ class After:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         """
-        return ScoreBounds(*score_bounds(self.regions, self._queries(X), self._dead))
+        queries = self._queries(X)
+        if self._held and self._local is not None:
+            found = self._local.score_bounds(queries)
+            if np.all(found[1] - found[0] <= MUCH_NARROWER * self._carried_width(queries)):
+                return ScoreBounds(*found)
+        return ScoreBounds(*score_bounds(self.regions, queries, self._dead))
+
+    def _carried_width(self, queries: Matrix) -> Array:
+        """The widths of the intervals of the ball around the carried model; infinite where that is not bounded."""
+        strength = self.carried.penalty.strong_convexity
+        if not strength > 0.0:
+            return np.full(queries.shape[0], np.inf)
+        return 2.0 * float(ball_radius(self.carried.gap / strength)) * np.sqrt(queries.squared_row_norms())
 
     @property
     def _dead(self) -> NDArray[np.bool_] | None:
         """Columns whose retrained coefficient is exactly zero; a primal bound of one change does without them."""
-        if not self._held or (self.candidate == "carry" and self.bound == "primal"):
+        if self._ellipsoid is not None or (self.candidate == "carry" and self.bound == "primal"):
             return None
         return self.certificates[0].columns.dead
 
     @property
     def _n_columns(self) -> int:
-        return self.certificates[0].coef.size if self._held else self.problem.n_columns
+        return self.carried.coef.size if self._held else self.problem.n_columns
 
     def labels(self, X: Any) -> NDArray[np.int8]:
         """+1 or -1 where that retrained label is proven, 0 for a tie or an open label."""

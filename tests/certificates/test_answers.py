@@ -41,7 +41,7 @@ def test_better_candidates_are_tighter(solution):
     assert np.all(widths["newton"] < 1e-3 * widths["carry"])
     assert np.all(widths["auto"] <= np.minimum(widths["carry"], widths["newton"]) * (1.0 + 1e-12))
     assert np.median(widths["carry"]) < 0.5
-    assert glru.after(solution, CHANGE).gap == glru.after(solution, CHANGE, "newton").gap
+    assert glru.after(solution, CHANGE).gap <= glru.after(solution, CHANGE, "newton").gap
 
 
 def test_auto_is_the_intersection(solution):

@@ -19,7 +19,7 @@ import numpy as np
 
 from glru.bounds import Bounds, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, Array, Matrix, gamma
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.metric.base import Metric
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
@@ -133,6 +133,11 @@ class LocalEllipsoid(Region):
             return np.inf
         growth = -np.log1p(-product) / product if product > 1e-8 else 1.0 + product
         return float(nu * growth * (1.0 + FEW))
+
+    @property
+    def gap(self) -> float:
+        """At least the objective's distance from its optimum: by convexity at most ``nu`` times the radius."""
+        return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
     def _gradient(self, errors: Array) -> tuple[Array, Array]:
         """The objective's gradient at the candidate (the intercept's entry last) and the error of each entry."""

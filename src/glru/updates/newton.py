@@ -47,6 +47,12 @@ def best_candidate(problem: Problem, point: Point, known: Certificate) -> Certif
     return min(found, key=lambda certificate: certificate.gap)
 
 
+def newton_step(problem: Problem, point: Point) -> tuple[Array, float]:
+    """The coefficients and the intercept after one full Newton step; the penalty must be smooth."""
+    coef, intercept, _ = _smooth_step(problem, point, damped=False)
+    return coef, intercept
+
+
 def _step(problem: Problem, point: Point, damped: bool) -> Point:
     step = _smooth_step(problem, point, damped) if problem.penalty.smooth else _prox_step(problem, point)
     coef, intercept, linear = step
