@@ -331,7 +331,7 @@ class Mirror:
             shown = np.ma.masked_array(found.predictions, mask=~found.determined)
             yield label_answer(f"{name}, labels", [exact], self.classes, shown)
         else:
-            half = 0.5 * live._width + 1e-15 * np.abs(found.predictions)
+            half = 0.5 * live._log.width + 1e-15 * np.abs(found.predictions)
             low, high = found.predictions - half, found.predictions + half
             known = found.determined
             yield f"{name}, predictions", exact, np.where(known, low, -np.inf), np.where(known, high, np.inf)

@@ -60,7 +60,7 @@ def test_labels_survive(tmp_path, labels):
     live = glru.LiveModel(LogisticRegression()).fit(X, np.asarray(labels)[(y == "yes").astype(int)])
     live.save(tmp_path / "live.npz")
     loaded = glru.LiveModel.load(tmp_path / "live.npz")
-    assert loaded.classes.dtype == live.classes.dtype and loaded.classes.tolist() == live.classes.tolist()
+    assert loaded.classes_.dtype == live.classes_.dtype and loaded.classes_.tolist() == live.classes_.tolist()
     assert loaded.predict(X).dtype == live.predict(X).dtype
 
 
@@ -69,7 +69,7 @@ def test_a_regression_keeps_its_width_and_a_loaded_model_is_not_fitted_again(tmp
     live = glru.LiveModel(Ridge()).fit(X, X[:, 0])
     live.save(tmp_path / "live.npz")
     loaded = glru.LiveModel.load(tmp_path / "live.npz")
-    assert loaded._width == live._width
+    assert loaded._log.width == live._log.width
     with pytest.raises(ValueError, match="make a new"):
         loaded.fit(X, X[:, 0])
     loaded.save(tmp_path / "again.npz")
@@ -163,7 +163,7 @@ EDITS = {
     "document deep": array("document", np.frombuffer(b"[" * 200_000, dtype=np.uint8)),
     "document a list": array("document", np.frombuffer(b"[]", dtype=np.uint8)),
     "other member": lambda m: m.__setitem__("run.py", b"import os"),
-    "schema": document(schema="glru-live/2"),
+    "schema": document(schema="glru-live/3"),
     "loss": document(terms__loss={"name": "Problem"}),
     "strength": document(terms__quadratic=-1.0),
     "strength nan": document(terms__quadratic=float("nan")),
@@ -176,6 +176,8 @@ EDITS = {
     "keys twice": document(keys=["a"] * 60),
     "new keys": document(new_keys=[1, 2, 3]),
     "taken key": document(new_keys=["k0"]),
+    "forgotten key of a present row": document(forgotten_keys=[1]),
+    "forgotten key of no row": document(forgotten_keys=[-1]),
     "history": document(history=[{"entry": "change"}]),
     "history type": document(history=3),
     "status": document(solution__status="fine"),

@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from glru.live import CertificateEntry, ChangeEntry, TrainingEntry, UndeterminedError
-from tests.live.truth import state
+from tests.live.truth import retrained, state
 
 NAMES = ["age", "size", "price"]
 
@@ -69,13 +69,13 @@ def test_a_change_and_its_queries_do_not_touch_the_rest_of_the_data():
     clear = np.array([[5.0, 0.0, -5.0], [-5.0, 0.0, 5.0]])
     assert live.predict(clear).tolist() == ["yes", "no"]
     assert live.history[-1].carry == 2
-    out = live._standing.outlook.after
+    out = live._state.proofs.after
     assert "certificates" not in vars(out) and "problem" not in vars(out.carried)
 
 
 def near_the_boundary(live):
     """A query that the pending change leaves open: between what the stored and the retrained model say."""
-    old, new = live.solution, live._standing.outlook.after.retrain(tol=1e-12)
+    old, new = live.solution, live._state.proofs.after.retrain(tol=1e-12)
     coef = 0.5 * (old.coef + new.coef)
     base = np.array([1.0, 1.0, 1.0])
     return (base - (base @ coef) / (coef @ coef) * coef)[None, :]
@@ -214,7 +214,7 @@ def test_the_users_arrays_may_change_afterwards():
     live = glru.LiveModel(Ridge(fit_intercept=False)).fit(X, np.arange(60.0))
     live.add_rows(new, [1.0, 2.0])
     X[:], new[:] = 0.0, 0.0
-    rows = live._standing.ledger.rows(np.arange(62))
+    rows = live._state.pending.rows(np.arange(62))
     np.testing.assert_array_equal(rows.X.dense(), np.vstack([kept, kept[:2]]))
 
 
@@ -289,7 +289,7 @@ FAILURES = {
     "no key": (lambda live: live.add_rows(ROW, ["yes"]), "need keys"),
     "taken key": (lambda live: live.add_rows(ROW, ["yes"], keys=[7]), "must be new; got 7"),
     "new keys twice": (lambda live: live.add_rows(ROW.repeat(2, 0), ["yes", "no"], keys=["a", "a"]), "distinct"),
-    "too few keys": (lambda live: live.add_rows(ROW.repeat(2, 0), ["yes", "no"], keys=["a"]), "one entry a row, 2"),
+    "too few keys": (lambda live: live.add_rows(ROW.repeat(2, 0), ["yes", "no"], keys=["a"]), "one entry per row, 2"),
     "key of no type": (lambda live: live.add_rows(ROW, ["yes"], keys=[(1, 2)]), "keys must be text"),
     "key nan": (lambda live: live.add_rows(ROW, ["yes"], keys=[np.nan]), "keys must be text"),
     "keys as text": (lambda live: live.remove_rows(keys="ab"), "sequence"),
@@ -300,7 +300,7 @@ FAILURES = {
     "row far off": (lambda live: live.remove_rows([59]), "from 0 to 58"),
     "all rows": (lambda live: live.remove_rows(range(59)), "at least one row must be left"),
     "a class": (
-        lambda live: live.remove_rows(np.flatnonzero(live._standing.ledger.rows(np.arange(59)).y < 0)),
+        lambda live: live.remove_rows(np.flatnonzero(live._state.pending.rows(np.arange(59)).y < 0)),
         "class 'no'",
     ),
     "unknown label": (lambda live: live.add_rows(ROW, ["maybe"], keys=["a"]), "got maybe"),
@@ -308,7 +308,7 @@ FAILURES = {
     "negative weight": (lambda live: live.add_rows(ROW, ["yes"], [-1.0], keys=["a"]), "at least 0"),
     "wrong columns": (lambda live: live.add_rows(np.ones((1, 4)), ["yes"], keys=["a"]), "must have 3 columns"),
     "nan": (lambda live: live.add_rows(np.full((1, 3), np.nan), ["yes"], keys=["a"]), "finite"),
-    "short y": (lambda live: live.add_rows(ROW, [], keys=["a"]), "one label a row"),
+    "short y": (lambda live: live.add_rows(ROW, [], keys=["a"]), "one label per row"),
     "columns of wrong height": (lambda live: live.add_columns(np.ones((60, 1))), "must have 59 rows"),
     "column name again": (lambda live: live.add_columns(pd.DataFrame({"age": np.ones(59)})), "got age again"),
     "unknown column": (lambda live: live.remove_columns(["weight"]), "'weight'"),
@@ -340,3 +340,43 @@ def test_a_model_without_data_or_with_bad_settings_says_so():
             glru.LiveModel(Ridge(), **settings)
     assert "Ridge" in repr(live)
     assert "revision 1" in repr(fitted()[0])
+
+
+@pytest.mark.parametrize("width", [None, 1e-6])
+@pytest.mark.parametrize("estimator", [LogisticRegression(C=3.0), LinearSVC(loss="hinge", C=0.5), RidgeClassifier()])
+def test_scores_are_those_of_a_retrained_model_to_within_half_of_the_width(estimator, width):
+    live, X, y = fitted(estimator, width=width)
+    live.remove_rows(range(7))
+    more = data(5, seed=3)
+    live.add_rows(*more)
+    X, y = np.vstack([X[7:], more[0]]), np.append(y[7:], more[1])
+    exact, error = retrained(estimator, X, y, X)
+    scores = live.decision_function(X)
+    assert scores.shape == (X.shape[0],) and live.history[-1].query == "decision_function"
+    assert np.all(np.abs(scores - exact) <= 0.5 * (width or 1e-3) * (1.0 + 1e-12) + error)
+    assert live.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(live.predict(X), live.classes_[(scores > 0.0).astype(int)])
+
+
+def test_probabilities_are_those_of_a_retrained_model():
+    live, X, y = fitted(LogisticRegression(C=3.0), width=0.08)
+    live.remove_rows(range(7))
+    exact, error = retrained(LogisticRegression(C=3.0), X[7:], y[7:], X)
+    found = live.predict_proba(X)
+    assert found.shape == (60, 2) and live.history[-1].query == "predict_proba"
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-15)
+    assert np.all(np.abs(found[:, 1] - 1.0 / (1.0 + np.exp(-exact))) <= 0.01 + error)
+
+
+def test_scores_and_probabilities_are_refused_where_there_are_none():
+    live, X, _ = fitted(LinearSVC())
+    with pytest.raises(AttributeError, match="predict_proba needs the logistic loss; got SquaredHinge"):
+        live.predict_proba(X)
+    regression = glru.LiveModel(Ridge()).fit(X, X[:, 0])
+    for method in (regression.predict_proba, regression.decision_function):
+        with pytest.raises(AttributeError, match=r"needs the logistic loss|needs a classifier"):
+            method(X)
+    narrow = glru.LiveModel(LogisticRegression(), width=1e-300).fit(X, X[:, 0] > 0.0)
+    narrow.remove_rows([0])
+    with pytest.raises(UndeterminedError, match="no interval within width=1e-300"):
+        narrow.predict_proba(X)

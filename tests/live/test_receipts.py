@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.live import digests
+from glru.live.state import digest_json, digest_rows
 from tests.core import as_matrix
 from tests.live.test_files import array, rewritten
 from tests.live.test_model import data
@@ -55,13 +55,13 @@ def test_a_receipt_claims_no_more_than_holds(name):
     assert found.radius <= early["certificate"]["radius"]
     assert found.largest_change <= early["queries"]["largest_change"]
     # The distance is true: the model trained as far as it goes is within it.
-    problem = live._standing.outlook.after.problem
+    problem = live._state.proofs.after.problem
     best = quietly(glru.solve, problem, tol=1e-11)
     for receipt in (early, late):
         coef = np.array(receipt["model"]["coef"])
         off = np.sqrt(2.0 * best.gap / max(problem.penalty.strong_convexity, 1e-3)) + 1e-9
         assert np.linalg.norm(coef - best.coef) <= receipt["certificate"]["radius"] + off
-        rows = live._standing.terms.rows(queries, problem.n_columns, "queries")
+        rows = live._state.spec.rows(queries, problem.n_columns, "queries")
         moved = rows @ (coef - best.coef) + receipt["model"]["intercept"] - best.intercept
         assert np.abs(moved).max() <= receipt["queries"]["largest_change"] + 100.0 * off
 
@@ -171,7 +171,7 @@ def test_dual_variables_are_written_only_where_they_are_needed():
 def test_a_model_that_retraining_would_leave_alone_is_trained_from_scratch():
     """Rows 4 and 9 do not touch the margin: the old model is still the best one, but the stored one must be new."""
     live, change, X, y = removed(LinearSVC(loss="hinge"))
-    assert np.array_equal(live._standing.outlook.after.retrain().coef, live.solution.coef)
+    assert np.array_equal(live._state.proofs.after.retrain().coef, live.solution.coef)
     receipt = live.refresh().receipt(change)
     assert receipt["model"]["before"] != receipt["model"]["after"]
     assert glru.verify_receipt(receipt, X, y).statement == EQUALS
@@ -189,7 +189,7 @@ def test_other_data_or_queries_fail(updated):
         ((X, np.where(np.arange(len(y)) == 3, "yes", "no")), "not the remaining data"),
         ((X[:, :2], y), "must have 3 columns"),
         ((X, np.where(y == "yes", 1, 0)), "labels must be among"),
-        ((X, y[1:]), "one label a row"),
+        ((X, y[1:]), "one label per row"),
         ((X, y, np.full(len(y), 2.0)), "not the remaining data"),
         ((X, y, None, queries + 1.0), "not issued for these queries"),
     ]:
@@ -233,7 +233,7 @@ def tampered(receipt, path, value):
 
 def signed_again(receipt):
     body = {key: value for key, value in receipt.items() if key != "digest"}
-    return {**body, "digest": digests.of_json(body)}
+    return {**body, "digest": digest_json(body)}
 
 
 @pytest.mark.parametrize("updated", [False, True])
@@ -346,12 +346,12 @@ def test_digests_do_not_depend_on_storage():
     y, weight = np.array([1.0, -1.0]), np.array([1.0, 0.0])
     stored = sp.csr_array((np.array([1.5, 0.0, 2.0, 3.0]), np.array([1, 2, 0, 2]), np.array([0, 2, 4])), shape=(2, 3))
     assert (
-        digests.of_rows(as_matrix(X), y, weight)
-        == digests.of_rows(as_matrix(stored), y, weight)
-        == digests.of_rows(as_matrix(np.asfortranarray(X)), y, weight)
+        digest_rows(as_matrix(X), y, weight)
+        == digest_rows(as_matrix(stored), y, weight)
+        == digest_rows(as_matrix(np.asfortranarray(X)), y, weight)
     )
-    other = digests.of_rows(as_matrix(X[:, [1, 0, 2]]), y, weight)
-    assert len({*digests.of_rows(as_matrix(X), y, weight), *other}) == 4
+    other = digest_rows(as_matrix(X[:, [1, 0, 2]]), y, weight)
+    assert len({*digest_rows(as_matrix(X), y, weight), *other}) == 4
 
 
 def test_the_documented_example_runs_and_every_field_is_documented(capsys):

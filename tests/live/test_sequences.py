@@ -185,10 +185,10 @@ class Sequences(RuleBasedStateMachine):
         if hasattr(self, "live"):
             assert (self.live.n_rows, self.live.n_columns) == self.X.shape
             assert self.live.keys == (None if self.keys is None else tuple(self.keys))
-            ledger = self.live._standing.ledger
+            ledger = self.live._state.pending
             rows = ledger.rows(np.arange(len(self.y)))
             X = rows.X.dense()
-            np.testing.assert_array_equal(X[:, self.live._standing.terms.offset :], self.X)
+            np.testing.assert_array_equal(X[:, self.live._state.spec.offset :], self.X)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 import glru
-from glru.live import files
+from glru.live import storage
 from tests.core import adapt
 from tests.decisions.retraining import carefully
 
@@ -31,7 +31,7 @@ def retrained(estimator, X, y, queries, sample_weight=None):
 
 def state(live):
     """Everything a live model is, in comparable values."""
-    arrays, document = files._written(files.Saved(live._standing, live.history, live._tol, live._width))
+    arrays, document = storage._written(live._saved)
     return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}, document
 
 

@@ -1,15 +1,17 @@
-"""What happened to a live model: changes, trainings and certificates, as frozen entries."""
+"""The history of a live model: changes, trainings and certificates as frozen entries, and the log that they are written to."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, final
 
-from glru.live.roster import Key
+from glru.live.queries import Answer, radius_of
+from glru.live.state import Key, State, shown
 
-ChangeKind = Literal["add_rows", "remove_rows", "add_columns", "remove_columns"]
+ChangeKind = Literal["add_rows", "remove_rows", "add_columns", "remove_columns", "forget_keys"]
 Reason = Literal["fit", "predict", "refresh"]
-Query = Literal["predict", "decision_bounds", "needs_retraining"]
+Query = Literal["predict", "decision_function", "predict_proba", "decision_bounds", "needs_retraining"]
 
 
 @final
@@ -21,16 +23,16 @@ class ChangeEntry:
     ----------
     number, at : int, str
         Place in the history, and the time in UTC.
-    kind : {"add_rows", "remove_rows", "add_columns", "remove_columns"}
+    kind : {"add_rows", "remove_rows", "add_columns", "remove_columns", "forget_keys"}
         What was done.
     count : int
-        Rows or columns that came or went.
+        Rows or columns that came or went, or keys that were forgotten.
     keys : tuple or None
-        The keys of the rows, where rows have keys.
+        The keys of the rows but for those forgotten since, where rows have keys.
     columns : tuple of str or None
         The names of the columns, where columns have names.
     digests : tuple of str
-        One digest a removed row.
+        One digest per removed row.
     n_trained : int
         How many of the removed rows the stored model had been trained on, with a weight above 0.
     revision, model : int, str
@@ -93,12 +95,12 @@ class CertificateEntry:
     ----------
     number, at : int, str
         Place in the history, and the time in UTC.
-    query : {"predict", "decision_bounds", "needs_retraining"}
+    query : {"predict", "decision_function", "predict_proba", "decision_bounds", "needs_retraining"}
         What was asked.
     revision : int
         Number of the stored model that was carried.
     carry, newton, training : int
-        How many queries each stage settled.
+        How many queries each stage decided.
     n_open : int
         How many were left open.
     gap, radius : float
@@ -132,6 +134,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "float": (int, float, type(None)),
     "tuple": (list, type(None)),
 }
+
+
+def _without(entry: Entry, keys: set[Key]) -> Entry:
+    """An entry without some keys."""
+    if not isinstance(entry, ChangeEntry) or not keys.intersection(entry.keys or ()):
+        return entry
+    return replace(entry, keys=tuple(key for key in entry.keys or () if key not in keys))
 
 
 def now() -> str:
@@ -172,3 +181,155 @@ def _base(annotation: Any) -> str:
     if annotation in (int, float, str):
         return str(annotation.__name__)
     return "tuple" if "tuple" in str(annotation) else "str"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Log:
+    """The state of a live model and the entries that led there, as one value: an interrupted call leaves the previous one.
+
+    Attributes
+    ----------
+    state : State
+        The present state.
+    width : float
+        How wide the proven interval of a prediction or a score may be.
+    written : list of entries
+        Shared by the logs of a model, so that an entry costs no copy.
+    length : int
+        How many of these are this log's; entries behind them belong to calls that were interrupted.
+    """
+
+    state: State
+    width: float
+    written: list[Entry] = field(default_factory=list)
+    length: int = 0
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries in the order they were made."""
+        return tuple(self.written[: self.length])
+
+    def entry(self, number: int) -> Entry | None:
+        """One entry; None where there is none of that number."""
+        return self.written[number] if 0 <= number < self.length else None
+
+    def removal(self, change: ChangeEntry) -> ChangeEntry:
+        """The removal of rows that a change is, as the history has it: of its keys only those that are not forgotten.
+
+        An error where it is no such entry, and where the data does not show the removal: by the number of rows, and by keys.
+        """
+        known = self.entry(change.number) if isinstance(change, ChangeEntry) else None
+        if not isinstance(known, ChangeEntry) or replace(change, keys=None) != replace(known, keys=None):
+            raise ValueError(
+                f"change must be an entry of this model's history, as remove_rows returns it; got {change!r}."
+            )
+        if known.kind != "remove_rows":
+            raise ValueError(f"a receipt is for removed rows; got a change of kind {known.kind!r}.")
+        expected, later = 0, set[Key]()
+        for entry in self.entries:
+            if isinstance(entry, TrainingEntry) and entry.reason == "fit":
+                expected = entry.n_rows
+            if isinstance(entry, ChangeEntry):
+                expected += {"add_rows": 1, "remove_rows": -1}.get(entry.kind, 0) * entry.count
+                if entry.kind == "add_rows" and entry.number > known.number:
+                    later.update(entry.keys or ())
+        pending = self.state.pending
+        still = {*(known.keys or ())} & {*(pending.present_keys or ())} - later
+        if expected != pending.n_rows or still:
+            raise ValueError(
+                f"a receipt needs data from which the rows are gone; by the history there are {expected} rows, in the data "
+                f"{pending.n_rows}, and {len(still)} removed keys are present. The model or its file was damaged: fit a new one."
+            )
+        return known
+
+    def forget(self, keys: Collection[Key] | None) -> tuple["Log", ChangeEntry]:
+        """The log without some keys of removed rows, or without all of them, and the entry that says how many."""
+        pending = self.state.pending
+        if pending.keys is None:
+            raise ValueError("rows have no keys: the model was fitted without keys=. There is nothing to forget.")
+        present = {*(pending.present_keys or ())}
+        removed = {
+            key
+            for entry in self.entries
+            if isinstance(entry, ChangeEntry) and entry.kind == "remove_rows"
+            for key in entry.keys or ()
+        } - present
+        lost = removed if keys is None else {*keys}
+        if lost & present:
+            raise ValueError(
+                f"keys of present rows are needed; got {shown([*(lost & present)])}. Remove the rows first."
+            )
+        if lost - removed:
+            raise ValueError(f"keys must be those of removed rows; got {shown([*(lost - removed)])}.")
+        # Not in place: the list is shared with logs that readers without the lock may hold.
+        log = replace(self, state=self.state.forget_keys(), written=[_without(entry, lost) for entry in self.entries])
+        return log.changed(log.state, "forget_keys", len(lost))
+
+    def trained(self, state: State, reason: Reason) -> "Log":
+        """The log after a training, which is noted by what it led to."""
+        solution = state.solution
+        return self._with(
+            TrainingEntry(
+                number=self.length,
+                at=now(),
+                reason=reason,
+                revision=state.revision,
+                model=state.digest,
+                n_rows=solution.problem.n_rows,
+                n_columns=state.n_columns,
+                status=solution.status,
+                solver=solution.solver,
+                n_iter=int(solution.n_iter),
+                gap=float(solution.certificate.gap),
+                radius=radius_of(solution.certificate),
+            ),
+            state,
+        )
+
+    def changed(
+        self,
+        state: State,
+        kind: ChangeKind,
+        count: int,
+        keys: tuple[Key, ...] | None = None,
+        columns: tuple[str, ...] | None = None,
+        digests: tuple[str, ...] = (),
+        n_trained: int = 0,
+    ) -> tuple["Log", ChangeEntry]:
+        """The log after a change of the data, and its entry."""
+        entry = ChangeEntry(
+            number=self.length,
+            at=now(),
+            kind=kind,
+            count=int(count),
+            keys=keys,
+            columns=columns,
+            digests=digests,
+            n_trained=n_trained,
+            revision=state.revision,
+            model=state.digest,
+        )
+        return self._with(entry, state), entry
+
+    def certified(self, query: Query, answer: Answer) -> "Log":
+        """The log after an answer to queries."""
+        return self._with(
+            CertificateEntry(
+                number=self.length,
+                at=now(),
+                query=query,
+                revision=self.state.revision,
+                carry=answer.count("carry"),
+                newton=answer.count("newton"),
+                training=answer.count("training"),
+                n_open=answer.count(""),
+                gap=float(answer.gap),
+                radius=float(answer.radius),
+            ),
+            self.state,
+        )
+
+    def _with(self, entry: Entry, state: State) -> "Log":
+        self.written[self.length :] = [entry]
+        return replace(self, state=state, length=self.length + 1)

@@ -9,26 +9,23 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from glru.after import Retraining
-from glru.bounds import ScoreBounds, is_decided
+from glru.bounds import ScoreBounds, is_decided, predicted
 from glru.changes import Change
 from glru.linalg import Array, Matrix
-from glru.live import digests, files, receipts
-from glru.live.answers import (
-    CertifiedPrediction,
-    Settled,
-    joined,
-    undetermined,
-)
-from glru.live.history import ChangeEntry, ChangeKind, Entry, Reason, now
-from glru.live.log import Log
-from glru.live.roster import Key, Roster, as_keys
-from glru.live.standing import Standing, count_weighty
-from glru.live.terms import Terms
+from glru.live import receipts, storage
+from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, now
+from glru.live.objective import ModelSpec
+from glru.live.queries import Answer, CertifiedPrediction, Decided, merge, undetermined
+from glru.live.state import Key, Pending, State, TrainedKeys, as_keys, count_weighted, digest_rows
 from glru.sklearn import adapt
 from glru.solution import Solution
 from glru.solvers import solve
+
+SCORE_WIDTH = 1e-3
+"""How wide the proven interval of a classifier's score may be: a probability is then known to within 1.3e-4."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,8 +64,9 @@ class LiveModel:
     tol : float, default=1e-6
         Relative duality gap of :meth:`fit` and :meth:`refresh`.
     width : float, default=None
-        Regression only: how wide the proven interval of a prediction may be. By default a thousandth of the standard
-        deviation of the targets in :meth:`fit`.
+        How wide the proven interval of a number may be: of a regression's prediction, or of a classifier's score in
+        :meth:`decision_function` and :meth:`predict_proba`. By default 0.001, in a regression times the standard deviation
+        of the targets in :meth:`fit`.
 
     Attributes
     ----------
@@ -110,29 +108,27 @@ class LiveModel:
 
     @_locked
     def fit(self, X: Any, y: Any, sample_weight: Any = None, keys: Any = None) -> "LiveModel":
-        """Train on first data, of which a copy is kept; the history starts anew.
+        """Train on initial data, of which a copy is kept; the history starts anew.
 
         Parameters
         ----------
         X, y, sample_weight : array
             The data.
         keys : sequence of str, int, float, bool or None, default=None
-            One key a row, all different, to name rows by.
+            One key per row, all different, to name rows by.
         """
         if self._estimator is None:
             raise ValueError("a loaded model keeps its data; make a new glru.LiveModel(estimator) to fit other data.")
         adapted = adapt(self._estimator, X, y, sample_weight)
-        terms, first = Terms.of(adapted), adapted.problems[0]
+        spec, first = ModelSpec.of(adapted), adapted.problems[0]
         first.matrix.require_host("a live model keeps its data on the host")
-        roster = Roster(None if keys is None else as_keys(keys, first.n_rows))
-        problem = terms.problem(first.matrix.copy(), terms.targets(y, first.n_rows), first.sample_weight)
-        if terms.classes is not None and 0 in count_weighty(problem.y, problem.sample_weight):
+        named = None if keys is None else TrainedKeys(as_keys(keys, first.n_rows))
+        problem = spec.objective.problem(first.matrix.copy(), first.y.copy(), first.sample_weight.copy())
+        if spec.classes is not None and 0 in count_weighted(problem.y, problem.sample_weight):
             raise ValueError("each class must have a row of weight above 0; got one without.")
-        standing = Standing.trained(terms, solve(problem, tol=self._tol), roster, 1, exhausted=False)
-        width = None
-        if terms.classes is None:
-            width = self._given_width or 1e-3 * (float(problem.y.std()) or 1.0)
-        self._present = Log(standing, width).trained(standing, "fit")
+        state = State.of(spec, solve(problem, tol=self._tol), Pending(problem, named), 1, exhausted=False)
+        scale = 1.0 if spec.classes is not None else float(problem.y.std()) or 1.0
+        self._present = Log(state, self._given_width or SCORE_WIDTH * scale).trained(state, "fit")
         return self
 
     @_locked
@@ -146,10 +142,10 @@ class LiveModel:
         keys : sequence, default=None
             Their keys, where rows have keys.
         """
-        before = self._standing
+        before = self._state
         after = before.with_rows(X, y, sample_weight, keys)
-        new = None if after.roster.trained is None else after.roster.new[len(before.roster.new) :]
-        return self._change(after, "add_rows", after.ledger.n_rows - before.ledger.n_rows, keys=new)
+        came = after.pending.new_rows[-1]
+        return self._change(after, "add_rows", came.y.size, keys=came.keys)
 
     @_locked
     def remove_rows(self, rows: Any = None, *, keys: Any = None) -> ChangeEntry:
@@ -167,20 +163,54 @@ class LiveModel:
         ChangeEntry
             What was removed; :meth:`receipt` takes it.
         """
-        before = self._standing
-        positions = before.roster.positions(rows, keys, before.ledger)
+        before = self._state
+        positions = before.pending.positions(rows, keys)
         if not positions.size:
             raise ValueError("name at least one row to remove; got none.")
-        gone = before.ledger.rows(positions)
-        after = before.without_rows(positions, gone)
+        gone = before.pending.rows(positions)
         return self._change(
-            after,
+            before.without_rows(positions, gone),
             "remove_rows",
             positions.size,
-            keys=before.roster.named(positions, before.ledger),
-            digests=tuple(digests.of_rows(gone.X, gone.y, gone.weight)),
-            n_trained=int(np.count_nonzero((positions < before.ledger.n_kept_rows) & (gone.weight > 0.0))),
+            keys=gone.keys,
+            digests=tuple(digest_rows(gone.X, gone.y, gone.weight)),
+            n_trained=int(np.count_nonzero((positions < before.pending.n_kept_rows) & (gone.weight > 0.0))),
         )
+
+    @_locked
+    def forget(self, keys: Any = None) -> ChangeEntry:
+        """Forget the keys of removed rows.
+
+        Afterwards neither the history nor a copy, a pickle or a file written from then on contains the keys. The entries of
+        the changes stay, with the number of rows and their digests, so that receipts can still be issued. The *values* of
+        rows that the stored model was trained on are kept until the next training, for example by :meth:`refresh`.
+
+        Parameters
+        ----------
+        keys : sequence, default=None
+            Keys of removed rows; all of them by default.
+
+        Returns
+        -------
+        ChangeEntry
+            How many keys were forgotten.
+
+        Examples
+        --------
+        >>> import numpy as np, glru
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X = np.random.default_rng(0).normal(size=(40, 2))
+        >>> live = glru.LiveModel(LogisticRegression()).fit(X, X[:, 0] > 0, keys=[f"person {k}" for k in range(40)])
+        >>> removal = live.remove_rows(keys=["person 7"])
+        >>> live.forget(["person 7"]).count
+        1
+        >>> live.history[removal.number].keys
+        ()
+        >>> live.refresh().receipt(removal)["statement"]
+        'equals retraining to within r'
+        """
+        self._present, entry = self._log.forget(None if keys is None else as_keys(keys))
+        return entry
 
     @_locked
     def add_columns(self, X: Any) -> ChangeEntry:
@@ -191,10 +221,10 @@ class LiveModel:
         X : array, sparse matrix or frame of shape (n_rows, n_new)
             Their values in the present rows.
         """
-        before = self._standing
+        before = self._state
         after = before.with_columns(X)
         count = after.n_columns - before.n_columns
-        names = after.terms.column_names
+        names = after.spec.column_names
         return self._change(after, "add_columns", count, columns=None if names is None else names[-count:])
 
     @_locked
@@ -206,12 +236,12 @@ class LiveModel:
         columns : sequence of int or str
             Positions among the present columns, or names where the data came as a frame.
         """
-        before = self._standing
-        places = before.terms.columns(columns, before.ledger.n_columns)
+        before = self._state
+        places = before.spec.columns(columns, before.pending.n_columns)
         if not places.size:
             raise ValueError("name at least one column to remove; got none.")
-        names = before.terms.column_names
-        gone = None if names is None else tuple(names[j - before.terms.offset] for j in places)
+        names = before.spec.column_names
+        gone = None if names is None else tuple(names[j - before.spec.offset] for j in places)
         return self._change(before.without_columns(places), "remove_columns", places.size, columns=gone)
 
     @_locked
@@ -223,7 +253,7 @@ class LiveModel:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries in the present columns.
         """
-        answer = self._standing.outlook.tightest(self._queries(X), self._settled)
+        answer = self._state.proofs.tightest(self._queries(X), self._decided)
         self._present = self._log.certified("decision_bounds", answer)
         return answer.bounds
 
@@ -246,7 +276,7 @@ class LiveModel:
         """
         found = self.predict_certified(X)
         if not found.determined.all():
-            raise undetermined(found, self._width)
+            raise undetermined(found.bounds, found.determined, None if self.classes_ is not None else self._log.width)
         return found.predictions
 
     @_locked
@@ -274,17 +304,88 @@ class LiveModel:
         >>> live.predict_certified([[2.0, 1.0], [1.0, -1.0]]).determined.tolist()
         [True, False]
         """
-        standing, queries, settled = self._standing, self._queries(X), self._settled
-        answer = standing.outlook.ask(queries, settled)
-        if answer.open.size and not (standing.is_fresh and standing.exhausted):
-            solution, bounds = standing.outlook.train(queries[answer.open], settled, answer.open_bounds)
-            self._train(solution, "predict", exhausted=solution.status != "stopped")
-            answer = joined(answer, bounds, settled, "training", solution.certificate)
-        self._present = self._log.certified("predict", answer)
+        classes, queries = self.classes_, self._queries(X)
+        answer = self._prove(queries, self._decided, "predict")
         # A decided label is that of the lower end.
-        scores = answer.bounds.lower.copy() if self._width is None else answer.bounds.middle
+        scores = answer.bounds.middle if classes is None else answer.bounds.lower.copy()
         scores[answer.open] = self._stored_scores(queries[answer.open])
-        return CertifiedPrediction(standing.terms.labels(scores), answer.stage != "", answer.bounds)
+        labels = scores if classes is None else classes[predicted(scores)]
+        return CertifiedPrediction(labels, answer.stage != "", answer.bounds)
+
+    @_locked
+    def decision_function(self, X: Any) -> Array:
+        """The scores that a classifier retrained on the present data would give, each to within half of ``width``.
+
+        A score is the middle of a proven interval of at most ``width``; where that takes it, the model is trained.
+        :meth:`decision_bounds` gives the intervals themselves, as tight as they are without training.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries in the present columns.
+
+        Returns
+        -------
+        array of shape (n_queries,)
+            Above 0 for the second class in ``classes_``.
+
+        Raises
+        ------
+        UndeterminedError
+            Some intervals could not be made that narrow in float64.
+
+        Examples
+        --------
+        >>> import numpy as np, glru
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X = np.random.default_rng(0).normal(size=(50, 2))
+        >>> live = glru.LiveModel(LogisticRegression()).fit(X, X[:, 0] > 0)
+        >>> removal = live.remove_rows([0, 1])
+        >>> retrained = LogisticRegression(tol=1e-10).fit(X[2:], X[2:, 0] > 0)
+        >>> bool(np.abs(live.decision_function(X) - retrained.decision_function(X)).max() < 0.0006)
+        True
+        """
+        return self._scores(X, "decision_function")
+
+    @_locked
+    def predict_proba(self, X: Any) -> Array:
+        """The probabilities that a classifier retrained on the present data would give, each to within ``width / 8``.
+
+        They are those of the scores of :meth:`decision_function`; the logistic function has a slope of at most 1/4.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries in the present columns.
+
+        Returns
+        -------
+        array of shape (n_queries, 2)
+            One column per class, in the order of ``classes_``.
+
+        Raises
+        ------
+        AttributeError
+            The loss has no probabilities: only the logistic one has.
+        UndeterminedError
+            Some scores could not be proven to within ``width`` in float64.
+
+        Examples
+        --------
+        >>> import numpy as np, glru
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X = np.random.default_rng(0).normal(size=(50, 2))
+        >>> live = glru.LiveModel(LogisticRegression()).fit(X, X[:, 0] > 0)
+        >>> removal = live.remove_rows([0, 1])
+        >>> live.predict_proba(X[:2]).round(2)
+        array([[0.39, 0.61],
+               [0.16, 0.84]])
+        """
+        loss = self._state.spec.objective.loss
+        if not loss.probabilities:
+            raise AttributeError(f"predict_proba needs the logistic loss; got {loss!r}. Use decision_function.")
+        likely = expit(self._scores(X, "predict_proba"))
+        return np.column_stack([1.0 - likely, likely])
 
     @_locked
     def needs_retraining(self, X: Any) -> Retraining:
@@ -303,16 +404,17 @@ class LiveModel:
             ``verdict`` "yes", "no" or "undetermined", and the queries that would or could change.
         """
         queries = self._queries(X)
-        answer = self._standing.outlook.ask(queries, self._settled)
+        answer = self._state.proofs.ask(queries, self._decided)
         self._present = self._log.certified("needs_retraining", answer)
-        return Retraining.of(answer.bounds, self._stored_scores(queries), self._width)
+        within = self._log.width if self.classes_ is None else None
+        return Retraining.of(answer.bounds, self._stored_scores(queries), within)
 
     @_locked
     def refresh(self) -> "LiveModel":
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
-        standing = self._standing
-        if not standing.is_fresh or (standing.solution.relative_gap > self._tol and not standing.exhausted):
-            solution = standing.outlook.refreshed(self._tol)
+        state = self._state
+        if not state.pending.empty or (state.solution.relative_gap > self._tol and not state.exhausted):
+            solution = state.proofs.refreshed(self._tol)
             self._train(solution, "refresh", exhausted=solution.status == "stalled")
         return self
 
@@ -335,18 +437,11 @@ class LiveModel:
         dict
             The receipt, ready for ``json.dumps``.
         """
-        standing = self._standing
-        if not isinstance(change, ChangeEntry) or change != self._log.entry(change.number):
-            raise ValueError(
-                f"change must be an entry of this model's history, as remove_rows returns it; got {change!r}."
-            )
-        if change.kind != "remove_rows":
-            raise ValueError(f"a receipt is for removed rows; got a change of kind {change.kind!r}.")
-        self._log.check_removal(change)
-        if standing.ledger.moves_columns:
+        removal, state = self._log.removal(change), self._state
+        if state.pending.moves_columns:
             raise ValueError("a receipt needs a stored model with the present columns. Call refresh() first.")
-        rows = None if queries is None else standing.terms.rows(queries, standing.ledger.n_columns, "queries")
-        return receipts.issue(standing, change, rows, now(), n_identical)
+        rows = None if queries is None else self._queries(queries)
+        return receipts.issue(state, removal, rows, now(), n_identical)
 
     @_locked
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -364,11 +459,11 @@ class LiveModel:
         FileExistsError
             The file is not as this model last loaded or saved it: another process or model wrote it.
         """
-        place, token = files.place(path), files.new_token()
+        place, token = storage.place(path), storage.new_token()
         known = self._tokens.get(place, ())
         # The new file is this model's as soon as it is there, even if an interrupt keeps this call from returning.
         self._tokens[place] = (*known, token)
-        files.save(path, self._saved, token, None if overwrite else known)
+        storage.save(path, self._saved, token, None if overwrite else known)
         self._tokens[place] = (token,)
 
     @classmethod
@@ -380,10 +475,10 @@ class LiveModel:
         path : str or path
             The file.
         """
-        saved, token = files.load(path)
+        saved, token = storage.load(path)
         live = cls(None, tol=saved.tol, width=saved.width)
         live._restore(saved)
-        live._tokens[files.place(path)] = (token,)
+        live._tokens[storage.place(path)] = (token,)
         return live
 
     @property
@@ -394,39 +489,38 @@ class LiveModel:
     @property
     def revision(self) -> int:
         """The number of the stored model."""
-        return self._standing.revision
+        return self._state.revision
 
     @property
     def solution(self) -> Solution:
         """The stored model with its proof, on the data of its training."""
-        return self._standing.solution
+        return self._state.solution
 
     @property
     def pending(self) -> Change | None:
         """What happened since that training, as one change of its problem; None if nothing did."""
-        standing = self._standing
-        return None if standing.is_fresh else standing.ledger.change
+        pending = self._state.pending
+        return None if pending.empty else pending.change
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
         """The keys of the present rows; None where rows have none."""
-        standing = self._standing
-        return standing.roster.present(standing.ledger)
+        return self._state.pending.present_keys
 
     @property
     def n_rows(self) -> int:
-        """Present rows."""
-        return self._standing.ledger.n_rows
+        """Number of present rows."""
+        return self._state.pending.n_rows
 
     @property
     def n_columns(self) -> int:
-        """Present columns."""
-        return self._standing.n_columns
+        """Number of present columns."""
+        return self._state.n_columns
 
     @property
-    def classes(self) -> NDArray[Any] | None:
-        """The two classes; None in a regression."""
-        return self._standing.terms.classes
+    def classes_(self) -> NDArray[Any] | None:
+        """The two classes in sorted order; None in a regression."""
+        return self._state.spec.classes
 
     @property
     def _log(self) -> Log:
@@ -435,36 +529,54 @@ class LiveModel:
         return self._present
 
     @property
-    def _standing(self) -> Standing:
-        return self._log.standing
+    def _state(self) -> State:
+        return self._log.state
 
     @property
-    def _width(self) -> float | None:
-        return self._log.width
+    def _decided(self) -> Decided:
+        """Whether bounds prove a prediction: a label, or a number to within ``width``."""
+        return partial(is_decided, width=self._log.width if self.classes_ is None else None)
 
     @property
-    def _settled(self) -> Settled:
-        return partial(is_decided, width=self._width)
+    def _saved(self) -> storage.Saved:
+        return storage.Saved(self._state, self.history, self._tol, self._log.width)
 
-    @property
-    def _saved(self) -> files.Saved:
-        return files.Saved(self._standing, self.history, self._tol, self._width)
-
-    def _restore(self, saved: files.Saved) -> None:
-        self._present = Log(saved.standing, saved.width, list(saved.history), len(saved.history))
+    def _restore(self, saved: storage.Saved) -> None:
+        self._present = Log(saved.state, saved.width, list(saved.history), len(saved.history))
 
     def _queries(self, X: Any) -> Matrix:
-        return self._standing.terms.rows(X, self._standing.ledger.n_columns, "queries")
+        return self._state.spec.rows(X, self._state.pending.n_columns, "queries")
 
     def _stored_scores(self, queries: Matrix) -> Array:
-        return queries @ self._standing.stored_coef + self._standing.solution.intercept
+        return queries @ self._state.stored_coef + self._state.solution.intercept
+
+    def _scores(self, X: Any, query: Query) -> Array:
+        """The middles of proven intervals of at most ``width``."""
+        if self.classes_ is None:
+            raise AttributeError(f"{query} needs a classifier; this is a regression. Use predict.")
+        width = self._log.width
+        answer = self._prove(self._queries(X), partial(is_decided, width=width), query)
+        if answer.open.size:
+            raise undetermined(answer.bounds, answer.stage != "", width)
+        return answer.bounds.middle
+
+    def _prove(self, queries: Matrix, decided: Decided, query: Query) -> Answer:
+        """Bounds of queried scores that are decided, but for what a training as far as float64 goes left open."""
+        state = self._state
+        answer = state.proofs.ask(queries, decided)
+        if answer.open.size and not (state.pending.empty and state.exhausted):
+            solution, bounds = state.proofs.train(queries[answer.open], decided, answer.open_bounds)
+            self._train(solution, "predict", exhausted=solution.status != "stopped")
+            answer = merge(answer, bounds, decided, "training", solution.certificate)
+        self._present = self._log.certified(query, answer)
+        return answer
 
     def _train(self, solution: Solution, reason: Reason, exhausted: bool) -> None:
-        self._present = self._log.trained(self._standing.retrained(solution, exhausted), reason)
+        self._present = self._log.trained(self._state.retrained(solution, exhausted), reason)
 
-    def _change(self, standing: Standing, kind: ChangeKind, count: int, **details: Any) -> ChangeEntry:
+    def _change(self, state: State, kind: ChangeKind, count: int, **details: Any) -> ChangeEntry:
         # One assignment takes the new data and its entry: an interrupt before it leaves both as they were.
-        self._present, entry = self._log.changed(standing, kind, count, **details)
+        self._present, entry = self._log.changed(state, kind, count, **details)
         return entry
 
     def __getstate__(self) -> dict[str, Any]:
@@ -476,20 +588,18 @@ class LiveModel:
                 "tol": self._tol,
                 "width": self._given_width,
                 "tokens": dict(self._tokens),
-                "arrays": files.pack(self._saved, "") if fitted else None,
+                "arrays": storage.pack(self._saved, "") if fitted else None,
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["estimator"], tol=state["tol"], width=state["width"])
         self._tokens = state["tokens"]
         if state["arrays"] is not None:
-            self._restore(files.unpack(state["arrays"]))
+            self._restore(storage.unpack(state["arrays"]))
 
     def __repr__(self) -> str:
         log = self._present
         if log is None:
             return f"LiveModel({self._estimator!r})"
-        standing = log.standing
-        state = "fresh" if standing.is_fresh else "changed since"
-        size = f"{standing.ledger.n_rows} rows x {standing.n_columns} columns"
-        return f"LiveModel({size}, revision {standing.revision}, {state})"
+        pending, size = log.state.pending, f"{log.state.pending.n_rows} rows x {log.state.n_columns} columns"
+        return f"LiveModel({size}, revision {log.state.revision}, {'fresh' if pending.empty else 'changed since'})"

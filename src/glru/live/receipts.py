@@ -1,4 +1,4 @@
-"""Deletion receipts: what was removed, which model is stored, and how far that is from retraining.
+"""Deletion receipts: what was removed, which model is stored, how far that is from retraining; and their verification.
 
 The numbers are those anyone can compute again from the remaining data; docs/receipts.md documents every field.
 """
@@ -11,10 +11,10 @@ import numpy as np
 from glru.bounds import intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
-from glru.live import digests
-from glru.live.answers import radius_of
 from glru.live.history import ChangeEntry
-from glru.live.standing import Standing
+from glru.live.objective import ModelSpec
+from glru.live.queries import radius_of
+from glru.live.state import State, digest_data, digest_json, digest_model, digest_rows, parse_json
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import regions_of, score_bounds
@@ -103,22 +103,22 @@ def statement_of(updated: bool, radius: float) -> Statement:
     return "model updated, distance to retraining unknown"
 
 
-def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
+def issue(state: State, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
     """The receipt of a removal of rows, as the model stands now, with so many remaining rows equal to removed ones."""
-    solution, terms, problem = standing.solution, standing.terms.to_json(), standing.outlook.after.problem
-    rows = digests.of_rows(problem.matrix, problem.y, problem.sample_weight)
+    solution, terms, problem = state.solution, state.spec.to_json(), state.proofs.after.problem
+    rows = digest_rows(problem.matrix, problem.y, problem.sample_weight)
     found = count_identical(entry.digests, rows)
     if found != identical:
         raise ValueError(
             f"a receipt needs removed rows that are gone; {found} present rows are equal to removed ones, where n_identical="
             f"{identical} is allowed. Remove them too, or, if they are known to be other rows, pass n_identical={found}."
         )
-    dual = standing.outlook.after.carried.point.dual
+    dual = state.proofs.after.carried.point.dual
     implied = certificate_of(problem, solution.coef, solution.intercept, None)
     kept = certificate_of(problem, solution.coef, solution.intercept, dual)
     written = bool(WORTH * kept.gap < implied.gap)
     distance = distance_of(kept if written else implied, queries)
-    updated = standing.digest != entry.model or entry.n_trained == 0
+    updated = state.digest != entry.model or entry.n_trained == 0
     receipt = {
         "schema": SCHEMA,
         "issued": at,
@@ -130,11 +130,11 @@ def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: st
             "n_trained": entry.n_trained,
             "n_identical": found,
         },
-        "data": {"n_rows": problem.n_rows, "n_columns": standing.n_columns, "digest": digests.of_data(rows)},
+        "data": {"n_rows": problem.n_rows, "n_columns": state.n_columns, "digest": digest_data(rows)},
         "terms": terms,
         "model": {
             "before": entry.model,
-            "after": standing.digest,
+            "after": state.digest,
             "coef": solution.coef.tolist(),
             "intercept": float(solution.intercept),
             "dual": dual.tolist() if written and dual is not None else None,
@@ -152,7 +152,7 @@ def issue(standing: Standing, entry: ChangeEntry, queries: Matrix | None, at: st
             "largest_change": claim(distance.largest_change),
         },
     }
-    return {**receipt, "digest": digests.of_json(receipt)}
+    return {**receipt, "digest": digest_json(receipt)}
 
 
 def count_identical(removed: tuple[str, ...] | list[str], remaining: list[str]) -> int:
@@ -164,9 +164,246 @@ def count_identical(removed: tuple[str, ...] | list[str], remaining: list[str]) 
 def queries_digest(queries: Matrix) -> str:
     """The digest of queries: rows without a target, of weight zero."""
     nothing = np.zeros(queries.shape[0])
-    return digests.of_data(digests.of_rows(queries, nothing, nothing))
+    return digest_data(digest_rows(queries, nothing, nothing))
 
 
 def claim(value: float | None) -> float | None:
     """A number as a receipt states it: with a margin, and None where it is infinite."""
     return float(MARGIN * value) if value is not None and np.isfinite(MARGIN * value) else None
+
+
+SHAPE: dict[str, Any] = {
+    "schema": str,
+    "issued": str,
+    "statement": str,
+    "removal": {"number": int, "at": str, "rows": list, "n_trained": int, "n_identical": int},
+    "data": {"n_rows": int, "n_columns": int, "digest": str},
+    "terms": dict,
+    "model": {"before": str, "after": str, "coef": list, "intercept": float, "dual": (list, None)},
+    "certificate": {"gap": (float, None), "radius": (float, None), "intercept_change": (float, None)},
+    "queries": (dict, None),
+    "digest": str,
+}
+"""The fields of a receipt and their types."""
+
+QUERIES: dict[str, Any] = {"n_rows": int, "digest": str, "largest_change": (float, None)}
+
+
+@final
+@dataclass(frozen=True)
+class Verification:
+    """What of a receipt holds. True in a condition if and only if the receipt is valid.
+
+    Attributes
+    ----------
+    valid : bool
+        Whether everything the receipt says could be confirmed from the remaining data.
+    statement : str
+        What holds of the model in the receipt: ``"equals retraining to within r"``, ``"model not yet updated"``,
+        ``"model updated, distance to retraining unknown"``, or ``"nothing"`` where the receipt is not valid.
+    reasons : tuple of str
+        Why it is not valid.
+    gap, radius, largest_change : float or None
+        The verifier's own numbers; None where they could not be computed or, for queries, were not asked for.
+    """
+
+    valid: bool
+    statement: str
+    reasons: tuple[str, ...]
+    gap: float | None = None
+    radius: float | None = None
+    largest_change: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.valid
+
+
+def verify_receipt(
+    receipt: Any, X: Any, y: Any, sample_weight: Any = None, queries: Any = None, *, n_identical: int = 0
+) -> Verification:
+    """Check a deletion receipt against the remaining data.
+
+    Gap, radius and the largest change of a queried score are computed again from the data and the model in the receipt,
+    and nothing is taken on trust that can be computed. What a stranger cannot know, such as whether the digests of the
+    removed rows are of the right rows, is only checked for having been left alone since the receipt was issued.
+
+    Parameters
+    ----------
+    receipt : dict or str
+        What :meth:`glru.LiveModel.receipt` gave, or its JSON text.
+    X, y, sample_weight : array
+        The remaining data, with the columns as the model has them. The rows may come in any order, unless the receipt
+        holds dual variables: then in the order of the live model.
+    queries : array, default=None
+        The queries the receipt was issued for, if it was for any.
+    n_identical : int, default=0
+        How many rows of X are equal to a removed one and known to be others. A receipt with another number is not valid:
+        a row that was never removed looks the same.
+
+    Returns
+    -------
+    Verification
+        What holds, and why not more.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> live = glru.LiveModel(LogisticRegression()).fit(X, y)
+    >>> removal = live.remove_rows([4])
+    >>> X, y = np.delete(X, 4, axis=0), np.delete(y, 4)
+    >>> glru.verify_receipt(live.receipt(removal), X, y).statement
+    'model not yet updated'
+    >>> glru.verify_receipt(live.refresh().receipt(removal), X, y).statement
+    'equals retraining to within r'
+    """
+    try:
+        found = _parsed(receipt)
+    except ValueError as error:
+        return Verification(False, "nothing", (str(error),))
+    reasons = _consistency(found)
+    try:
+        spec = ModelSpec.from_json(found["terms"])
+        problem = _problem(found, spec, X, y, sample_weight)
+        coef, dual = _model(found, problem)
+        rows = None
+        if queries is not None:
+            rows = spec.rows(queries, problem.n_columns, "queries")
+            reasons += _check_queries(found, queries_digest(rows))
+    except (ValueError, TypeError) as error:
+        return Verification(False, "nothing", (*reasons, str(error)))
+    reasons += _check_rows(found, problem, n_identical)
+    distance = distance_of(certificate_of(problem, coef, found["model"]["intercept"], dual), rows)
+    reasons += _check_numbers(found, distance)
+    updated = found["statement"] != "model not yet updated"
+    return Verification(
+        not reasons,
+        "nothing" if reasons else statement_of(updated, distance.radius),
+        tuple(reasons),
+        distance.gap,
+        distance.radius,
+        distance.largest_change,
+    )
+
+
+def _parsed(receipt: Any) -> dict[str, Any]:
+    """The receipt as a dict of the right shape."""
+    if isinstance(receipt, str | bytes):
+        try:
+            receipt = parse_json(receipt)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"the receipt is not JSON: {error}.") from None
+    if isinstance(receipt, dict) and receipt.get("schema") != SCHEMA:
+        raise ValueError(f"the receipt's schema must be {SCHEMA!r}; got {str(receipt.get('schema'))[:50]!r}.")
+    _require(receipt, SHAPE, "the receipt")
+    if receipt["queries"] is not None:
+        _require(receipt["queries"], QUERIES, "queries of the receipt")
+    lists = {"rows": (receipt["removal"]["rows"], str), "coef": (receipt["model"]["coef"], float)}
+    for name, (values, kind) in {**lists, "dual": (receipt["model"]["dual"] or [], float)}.items():
+        if not all(type(value) is kind for value in values):
+            raise ValueError(f"{name} of the receipt must hold nothing but values of type {kind.__name__}.")
+    return dict(receipt)
+
+
+def _require(value: Any, shape: dict[str, Any], what: str) -> None:
+    if not isinstance(value, dict) or set(value) != set(shape):
+        raise ValueError(f"{what} must have the fields {', '.join(shape)}.")
+    for name, kind in shape.items():
+        given = value[name]
+        if isinstance(kind, dict):
+            _require(given, kind, f"{name} of {what}")
+            continue
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        fits = (given is None and None in kinds) or (type(given) in kinds and given == given)
+        if not fits:
+            raise ValueError(f"{name} of {what} is not what it should be; got {str(given)[:50]!r}.")
+
+
+def _consistency(found: dict[str, Any]) -> list[str]:
+    """What the receipt alone shows."""
+    reasons = []
+    body = {key: value for key, value in found.items() if key != "digest"}
+    model, removal = found["model"], found["removal"]
+    try:
+        if digest_json(body) != found["digest"]:
+            reasons.append("the receipt was changed after it was issued: its digest does not fit.")
+        own = digest_model(found["terms"], np.array(model["coef"], dtype=np.float64), model["intercept"])
+    except (ValueError, TypeError, RecursionError):
+        return [*reasons, "the receipt holds values that JSON does not have."]
+    if own != model["after"]:
+        reasons.append("the model in the receipt is not the one its digest names.")
+    if not 0 <= removal["n_trained"] <= len(removal["rows"]) or not removal["rows"]:
+        reasons.append("the receipt names no removed rows, or fewer than the model was trained on.")
+    same = model["before"] == model["after"]
+    if same and removal["n_trained"] and found["statement"] != "model not yet updated":
+        reasons.append("the receipt says that the model was updated, but it is the one from before the removal.")
+    return reasons
+
+
+def _problem(found: dict[str, Any], spec: ModelSpec, X: Any, y: Any, sample_weight: Any) -> Problem:
+    """The problem of the remaining data."""
+    matrix = spec.rows(X, found["data"]["n_columns"] + spec.offset, "X")
+    return spec.objective.problem(matrix, *spec.labelled(y, sample_weight, matrix.shape[0]))
+
+
+def _model(found: dict[str, Any], problem: Problem) -> tuple[Array, Array | None]:
+    """Coefficients and dual variables of the receipt's model."""
+    model = found["model"]
+    coef = np.array(model["coef"], dtype=np.float64)
+    dual = None if model["dual"] is None else np.array(model["dual"], dtype=np.float64)
+    if coef.shape != (problem.n_columns,) or (dual is not None and dual.shape != (problem.n_rows,)):
+        raise ValueError(
+            f"the model must have {problem.n_columns} coefficients and, if any, {problem.n_rows} dual variables; got shapes "
+            f"{coef.shape} and {None if dual is None else dual.shape}."
+        )
+    if not all(np.all(np.isfinite(part)) for part in (coef, model["intercept"], 0.0 if dual is None else dual)):
+        raise ValueError("the model in the receipt must be finite; got NaN or infinity.")
+    return coef, dual
+
+
+def _check_rows(found: dict[str, Any], problem: Problem, allowed: int) -> list[str]:
+    """Whether this is the data the receipt speaks of, without the removed rows."""
+    rows = digest_rows(problem.matrix, problem.y, problem.sample_weight)
+    reasons = []
+    if found["data"]["n_rows"] != len(rows) or found["data"]["digest"] != digest_data(rows):
+        reasons.append("X, y and the weights are not the remaining data of this receipt.")
+    identical = count_identical(found["removal"]["rows"], rows)
+    if found["removal"]["n_identical"] != identical:
+        reasons.append("the remaining data holds another number of rows equal to removed ones than the receipt says.")
+    if identical != allowed:
+        reasons.append(
+            f"{identical} remaining rows are equal to removed ones, where n_identical={allowed} is allowed: rows that were not "
+            "removed, or copies of them."
+        )
+    return reasons
+
+
+def _check_queries(found: dict[str, Any], digest: str) -> list[str]:
+    if found["queries"] is None or found["queries"]["digest"] != digest:
+        return ["the receipt was not issued for these queries."]
+    return []
+
+
+def _check_numbers(found: dict[str, Any], distance: Distance) -> list[str]:
+    """Whether the receipt's numbers are bounds by the data too, and those its issuer got but for rounding."""
+    claims = found["certificate"]
+    checks = [
+        ("gap", claims["gap"], distance.gap),
+        ("radius", claims["radius"], distance.radius),
+        ("intercept_change", claims["intercept_change"], distance.intercept_change),
+    ]
+    if distance.largest_change is not None and found["queries"] is not None:
+        checks.append(("largest_change", found["queries"]["largest_change"], distance.largest_change))
+    reasons = []
+    for name, claimed, own in checks:
+        given = np.inf if claimed is None else claimed
+        if given != own and not (np.isfinite(own) and own <= given <= MARGIN**2 * own):
+            reasons.append(
+                f"the {name} is {own:.6g}, by the data, of which a receipt states between 1 and {MARGIN**2:.3g} times as much; "
+                f"this one says {given:.6g}."
+            )
+    if found["statement"] != statement_of(found["statement"] != "model not yet updated", distance.radius):
+        reasons.append("the receipt's statement is not what its numbers allow.")
+    return reasons

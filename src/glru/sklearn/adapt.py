@@ -82,15 +82,9 @@ def _problems(objective: Objective, targets: Targets, X: Any, names: tuple[str, 
     everything = np.arange(X.shape[0])
     if objective.constant is not None and names is not None:
         names = (CONSTANT, *names)
-    first = Problem(
-        X,
-        targets.values(0, targets.y),
-        loss=objective.loss,
-        penalty=objective.penalty(X.shape[1]),
-        fit_intercept=objective.intercept,
-        scaling=objective.scaling,
-        sample_weight=targets.weights(0, everything),
-    ).derive(column_names=names)
+    first = objective.problem(X, targets.values(0, targets.y), targets.weights(0, everything)).derive(
+        column_names=names
+    )
     others = (
         first.derive(y=targets.values(k, targets.y), sample_weight=targets.weights(k, everything))
         for k in range(1, targets.n_problems)

@@ -76,13 +76,9 @@ class Adapted:
 
     def rows(self, X: Any) -> Matrix:
         """Rows of the caller's data (queries, new rows) in the columns of the problems."""
-        matrix, names = _inputs.as_matrix(X, "the rows")
         first = self.problems[0]
-        expected = first.n_columns - self.offset
-        if matrix.shape[1] != expected:
-            raise ValueError(f"rows must have {expected} columns, as the training data has; got {matrix.shape[1]}.")
         known = None if first.column_names is None else first.column_names[self.offset :]
-        return prepared(matched_columns(matrix, names, known), self.scaler, self.objective.constant)
+        return rows_of(X, "rows", first.n_columns, known, self.objective.constant, self.scaler)
 
     def fold(self, k: int, train: NDArray[np.intp]) -> Problem:
         """The ``k``-th problem of an estimator fitted to some rows only, in the rows and columns of this one.
@@ -177,6 +173,31 @@ class Adapted:
 
     def __repr__(self) -> str:
         return f"Adapted({type(self.estimator).__name__}, {len(self.problems)} x {self.problems[0]!r})"
+
+
+def rows_of(
+    X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None, scaler: Any = None
+) -> Matrix:
+    """Rows of the caller's data (queries, new rows) in the ``n_columns`` columns of a problem.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame
+        The rows; the columns of a frame are matched by name.
+    what : str
+        What errors call them.
+    n_columns : int
+        Columns of the problem, a constant one included.
+    names : tuple of str or None
+        The names of the caller's columns.
+    constant, scaler : float or None, StandardScaler or None
+        As in :func:`prepared`.
+    """
+    matrix, given = _inputs.as_matrix(X, what)
+    expected = n_columns - int(constant is not None)
+    if matrix.shape[1] != expected:
+        raise ValueError(f"{what} must have {expected} columns, as the model has; got {matrix.shape[1]}.")
+    return prepared(matched_columns(matrix, given, names), scaler, constant)
 
 
 def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:

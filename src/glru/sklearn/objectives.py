@@ -19,7 +19,7 @@ import numpy as np
 
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
-from glru.problem import Scaling
+from glru.problem import Problem, Scaling
 
 Targets = Literal["labels", "signs", "numbers"]
 
@@ -67,6 +67,18 @@ class Objective:
         if self.quadratic == 0.0 == self.absolute:
             return L2(np.zeros(n_columns))
         return penalty_of(self.quadratic, self.absolute)
+
+    def problem(self, X: Any, y: Any, sample_weight: Any) -> Problem:
+        """The problem of minimising it on data, whose columns are those of the problem."""
+        return Problem(
+            X,
+            y,
+            loss=self.loss,
+            penalty=self.penalty(X.shape[1]),
+            fit_intercept=self.intercept,
+            scaling=self.scaling,
+            sample_weight=sample_weight,
+        )
 
 
 def penalty_of(quadratic: Strength, absolute: Strength) -> Penalty:

@@ -53,6 +53,21 @@ class Targets:
         """Whether the class weights follow from the number of rows of each class."""
         return isinstance(self.class_weight, str)
 
+    def check(self, y: Any, count: int) -> NDArray[Any]:
+        """Further targets, one per row, as an array; an error where a label is none of the classes."""
+        if self.classes is None:
+            return _inputs.as_vector(y, count, "y")
+        labels = np.atleast_1d(_inputs.as_array(y, "y"))
+        labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+        if labels.shape != (count,):
+            raise ValueError(f"y must have one label per row, shape ({count},); got shape {labels.shape}.")
+        # Compared in Python: NumPy would take the number 1 for the text "1".
+        known = self.classes.tolist()
+        unknown = sorted({str(label) for label in labels.tolist() if label not in known})
+        if unknown:
+            raise ValueError(f"labels must be among {self.classes.tolist()}; got {', '.join(unknown[:5])}.")
+        return labels
+
     def signs(self, k: int, y: NDArray[Any]) -> Array:
         """+1 for the positive class of the ``k``-th problem, -1 for the others."""
         return np.where(y == self.positive(k), 1.0, -1.0)

@@ -46,7 +46,7 @@ def _(change: AddRows, adapted: Adapted, k: int) -> Change:
     weight = (
         np.ones(count) if change.sample_weight is None else _inputs.as_vector(change.sample_weight, count, "weights")
     )
-    y = _known(change.y, count, adapted)
+    y = adapted.targets.check(change.y, count)
     X, names = change.X, adapted.problems[0].column_names
     if adapted.objective.constant is not None:
         known = None if names is None else names[adapted.offset :]
@@ -58,7 +58,7 @@ def _(change: AddRows, adapted: Adapted, k: int) -> Change:
 
 @_translate.register
 def _(change: Relabel, adapted: Adapted, k: int) -> Change:
-    y = _known(change.y, np.size(change.rows), adapted)
+    y = adapted.targets.check(change.y, np.size(change.rows))
     relabelled = Relabel(change.rows, adapted.targets.values(k, y))
     if adapted.targets.class_weight is None:
         return relabelled
@@ -94,16 +94,3 @@ def _columns(columns: Any, adapted: Adapted) -> Any:
     if np.any(places < 0):
         raise ValueError(f"columns must be positions from 0 to {n_columns - 1}; got {places.min()}.")
     return places + adapted.offset
-
-
-def _known(y: Any, count: int, adapted: Adapted) -> Any:
-    """Targets as the estimator has them, checked."""
-    if adapted.classes is None:
-        return _inputs.as_vector(y, count, "y")
-    labels = np.atleast_1d(_inputs.as_array(y, "y"))
-    if labels.shape != (count,):
-        raise ValueError(f"y must have one label a row, shape ({count},); got shape {labels.shape}.")
-    unknown = sorted({str(label) for label in labels[~np.isin(labels, adapted.classes)]})
-    if unknown:
-        raise ValueError(f"labels must be among {adapted.classes.tolist()}; got {', '.join(unknown)}.")
-    return labels

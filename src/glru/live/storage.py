@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final, get_args
 
@@ -24,16 +24,24 @@ from glru._archives import opened
 from glru._files import exclusive, leftovers, remove_leftovers, write_atomically
 from glru.linalg import Array, Matrix, as_matrix
 from glru.live import history
-from glru.live.digests import parse_json
 from glru.live.history import Entry
-from glru.live.ledger import Ledger, NewColumns, Positions, Rows
-from glru.live.roster import Roster, as_keys
-from glru.live.standing import Standing
-from glru.live.terms import Terms
+from glru.live.objective import ModelSpec
+from glru.live.state import (
+    FORGOTTEN,
+    NewColumns,
+    Pending,
+    Positions,
+    Rows,
+    State,
+    TrainedKeys,
+    as_keys,
+    parse_json,
+)
 from glru.point import Point
+from glru.problem import Problem
 from glru.solution import Status, solution_at
 
-SCHEMA = "glru-live/1"
+SCHEMA = "glru-live/2"
 
 Arrays = dict[str, np.ndarray]
 
@@ -43,10 +51,10 @@ Arrays = dict[str, np.ndarray]
 class Saved:
     """Everything a live model is."""
 
-    standing: Standing
+    state: State
     history: tuple[Entry, ...]
     tol: float
-    width: float | None
+    width: float
 
 
 def new_token() -> str:
@@ -151,37 +159,39 @@ def _clean(target: Path) -> None:
 
 
 def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
-    standing = saved.standing
-    solution, ledger, roster = standing.solution, standing.ledger, standing.roster
+    state = saved.state
+    solution, pending = state.solution, state.pending
+    trained_keys = () if pending.keys is None else pending.keys.keys
     arrays: Arrays = {
-        **_matrix_out("X", ledger.base.matrix),
-        "y": ledger.base.y,
-        "weight": ledger.base.sample_weight,
+        **_matrix_out("X", pending.base.matrix),
+        "y": pending.base.y,
+        "weight": pending.base.sample_weight,
         "coef": solution.coef,
         "dual": solution.dual,
-        "gone_rows": ledger.gone_rows.astype(np.int64),
-        "gone_columns": ledger.gone_columns.astype(np.int64),
+        "gone_rows": pending.gone_rows.astype(np.int64),
+        "gone_columns": pending.gone_columns.astype(np.int64),
     }
-    if ledger.arrived is not None:
-        arrays |= _matrix_out("new_X", ledger.arrived.X)
-        arrays |= {"new_y": ledger.arrived.y, "new_weight": ledger.arrived.weight}
-    for k, block in enumerate(ledger.new_columns):
+    if pending.arrived is not None:
+        arrays |= _matrix_out("new_X", pending.arrived.X)
+        arrays |= {"new_y": pending.arrived.y, "new_weight": pending.arrived.weight}
+    for k, block in enumerate(pending.new_columns):
         arrays |= {f"columns_{k}_rows": block.rows.astype(np.int64), **_matrix_out(f"columns_{k}", block.X)}
     document = {
         "schema": SCHEMA,
-        "terms": standing.terms.to_json(),
+        "terms": state.spec.to_json(),
         "solution": {
             "intercept": float(solution.intercept),
             "n_iter": int(solution.n_iter),
             "status": solution.status,
             "solver": solution.solver,
         },
-        "revision": standing.revision,
-        "exhausted": standing.exhausted,
-        "n_column_blocks": len(ledger.new_columns),
-        "has_new_rows": ledger.arrived is not None,
-        "keys": None if roster.trained is None else list(roster.trained),
-        "new_keys": list(roster.new),
+        "revision": state.revision,
+        "exhausted": state.exhausted,
+        "n_column_blocks": len(pending.new_columns),
+        "has_new_rows": pending.arrived is not None,
+        "keys": None if pending.keys is None else [None if key is FORGOTTEN else key for key in trained_keys],
+        "forgotten_keys": [place for place, key in enumerate(trained_keys) if key is FORGOTTEN],
+        "new_keys": [] if pending.arrived is None else list(pending.arrived.keys or ()),
         "history": [history.to_json(entry) for entry in saved.history],
         "tol": saved.tol,
         "width": saved.width,
@@ -205,70 +215,83 @@ def unpack(arrays: Arrays) -> Saved:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         shown = document.get("schema") if isinstance(document, dict) else document
         raise ValueError(f"its schema must be {SCHEMA!r}; got {str(shown)[:50]!r}. Use the version that wrote it.")
-    width = document["width"]
     return Saved(
-        _standing(arrays, document),
+        _state(arrays, document),
         tuple(history.from_json(entry) for entry in document["history"]),
         float(document["tol"]),
-        None if width is None else float(width),
+        float(document["width"]),
     )
 
 
-def _standing(arrays: Arrays, document: dict[str, Any]) -> Standing:
-    terms, stored = Terms.from_json(document["terms"]), document["solution"]
+def _state(arrays: Arrays, document: dict[str, Any]) -> State:
+    spec, stored = ModelSpec.from_json(document["terms"]), document["solution"]
     X = _matrix_in("X", arrays)
-    y, weight = _vector("y", arrays, X.shape[0]), _vector("weight", arrays, X.shape[0])
-    problem = terms.problem(X, y, weight)
-    if terms.classes is not None and not np.all(np.abs(y) == 1.0):
-        raise ValueError("targets of a classifier must be -1 and +1.")
+    y, weight = _targets("", arrays, X.shape[0], spec)
+    problem = spec.objective.problem(X, y, weight)
     point = Point(
         _vector("coef", arrays, problem.n_columns), float(stored["intercept"]), _vector("dual", arrays, problem.n_rows)
     )
     if not np.isfinite(point.intercept) or stored["status"] not in get_args(Status):
         raise ValueError("the stored model is not valid.")
     solution = solution_at(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
-    ledger = _ledger(arrays, document, problem, terms)
-    keys = document["keys"]
-    roster = Roster(None if keys is None else as_keys(keys, problem.n_rows), as_keys(document["new_keys"]))
-    _check_roster(roster, ledger)
-    names = terms.column_names
-    if names is not None and len(names) != ledger.n_columns - terms.offset:
-        raise ValueError(f"there must be one name a column; got {len(names)}.")
-    return Standing.stored(terms, solution, ledger, roster, int(document["revision"]), document["exhausted"] is True)
+    pending = _pending(arrays, document, problem, spec)
+    names = spec.column_names
+    if names is not None and len(names) != pending.n_columns - spec.offset:
+        raise ValueError(f"there must be one name per column; got {len(names)}.")
+    return State.of(spec, solution, pending, int(document["revision"]), document["exhausted"] is True)
 
 
-def _ledger(arrays: Arrays, document: dict[str, Any], problem: Any, terms: Terms) -> Ledger:
-    n_rows, n_columns = problem.n_rows, problem.n_columns
-    gone_rows, gone_columns = _places("gone_rows", arrays, n_rows), _places("gone_columns", arrays, n_columns)
+def _pending(arrays: Arrays, document: dict[str, Any], problem: Problem, spec: ModelSpec) -> Pending:
+    gone_rows = _places("gone_rows", arrays, problem.n_rows)
+    gone_columns = _places("gone_columns", arrays, problem.n_columns)
     blocks = []
     for k in range(int(document["n_column_blocks"])):
-        block, rows = _matrix_in(f"columns_{k}", arrays), _places(f"columns_{k}_rows", arrays, n_rows)
-        penalty = terms.objective.penalty(block.shape[1])
+        block, rows = _matrix_in(f"columns_{k}", arrays), _places(f"columns_{k}_rows", arrays, problem.n_rows)
+        penalty = spec.objective.penalty(block.shape[1])
         if block.shape[0] != rows.size:
-            raise ValueError("new columns must have one value a row.")
+            raise ValueError("new columns must have one value per row.")
         blocks.append(NewColumns(rows, block, None if penalty.n_columns is None else penalty))
-    ledger = Ledger(problem, gone_rows, gone_columns, (), tuple(blocks))
+    pending = Pending(problem, None, gone_rows, gone_columns, (), tuple(blocks))
+    new = None
     if document["has_new_rows"] is True:
         X = _matrix_in("new_X", arrays)
-        size = X.shape[0]
-        if X.shape[1] != ledger.n_columns:
-            raise ValueError(f"new rows must have {ledger.n_columns} columns; got {X.shape[1]}.")
-        y, weight = _vector("new_y", arrays, size), _vector("new_weight", arrays, size)
-        if np.any(weight < 0.0) or (terms.classes is not None and not np.all(np.abs(y) == 1.0)):
-            raise ValueError("new rows must have valid targets and weights.")
-        ledger = Ledger(problem, gone_rows, gone_columns, (Rows(X, y, weight),), tuple(blocks))
-    if ledger.n_rows < 1 or ledger.n_columns <= terms.offset:
+        if X.shape[1] != pending.n_columns:
+            raise ValueError(f"new rows must have {pending.n_columns} columns; got {X.shape[1]}.")
+        new = Rows(X, *_targets("new_", arrays, X.shape[0], spec), None)
+    if pending.n_kept_rows + (0 if new is None else new.y.size) < 1 or pending.n_columns <= spec.offset:
         raise ValueError("at least one row and one column must be left.")
-    return ledger
+    return _with_keys(pending, new, document)
 
 
-def _check_roster(roster: Roster, ledger: Ledger) -> None:
-    n_new = 0 if ledger.arrived is None else ledger.arrived.y.size
-    if len(roster.new) != (n_new if roster.trained is not None else 0):
-        raise ValueError(f"there must be one key a new row; got {len(roster.new)} for {n_new}.")
-    present = roster.present(ledger)
-    if present is not None:
-        as_keys(present)
+def _with_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -> Pending:
+    """Pending changes with new rows and with the keys of all rows."""
+    keys, new_keys, lost = (
+        document["keys"],
+        as_keys(document["new_keys"]),
+        np.array(document["forgotten_keys"], dtype=int),
+    )
+    if len(new_keys) != (0 if new is None or keys is None else new.y.size):
+        raise ValueError(f"there must be one key per new row; got {len(new_keys)}.")
+    if not np.all(np.isin(lost, pending.gone_rows)):
+        raise ValueError("only keys of removed rows can be forgotten.")
+    if keys is None:
+        return pending if new is None else replace(pending, new_rows=(new,))
+    if len(keys) != pending.base.n_rows:
+        raise ValueError(f"there must be one key per trained row; got {len(keys)}.")
+    # Checked apart: None is a key, too.
+    as_keys([key for place, key in enumerate(keys) if place not in set(lost.tolist())])
+    rows = () if new is None else (replace(new, keys=new_keys),)
+    found = replace(pending, keys=TrainedKeys(tuple(keys)).forget(lost), new_rows=rows)
+    as_keys(found.present_keys)
+    return found
+
+
+def _targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[Array, Array]:
+    """Targets and weights of rows, checked."""
+    y, weight = _vector(f"{prefix}y", arrays, size), _vector(f"{prefix}weight", arrays, size)
+    if np.any(weight < 0.0) or (spec.classes is not None and not np.all(np.abs(y) == 1.0)):
+        raise ValueError("targets of a classifier must be -1 and +1, and weights at least 0.")
+    return y, weight
 
 
 def _matrix_in(name: str, arrays: Arrays) -> Matrix:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
 from glru.certificate import Certificate, ball_radius
+from glru.changes import Change
 from glru.linalg import Array, Matrix
-from glru.live.ledger import Ledger
 from glru.refine import Refinement
 from glru.regions import PAPER, Region, regions_of, score_bounds
 from glru.solution import Solution
@@ -21,7 +21,7 @@ from glru.solvers import solve
 SHOWN = 10
 """How many queries an error names."""
 
-Settled = Callable[[Array, Array], NDArray[np.bool_]]
+Decided = Callable[[Array, Array], NDArray[np.bool_]]
 """Whether bounds of scores are as tight as an answer needs."""
 
 
@@ -35,7 +35,7 @@ class Answer:
     bounds : ScoreBounds
         The bounds.
     stage : array of str of shape (n_queries,)
-        Which stage settled each query: "carry", "newton", "training", or "" where it is open.
+        Which stage decided each query: "carry", "newton", "training", or "" where it is open.
     gap, radius : float
         Of the best candidate that was needed; inf where nothing is known.
     """
@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def open(self) -> NDArray[np.intp]:
-        """The queries that are not settled."""
+        """The queries that are not decided."""
         return np.flatnonzero(self.stage == "")
 
     @property
@@ -55,8 +55,8 @@ class Answer:
         """What is known of these."""
         return self.bounds.take(self.open)
 
-    def settled_by(self, stage: str) -> int:
-        """How many queries a stage settled."""
+    def count(self, stage: str) -> int:
+        """How many queries a stage decided."""
         return int(np.count_nonzero(self.stage == stage))
 
 
@@ -116,31 +116,31 @@ class Proof:
     regions: Sequence[Region]
     fit_intercept: bool
 
-    def bounds(self, X: Matrix, settled: Settled | None, known: Bounds) -> Bounds:
-        """Known bounds of queries made tighter, region by region until all are settled, or by all regions."""
+    def bounds(self, X: Matrix, decided: Decided | None, known: Bounds) -> Bounds:
+        """Known bounds of queries made tighter, region by region until all are decided, or by all regions."""
         dead = self.certificate.columns.dead
         for region in self.regions:
-            if settled is not None and settled(*known).all():
+            if decided is not None and decided(*known).all():
                 break
             known = intersect(known, score_bounds([region], X, dead))
         return known if self.fit_intercept else _with_zeros(X, dead, known)
 
 
 @final
-class Outlook:
+class Proofs:
     """What a stored model and the changes since prove about the model that retraining would give.
 
     Everything is computed once and kept: a second query costs only its own bounds.
     """
 
-    def __init__(self, solution: Solution, ledger: Ledger) -> None:
-        self.solution, self.ledger = solution, ledger
+    def __init__(self, solution: Solution, change: Change, loses_rows: bool) -> None:
+        self.solution, self.change, self.loses_rows = solution, change, loses_rows
         self.fit_intercept = solution.problem.fit_intercept
 
     @cached_property
     def after(self) -> After:
         """The core's answer to the pending change."""
-        return after(self.solution, self.ledger.change)
+        return after(self.solution, self.change)
 
     @cached_property
     def carried(self) -> Proof:
@@ -153,27 +153,27 @@ class Outlook:
         """All that is proven without training."""
         return Proof(self.after.certificates[0], self.after.regions, self.fit_intercept)
 
-    def ask(self, X: Matrix, settled: Settled) -> Answer:
+    def ask(self, X: Matrix, decided: Decided) -> Answer:
         """The cheapest certificate that settles each query; what is open stays open."""
-        bounds = ScoreBounds(*self.carried.bounds(X, settled, unbounded(X.shape[0])))
-        stage = np.where(settled(*bounds), "carry", "").astype("<U8")
+        bounds = ScoreBounds(*self.carried.bounds(X, decided, unbounded(X.shape[0])))
+        stage = np.where(decided(*bounds), "carry", "").astype("<U8")
         answer = Answer(bounds, stage, self.after.carried.gap, radius_of(self.after.carried))
         if not answer.open.size or not has_newton(self.solution.problem):
             return answer
-        tighter = self.newton.bounds(X[answer.open], settled, answer.open_bounds)
-        return joined(answer, tighter, settled, "newton", self.newton.certificate)
+        tighter = self.newton.bounds(X[answer.open], decided, answer.open_bounds)
+        return merge(answer, tighter, decided, "newton", self.newton.certificate)
 
-    def tightest(self, X: Matrix, settled: Settled) -> Answer:
+    def tightest(self, X: Matrix, decided: Decided) -> Answer:
         """The tightest bounds there are without training, for all queries."""
         bounds = ScoreBounds(*self.newton.bounds(X, None, unbounded(X.shape[0])))
         name = "newton" if has_newton(self.solution.problem) else "carry"
-        stage = np.where(settled(*bounds), name, "")
+        stage = np.where(decided(*bounds), name, "")
         best = self.newton.certificate
         return Answer(bounds, stage, best.gap, radius_of(best))
 
-    def train(self, X: Matrix, settled: Settled, known: Bounds) -> tuple[Solution, Bounds]:
-        """Train until every query is settled, or as far as float64 goes."""
-        after, everything = self.after, lambda *ends: bool(settled(*ends).all())
+    def train(self, X: Matrix, decided: Decided, known: Bounds) -> tuple[Solution, Bounds]:
+        """Train until every query is decided, or as far as float64 goes."""
+        after, everything = self.after, lambda *ends: bool(decided(*ends).all())
         work = Refinement(after.problem, X, everything, found=known)
         # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
         solution = work.train(after.point, 0.0)
@@ -189,7 +189,7 @@ class Outlook:
         """
         solution = self.after.retrain(tol=tol)
         same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
-        if same and self.ledger.gone_rows.size:
+        if same and self.loses_rows:
             solution = solve(self.after.problem, tol=tol)
         return solution
 
@@ -200,12 +200,12 @@ def _with_zeros(X: Matrix, dead: NDArray[np.bool_], known: Bounds) -> Bounds:
     return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
 
 
-def joined(answer: Answer, bounds: Bounds, settled: Settled, stage: str, certificate: Certificate) -> Answer:
+def merge(answer: Answer, bounds: Bounds, decided: Decided, stage: str, certificate: Certificate) -> Answer:
     """An answer with what a further stage proves of the queries that were open."""
     rows, stages = answer.open, answer.stage.copy()
     lower, upper = answer.bounds.lower.copy(), answer.bounds.upper.copy()
     lower[rows], upper[rows] = intersect(answer.open_bounds, bounds)
-    stages[rows[settled(lower[rows], upper[rows])]] = stage
+    stages[rows[decided(lower[rows], upper[rows])]] = stage
     return Answer(ScoreBounds(lower, upper), stages, certificate.gap, radius_of(certificate))
 
 
@@ -215,18 +215,18 @@ def radius_of(certificate: Certificate) -> float:
     return float(ball_radius(certificate.gap / strength)) if strength > 0.0 else np.inf
 
 
-def undetermined(found: CertifiedPrediction, width: float | None) -> UndeterminedError:
-    """The error that says which predictions are open, why, and what to do."""
-    rows = np.flatnonzero(~found.determined)
+def undetermined(bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None) -> UndeterminedError:
+    """The error that says which queries are open, why, and what to do; ``width``: of numbers, None for labels."""
+    rows = np.flatnonzero(~determined)
     named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
-    widest = float(found.bounds.take(rows).width.max())
+    widest = float(bounds.take(rows).width.max())
     why = (
         f"training as far as float64 goes did not prove on which side of 0 their scores are (intervals up to {widest:.2g} wide)"
         if width is None
         else f"no interval within width={width:.2g} could be proven in float64 (they are up to {widest:.2g} wide; allow for that)"
     )
     return UndeterminedError(
-        f"every prediction must be proven; {rows.size} of {found.determined.size} are not, for queries {named}: {why}. "
+        f"every prediction must be proven; {rows.size} of {determined.size} are not, for queries {named}: {why}. "
         "predict_certified(X) returns all of them and says which are determined.",
         rows,
     )

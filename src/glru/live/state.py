@@ -1,0 +1,510 @@
+"""The state of a live model: the stored model, the net effect of the changes since its training, and digests of both.
+
+A change costs what it and the pending changes are in size, not what the data is. Every change gives a new state or an error.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru.changes import AddColumns, AddRows, Change, Composite, RemoveColumns, RemoveRows
+from glru.changes.base import row_positions
+from glru.linalg import Array, Matrix, as_matrix
+from glru.live.objective import ModelSpec
+from glru.live.queries import Proofs
+from glru.penalties import Penalty
+from glru.problem import Problem
+from glru.solution import Solution
+
+Key = str | int | float | bool | None
+Positions = NDArray[np.intp]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows as the problem has them: data, targets, weights; and the user's keys, None where rows have none."""
+
+    X: Matrix
+    y: Array
+    weight: Array
+    keys: tuple[Key, ...] | None
+
+    def select(self, positions: Positions) -> "Rows":
+        """Some of the rows."""
+        keys = None if self.keys is None else tuple(self.keys[place] for place in positions.tolist())
+        return Rows(self.X[positions], self.y[positions], self.weight[positions], keys)
+
+
+def concatenate(blocks: Sequence[Rows]) -> Rows:
+    """Blocks of rows as one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    return Rows(
+        blocks[0].X.concatenate([rows.X for rows in blocks], axis=0),
+        np.concatenate([rows.y for rows in blocks]),
+        np.concatenate([rows.weight for rows in blocks]),
+        None if blocks[0].keys is None else sum((rows.keys or () for rows in blocks), ()),
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NewColumns:
+    """Columns that came after the training: their values in those trained rows that were there then."""
+
+    rows: Positions
+    X: Matrix
+    penalty: Penalty | None
+
+    def select(self, columns: Positions) -> "NewColumns":
+        """Some of the columns."""
+        return NewColumns(self.rows, self.X[:, columns], None if self.penalty is None else self.penalty.select(columns))
+
+    def values(self, rows: Positions) -> Matrix:
+        """The values in some trained rows; zero in rows that were gone when the columns came."""
+        there = np.isin(rows, self.rows)
+        places = np.searchsorted(self.rows, rows[there])
+        nothing = as_matrix(np.zeros((1, self.X.shape[1])))
+        order = np.where(there, np.cumsum(there) - 1, places.size)
+        return self.X.concatenate([self.X[places], nothing], axis=0)[order]
+
+
+FORGOTTEN: Any = object()
+"""Stands for the key of a removed row that is not kept any more."""
+
+
+@final
+class TrainedKeys:
+    """The keys of the rows of a training; shared by all states until the next one, so that a change copies no keys.
+
+    Attributes
+    ----------
+    keys : tuple of keys
+        One key per trained row, ``FORGOTTEN`` for some that are gone.
+    """
+
+    def __init__(self, keys: tuple[Key, ...]) -> None:
+        self.keys = keys
+
+    @cached_property
+    def places(self) -> dict[Key, int]:
+        """The place of every key."""
+        return {key: place for place, key in enumerate(self.keys) if key is not FORGOTTEN}
+
+    def forget(self, gone: Positions) -> "TrainedKeys":
+        """The keys without those of some rows."""
+        kept = list(self.keys)
+        for place in gone.tolist():
+            kept[place] = FORGOTTEN
+        return TrainedKeys(tuple(kept))
+
+
+def _none() -> Positions:
+    return np.empty(0, dtype=np.intp)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """A trained problem and the net effect of the changes since.
+
+    The present rows are the trained ones that are left, in their order, then the new ones; the same holds for columns.
+
+    Attributes
+    ----------
+    base : Problem
+        The problem of the last training.
+    keys : TrainedKeys or None
+        The keys of its rows; None where rows have none.
+    gone_rows, gone_columns : array of int
+        Trained rows and columns that were removed, in order.
+    new_rows : tuple of Rows
+        Rows that came, in the present columns.
+    new_columns : tuple of NewColumns
+        Columns that came.
+    """
+
+    base: Problem
+    keys: TrainedKeys | None = None
+    gone_rows: Positions = field(default_factory=_none)
+    gone_columns: Positions = field(default_factory=_none)
+    new_rows: tuple[Rows, ...] = ()
+    new_columns: tuple[NewColumns, ...] = ()
+
+    @property
+    def n_kept_rows(self) -> int:
+        """Number of trained rows that are left."""
+        return self.base.n_rows - self.gone_rows.size
+
+    @property
+    def n_kept_columns(self) -> int:
+        """Number of trained columns that are left."""
+        return self.base.n_columns - self.gone_columns.size
+
+    @property
+    def n_rows(self) -> int:
+        """Number of present rows."""
+        return self.n_kept_rows + sum(rows.y.size for rows in self.new_rows)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of present columns."""
+        return self.n_kept_columns + sum(block.X.shape[1] for block in self.new_columns)
+
+    @property
+    def moves_columns(self) -> bool:
+        """Whether columns came or went."""
+        return bool(self.gone_columns.size or self.new_columns)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing changed."""
+        return not (self.gone_rows.size or self.new_rows or self.moves_columns)
+
+    @cached_property
+    def arrived(self) -> Rows | None:
+        """All new rows in one block; None if there are none."""
+        return concatenate(self.new_rows) if self.new_rows else None
+
+    @cached_property
+    def change(self) -> Change:
+        """What happened to the trained problem, as one change in as few steps as possible."""
+        everything = np.arange(self.base.n_rows) if self.new_columns else _none()
+        steps: list[Change] = [AddColumns(block.values(everything), block.penalty) for block in self.new_columns]
+        if self.gone_columns.size:
+            steps.append(RemoveColumns(self.gone_columns))
+        if self.arrived is not None:
+            steps.append(AddRows(self.arrived.X, self.arrived.y, self.arrived.weight))
+        if self.gone_rows.size:
+            steps.append(RemoveRows(self.gone_rows))
+        return steps[0] if len(steps) == 1 else Composite(tuple(steps))
+
+    @cached_property
+    def present_keys(self) -> tuple[Key, ...] | None:
+        """The keys of the present rows in their order; None where rows have none."""
+        if self.keys is None:
+            return None
+        gone = set(self.gone_rows.tolist())
+        kept = tuple(key for place, key in enumerate(self.keys.keys) if place not in gone)
+        return kept if self.arrived is None else kept + (self.arrived.keys or ())
+
+    @cached_property
+    def _new_places(self) -> dict[Key, int]:
+        keys = () if self.arrived is None else self.arrived.keys or ()
+        return {key: place for place, key in enumerate(keys)}
+
+    def position(self, key: Key) -> int | None:
+        """The present position of a key; None where no present row has it."""
+        if key in self._new_places:
+            return self.n_kept_rows + self._new_places[key]
+        place = None if self.keys is None else self.keys.places.get(key)
+        if place is None:
+            return None
+        before = int(np.searchsorted(self.gone_rows, place))
+        gone = before < self.gone_rows.size and self.gone_rows[before] == place
+        return None if gone else place - before
+
+    def positions(self, rows: Any, keys: Any) -> Positions:
+        """Present positions of rows named either by position or by key."""
+        if (rows is None) == (keys is None):
+            raise TypeError("name rows either by position, remove_rows([3]), or by key, remove_rows(keys=['a']).")
+        if keys is None:
+            return row_positions(rows, self.n_rows)
+        if self.keys is None:
+            raise ValueError("rows have no keys: the model was fitted without keys=. Name them by position.")
+        named = as_keys(keys)
+        found = [self.position(key) for key in named]
+        unknown = [key for key, place in zip(named, found, strict=True) if place is None]
+        if unknown:
+            raise ValueError(f"keys must be those of present rows; got {shown(unknown)}.")
+        return np.array(found, dtype=np.intp)
+
+    def new_keys(self, keys: Any, count: int) -> tuple[Key, ...] | None:
+        """The keys of ``count`` new rows, checked: new, and given if and only if the other rows have some."""
+        if self.keys is None:
+            if keys is not None:
+                raise ValueError("new rows cannot have keys where the others have none: fit with keys= first.")
+            return None
+        if keys is None:
+            raise ValueError("new rows need keys, as the others have them; give keys=.")
+        named = as_keys(keys, count)
+        taken = [key for key in named if self.position(key) is not None]
+        if taken:
+            raise ValueError(f"keys of new rows must be new; got {shown(taken)} again.")
+        return named
+
+    def trained(self, positions: Positions) -> Positions:
+        """Present positions of trained rows as positions in the training."""
+        return _shifted(positions, self.gone_rows)
+
+    def rows(self, positions: Positions) -> Rows:
+        """Present rows, in the present columns, in the order asked for."""
+        old, new = positions < self.n_kept_rows, positions >= self.n_kept_rows
+        origin = self.trained(positions[old])
+        X = self.base.matrix[origin]
+        if self.moves_columns:
+            kept = np.delete(np.arange(self.base.n_columns), self.gone_columns)
+            X = X.concatenate([X[:, kept], *(block.values(origin) for block in self.new_columns)], axis=1)
+        keys = None if self.keys is None else tuple(self.keys.keys[place] for place in origin.tolist())
+        found = Rows(X, self.base.y[origin], self.base.sample_weight[origin], keys)
+        if self.arrived is not None and new.any():
+            found = concatenate([found, self.arrived.select(positions[new] - self.n_kept_rows)])
+        order = np.concatenate([np.flatnonzero(old), np.flatnonzero(new)])
+        return found.select(np.argsort(order))
+
+    def without_rows(self, positions: Positions) -> "Pending":
+        """The changes when some present rows are gone too."""
+        new = positions[positions >= self.n_kept_rows] - self.n_kept_rows
+        gone = np.union1d(self.gone_rows, self.trained(positions[positions < self.n_kept_rows])).astype(np.intp)
+        rows = self.new_rows
+        if new.size:
+            assert self.arrived is not None
+            kept = np.delete(np.arange(self.arrived.y.size), new)
+            rows = (self.arrived.select(kept),) if kept.size else ()
+        return replace(self, gone_rows=gone, new_rows=rows)
+
+    def with_rows(self, rows: Rows) -> "Pending":
+        """The changes with more rows."""
+        return replace(self, new_rows=(*self.new_rows, replace(rows, X=self._stored(rows.X))))
+
+    def without_columns(self, columns: Positions) -> "Pending":
+        """The changes when some present columns are gone too."""
+        gone = _shifted(columns[columns < self.n_kept_columns], self.gone_columns)
+        kept = np.delete(np.arange(self.n_columns), columns)
+        blocks, start = [], self.n_kept_columns
+        for block in self.new_columns:
+            mine = kept[(kept >= start) & (kept < start + block.X.shape[1])] - start
+            start += block.X.shape[1]
+            if mine.size:
+                blocks.append(block.select(mine))
+        rows = () if self.arrived is None else (replace(self.arrived, X=self.arrived.X[:, kept]),)
+        return replace(
+            self,
+            gone_columns=np.union1d(self.gone_columns, gone).astype(np.intp),
+            new_rows=rows,
+            new_columns=tuple(blocks),
+        )
+
+    def with_columns(self, X: Matrix, penalty: Penalty | None) -> "Pending":
+        """The changes with more columns, given in all present rows."""
+        X = self._stored(X)
+        kept = np.delete(np.arange(self.base.n_rows), self.gone_rows)
+        block = NewColumns(kept, X[: kept.size], penalty)
+        rows = self.new_rows
+        if self.arrived is not None:
+            rows = (replace(self.arrived, X=X.concatenate([self.arrived.X, X[kept.size :]], axis=1)),)
+        return replace(self, new_rows=rows, new_columns=(*self.new_columns, block))
+
+    def _stored(self, X: Matrix) -> Matrix:
+        """Data stored as the trained data is, and apart from what the user may still edit."""
+        return self.base.matrix.convert(X).copy()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class State:
+    """A live model at one moment.
+
+    Attributes
+    ----------
+    spec : ModelSpec
+        What is minimised, and the present column names.
+    solution : Solution
+        The stored model.
+    pending : Pending
+        The changes since it was trained.
+    revision : int
+        How many trainings led to the stored model.
+    n_weighted : tuple of int
+        Present rows of weight above 0, with negative targets and with others.
+    digest : str
+        The digest of the stored model.
+    exhausted : bool
+        Whether the stored model was trained as far as float64 goes.
+    """
+
+    spec: ModelSpec
+    solution: Solution
+    pending: Pending
+    revision: int
+    n_weighted: tuple[int, int]
+    digest: str
+    exhausted: bool
+
+    @classmethod
+    def of(cls, spec: ModelSpec, solution: Solution, pending: Pending, revision: int, exhausted: bool) -> "State":
+        """The state with some changes since a training, counted and digested afresh."""
+        kept = np.delete(np.arange(pending.base.n_rows), pending.gone_rows)
+        low, high = count_weighted(pending.base.y[kept], pending.base.sample_weight[kept])
+        if pending.arrived is not None:
+            more = count_weighted(pending.arrived.y, pending.arrived.weight)
+            low, high = low + more[0], high + more[1]
+        digest = digest_model(spec.to_json(), solution.coef, solution.intercept)
+        return cls(spec, solution, pending, revision, (low, high), digest, exhausted)
+
+    @cached_property
+    def proofs(self) -> Proofs:
+        """What is proven of the retrained model."""
+        return Proofs(self.solution, self.pending.change, bool(self.pending.gone_rows.size))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of the user's present columns."""
+        return self.pending.n_columns - self.spec.offset
+
+    @cached_property
+    def stored_coef(self) -> Array:
+        """The stored coefficients in the present columns; new columns have none yet."""
+        kept = np.delete(self.solution.coef, self.pending.gone_columns)
+        return np.append(kept, np.zeros(self.pending.n_columns - kept.size))
+
+    def with_rows(self, X: Any, y: Any, sample_weight: Any, keys: Any) -> "State":
+        """The state with more rows."""
+        matrix = self.spec.rows(X, self.pending.n_columns, "new rows")
+        target, weight = self.spec.labelled(y, sample_weight, matrix.shape[0])
+        low, high = count_weighted(target, weight)
+        named = self.pending.new_keys(keys, target.size)
+        return replace(
+            self,
+            pending=self.pending.with_rows(Rows(matrix, target, weight, named)),
+            n_weighted=(self.n_weighted[0] + low, self.n_weighted[1] + high),
+        )
+
+    def without_rows(self, positions: Positions, rows: Rows) -> "State":
+        """The state without some present rows, which are also given in full."""
+        if positions.size == self.pending.n_rows:
+            raise ValueError(f"at least one row must be left; got the removal of all {positions.size}.")
+        gone = count_weighted(rows.y, rows.weight)
+        left = self.n_weighted[0] - gone[0], self.n_weighted[1] - gone[1]
+        if sum(left) == 0:
+            raise ValueError("a row of weight above 0 must be left; got the removal of all of them.")
+        if self.spec.classes is not None and 0 in left:
+            raise ValueError(
+                f"both classes must be left; got the removal of every row of class {self.spec.classes.tolist()[left.index(0)]!r} "
+                "that has a weight above 0. Add others of it first."
+            )
+        return replace(self, pending=self.pending.without_rows(positions), n_weighted=left)
+
+    def with_columns(self, X: Any) -> "State":
+        """The state with more columns."""
+        matrix, names = _inputs.as_matrix(X, "new columns")
+        if matrix.shape[0] != self.pending.n_rows:
+            raise ValueError(
+                f"new columns must have {self.pending.n_rows} rows, as there are now; got {matrix.shape[0]}."
+            )
+        count = matrix.shape[1]
+        penalty = self.spec.objective.penalty(count)
+        return replace(
+            self,
+            spec=self.spec.with_columns(names, count, self.pending.n_columns),
+            pending=self.pending.with_columns(matrix, None if penalty.n_columns is None else penalty),
+        )
+
+    def without_columns(self, columns: Positions) -> "State":
+        """The state without some present columns of the problem."""
+        if columns.size == self.n_columns:
+            raise ValueError(f"at least one column must be left; got the removal of all {columns.size}.")
+        return replace(self, spec=self.spec.without_columns(columns), pending=self.pending.without_columns(columns))
+
+    def retrained(self, solution: Solution, exhausted: bool) -> "State":
+        """The state after a training of the present problem."""
+        keys = self.pending.present_keys
+        pending = Pending(solution.problem, None if keys is None else TrainedKeys(keys))
+        return State.of(self.spec, solution, pending, self.revision + 1, exhausted)
+
+    def forget_keys(self) -> "State":
+        """The state without the keys of removed rows that the training had."""
+        keys = self.pending.keys
+        if keys is None or not self.pending.gone_rows.size:
+            return self
+        return replace(self, pending=replace(self.pending, keys=keys.forget(self.pending.gone_rows)))
+
+
+def count_weighted(y: Array, weight: Array) -> tuple[int, int]:
+    """Rows of weight above 0, with negative targets and with others."""
+    used = weight > 0.0
+    low = int(np.count_nonzero(used & (y < 0.0)))
+    return low, int(np.count_nonzero(used)) - low
+
+
+def as_keys(keys: Any, count: int | None = None) -> tuple[Key, ...]:
+    """Keys as JSON scalars, distinct, and as many as there are rows."""
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise TypeError(f"keys must be a sequence with one key per row; got {keys!r}.")
+    named = tuple(key.item() if isinstance(key, np.generic) else key for key in keys)
+    for key in named:
+        if not (key is None or isinstance(key, str | int | float)) or key != key or key in (np.inf, -np.inf):
+            raise TypeError(f"keys must be text, finite numbers, booleans or None; got {key!r}.")
+    if count is not None and len(named) != count:
+        raise ValueError(f"keys must have one entry per row, {count}; got {len(named)}.")
+    if len(set(named)) != len(named):
+        seen: set[Key] = set()
+        twice = [key for key in named if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+        raise ValueError(f"keys must be distinct; got {shown(twice)} more than once.")
+    return named
+
+
+def shown(keys: Sequence[Key]) -> str:
+    """Some keys as an error names them."""
+    return ", ".join(map(repr, keys[:5])) + (", ..." if len(keys) > 5 else "")
+
+
+def _shifted(positions: Positions, gone: Positions) -> Positions:
+    """Positions among what is left as positions before the ordered ``gone`` ones went."""
+    return positions + np.searchsorted(gone - np.arange(gone.size), positions, side="right")
+
+
+# Digests: SHA-256 over bytes that do not depend on how data is stored; docs/receipts.md says which bytes.
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value of JSON text in which no object has a key twice: readers differ in which of the two they take."""
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"each key of an object must be there once; got {key[:50]!r} again")
+        found[key] = value
+    return found
+
+
+def digest_json(value: Any) -> str:
+    """The digest of a JSON value: keys in order, no spaces, UTF-8."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_rows(X: Matrix, y: Array, weight: Array) -> list[str]:
+    """One digest per row: number of columns, columns and values that are not zero, target, weight."""
+    found = []
+    width = np.array([X.shape[1]], dtype="<i8").tobytes()
+    ends = np.column_stack([y, weight]).astype("<f8") + 0.0
+    for k, (columns, values) in enumerate(X.nonzeros()):
+        row = hashlib.sha256(b"glru-row/1" + width)
+        row.update(columns.astype("<i8").tobytes())
+        row.update(values.astype("<f8").tobytes())
+        row.update(ends[k].tobytes())
+        found.append(row.hexdigest())
+    return found
+
+
+def digest_data(rows: list[str]) -> str:
+    """The digest of a set of rows, in whatever order, from the digests of the rows."""
+    return hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()
+
+
+def digest_model(spec: dict[str, Any], coef: Array, intercept: float) -> str:
+    """The digest of a model: its specification without the names of columns, its coefficients and its intercept."""
+    nameless = {key: value for key, value in spec.items() if key != "column_names"}
+    return digest_json({"terms": nameless, "coef": coef.tolist(), "intercept": float(intercept)})
