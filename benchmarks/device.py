@@ -116,7 +116,7 @@ def _path(torch, problem, peak):
                 f"{loo:.3f}",
                 f"{metric / loo / peak:.2f}",
                 result.n_trainings,
-                int((result.labels == 0).sum()),
+                int((result.bounds.signs == 0).sum()),
                 stages,
             ]
         )
@@ -164,7 +164,7 @@ def _compare(X, y, found) -> None:
         start = glru.solve(problem.derive(penalty=glru.L2(lam)), start=start)
         ours = glru.loocv(start)
         seconds = time.perf_counter() - begin
-        same = np.array_equal(ours.labels, theirs.labels)
+        same = np.array_equal(ours.bounds.signs, theirs.bounds.signs)
         apart = np.maximum(ours.score_lower, theirs.score_lower) > np.minimum(ours.score_upper, theirs.score_upper)
         rows.append([f"{lam:.4g}", f"{seconds:.2f}", "yes" if same else "NO", int(apart.sum())])
     print_table("The same on the host", ["lam", "fit and LOOCV s", "labels identical", "intervals apart"], rows)

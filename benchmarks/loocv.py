@@ -80,7 +80,7 @@ def _paper_setting() -> None:
                 begin = time.perf_counter()
                 paper_method = glru.loocv(solution, method="glru")
                 glru_ratio = f"{(time.perf_counter() - begin) / ours:.0f}"
-                agree &= np.array_equal(certified.labels, paper_method.labels)
+                agree &= np.array_equal(certified.bounds.signs, paper_method.bounds.signs)
                 agree &= paper_method.n_trainings == trainings
             rows.append(
                 [
@@ -110,7 +110,7 @@ def _naive(solution, sample, certified) -> tuple[float, bool]:
         begin = time.perf_counter()
         model = glru.solve(problem.derive(sample_weight=weight), start=solution)
         total += time.perf_counter() - begin
-        agree &= bool(np.sign(model.scores[row]) == certified.labels[row])
+        agree &= bool(np.sign(model.scores[row]) == certified.bounds.signs[row])
     return total, agree
 
 
@@ -216,7 +216,7 @@ def _against_sklearn() -> None:
     for what, width in (("labels", None), ("scores to 1e-6", 1e-6)):
         seconds = best_time(lambda width=width: ours(width), repeats=5)
         result = ours(width)
-        same = bool(np.all(np.sign(scores["newton-cholesky"]) == result.labels))
+        same = bool(np.all(np.sign(scores["newton-cholesky"]) == result.bounds.signs))
         far = float(np.max(np.abs(scores["newton-cholesky"] - result.scores))) if width else np.nan
         rows.append(
             [

@@ -125,7 +125,7 @@ def outcome(
     rows = []
     for candidate in ("carry", "newton"):
         out = glru.after(solution, change, candidate=candidate)
-        labels = out.labels(queries)
+        labels = out.score_bounds(queries).signs
         proven = labels != 0
         changed = np.flatnonzero(proven & (labels != old_labels))
         counts = [str(np.sum(labels == old_labels)), named(changed), str(np.sum(~proven))]

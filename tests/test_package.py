@@ -52,3 +52,33 @@ def test_every_public_object_has_an_example():
         if not inspect.ismodule(getattr(glru, name)) and ">>>" not in (inspect.getdoc(getattr(glru, name)) or "")
     ]
     assert silent == []
+
+
+def test_names_to_complete():
+    """Completion shows the public names, the estimators among them, and nothing else; there are not too many."""
+    assert set(dir(glru)) == {*glru.__all__, "__version__"}
+    assert "GLRUClassifier" in dir(glru) and len(glru.__all__) <= 50
+
+
+FUNCTIONS = [
+    glru.loocv,
+    glru.stepwise,
+    glru.cross_val_predict,
+    glru.cross_val_score,
+    glru.after,
+    glru.certify,
+    glru.solve,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_signatures_are_explicit(function):
+    """Every parameter is named, documented and has its default; a misspelt one is refused under the public name."""
+    parameters = inspect.signature(function).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    described = inspect.getdoc(function).split("Returns\n")[0]
+    listed = {name for line in described.splitlines() for name in line.split(" : ")[0].split(", ")}
+    assert set(parameters) <= listed
+    with pytest.raises(TypeError, match=rf"{function.__name__}\(\) got an unexpected keyword argument 'widht'"):
+        function(None, None, None, widht=1.0)

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from glru import datasets
+from glru import datasets, display
 from glru.after import After, Retraining
 from glru.api import after, certify, cross_val_predict, cross_val_score, loocv, stepwise
 from glru.changes import (
@@ -16,26 +16,17 @@ from glru.changes import (
     RemoveRows,
     Reweight,
 )
-from glru.display import (
-    AfterDisplay,
-    DeterminationRateDisplay,
-    InfluenceDisplay,
-    LOOCVDisplay,
-    RegularizationPathDisplay,
-    StepwiseDisplay,
-)
 from glru.live import LiveModel, verify_receipt
-from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult, loocv_path
-from glru.penalties import L1, L2, ElasticNet, Penalty
+from glru.penalties import L1, L2, ElasticNet
 from glru.point import Point
 from glru.problem import Problem
 from glru.selection import StepwiseResult
 from glru.sklearn.after import ModelAfter
 from glru.sklearn.certify import ModelCertificate
-from glru.sklearn.classes import ClassesLOOCVResult
 from glru.solution import Solution
-from glru.solvers import State, solve
+from glru.solvers import solve
 from glru.verify import Verification, verify
 
 if TYPE_CHECKING:
@@ -55,11 +46,8 @@ __all__ = [
     "AddColumns",
     "AddRows",
     "After",
-    "AfterDisplay",
     "Change",
-    "ClassesLOOCVResult",
     "CrossValResult",
-    "DeterminationRateDisplay",
     "EditValues",
     "ElasticNet",
     "GLRUClassifier",
@@ -68,19 +56,14 @@ __all__ = [
     "GLRURegressorCV",
     "Hinge",
     "Huber",
-    "InfluenceDisplay",
-    "LOOCVDisplay",
     "LOOCVPath",
     "LOOCVResult",
     "LiveModel",
     "Logistic",
-    "Loss",
     "ModelAfter",
     "ModelCertificate",
-    "Penalty",
     "Point",
     "Problem",
-    "RegularizationPathDisplay",
     "Relabel",
     "RemoveColumns",
     "RemoveRows",
@@ -90,8 +73,6 @@ __all__ = [
     "Solution",
     "Squared",
     "SquaredHinge",
-    "State",
-    "StepwiseDisplay",
     "StepwiseResult",
     "StepwiseSelector",
     "Verification",
@@ -100,6 +81,7 @@ __all__ = [
     "cross_val_predict",
     "cross_val_score",
     "datasets",
+    "display",
     "loocv",
     "loocv_path",
     "solve",
@@ -114,3 +96,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__ and (name.startswith("GLRU") or name == "StepwiseSelector"):
         return getattr(import_module("glru.sklearn.estimators"), name)
     raise AttributeError(f"module 'glru' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

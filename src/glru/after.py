@@ -277,9 +277,16 @@ class After:
     def _n_columns(self) -> int:
         return self.carried.coef.size if self._held else self.problem.n_columns
 
-    def labels(self, X: Any) -> NDArray[np.int8]:
-        """+1 or -1 where that retrained label is proven, 0 for a tie or an open label."""
-        return self.score_bounds(X).signs
+    def labels(self, X: Any) -> NDArray[Any]:
+        """The retrained labels, classes as the caller has them; masked where they are not proven."""
+        classes = self.solution.problem.classes
+        if classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+        return self.score_bounds(X).labels(classes)
+
+    def decided(self, X: Any) -> NDArray[np.bool_]:
+        """Which of the retrained labels are proven."""
+        return self.score_bounds(X).decided
 
     def determination_rate(self, X: Any) -> float:
         """The share of queries whose retrained label is proven (the paper's label determination rate)."""

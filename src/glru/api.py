@@ -18,6 +18,7 @@ from glru.model_selection.cross_validation import CrossValResult, held_out_folds
 from glru.model_selection.loocv import Bound, leave_one_out
 from glru.model_selection.loocv import Method as LOOCVMethod
 from glru.model_selection.progress import Report
+from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
 from glru.selection import StepwiseResult, search
 from glru.sklearn.adapt import adapt, is_estimator
@@ -49,7 +50,7 @@ def loocv(
     n_jobs: int | None = None,
     verbose: int = 0,
     progress: Progress = False,
-) -> Any:
+) -> LOOCVResult:
     """Every row's score under the model trained without it, proven, for about the price of one training.
 
     Parameters
@@ -94,8 +95,8 @@ def loocv(
     Returns
     -------
     LOOCVResult
-        Bounds of every held-out score, labels, error counts, who decided what; a ``ClassesLOOCVResult`` for an estimator
-        with one model per class, and for a ``RidgeClassifier``.
+        Bounds of every held-out score, labels, error counts, and which stage decided what; for an estimator with one model per
+        class, one score per class.
 
     Notes
     -----
@@ -246,7 +247,7 @@ def cross_val_predict(
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
     >>> result = glru.cross_val_predict(glru.Problem(X, y, penalty=glru.L2(0.1)), cv=5)
-    >>> bool((result.labels != 0).all())
+    >>> bool(result.decided.all())
     True
     >>> glru.cross_val_predict(LogisticRegression(C=0.5), X, y, cv=LeaveOneOut(), method="predict_proba")[0].round(4)
     array([1., 0.])

@@ -198,7 +198,7 @@ class ScoreBounds(NamedTuple):
         same, decided = predicted(self.lower) == predicted(scores), self.decided
         return decided & ~same, decided & same
 
-    def metric(self, name: str, loss: Loss, y: Array) -> Interval:
+    def metric(self, name: str, loss: Loss, y: NDArray[Any], labelled: bool | None = None) -> Interval:
         """A certified interval of a metric, in which every row counts once.
 
         Accuracy and ROC AUC are quotients of integers: each end is the correctly rounded quotient. The ends of the other
@@ -209,11 +209,16 @@ class ScoreBounds(NamedTuple):
         name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
             The metric; log-loss and Brier score are for losses whose scores are log-odds.
         loss : Loss
-            The loss of the model, which tells a classification from a regression.
+            The loss of the model.
         y : array of shape (n_rows,)
-            Targets: -1 and +1, or numbers.
+            Targets: -1 and +1, places of classes where there is one score per class, or numbers.
+        labelled : bool, default=None
+            Whether y stands for labels; if not given, as the loss takes them.
         """
-        metrics = CLASSIFICATION if loss.task == "classification" else REGRESSION
+        labelled = loss.task == "classification" if labelled is None else labelled
+        metrics = CLASSIFICATION if labelled else REGRESSION
+        if self.lower.ndim == 2:
+            metrics = {"accuracy": _accuracy_of_classes}
         if name not in metrics:
             raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
         if name in ("log_loss", "brier"):
@@ -254,6 +259,11 @@ def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
 
 def _accuracy(y: Array, lower: Array, upper: Array) -> Interval:
     wrong, doubtful = errors(*margins(y, lower, upper))
+    return np.count_nonzero(~doubtful) / y.size, np.count_nonzero(~wrong) / y.size
+
+
+def _accuracy_of_classes(y: NDArray[Any], lower: Array, upper: Array) -> Interval:
+    wrong, doubtful = errors(*class_margins(y, lower, upper))
     return np.count_nonzero(~doubtful) / y.size, np.count_nonzero(~wrong) / y.size
 
 

@@ -30,7 +30,7 @@ class Penalty(ABC):
     Examples
     --------
     >>> import glru
-    >>> isinstance(glru.L2(0.1), glru.Penalty)
+    >>> isinstance(glru.L2(0.1), glru.penalties.Penalty)
     True
     """
 

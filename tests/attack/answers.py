@@ -239,7 +239,7 @@ def problem_labels(random: np.random.Generator) -> Iterator[Answer]:
         out = glru.after(solution, change)
         exact, bounds = truth.scores(queries), out.score_bounds(queries)
         yield "after, scores", exact, *bounds
-        yield sign_answer("after, labels", exact, out.labels(queries))
+        yield sign_answer("after, labels", exact, out.score_bounds(queries).signs)
         yield "after, coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *out.coef_bounds()
     classification = problem.loss.task == "classification"
     splits = _splits(random, problem.X, problem.y, not classification) if problem.n_rows > 4 else []
@@ -253,7 +253,7 @@ def problem_labels(random: np.random.Generator) -> Iterator[Answer]:
         exact = truth.scores(problem.X[folds.rows[mine]])
         yield "folds of a problem, scores", exact, *_middles(folds.scores, folds.score_lower, folds.score_upper, mine)
         if classification:
-            yield sign_answer("folds of a problem, labels", exact, folds.labels[mine])
+            yield sign_answer("folds of a problem, labels", exact, folds.bounds.signs[mine])
     if max(problem.n_rows, problem.n_columns) > 12:
         return
     result = permitted(glru.loocv, solution, max_seconds=2.0)
@@ -264,7 +264,7 @@ def problem_labels(random: np.random.Generator) -> Iterator[Answer]:
         return
     yield "leave-one-out, scores", exact, *_middles(result.scores, result.score_lower, result.score_upper, rows)
     if classification:
-        yield sign_answer("leave-one-out, labels", exact, result.labels[rows])
+        yield sign_answer("leave-one-out, labels", exact, result.bounds.signs[rows])
 
 
 def _middles(scores: Any, lower: Any, upper: Any, rows: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -539,7 +539,7 @@ def without_optimum(random: np.random.Generator) -> Iterator[Answer]:
         problem = glru.Problem(X, np.where(z > np.median(z), 1.0, -1.0), _smooth(random), glru.L2(0.1), True)
         out = glru.after(silently(glru.solve, problem), glru.RemoveRows(np.flatnonzero(problem.y < 0)))
         lower, upper = out.score_bounds(X)
-        yield fact(f"{name}: labels", not out.labels(X).any())
+        yield fact(f"{name}: labels", not out.score_bounds(X).signs.any())
         yield fact(f"{name}: bounds", bool(np.all(np.isinf(lower) & np.isinf(upper))))
         yield fact(f"{name}: reason", out.remark is not None)
         return
@@ -568,7 +568,7 @@ def without_optimum(random: np.random.Generator) -> Iterator[Answer]:
             yield fact(f"{name}: accuracies are NaN", bool(np.isnan(accuracy[fold])))
 
 
-def _smooth(random: np.random.Generator) -> glru.Loss:
+def _smooth(random: np.random.Generator) -> glru.losses.Loss:
     return (glru.Logistic(), glru.SquaredHinge(), glru.SmoothedHinge(0.25), glru.Hinge())[random.integers(4)]
 
 

@@ -26,7 +26,7 @@ class Draft:
     """What a problem is made of, before it is made."""
 
     random: np.random.Generator
-    loss: glru.Loss
+    loss: glru.losses.Loss
     X: np.ndarray
     z: np.ndarray
     strength: float = 1.0
@@ -177,7 +177,7 @@ RECIPES = (
 )
 
 
-def hostile_problem(random: np.random.Generator, loss: glru.Loss | None = None) -> glru.Problem:
+def hostile_problem(random: np.random.Generator, loss: glru.losses.Loss | None = None) -> glru.Problem:
     """A problem made by one to three recipes."""
     loss = LOSSES[random.integers(len(LOSSES))] if loss is None else loss
     n, d = int(random.choice([3, 5, 7, 9, 11])), int(random.choice([1, 2, 3, 4, 12]))
@@ -214,7 +214,7 @@ def hostile_problem(random: np.random.Generator, loss: glru.Loss | None = None) 
     return glru.RemoveRows(np.delete(np.arange(n), kept)).apply(problem)
 
 
-def _penalty(random: np.random.Generator, strength: float, d: int, free: bool) -> glru.Penalty:
+def _penalty(random: np.random.Generator, strength: float, d: int, free: bool) -> glru.penalties.Penalty:
     if free:
         return glru.L2(np.zeros(d))
     kind = random.choice(["l2", "l2", "l2", "l2", "columns", "elastic", "elastic columns", "l1"])
@@ -250,7 +250,7 @@ def unscaled_rows(random: np.random.Generator, n: int, d: int) -> tuple[np.ndarr
     return X, base @ random.normal(0.0, 1.0, d) + random.normal(0.0, random.choice([0.1, 1.0]), n)
 
 
-def unscaled_problem(random: np.random.Generator, loss: glru.Loss | None = None) -> glru.Problem:
+def unscaled_problem(random: np.random.Generator, loss: glru.losses.Loss | None = None) -> glru.Problem:
     """A problem of unscaled columns, tall or wide, with one strength for all of them."""
     loss = LOSSES[random.integers(len(LOSSES))] if loss is None else loss
     n, d = [(24, 3), (16, 5), (10, 2), (9, 20), (8, 40), (12, 12)][random.integers(6)]

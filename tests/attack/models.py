@@ -25,7 +25,7 @@ class Model:
     """An estimator and its objective."""
 
     estimator: Any
-    loss: glru.Loss
+    loss: glru.losses.Loss
     quadratic: float
     absolute: float = 0.0
     scaling: str = "sum"
@@ -42,7 +42,7 @@ class Model:
         """The objective on data; targets are numbers, or -1 and +1."""
         if self.constant is not None:
             X = np.column_stack([np.full(len(X), self.constant), X])
-        penalty: glru.Penalty
+        penalty: glru.penalties.Penalty
         if self.quadratic == 0.0 == self.absolute:
             penalty = glru.L2(np.zeros(X.shape[1]))
         else:

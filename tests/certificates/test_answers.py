@@ -23,12 +23,12 @@ def test_labels_follow_the_score_bounds(solution):
     queries = dense(200, 4, 3)
     out = glru.after(solution, CHANGE, "carry")
     lower, upper = out.score_bounds(queries)
-    labels = out.labels(queries)
+    labels = out.score_bounds(queries).signs
     assert labels.dtype == np.int8 and set(labels.tolist()) == {-1, 0, 1}
     np.testing.assert_array_equal(labels, np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0)))
     assert out.determination_rate(queries) == np.mean(labels != 0)
     assert 0.5 < out.determination_rate(queries) < 1.0
-    assert out.labels(np.zeros((1, 4))).tolist() == [0]
+    assert out.score_bounds(np.zeros((1, 4))).signs.tolist() == [0]
 
 
 def test_better_candidates_are_tighter(solution):
@@ -137,7 +137,7 @@ def test_coefficients_may_be_unbounded():
     truth = retrained(out.problem)
     assert_holds(out, out.problem, truth, dense(5, 8, 1))
     blind, seen = np.eye(8)[free], np.eye(8)[zero]
-    assert not out.labels(np.vstack([blind, -blind])).any()
+    assert not out.score_bounds(np.vstack([blind, -blind])).signs.any()
     assert np.all(np.isfinite(out.score_bounds(seen)))
     assert out.determination_rate(dense(20, 8, 1)) == 0.0
     assert np.all(np.isinf(glru.after(solution, change, "carry", "primal").coef_bounds()))
@@ -164,7 +164,7 @@ def test_no_label_from_an_infinite_bound():
     for out in answers(trained(problem, 1e-8), change):
         lower, upper = out.score_bounds(dense(10, 3))
         assert np.all(np.isneginf(lower) | (lower <= 0.0)) or np.all(np.isposinf(upper))
-        assert np.all(out.labels(dense(10, 3))[np.isinf(lower) & np.isinf(upper)] == 0)
+        assert np.all(out.score_bounds(dense(10, 3)).signs[np.isinf(lower) & np.isinf(upper)] == 0)
         low, high = out.intercept_bounds()
         assert high == np.inf and not np.isnan(low)
 
@@ -194,11 +194,11 @@ def test_queries(solution):
         np.testing.assert_allclose(again[0], lower, rtol=1e-9)
         np.testing.assert_allclose(again[1], upper, rtol=1e-9)
     narrow = glru.after(solution, glru.RemoveColumns([0]))
-    assert narrow.labels(queries[:, 1:]).shape == (6,)
+    assert narrow.score_bounds(queries[:, 1:]).signs.shape == (6,)
     with pytest.raises(ValueError, match="queries must have 3 columns, as the changed problem has; got 4"):
-        narrow.labels(queries)
+        narrow.score_bounds(queries)
     with pytest.raises(ValueError, match="queries must be finite; row 0, column 0 is nan"):
-        out.labels(np.where(queries == queries[0, 0], np.nan, queries))
+        out.score_bounds(np.where(queries == queries[0, 0], np.nan, queries))
     single = queries.astype(np.float32)
     np.testing.assert_array_equal(out.score_bounds(single), out.score_bounds(single.astype(np.float64)))
 
@@ -208,9 +208,11 @@ def test_queries_are_matched_by_name():
     frame = pd.DataFrame({"a": [1.0, 2.0, -1.0, -2.0], "b": [5.0, -5.0, 5.0, -5.0]})
     solution = glru.solve(glru.Problem(frame, [1, 1, 0, 0], penalty=glru.L2(0.1)))
     out = glru.after(solution, glru.RemoveRows([]))
-    assert out.labels(frame[["b", "a"]]).tolist() == out.labels(frame).tolist() == [1, 1, -1, -1]
+    assert (
+        out.score_bounds(frame[["b", "a"]]).signs.tolist() == out.score_bounds(frame).signs.tolist() == [1, 1, -1, -1]
+    )
     with pytest.raises(ValueError, match="missing: a"):
-        out.labels(frame.rename(columns={"a": "c"}))
+        out.score_bounds(frame.rename(columns={"a": "c"}))
 
 
 def test_hinge_with_an_intercept():

@@ -166,7 +166,7 @@ def test_underflow_of_the_gap(loss):
     out = glru.after(solution, glru.RemoveRows([]), "carry", "primal")
     lower, upper = out.coef_bounds()
     assert lower[0] <= 0.0 <= upper[0]
-    assert out.labels([[1.0, 0.0, 0.0]]).tolist() == [0]
+    assert out.score_bounds([[1.0, 0.0, 0.0]]).signs.tolist() == [0]
 
 
 @pytest.mark.parametrize("bound", ["primal", "dual", "auto"])

@@ -61,7 +61,7 @@ def test_proven_labels_are_the_retrained_ones(name, lam, fit_intercept, loss):
         scores = queries @ new.coef + new.intercept
         for candidate in ("carry", "newton"):
             out = glru.after(solution, change, candidate)
-            labels = out.labels(queries)
+            labels = out.score_bounds(queries).signs
             assert np.all((labels == 0) | (labels == np.sign(scores))), (kind, candidate)
             lower, upper = out.score_bounds(queries)
             slack = 1e-6 * (1.0 + np.abs(scores))

@@ -52,7 +52,7 @@ def assert_holds(out, problem, truth, queries):
         shown = [(float(values[k]), np.atleast_1d(bounds[0])[k], np.atleast_1d(bounds[1])[k]) for k in wrong]
         assert not wrong, f"{name} outside the bounds of {out!r} on {problem!r}: {shown}"
     signs = np.array([(score > 0) - (score < 0) for score in truth.scores(queries)])
-    proven = out.labels(queries)
+    proven = out.score_bounds(queries).signs
     assert np.all((proven == 0) | (proven == signs))
     assert np.all(np.isin(proven[~np.isfinite(out.score_bounds(queries)).all(axis=0)], (-1, 0, 1)))
     distance = exact.norm(truth.coef - exact.decimals(out.point.coef))

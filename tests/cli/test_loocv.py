@@ -50,7 +50,7 @@ def test_every_format(tmp_path, suffix):
     rows = pl.read_parquet(out)
     assert np.array_equal(rows["score_lower"], result.score_lower)
     assert np.array_equal(rows["score_upper"], result.score_upper)
-    assert np.array_equal(rows["label"], result.labels)
+    assert np.array_equal(rows["label"], result.bounds.signs)
     assert rows["decided_by"].to_list() == result.stages.tolist()
 
 

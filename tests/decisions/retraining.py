@@ -66,10 +66,10 @@ def assert_proven(result, scores, off):
     assert_inside(scores, off, result.score_lower, result.score_upper)
     if result.labels is not None:
         sure = np.abs(scores) > off
-        wrong = sure & (result.labels != 0) & (result.labels != np.sign(scores))
+        wrong = sure & (result.bounds.signs != 0) & (result.bounds.signs != np.sign(scores))
         assert not wrong.any(), np.flatnonzero(wrong)
-        assert np.array_equal(result.labels == 1, result.score_lower > 0.0)
-        assert np.array_equal(result.labels == -1, result.score_upper < 0.0)
+        assert np.array_equal(result.bounds.signs == 1, result.score_lower > 0.0)
+        assert np.array_equal(result.bounds.signs == -1, result.score_upper < 0.0)
     assert sum(result.decided_by.values()) == result.problem.n_rows
 
 

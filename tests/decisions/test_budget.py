@@ -45,7 +45,7 @@ def test_leave_one_out_stops(clock, method):
         open_rows = part.stages == "undetermined"
         if part.certified:
             assert_proven(part, *held_out(solution))
-            assert np.all(part.labels[~open_rows] == whole.labels[~open_rows])
+            assert np.all(part.bounds.signs[~open_rows] == whole.bounds.signs[~open_rows])
 
 
 def test_leave_one_out_without_time():
@@ -75,9 +75,9 @@ def test_folds_stop(clock):
     solution = glru.solve(problem)
     result = glru.cross_val_predict(solution, cv=6, max_seconds=10.0)
     assert 0 < result.decided_by["undetermined"] < 6
-    whole, known = glru.cross_val_predict(solution, cv=6), result.labels != 0
+    whole, known = glru.cross_val_predict(solution, cv=6), result.bounds.signs != 0
     assert 0 < known.sum() < 30
-    assert np.array_equal(result.labels[known], whole.labels[known])
+    assert np.array_equal(result.bounds.signs[known], whole.bounds.signs[known])
 
 
 @pytest.mark.parametrize("method", ["certified", "glru", "naive"])

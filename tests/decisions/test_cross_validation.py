@@ -75,9 +75,9 @@ def test_labels():
     problem = make(glru.Logistic(), glru.L2(0.05), 60, 4, seed=1)
     result = glru.cross_val_predict(problem)
     scores, _ = assert_right(problem, result, splits_of(problem, 5, None))
-    assert np.array_equal(result.labels, np.sign(scores))
+    assert np.array_equal(result.bounds.signs, np.sign(scores))
     solution = glru.solve(problem)
-    assert np.array_equal(glru.cross_val_predict(solution).labels, result.labels)
+    assert np.array_equal(glru.cross_val_predict(solution).bounds.signs, result.bounds.signs)
 
 
 def test_leave_one_out_is_loocv():
@@ -115,7 +115,7 @@ def test_progress_and_repr():
     problem = make(glru.Logistic(), glru.L2(0.05), N, 3, seed=1)
     result = glru.cross_val_predict(problem, cv=4, progress=lambda *call: calls.append(call))
     assert [call[1:] for call in calls] == [(k, 4) for k in (1, 2, 3, 4)]
-    assert repr(result).startswith("CrossValResult(4 folds, decided by newton ")
+    assert repr(result).startswith(f"CrossValResult({N} rows in 4 folds)\n  errors ")
 
 
 def test_interruption():

@@ -82,7 +82,7 @@ def test_scores_without_a_theorem_are_not_guessed():
     result = glru.loocv(make(glru.Logistic(), glru.L1(0.02), 30, 3, fit_intercept=True))
     unbounded = ~np.isfinite(result.score_lower) | ~np.isfinite(result.score_upper)
     assert unbounded.any() and np.isnan(result.scores[unbounded]).all()
-    assert not result.labels[unbounded & (result.score_lower <= 0.0) & (result.score_upper >= 0.0)].any()
+    assert not result.bounds.signs[unbounded & (result.score_lower <= 0.0) & (result.score_upper >= 0.0)].any()
     assert "no bound of their scores is known" in repr(result)
 
 
@@ -96,7 +96,7 @@ def test_hinges_with_hardly_any_penalty(loss):
     for row in range(0, 40, 5):
         weight = np.ones(40)
         weight[row] = 0.0
-        assert result.labels[row] == np.sign(carefully(problem.derive(sample_weight=weight)).scores[row])
+        assert result.bounds.signs[row] == np.sign(carefully(problem.derive(sample_weight=weight)).scores[row])
 
 
 def genes(n, d, seed):
@@ -138,7 +138,7 @@ def tied():
 def test_ties_are_called_ties():
     X, y = tied()
     result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.1)))
-    assert np.array_equal(np.flatnonzero(result.labels == 0), np.arange(24, 28))
+    assert np.array_equal(np.flatnonzero(result.bounds.signs == 0), np.arange(24, 28))
     more = glru.loocv(glru.Problem(np.vstack([X, np.zeros((4, 3))]), np.append(y, y[-4:]), penalty=glru.L2(0.1)))
     assert more.bounds.ties.sum() == 8 and "ties         8 rows" in repr(more)
     assert not more.limited.any() and result.n_trainings == more.n_trainings == 0

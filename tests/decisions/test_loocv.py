@@ -45,9 +45,9 @@ def assert_label_by_label(solution, scores, off):
     assert_proven(certified, scores, off)
     sure = np.abs(scores) > off
     assert sure.all()
-    assert np.array_equal(certified.labels, np.sign(scores))
+    assert np.array_equal(certified.bounds.signs, np.sign(scores))
     naive = glru.loocv(solution, method="naive", tol=1e-12)
-    assert np.array_equal(naive.labels, certified.labels)
+    assert np.array_equal(naive.bounds.signs, certified.bounds.signs)
     assert certified.n_errors == naive.n_errors == np.sum(np.sign(scores) != solution.problem.y)
     assert certified.n_trainings == 0
     assert naive.n_trainings == solution.problem.n_rows
@@ -75,8 +75,8 @@ def test_breast_cancer_with_an_intercept():
     assert_inside(scores, off, result.score_lower[rows], result.score_upper[rows])
     assert np.all(result.score_upper - result.score_lower <= 1e-6)
     labels = glru.loocv(solution)
-    assert np.array_equal(labels.labels[rows], np.sign(scores))
-    assert np.array_equal(labels.labels, result.labels)
+    assert np.array_equal(labels.bounds.signs[rows], np.sign(scores))
+    assert np.array_equal(labels.bounds.signs, result.bounds.signs)
     assert labels.n_trainings == result.n_trainings == 0
 
 
@@ -110,7 +110,7 @@ def test_algorithm_2_trains_what_the_carried_bound_leaves_open(breast):
     solution, scores, off = breast
     result = glru.loocv(solution, method="glru")
     assert_proven(result, scores, off)
-    assert np.array_equal(result.labels, np.sign(scores))
+    assert np.array_equal(result.bounds.signs, np.sign(scores))
     open_rows = glru.loocv(solution, method="approx-glru").decided_by["approx"]
     assert result.n_trainings == result.decided_by["training"] == open_rows
 
@@ -190,8 +190,8 @@ def test_adversarial_data(name, lam):
         for width in (None, 1e-6):
             result = glru.loocv(solution, width=width)
             assert_proven(result, scores, off)
-            clear = (result.labels != 0) & (np.abs(scores) > off)
-            assert np.array_equal(naive.labels[clear], result.labels[clear])
+            clear = (result.bounds.signs != 0) & (np.abs(scores) > off)
+            assert np.array_equal(naive.bounds.signs[clear], result.bounds.signs[clear])
         assert result.certified
 
 
@@ -245,18 +245,18 @@ def test_weight_two_is_not_two_rows():
 def test_a_row_of_zeros_is_a_tie():
     X, y = _zero_rows()
     result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.1)))
-    assert np.array_equal(np.flatnonzero(result.labels == 0), [0, 5])
+    assert np.array_equal(np.flatnonzero(result.bounds.signs == 0), [0, 5])
     assert np.array_equal(np.flatnonzero(result.bounds.ties), [0, 5])
     assert result.n_errors == np.sum(np.sign(result.scores) != y)
     assert result.bounds.decided.all() and "undetermined" not in result.decided_by and result.n_trainings == 0
-    assert "2 rows: their scores are exactly 0" in repr(result).splitlines()[2]
+    assert "2 rows: their scores are exactly 0" in repr(result).splitlines()[4]
     frame = result.to_frame()
     assert list(frame["correct"][[0, 5]]) == [False, False]
 
 
 def test_open_labels_are_counted_at_one_end_only(small):
     vague = with_open_rows(glru.loocv(small[0]), [0, 5])
-    assert np.array_equal(np.flatnonzero(vague.labels == 0), [0, 5])
+    assert np.array_equal(np.flatnonzero(vague.bounds.signs == 0), [0, 5])
     assert vague.errors_upper == vague.errors_lower + 2
     with pytest.raises(ValueError, match=r"2 held-out labels are undetermined.*errors_lower"):
         _ = vague.n_errors
@@ -300,7 +300,7 @@ def test_every_loss_and_penalty(loss, penalty, shape):
         if loss.task == "regression":
             assert np.all(result.score_upper - result.score_lower <= 1e-5)
         else:
-            assert np.array_equal(result.labels, np.sign(scores))
+            assert np.array_equal(result.bounds.signs, np.sign(scores))
         assert set(result.decided_by) <= {"carry", "local", "newton", "refine", "training"}
 
 
@@ -335,11 +335,11 @@ def test_unconverged_solutions(loss, shape):
 @pytest.mark.parametrize("method", ["certified", "glru"])
 def test_bounds(small, line, bound, method):
     for solution, scores, off in (small, line):
-        result = glru.loocv(solution, method, bound)
+        result = glru.loocv(solution, method=method, bound=bound)
         assert_proven(result, scores, off)
         assert "undetermined" not in result.decided_by
         if result.labels is not None:
-            assert np.array_equal(result.labels, np.sign(scores))
+            assert np.array_equal(result.bounds.signs, np.sign(scores))
 
 
 # Methods --------------------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_methods(small, line, method):
     assert result.method == method
     assert result.certified == (method in ("certified", "glru"))
     assert sum(result.decided_by.values()) == 30
-    assert np.array_equal(result.labels, np.sign(scores))
+    assert np.array_equal(result.bounds.signs, np.sign(scores))
     assert result.n_trainings == {"naive": 30, "glru": result.decided_by.get("training", 0)}.get(method, 0)
     if method in ("naive", "approx"):
         assert np.array_equal(result.score_lower, result.score_upper)
@@ -393,7 +393,7 @@ def test_approximate_is_one_newton_step_without_the_row(small):
 def test_a_problem_is_trained_first(small):
     solution, _, _ = small
     first, second = glru.loocv(solution.problem), glru.loocv(solution)
-    assert np.array_equal(first.labels, second.labels)
+    assert np.array_equal(first.bounds.signs, second.bounds.signs)
     assert first.problem is solution.problem
 
 
@@ -476,7 +476,7 @@ def test_chunked(loss, shape):
         whole = glru.loocv(solution, width=width)
         for max_memory in (8 * 24 * shape["n"], 8 * 24 * shape["n"] * 7):
             parts = glru.loocv(solution, width=width, max_memory=max_memory)
-            assert np.array_equal(parts.labels, whole.labels)
+            assert np.array_equal(parts.bounds.signs, whole.bounds.signs)
             assert parts.decided_by == whole.decided_by
             assert np.allclose(parts.score_lower, whole.score_lower, rtol=1e-9, atol=1e-9)
             assert np.allclose(parts.score_upper, whole.score_upper, rtol=1e-9, atol=1e-9)
@@ -543,10 +543,13 @@ def test_repr(small, line):
     lines = repr(glru.loocv(small[0])).splitlines()
     assert lines[0] == "LOOCVResult(certified, 30 rows)"
     assert lines[1].split() == ["errors", str(glru.loocv(small[0]).n_errors)]
-    assert lines[2].startswith("  decided by   carry ")
-    assert lines[3].split() == ["trainings", "0"]
-    assert [line.split()[0] for line in lines[4:]] == ["widths", "seconds"]
-    assert "errors" not in repr(glru.loocv(line[0]))
+    assert [name.split()[0] for name in lines[2:4]] == ["accuracy", "log"]
+    assert lines[4].startswith("  decided by   carry ")
+    assert lines[5].split() == ["trainings", "0", "of", "30"]
+    assert [line.split()[0] for line in lines[6:]] == ["widths", "seconds"]
+    regression = glru.loocv(line[0])
+    assert "errors" not in repr(regression) and repr(regression).splitlines()[1].startswith("  mse ")
+    assert regression._repr_html_().count("<tr>") == len(repr(regression).splitlines()) - 1
 
 
 def test_to_frame(small, line):
@@ -671,7 +674,7 @@ def test_a_bound_at_the_threshold_proves_an_error_but_no_label(small):
     result = glru.loocv(small[0])
     ends = np.where(small[0].problem.y > 0.0, 0.0, 1.0)
     touching = with_bounds(result, ends - 1.0, ends)
-    assert not touching.labels.any()
+    assert not touching.bounds.signs.any()
     assert touching.metric_bounds("accuracy") == (0.0, 0.0) and touching.n_errors == ends.size
 
 

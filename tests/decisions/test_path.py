@@ -29,7 +29,7 @@ def test_path_is_single_runs(options):
         single = problem.derive(penalty=glru.L2(lam))
         alone = glru.loocv(single)
         assert result.problem.penalty.lam == lam
-        assert np.array_equal(result.labels, alone.labels)
+        assert np.array_equal(result.bounds.signs, alone.bounds.signs)
         assert low == high == alone.n_errors
         errors.append(alone.n_errors)
     assert_proven(path.results[2], *held_out(glru.solve(problem.derive(penalty=glru.L2(path.lams[2])))))

@@ -34,7 +34,7 @@ def overlapping(first, second):
 def test_leave_one_out(problem):
     one, two = (with_threads(k, lambda p: glru.loocv(p, width=1e-9), problem) for k in (1, 2))
     assert overlapping((one.score_lower, one.score_upper), (two.score_lower, two.score_upper))
-    assert np.array_equal(one.labels, two.labels)
+    assert np.array_equal(one.bounds.signs, two.bounds.signs)
     for result in (one, two):
         found = glru.verify(result, problem, sample=2, digits=40)
         assert (found.checked, found.wrong) == (2, ())
@@ -47,7 +47,7 @@ def test_after_a_change(problem, candidate):
     for name in ("score_bounds", "coef_bounds", "dual_bounds"):
         arguments = (queries,) if name == "score_bounds" else ()
         assert overlapping(*(getattr(out, name)(*arguments) for out in (one, two)))
-    assert np.array_equal(one.labels(queries), two.labels(queries))
+    assert np.array_equal(one.score_bounds(queries).signs, two.score_bounds(queries).signs)
     for result in (one, two):
         found = glru.verify(result, problem, sample=30, digits=40, queries=queries)
         assert (found.checked, found.wrong) == (30, ())

@@ -80,7 +80,7 @@ def test_leave_one_out(put, loss, shape, fit_intercept):
     on_host, on_device = glru.loocv(ours), glru.loocv(theirs)
     assert _overlap(on_host, on_device)
     if loss.task == "classification":
-        np.testing.assert_array_equal(on_host.labels, on_device.labels)
+        np.testing.assert_array_equal(on_host.bounds.signs, on_device.bounds.signs)
     assert not glru.verify(on_device, theirs, sample=3, digits=30).wrong
 
 
@@ -88,7 +88,9 @@ def test_leave_one_out(put, loss, shape, fit_intercept):
 @pytest.mark.parametrize("method", ["glru", "naive", "approx", "approx-glru"])
 def test_methods_of_leave_one_out(put, method):
     X, y = _data(2, 30, 4)
-    labels = [glru.loocv(glru.Problem(there, y, penalty=glru.L2(0.05)), method=method).labels for there in (X, put(X))]
+    labels = [
+        glru.loocv(glru.Problem(there, y, penalty=glru.L2(0.05)), method=method).bounds.signs for there in (X, put(X))
+    ]
     np.testing.assert_array_equal(*labels)
 
 
@@ -169,7 +171,7 @@ def test_folds_paths_and_checkpoints(put, tmp_path):
     X, y = _data(7, 40, 5)
     ours, theirs = (glru.Problem(there, y, penalty=glru.L2(0.05)) for there in (X, put(X)))
     np.testing.assert_array_equal(
-        glru.cross_val_predict(ours, cv=4).labels, glru.cross_val_predict(theirs, cv=4).labels
+        glru.cross_val_predict(ours, cv=4).bounds.signs, glru.cross_val_predict(theirs, cv=4).bounds.signs
     )
     paths = [glru.loocv_path(problem, [1.0, 0.1, 0.01]) for problem in (ours, theirs)]
     assert paths[0].best_lam == paths[1].best_lam
@@ -276,7 +278,7 @@ def test_squares_that_overflow(put, shape):
 def test_float32_is_converted(put):
     X, y = _data(14, 30, 4)
     X = X.astype(np.float32)
-    labels = [glru.loocv(glru.Problem(there, y, penalty=glru.L2(0.1))).labels for there in (X, put(X))]
+    labels = [glru.loocv(glru.Problem(there, y, penalty=glru.L2(0.1))).bounds.signs for there in (X, put(X))]
     np.testing.assert_array_equal(*labels)
 
 

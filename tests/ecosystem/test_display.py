@@ -24,19 +24,19 @@ def result():
 
 
 def test_from_result(result):
-    display = glru.LOOCVDisplay.from_result(result)
+    display = glru.display.LOOCVDisplay.from_result(result)
     counts = {verdict: int(np.sum(display.verdicts == verdict)) for verdict in (1, -1, 0)}
     assert counts == {1: 40 - result.errors_upper, -1: result.errors_lower, 0: 2}
     order = np.argsort(result.scores, kind="stable")
     assert np.array_equal(display.lower, result.score_lower[order])
     assert np.array_equal(display.upper, result.score_upper[order])
-    right = np.where(result.labels == 0, 0, np.where(result.labels == result.problem.y, 1, -1))
+    right = np.where(result.bounds.signs == 0, 0, np.where(result.bounds.signs == result.problem.y, 1, -1))
     assert np.array_equal(display.verdicts, right[order])
     assert display.title == f"40 held-out rows, {result.errors_lower} to {result.errors_upper} errors, 0 trainings"
 
 
 def test_plot(result):
-    display = glru.LOOCVDisplay.from_result(result).plot()
+    display = glru.display.LOOCVDisplay.from_result(result).plot()
     try:
         names = {1: ("correct", CORRECT), -1: ("wrong", WRONG), 0: ("undetermined", OPEN)}
         assert len({color for _, color in names.values()}) == 3
@@ -66,7 +66,7 @@ def test_plot(result):
 def test_plot_into_axes(result):
     figure, ax = plt.subplots()
     try:
-        display = glru.LOOCVDisplay.from_result(result).plot(ax=ax)
+        display = glru.display.LOOCVDisplay.from_result(result).plot(ax=ax)
         assert display.ax_ is ax
         assert display.figure_ is figure
     finally:
@@ -78,19 +78,19 @@ def test_nothing_undetermined_and_nothing_known():
     open_ = glru.loocv(make(glru.Logistic(), glru.L1(0.02), 8, 3), bound="primal")
     assert open_.decided_by == {"undetermined": 8}
     for result, legend in ((clear, "undetermined"), (open_, "correct")):
-        display = glru.LOOCVDisplay.from_result(result).plot()
+        display = glru.display.LOOCVDisplay.from_result(result).plot()
         try:
             assert not any(text.get_text().startswith(legend) for text in display.ax_.get_legend().get_texts())
             display.figure_.canvas.draw()
             assert np.all(np.isfinite(display.ax_.get_ylim()))
         finally:
             plt.close(display.figure_)
-    assert glru.LOOCVDisplay.from_result(clear).title.split(", ")[1] == f"{clear.n_errors} errors"
+    assert glru.display.LOOCVDisplay.from_result(clear).title.split(", ")[1] == f"{clear.n_errors} errors"
 
 
 def test_a_regression_is_refused():
     with pytest.raises(ValueError, match="shows classifications; got a regression"):
-        glru.LOOCVDisplay.from_result(glru.loocv(make(glru.Squared(), glru.L2(0.1), 8, 2)))
+        glru.display.LOOCVDisplay.from_result(glru.loocv(make(glru.Squared(), glru.L2(0.1), 8, 2)))
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def closing():
 def test_path_display(closing):
     problem = make(glru.Logistic(), glru.L2(1.0), 40, 4, seed=3)
     path = glru.loocv_path(problem, [1.0, 0.1, 0.01])
-    display = glru.RegularizationPathDisplay.from_path(path)
+    display = glru.display.RegularizationPathDisplay.from_path(path)
     assert list(display.bands) == ["errors", "log_loss"]
     assert np.array_equal(display.bands["errors"][0], path.lower)
     lower, upper = display.bands["log_loss"]
@@ -123,11 +123,11 @@ def test_path_display(closing):
 
 def test_path_display_of_a_regression_and_of_infinite_ends(closing):
     path = glru.loocv_path(make(glru.Squared(), glru.L2(1.0), 20, 3), [1.0, 0.1])
-    display = glru.RegularizationPathDisplay.from_path(path, as_C=True)
+    display = glru.display.RegularizationPathDisplay.from_path(path, as_C=True)
     assert list(display.bands) == ["mse"] and np.array_equal(display.lams, 1.0 / path.lams)
     assert display.plot().ax_[0].get_ylabel() == "held-out squared error"
     bands = {"errors": (np.array([1.0, 2.0]), np.array([np.inf, 3.0]))}
-    open_ = glru.RegularizationPathDisplay(np.array([1.0, 0.1]), bands, 1, "errors", False).plot()
+    open_ = glru.display.RegularizationPathDisplay(np.array([1.0, 0.1]), bands, 1, "errors", False).plot()
     assert open_.title == "best lam: 0.1, not certified (2 to 3 errors)"
     open_.figure_.canvas.draw()
     assert np.all(np.isfinite(open_.ax_[0].get_ylim()))
@@ -139,7 +139,7 @@ def test_influence_is_that_of_retraining(penalty, intercept):
     """The distances of brute-force retraining are in the intervals, and the first rows are the first."""
     problem = make(glru.Logistic(), penalty, 30, 4, seed=1, fit_intercept=intercept)
     solution = glru.solve(problem, tol=1e-10)
-    display = glru.InfluenceDisplay.from_solution(solution, top=6)
+    display = glru.display.InfluenceDisplay.from_solution(solution, top=6)
     models = [glru.solve(glru.RemoveRows([row]).apply(problem), tol=1e-12).coef for row in range(30)]
     distances = np.array([np.linalg.norm(coef - solution.coef) for coef in models])
     slack = 1e-5
@@ -153,28 +153,28 @@ def test_influence_is_that_of_retraining(penalty, intercept):
 
 def test_influence_among_some_rows(closing):
     solution = glru.solve(make(glru.Squared(), glru.L2(0.05), 30, 4))
-    display = glru.InfluenceDisplay.from_solution(solution, top=3, rows=[4, 8, 15, 16, 23])
+    display = glru.display.InfluenceDisplay.from_solution(solution, top=3, rows=[4, 8, 15, 16, 23])
     assert set(display.rows) <= {4, 8, 15, 16, 23} and not display.certified
     assert "not proven to be the first" in display.title
     display.plot()
     assert [text.get_text() for text in display.ax_.get_yticklabels()] == [str(row) for row in display.rows]
     assert display.ax_.get_legend() is None
-    named = glru.InfluenceDisplay.from_solution(solution, top=2, names=[f"r{k}" for k in range(30)]).plot()
+    named = glru.display.InfluenceDisplay.from_solution(solution, top=2, names=[f"r{k}" for k in range(30)]).plot()
     assert named.ax_.get_yticklabels()[0].get_text() == f"r{named.rows[0]}"
 
 
 def test_influence_refuses():
     with pytest.raises(ValueError, match="strongly convex penalty"):
-        glru.InfluenceDisplay.from_solution(glru.solve(make(glru.Logistic(), glru.L1(0.05))))
+        glru.display.InfluenceDisplay.from_solution(glru.solve(make(glru.Logistic(), glru.L1(0.05))))
     with pytest.raises(ValueError, match="top must be at least 1"):
-        glru.InfluenceDisplay.from_solution(glru.solve(make(glru.Logistic(), glru.L2(0.05))), top=0)
+        glru.display.InfluenceDisplay.from_solution(glru.solve(make(glru.Logistic(), glru.L2(0.05))), top=0)
 
 
 def test_determination_rates(closing):
     problem = make(glru.Logistic(), glru.L2(1.0), 60, 4)
     train, queries = problem.derive(X=problem.X[:50], y=problem.y[:50], sample_weight=np.ones(50)), problem.X[50:]
     changes = [(glru.RemoveRows(range(k)), queries) for k in (1, 2)]
-    display = glru.DeterminationRateDisplay.from_changes(train, changes, [1.0, 0.01], "rows removed")
+    display = glru.display.DeterminationRateDisplay.from_changes(train, changes, [1.0, 0.01], "rows removed")
     assert display.rates.shape == (2, 3, 2)
     solution = glru.solve(train.derive(penalty=glru.L2(0.01)), tol=1e-9)
     carried = glru.after(solution, glru.RemoveRows([0, 1]), candidate="carry", bound="dual")
@@ -186,15 +186,15 @@ def test_determination_rates(closing):
     assert display.ax_.get_xlabel() == "number of rows removed"
     assert display.ax_.get_ylabel() == "labels proven (% of test rows)"
     with pytest.raises(ValueError, match="labels; got a regression"):
-        glru.DeterminationRateDisplay.from_changes(make(glru.Squared(), glru.L2(1.0)), changes, [1.0], "rows")
+        glru.display.DeterminationRateDisplay.from_changes(make(glru.Squared(), glru.L2(1.0)), changes, [1.0], "rows")
 
 
 def test_after_display(closing):
     problem = make(glru.Logistic(), glru.L2(0.05), 40, 4)
     solution = glru.solve(problem)
     out = glru.after(solution, glru.RemoveRows(range(10)), candidate="carry")
-    display = glru.AfterDisplay.from_after(out, problem.X, solution.scores)
-    labels = out.labels(problem.X)
+    display = glru.display.AfterDisplay.from_after(out, problem.X, solution.scores)
+    labels = out.score_bounds(problem.X).signs
     old = np.where(solution.scores > 0, 1, -1)
     counts = [int(np.sum(labels == old)), int(np.sum(labels == -old)), int(np.sum(labels == 0))]
     assert [int(np.sum(display.verdicts == verdict)) for verdict in (1, -1, 0)] == counts
@@ -202,7 +202,7 @@ def test_after_display(closing):
     display.plot().figure_.canvas.draw()
     regression = glru.solve(make(glru.Squared(), glru.L2(0.05)))
     with pytest.raises(ValueError, match="shows classifications"):
-        glru.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)
+        glru.display.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)
 
 
 def test_stepwise_display(closing):
@@ -212,7 +212,7 @@ def test_stepwise_display(closing):
         train, X_val=problem.X[40:], y_val=problem.y[40:], criterion="log_loss", forced=True, min_features=2
     )
     names = ["a", "b", "c", "d", "e"]
-    display = glru.StepwiseDisplay.from_result(result, names)
+    display = glru.display.StepwiseDisplay.from_result(result, names)
     assert display.n_features.tolist() == [5, 4, 3, 2]
     assert (display.lower[0], display.upper[0]) == result.start_value
     moves = [step for step in result.path if step.action != "stop"]
@@ -226,14 +226,14 @@ def test_stepwise_display(closing):
     forward = glru.stepwise(
         train, X_val=problem.X[40:], y_val=problem.y[40:], direction="forward", forced=True, max_features=2
     )
-    shown = glru.StepwiseDisplay.from_result(forward)
+    shown = glru.display.StepwiseDisplay.from_result(forward)
     assert shown.n_features.tolist() == [0, 1, 2] and all(move.startswith("+ ") for move in shown.moves)
 
 
 def test_stepwise_display_marks_what_is_not_proven(closing):
     problem = make(glru.Squared(), glru.L1(0.03), 40, 4)
     result = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, criterion="mse", forced=True, min_features=2)
-    display = glru.StepwiseDisplay.from_result(result)
+    display = glru.display.StepwiseDisplay.from_result(result)
     assert "2 of 2 choices not proven" in display.title
     display.plot()
     assert "not proven" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
@@ -249,7 +249,7 @@ def selection():
 
 def test_stepwise_step(selection):
     _, ax = plt.subplots()
-    display = glru.StepwiseDisplay.from_result(selection).plot(ax, step=1)
+    display = glru.display.StepwiseDisplay.from_result(selection).plot(ax, step=1)
     lines = {line.get_label(): line for line in ax.get_lines()}
     bound = lines["lower bound after the first stage"].get_ydata()
     assert np.all(np.diff(bound) >= 0.0)

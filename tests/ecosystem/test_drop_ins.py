@@ -247,12 +247,17 @@ def test_loocv_counts_the_errors(name):
     held = quietly(lambda: model_selection.cross_val_predict(estimator, X, y, cv=LeaveOneOut()))
     result = glru.loocv(estimator, X, y)
     assert result.n_errors == np.sum(held != y)
-    if isinstance(result, glru.ClassesLOOCVResult):
-        assert np.array_equal(result.labels, held)
-        assert result.determined.all()
-        assert np.all(result.score_lower <= result.scores)
-        assert np.all(result.scores <= result.score_upper)
-        assert f"{result.n_errors} errors" in repr(result)
+    assert np.array_equal(result.labels, held)
+    assert result.decided.all() and sum(result.decided_by.values()) == len(y)
+    assert np.all(result.score_lower <= result.scores)
+    assert np.all(result.scores <= result.score_upper)
+    assert repr(result).splitlines()[1].split() == ["errors", str(result.n_errors)]
+    low, high = result.metric_bounds("accuracy")
+    assert low == high == np.mean(held == y)
+    frame = result.to_frame()
+    assert np.array_equal(frame["y"], y) and np.array_equal(frame["label"], held)
+    assert np.array_equal(frame["correct"], held == y)
+    assert frame.shape[1] == 4 + 2 * (1 if result.bounds.lower.ndim == 1 else result.classes.size)
 
 
 def test_loocv_of_a_regression():
@@ -276,7 +281,7 @@ def test_after_holds_the_refitted_scores(model):
     assert np.all(lower - slack <= scores)
     assert np.all(scores <= upper + slack)
     if not regression:
-        proven = out.determined(X[:30])
+        proven = out.decided(X[:30])
         assert np.array_equal(out.labels(X[:30])[proven], fitted.predict(X[:30])[proven])
         assert proven.mean() > 0.5
 

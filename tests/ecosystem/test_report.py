@@ -62,7 +62,7 @@ def pages(result):
     names = [f"{NASTY}{k}" for k in range(40)]
     problem = result.problem
     solution = glru.solve(problem)
-    influence = glru.InfluenceDisplay.from_solution(solution, top=5)
+    influence = glru.display.InfluenceDisplay.from_solution(solution, top=5)
     regression = make(glru.Squared(), glru.L2(0.1), 30, 3)
     path = glru.loocv_path(problem, [1.0, 0.1, 0.01])
     out = glru.after(solution, glru.RemoveRows([1, 2]))
@@ -75,7 +75,7 @@ def pages(result):
     return {
         "loocv": loocv_page(result, NASTY, ORIGIN, ("no" + NASTY, "yes" + NASTY), names, influence),
         "regression": loocv_page(
-            glru.loocv(regression), NASTY, ORIGIN, influence=glru.InfluenceDisplay.from_solution(trained, top=3)
+            glru.loocv(regression), NASTY, ORIGIN, influence=glru.display.InfluenceDisplay.from_solution(trained, top=3)
         ),
         "path": path_page(path, NASTY, ORIGIN),
         "path-C": path_page(glru.loocv_path(regression, [1.0, 0.1]), NASTY, ORIGIN, as_C=True),
@@ -210,7 +210,7 @@ def test_hover(browser, pages, result, tmp_path):
     assert tip.is_displayed()
     shown = tip.text
     row = int(re.search(r"(\d+)\n", shown.split(NASTY)[1]).group(1))
-    assert result.labels[row] == -result.problem.y[row] and "wrong, decided by" in shown
+    assert result.bounds.signs[row] == -result.problem.y[row] and "wrong, decided by" in shown
     assert f"score {result.score_lower[row]:.5g} to {result.score_upper[row]:.5g}" in shown
     browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 1, "y": 1})
     assert not tip.is_displayed()

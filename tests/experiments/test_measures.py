@@ -52,7 +52,7 @@ def test_early_stopped_trainings_are_those_of_algorithm_2(few):
     done = carried.stopped_early(None, 0)
     assert done.of == result.n_trainings
     assert np.array_equal(done.items, still_open)
-    assert np.array_equal(np.sign(done.scores), result.labels[still_open])
+    assert np.array_equal(np.sign(done.scores), result.bounds.signs[still_open])
 
 
 def test_samples_are_scaled_up():

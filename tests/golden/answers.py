@@ -93,7 +93,7 @@ def loocv_answers(solution: glru.Solution) -> Answer:
     result = glru.loocv(solution)
     answer = _scores(result.score_lower, result.score_upper)
     if is_classification(solution.problem):
-        answer |= {"labels": _labels(result.labels), "count": [result.errors_lower, result.errors_upper]}
+        answer |= {"labels": _labels(result.bounds.signs), "count": [result.errors_lower, result.errors_upper]}
     else:
         answer |= {"value": [float(end) for end in result.metric_bounds("mse")]}
     return answer
@@ -105,7 +105,7 @@ def fold_answers(solution: glru.Solution) -> Answer:
     order = np.argsort(result.rows)
     answer = _scores(result.score_lower[order], result.score_upper[order])
     if is_classification(solution.problem):
-        answer["labels"] = _labels(result.labels[order])
+        answer["labels"] = _labels(result.bounds.signs[order])
     return answer
 
 
@@ -121,7 +121,7 @@ def block_answers(data: Data, model: Model) -> Answer:
     order = np.argsort(result.rows)
     answers["blocks folds"] = _scores(result.score_lower[order], result.score_upper[order])
     if is_classification(solution.problem):
-        answers["blocks folds"]["labels"] = _labels(result.labels[order])
+        answers["blocks folds"]["labels"] = _labels(result.bounds.signs[order])
     return answers
 
 
@@ -153,7 +153,7 @@ def change_answers(solution: glru.Solution, changes: dict[str, Change], data: Da
         out = glru.after(solution, make_change(change, data))
         answers[f"after {name}"] = _scores(*out.score_bounds(queries), cases.N_SAMPLED_AFTER)
         if is_classification(solution.problem):
-            answers[f"after {name}"]["labels"] = _labels(out.labels(queries))
+            answers[f"after {name}"]["labels"] = _labels(out.score_bounds(queries).signs)
     return answers
 
 

@@ -44,10 +44,10 @@ def test_folds_are_those_of_memory(tmp_path):
     problem = make(glru.Logistic(), glru.L2(0.01), 2000, 4, fit_intercept=True)
     ours = glru.cross_val_predict(in_blocks(tmp_path, problem, 4), cv=5)
     memory = glru.cross_val_predict(problem, cv=KFold(5))
-    assert np.array_equal(ours.labels, memory.labels)
-    wrong = int(np.sum(ours.labels != problem.y))
+    assert np.array_equal(ours.bounds.signs, memory.bounds.signs)
+    wrong = int(np.sum(ours.bounds.signs != problem.y))
     assert ours.n_errors == memory.n_errors == wrong
-    assert repr(ours).startswith("CrossValResult(5 folds, decided by newton 5; largest width ")
+    assert repr(ours).startswith("CrossValResult(2000 rows in 5 folds)")
     low, high = ours.metric_bounds("accuracy")
     assert low <= 1.0 - wrong / 2000 <= high
 
@@ -80,7 +80,7 @@ def test_after_holds_the_retrained_model(loss, shape, tmp_path):
         low, high = out.intercept_bounds()
         assert low - 1e-8 <= exact.intercept <= high + 1e-8
         assert out.determination_rate(new.X) == 1.0
-        assert np.array_equal(out.labels(new.X), np.sign(new.X @ exact.coef + exact.intercept))
+        assert np.array_equal(out.score_bounds(new.X).signs, np.sign(new.X @ exact.coef + exact.intercept))
         assert out.n_passes <= 5.0
 
 

@@ -35,7 +35,7 @@ def memory():
 
 def assert_same(result, memory):
     assert result.n_undetermined == 0
-    assert np.array_equal(result.labels, memory.labels)
+    assert np.array_equal(result.bounds.signs, memory.bounds.signs)
     assert np.array_equal(result.rows.y, PROBLEM.y)
     assert np.all(result.score_lower <= memory.score_upper)
     assert np.all(memory.score_lower <= result.score_upper)

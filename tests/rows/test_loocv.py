@@ -25,9 +25,9 @@ def assert_result(result, scores, off, n_rows):
         assert np.sum(result.stages == stage) == number
     if result.labels is not None:
         y = result.rows.y
-        assert result.errors_lower == np.sum((result.labels != 0) & (result.labels != y))
-        assert result.errors_upper == np.sum(result.labels != y)
-        assert np.all(result.stages[result.labels == 0] == "undetermined")
+        assert result.errors_lower == np.sum((result.bounds.signs != 0) & (result.bounds.signs != y))
+        assert result.errors_upper == np.sum(result.bounds.signs != y)
+        assert np.all(result.stages[result.bounds.signs == 0] == "undetermined")
 
 
 @each(SHAPES, "shape")
@@ -101,8 +101,8 @@ def test_labels_are_those_of_memory(loss, shape, tmp_path):
     assert np.all(ours.score_lower <= memory.score_upper)
     assert np.all(memory.score_lower <= ours.score_upper)
     if ours.labels is not None:
-        known = ours.labels != 0
-        assert np.array_equal(ours.labels[known], memory.labels[known])
+        known = ours.bounds.signs != 0
+        assert np.array_equal(ours.bounds.signs[known], memory.bounds.signs[known])
         assert np.sum(~known) <= 1
 
 
@@ -115,7 +115,7 @@ def test_large_data_is_decided_by_the_first_pass(tmp_path):
     assert result.n_undetermined == 0
     assert result.decided_by["local"] >= 19_990
     memory = glru.loocv(problem)
-    assert np.array_equal(result.labels, memory.labels)
+    assert np.array_equal(result.bounds.signs, memory.bounds.signs)
     assert result.n_errors == memory.n_errors
     for name in ("accuracy", "log_loss"):
         low, high = result.metric_bounds(name)

@@ -37,8 +37,8 @@ def test_chunkings_agree(loss, options):
         values.append((solution.primal_value, solution.gap))
         labels.append(result.labels)
         if result.labels is not None:
-            known = result.labels != 0
-            assert np.array_equal(result.labels[known], memory.labels[known])
+            known = result.bounds.signs != 0
+            assert np.array_equal(result.bounds.signs[known], memory.bounds.signs[known])
     for value, gap in values:
         assert value <= min(v + gap for v, _ in values) + 1e-12 * abs(value)
     if labels[0] is not None:
@@ -52,7 +52,7 @@ def test_schedulers_agree():
     for scheduler in ("synchronous", "threads"):
         with dask.config.set(scheduler=scheduler):
             found.append(glru.loocv(dask_blocks(problem, (25, 25, 10))))
-    assert np.array_equal(found[0].labels, found[1].labels)
+    assert np.array_equal(found[0].bounds.signs, found[1].bounds.signs)
     np.testing.assert_allclose(found[0].score_lower, found[1].score_lower, rtol=1e-9)
 
 

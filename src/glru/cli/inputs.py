@@ -56,7 +56,7 @@ def job(data: DataOptions, loss: LossOptions, strength: StrengthOptions) -> Job:
     return Job(prepared, problem, facts, time.perf_counter() - begin)
 
 
-def _penalty(strength: StrengthOptions) -> tuple[glru.Penalty, Any]:
+def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
     if strength.lam is not None and strength.C is not None:
         raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
     if strength.C is not None and not strength.C > 0.0:

@@ -84,7 +84,7 @@ def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int
     outside = np.maximum(np.maximum(lower - scores, scores - upper), 0.0)
     found: dict[str, Any] = {"rows": count, "largest_distance_outside": float(outside.max()), "seconds": seconds}
     if result.labels is not None:
-        labels = result.labels[rows]
+        labels = result.bounds.signs[rows]
         proven = labels != 0
         found["labels_compared"] = int(proven.sum())
         found["labels_that_agree"] = int(np.sum(signs(scores[proven], scores[proven]) == labels[proven]))
@@ -137,7 +137,7 @@ def outcome(
         values,
         seconds,
         table=lambda: table(job, result),
-        display=lambda: glru.LOOCVDisplay.from_result(result),
+        display=lambda: glru.display.LOOCVDisplay.from_result(result),
         page=lambda: _page(job, solution, result),
     )
 
@@ -151,7 +151,7 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) ->
         if affordable < n_rows:
             # Rows whose own score moves most are likely to be the ones that move the model most.
             rows = np.argsort(-np.abs(result.scores - solution.scores), kind="stable")[:affordable].tolist()
-        influence = glru.InfluenceDisplay.from_solution(solution, TOP, rows)
+        influence = glru.display.InfluenceDisplay.from_solution(solution, TOP, rows)
     return loocv_page(
         result,
         job.prepared.name,
@@ -195,7 +195,7 @@ def table(job: inputs.Job, result: glru.LOOCVResult) -> dict[str, Any]:
         columns["id"] = list(job.prepared.ids)
     columns["y"] = job.problem.y
     if result.labels is not None:
-        columns["label"] = result.labels
+        columns["label"] = result.bounds.signs
         names = np.array(["undetermined", "correct", "wrong"])
         columns["verdict"] = names[result.bounds.verdicts(job.problem.y)].tolist()
     columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}

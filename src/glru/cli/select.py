@@ -168,7 +168,7 @@ def outcome(
         values,
         seconds,
         table=lambda: columns,
-        display=lambda: glru.StepwiseDisplay.from_result(result, names),
+        display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
         page=lambda: stepwise_page(result, names, job.prepared.name, inputs.provenance(job, describe(job))),
     )
 

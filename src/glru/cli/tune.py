@@ -122,6 +122,6 @@ def outcome(
         values,
         seconds,
         table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
-        display=lambda: glru.RegularizationPathDisplay.from_path(path, as_C),
+        display=lambda: glru.display.RegularizationPathDisplay.from_path(path, as_C),
         page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, lines[:2]), as_C),
     )

@@ -170,6 +170,6 @@ def outcome(
         values,
         seconds,
         table=lambda: columns,
-        display=lambda: glru.AfterDisplay.from_bounds(bounds, old),
+        display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old),
         page=lambda: after_page(after, bounds, old, names, job.prepared.name, inputs.provenance(job, lines[:3])),
     )

@@ -37,7 +37,7 @@ class AfterDisplay:
     >>> X = glru.datasets.normalize(data.X, "dense")
     >>> solution = glru.solve(glru.Problem(X[:500], data.y[:500], penalty=glru.L2(0.1)))
     >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
-    >>> display = glru.AfterDisplay.from_after(out, X[500:], X[500:] @ solution.coef)
+    >>> display = glru.display.AfterDisplay.from_after(out, X[500:], X[500:] @ solution.coef)
     >>> display.title
     '69 queries after the change: 69 labels unchanged, 0 changed, 0 undetermined'
     """

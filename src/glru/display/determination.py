@@ -49,7 +49,7 @@ class DeterminationRateDisplay:
     >>> X = glru.datasets.normalize(data.X, "dense")
     >>> problem = glru.Problem(X[:500], data.y[:500], penalty=glru.L2(1.0))
     >>> changes = [(glru.RemoveRows(range(k)), X[500:]) for k in (1, 2, 3)]
-    >>> display = glru.DeterminationRateDisplay.from_changes(problem, changes, [1.0, 0.1], "rows removed")
+    >>> display = glru.display.DeterminationRateDisplay.from_changes(problem, changes, [1.0, 0.1], "rows removed")
     >>> display.rates.shape
     (2, 3, 3)
     """

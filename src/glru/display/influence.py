@@ -41,7 +41,7 @@ class InfluenceDisplay:
     >>> data = glru.datasets.load("breast_cancer")
     >>> X = glru.datasets.normalize(data.X, "dense")
     >>> solution = glru.solve(glru.Problem(X, data.y, penalty=glru.L2(0.1)))
-    >>> display = glru.InfluenceDisplay.from_solution(solution, top=3)
+    >>> display = glru.display.InfluenceDisplay.from_solution(solution, top=3)
     >>> display.rows, display.certified
     (array([ 38, 297,  68]), True)
     """

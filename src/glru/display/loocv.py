@@ -32,7 +32,7 @@ class LOOCVDisplay:
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
     >>> result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(0.01)))
-    >>> display = glru.LOOCVDisplay.from_result(result)
+    >>> display = glru.display.LOOCVDisplay.from_result(result)
     >>> int((display.verdicts == -1).sum())
     10
     """
@@ -43,14 +43,15 @@ class LOOCVDisplay:
     @classmethod
     def from_result(cls, result: LOOCVResult) -> "LOOCVDisplay":
         """The display of a leave-one-out result of a classification."""
-        labels = result.labels
-        if labels is None:
+        if result.bounds.lower.ndim == 2:
+            raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use result.to_frame().")
+        if result.classes is None:
             raise ValueError("LOOCVDisplay shows classifications; got a regression. Use result.to_frame().")
         order = np.argsort(result.scores, kind="stable")
         verdicts = result.bounds.verdicts(result.y)
         low, high = result.errors_lower, result.errors_upper
         errors = f"{low} errors" if low == high else f"{low} to {high} errors"
-        title = f"{labels.size} held-out rows, {errors}, {result.n_trainings} trainings"
+        title = f"{result.y.size} held-out rows, {errors}, {result.n_trainings} trainings"
         return cls(result.score_lower[order], result.score_upper[order], verdicts[order], title)
 
     def plot(self, ax: Any = None) -> "LOOCVDisplay":

@@ -38,7 +38,7 @@ class RegularizationPathDisplay:
     >>> data = glru.datasets.load("breast_cancer")
     >>> X = glru.datasets.normalize(data.X, "dense")
     >>> path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0)), [1.0, 0.1, 0.01, 0.001])
-    >>> display = glru.RegularizationPathDisplay.from_path(path)
+    >>> display = glru.display.RegularizationPathDisplay.from_path(path)
     >>> display.title
     'best lam: 0.01, certified (10 errors)'
     """

@@ -50,7 +50,7 @@ class StepwiseDisplay:
     >>> X = glru.datasets.normalize(data.X, "dense")
     >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
     >>> result = glru.stepwise(problem, X_val=X[400:], y_val=data.y[400:], max_steps=2)
-    >>> glru.StepwiseDisplay.from_result(result, data.feature_names).n_features
+    >>> glru.display.StepwiseDisplay.from_result(result, data.feature_names).n_features
     array([30, 29])
     """
 

@@ -152,18 +152,16 @@ def _glru(carried: Carried, done: Trainings, certified: LOOCVResult) -> dict[str
 def _whole(solution: Solution, method: Method, repeats: int, certified: LOOCVResult) -> dict[str, Any]:
     """A method that trains next to nothing, run as it is."""
     seconds, result = timed(lambda: leave_one_out(solution, method.method, method.bound), repeats)  # type: ignore[arg-type]
-    assert result.labels is not None
     return {
         "seconds": seconds,
         "trainings": result.n_trainings,
         "errors": result.errors_lower if result.errors_lower == result.errors_upper else None,
         "undetermined": result.errors_upper - result.errors_lower,
-        "labels_that_differ": _differ(result.labels, np.arange(result.labels.size), certified),
+        "labels_that_differ": _differ(result.bounds.signs, np.arange(result.y.size), certified),
         "decided_by": result.decided_by,
     }
 
 
 def _differ(labels: Any, rows: Any, certified: LOOCVResult) -> int:
     """How many labels are not the certified ones."""
-    assert certified.labels is not None
-    return int(np.sum(labels != certified.labels[rows]))
+    return int(np.sum(labels != certified.bounds.signs[rows]))

@@ -33,7 +33,7 @@ class Loss(ABC):
     Examples
     --------
     >>> import glru
-    >>> isinstance(glru.Logistic(), glru.Loss)
+    >>> isinstance(glru.Logistic(), glru.losses.Loss)
     True
     """
 

@@ -29,7 +29,7 @@ Test = range | NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValResult(HeldOutScores):
-    """Held-out scores of every fold, one entry a held-out row in the order of the splits.
+    """Held-out scores of every fold, one entry per held-out row in the order of the splits.
 
     Attributes
     ----------
@@ -72,10 +72,20 @@ class CrossValResult(HeldOutScores):
     def _held_out(self) -> tuple[ScoreBounds, Array]:
         return self.bounds, self.y
 
-    def __repr__(self) -> str:
-        decided = ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())
-        width = float(np.max(self.bounds.width))
-        return f"CrossValResult({self.folds.max() + 1} folds, decided by {decided}; largest width {width:.2g})"
+    @property
+    def certified(self) -> bool:
+        """Whether the bounds are proven: here they always are."""
+        return True
+
+    def _columns(self) -> dict[str, Any]:
+        return {"row": self.rows, "fold": self.folds} | super()._columns()
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        lines = self._show_metrics()
+        lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
+        lines.append(("trainings", f"{self.n_trainings} of {self.folds.max() + 1}"))
+        lines.append(self._show_widths())
+        return f"CrossValResult({self.rows.size} rows in {self.folds.max() + 1} folds)", lines
 
 
 @np.errstate(all="ignore")

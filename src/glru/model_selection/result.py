@@ -1,13 +1,16 @@
 """What leave-one-out and cross-validation found."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import Shown, make_frame, show_interval
 from glru.bounds import ScoreBounds, exact_count
 from glru.linalg import Array
 from glru.problem import Problem
@@ -15,36 +18,58 @@ from glru.problem import Problem
 STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
 
 
-class HeldOutScores(ABC):
-    """Scores of rows, each under a model that was trained without it."""
+class HeldOutScores(Shown):
+    """Scores of rows, each under a model that was trained without it, and what follows from their bounds."""
 
     problem: Problem
 
     @abstractmethod
-    def _held_out(self) -> tuple[ScoreBounds, Array]:
-        """Bounds of the held-out scores, and the targets of their rows."""
+    def _held_out(self) -> tuple[ScoreBounds, NDArray[Any]]:
+        """Bounds of the held-out scores, one per row or one per row and class, and the targets of their rows.
+
+        Targets are -1 and +1, places of classes where there is one score per class, or numbers.
+        """
+
+    @property
+    def _bounds(self) -> ScoreBounds:
+        return self._held_out()[0]
+
+    @property
+    def _classes(self) -> NDArray[Any] | None:
+        """The caller's classes; None for a regression."""
+        return self.problem.classes
 
     @property
     def score_lower(self) -> Array:
         """Lower bounds of the held-out scores."""
-        return self._held_out()[0].lower
+        return self._bounds.lower
 
     @property
     def score_upper(self) -> Array:
         """Upper bounds of the held-out scores."""
-        return self._held_out()[0].upper
+        return self._bounds.upper
 
     @cached_property
     def scores(self) -> Array:
         """The middle of each interval, NaN where that has no end."""
-        scores = self._held_out()[0].middle
+        scores = self._bounds.middle
         scores.setflags(write=False)
         return scores
 
     @property
-    def labels(self) -> NDArray[np.int8] | None:
-        """+1 or -1 where that label is proven, 0 for a tie or an open label; None for a regression."""
-        return self._held_out()[0].signs if self.problem.loss.task == "classification" else None
+    def labels(self) -> NDArray[Any] | None:
+        """The held-out labels, classes as the caller has them; masked where they are open, None for a regression."""
+        return None if self._classes is None else self._bounds.labels(self._classes)
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """Where the label is proven; for a regression, where the interval is as narrow as was asked for."""
+        return self._bounds.decided
+
+    @property
+    def n_undetermined(self) -> int:
+        """Rows that are not decided."""
+        return int(np.count_nonzero(~self.decided))
 
     @property
     def errors_lower(self) -> int:
@@ -67,7 +92,8 @@ class HeldOutScores(ABC):
         Parameters
         ----------
         name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
-            The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic loss.
+            The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic loss and
+            two classes; for more classes there is the accuracy.
 
         Returns
         -------
@@ -75,17 +101,66 @@ class HeldOutScores(ABC):
             Lower and upper end, inside the range of the metric. Accuracy and ROC AUC are quotients of integers: both ends
             are correctly rounded quotients, and equal where all labels, or the order of all pairs, are proven.
         """
-        bounds, y = self._held_out()
-        return bounds.metric(name, self.problem.loss, y)
+        return self._bounds.metric(name, self.problem.loss, self._held_out()[1], self._classes is not None)
+
+    def to_frame(self) -> Any:
+        """One line per held-out row: target, label, whether it is right, bounds, and more (a frame of pandas or polars).
+
+        Labels and verdicts are missing where they are open.
+        """
+        return make_frame(self._columns())
+
+    def _columns(self) -> dict[str, Any]:
+        targets, classes = self._held_out()[1], self._classes
+        if classes is None:
+            columns: dict[str, Any] = {"y": targets}
+        else:
+            places = (targets > 0.0).astype(np.intp) if self._bounds.lower.ndim == 1 else targets
+            columns = {"y": classes[places], "label": or_missing(self._bounds.labels(classes))}
+            verdicts = self._bounds.verdicts(targets)
+            columns["correct"] = or_missing(np.ma.masked_array(verdicts > 0, mask=verdicts == 0))
+        if self._bounds.lower.ndim == 1:
+            return columns | {"score_lower": self.score_lower, "score_upper": self.score_upper}
+        assert classes is not None
+        for k, label in enumerate(classes.tolist()):
+            columns |= {
+                f"score_lower_{label}": self.score_lower[:, k],
+                f"score_upper_{label}": self.score_upper[:, k],
+            }
+        return columns
 
     def _errors(self) -> tuple[int, int]:
-        if self.problem.loss.task != "classification":
+        if self._classes is None:
             raise ValueError(f"a regression has no error count; got {self.problem.loss!r}. Use metric_bounds.")
         return self._count_errors()
 
     def _count_errors(self) -> tuple[int, int]:
-        bounds, y = self._held_out()
-        return bounds.errors(y)
+        return self._bounds.errors(self._held_out()[1])
+
+    def _show_metrics(self) -> list[tuple[str, str]]:
+        """The lines of the metrics that people want."""
+        if self._classes is None:
+            names = ["mse", "mae"]
+        else:
+            names = ["accuracy"]
+            if self._bounds.lower.ndim == 1:
+                names += ["log_loss"] if self.problem.loss.probabilities else []
+        lines = [(name.replace("_", " "), show_interval(*self.metric_bounds(name))) for name in names]
+        if self._classes is None:
+            return lines
+        low, high = self._errors()
+        return [("errors", f"{low}" if low == high else f"{low} to {high}"), *lines]
+
+    def _show_widths(self) -> tuple[str, str]:
+        widths = self._bounds.width
+        return "widths", f"median {np.median(widths):.2g}, largest {widths.max():.2g}"
+
+
+def or_missing(values: NDArray[Any]) -> Any:
+    """A column of a frame: None where values are masked."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.getdata(values) if not values.mask.any() else values.tolist()
+    return values
 
 
 @final
@@ -96,7 +171,7 @@ class RowResults:
     Attributes
     ----------
     y : array of shape (n_rows,)
-        Targets; labels are -1/+1.
+        Targets: -1 and +1, places of classes where there is one score per class, or numbers.
     bounds : ScoreBounds
         Bounds of the held-out scores.
     stage_codes : array of int
@@ -149,23 +224,28 @@ class LOOCVResult(HeldOutScores):
     Attributes
     ----------
     problem : Problem
-        What was validated.
+        What was validated; the first one of an estimator with one problem per class.
+    classes : array or None
+        The classes as the caller has them, in sorted order; None for a regression.
     method : str
         How.
     certified : bool
         Whether the bounds are proven; the methods "naive", "approx" and "approx-glru" prove nothing.
     y : array of shape (n_rows,)
-        Targets; labels are -1/+1.
+        Targets: -1 and +1 for two classes, places in ``classes`` for more, or numbers.
     bounds : ScoreBounds
-        Bounds of each held-out score; ``score_lower`` and ``score_upper`` are its ends.
-    stage_codes : array of int
-        The stage that decided each row, by its place in ``STAGES``; ``stages`` gives the names.
+        Bounds of each held-out score; ``score_lower`` and ``score_upper`` are its ends. With more than two classes one score
+        per row and class, as in ``decision_function``: a label is proven only where its class beats every other one.
+    labels, decided : array
+        The held-out labels, masked where they are open, and where they are not.
+    stages : array of str
+        The stage that decided each row; with several classes the most expensive one of them.
     decided_by : dict
         How many rows each stage decided.
     n_trainings : int
-        Rows that needed a training.
+        Trainings beyond the first ones.
     limited : array of bool
-        Undetermined rows that were given up: at the optimum of all rows, trained as far as float64 goes, the rounding of the
+        Rows that were given up: at the optimum of all rows, trained as far as float64 goes, the rounding of the
         certificate alone leaves intervals wider than what was asked for, and leaving out one row changes that little.
         An estimate that saves trainings, not a proof that none could decide the row.
     finest_width : float or None
@@ -187,6 +267,8 @@ class LOOCVResult(HeldOutScores):
     True
     >>> sum(result.decided_by.values())
     40
+    >>> result.labels[:3]
+    array([ True,  True,  True])
     """
 
     problem: Problem
@@ -197,6 +279,16 @@ class LOOCVResult(HeldOutScores):
     seconds: dict[str, float]
     finest_width: float | None = None
     n_passes: float = 0.0
+    known_classes: NDArray[Any] | None = None
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The caller's classes in sorted order; None for a regression."""
+        return self.problem.classes if self.known_classes is None else self.known_classes
+
+    @property
+    def _classes(self) -> NDArray[Any] | None:
+        return self.classes
 
     @property
     def rows(self) -> RowResults:
@@ -214,17 +306,23 @@ class LOOCVResult(HeldOutScores):
         return self.results.folder if isinstance(self.results, WrittenRows) else None
 
     @property
-    def y(self) -> Array:
-        """The targets; labels are -1/+1."""
-        return np.asarray(self.rows.y, dtype=np.float64)
+    def y(self) -> NDArray[Any]:
+        """The targets: -1 and +1 for two classes, places of classes for more, or numbers."""
+        y = self.rows.y
+        return y if self.bounds.lower.ndim == 2 else np.asarray(y, dtype=np.float64)
+
+    def _held_out(self) -> tuple[ScoreBounds, NDArray[Any]]:
+        return self.bounds, self.y
 
     @property
     def bounds(self) -> ScoreBounds:
         """Bounds of each held-out score."""
         return self.rows.bounds
 
-    def _held_out(self) -> tuple[ScoreBounds, Array]:
-        return self.bounds, self.y
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """Where the label is proven; for a regression, where the interval is as narrow as was asked for."""
+        return self.stages != "undetermined" if self.classes is None else self.bounds.decided
 
     @property
     def stage_codes(self) -> NDArray[np.int8]:
@@ -244,8 +342,8 @@ class LOOCVResult(HeldOutScores):
 
     @property
     def n_undetermined(self) -> int:
-        """Rows that no stage decided."""
-        return self.decided_by.get("undetermined", 0)
+        """Rows that are not decided."""
+        return self.decided_by.get("undetermined", 0) if self.output else super().n_undetermined
 
     @cached_property
     def stages(self) -> NDArray[np.str_]:
@@ -261,39 +359,75 @@ class LOOCVResult(HeldOutScores):
             return "no bound of their scores is known"
         return f"float64 resolves their scores to about {self.finest_width:.2g}"
 
-    def to_frame(self) -> Any:
-        """One row a held-out row: target, label, bounds, stage (a pandas DataFrame)."""
-        import pandas as pd
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the held-out intervals of a classification, sorted by score.
 
-        columns: dict[str, Any] = {"y": self.y}
-        if self.labels is not None:
-            columns["label"] = self.labels
-            verdicts = self.bounds.verdicts(self.y)
-            columns["correct"] = np.array([None, True, False])[verdicts]
-        columns |= {"score_lower": self.score_lower, "score_upper": self.score_upper, "decided_by": self.stages}
-        return pd.DataFrame(columns)
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        glru.display.LOOCVDisplay
+        """
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").LOOCVDisplay.from_result(self).plot(ax)
+
+    def _columns(self) -> dict[str, Any]:
+        return super()._columns() | {"decided_by": self.stages}
 
     def _count_errors(self) -> tuple[int, int]:
         return self.results.errors if isinstance(self.results, WrittenRows) else super()._count_errors()
 
-    def __repr__(self) -> str:
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        n_rows, kept = self.problem.n_rows, isinstance(self.results, RowResults)
         blocks = "" if self.problem.in_memory else f" in {self.problem.n_blocks} blocks"
-        lines = [f"LOOCVResult({self.method}, {self.problem.n_rows} rows{blocks})"]
-        kept = isinstance(self.results, RowResults)
-        if self.problem.loss.task == "classification":
-            low, high = self._errors()
-            lines.append(f"  errors       {low}" if low == high else f"  errors       {low} to {high}")
-            n_ties = np.count_nonzero(self.bounds.ties) if kept else 0
-            if n_ties:
-                lines.append(f"  ties         {n_ties} rows: their scores are exactly 0, an error for either label")
-        lines.append("  decided by   " + ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items()))
-        if self.limit is not None:
-            lines.append(f"  limited      {int(self.limited.sum())} rows: {self.limit}")
-        lines.append(f"  trainings    {self.n_trainings}")
+        several = "" if not kept or self.bounds.lower.ndim == 1 else f", {self.bounds.lower.shape[1]} classes"
+        lines = []
         if kept:
-            widths = self.bounds.width
-            lines.append(f"  widths       median {np.median(widths):.2g}, largest {widths.max():.2g}")
+            lines += self._show_metrics()
+            n_ties = np.count_nonzero(self.bounds.ties) if self.classes is not None and not several else 0
+            if n_ties:
+                lines.append(("ties", f"{n_ties} rows: their scores are exactly 0, an error for either label"))
+        elif self.classes is not None:
+            low, high = self._errors()
+            lines.append(("errors", f"{low}" if low == high else f"{low} to {high}"))
+        lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
+        if self.limit is not None:
+            lines.append(("limited", f"{int(self.limited.sum())} rows: {self.limit}"))
+        lines.append(("trainings", f"{self.n_trainings} of {n_rows}"))
+        if kept:
+            lines.append(self._show_widths())
         if not self.problem.in_memory:
-            lines.append(f"  passes       {self.n_passes:.3g}")
-        lines.append("  seconds      " + ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items()))
-        return "\n".join(lines)
+            lines.append(("passes", f"{self.n_passes:.3g}"))
+        lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))
+        return f"LOOCVResult({self.method}, {n_rows} rows{blocks}{several})", lines
+
+
+def merge_classes(
+    results: Sequence[LOOCVResult], bounds: ScoreBounds, y: NDArray[Any], classes: NDArray[Any]
+) -> LOOCVResult:
+    """The results of several models, one per class (or of one whose scores are labels' by sign), as the result of a classifier."""
+    first = results[0]
+    codes = np.array([result.stage_codes for result in results])
+    # A label may be proven although the score of one class is wider than asked: the stages that did decide count.
+    still = STAGES.index("undetermined")
+    known = np.where(codes == still, -1, codes).max(axis=0)
+    stage_codes = np.where(bounds.decided & (known >= 0), known, codes.max(axis=0)).astype(np.int8)
+    limited = ~bounds.decided & np.any([result.limited for result in results], axis=0)
+    seconds: dict[str, float] = {}
+    for result in results:
+        for stage, time in result.seconds.items():
+            seconds[stage] = seconds.get(stage, 0.0) + time
+    finest = [result.finest_width for result in results if result.finest_width is not None]
+    return LOOCVResult(
+        problem=first.problem,
+        method=first.method,
+        certified=first.certified,
+        results=RowResults(y, bounds, stage_codes, limited),
+        n_trainings=sum(result.n_trainings for result in results),
+        seconds=seconds,
+        finest_width=min(finest) if finest and limited.any() else None,
+        known_classes=classes,
+    )

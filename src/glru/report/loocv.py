@@ -70,8 +70,7 @@ Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
 
 
 def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
-    labels, y, n_rows = result.labels, result.y, result.problem.n_rows
-    assert labels is not None
+    labels, y, n_rows = result.bounds.signs, result.y, result.problem.n_rows
     verdicts = result.bounds.verdicts(y)
     errors = between(result.errors_lower, result.errors_upper)
     summary = [
@@ -149,8 +148,7 @@ def _looked_at(
     result: LOOCVResult, verdicts: NDArray[np.int8], class_name: Callable[[float], str], name: Callable[[int], str]
 ) -> Section:
     """The table of undetermined and wrong rows, then of those nearest to the threshold."""
-    (lower, upper), labels = result.bounds, result.labels
-    assert labels is not None
+    (lower, upper), labels = result.bounds, result.bounds.signs
     distance = np.minimum(np.abs(lower), np.abs(upper))
     order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:LISTED]
     rows: list[list[Cell]] = [

@@ -64,10 +64,14 @@ class ModelAfter:
         queries = self._queries(X)
         return self.adapted.bounds([part.score_bounds(queries) for part in self.parts])
 
-    def determined(self, X: Any) -> NDArray[np.bool_]:
+    def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the refitted labels are proven: those of a class that beats every other one."""
         self._classes()
         return self.score_bounds(X).decided
+
+    def determination_rate(self, X: Any) -> float:
+        """The share of queries whose refitted label is proven."""
+        return float(np.mean(self.decided(X)))
 
     def labels(self, X: Any) -> NDArray[Any]:
         """The refitted labels; a masked array where some are not proven, masked there."""

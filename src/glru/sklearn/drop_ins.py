@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,10 +11,9 @@ from numpy.typing import NDArray
 from glru.linalg import Array, move_like
 from glru.model_selection.loocv import check_width, leave_one_out
 from glru.model_selection.progress import Report
-from glru.model_selection.result import LOOCVResult
+from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
-from glru.sklearn.classes import ClassesLOOCVResult
 from glru.sklearn.held_out import (
     FINE,
     HeldOut,
@@ -32,7 +32,7 @@ Method = Literal["predict", "decision_function", "predict_proba", "predict_log_p
 
 def adapted_loocv(
     adapted: Adapted, solutions: Sequence[Solution] | None = None, tol: float = 1e-6, **options: Any
-) -> LOOCVResult | ClassesLOOCVResult:
+) -> LOOCVResult:
     """Leave-one-out of an estimator's problems, or of their solutions."""
     require_bounds(adapted)
     if adapted.shifts is not None:
@@ -43,14 +43,16 @@ def adapted_loocv(
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.classes is None or decides_by_sign(adapted):
-        return leave_one_out(solutions[0], tol=tol, **options)
+        found = leave_one_out(solutions[0], tol=tol, **options)
+        return replace(found, known_classes=adapted.classes)
     widths = [options.pop("width", None)]
     if widths == [None]:
         widths = [default_width(adapted), FINE * default_width(adapted)]
     for width in widths:
-        results = tuple(leave_one_out(solution, tol=tol, width=width, **options) for solution in solutions)
-        found = ClassesLOOCVResult(adapted, results)
-        if found.determined.all():
+        results = [leave_one_out(solution, tol=tol, width=width, **options) for solution in solutions]
+        bounds = adapted.bounds([result.bounds for result in results])
+        found = merge_classes(results, bounds, adapted.targets_of(adapted.targets.y), adapted.classes)
+        if found.decided.all():
             break
     return found
 

@@ -18,7 +18,6 @@ from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.after import ModelAfter, after_models
-from glru.sklearn.classes import ClassesLOOCVResult
 from glru.sklearn.drop_ins import adapted_loocv
 from glru.solution import Solution
 from glru.solvers import solve
@@ -93,7 +92,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return after_models(self.adapted_, self.solutions_, change, **options)
 
-    def loocv(self, **options: Any) -> LOOCVResult | ClassesLOOCVResult:
+    def loocv(self, **options: Any) -> LOOCVResult:
         """Certified leave-one-out cross-validation of this model.
 
         Parameters
@@ -103,7 +102,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        LOOCVResult or ClassesLOOCVResult
+        LOOCVResult
         """
         check_is_fitted(self)
         return adapted_loocv(self.adapted_, self.solutions_, **options)

@@ -1,0 +1,48 @@
+"""How results show themselves: a few lines in a terminal, a table in a notebook, a frame for further work."""
+
+from abc import ABC, abstractmethod
+from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+DIGITS = 4
+"""Significant digits that both ends of an interval must share to be shown as one number."""
+
+
+class Shown(ABC):
+    """A result that is shown as a title and lines of a name and a value."""
+
+    @abstractmethod
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        """The title and the lines."""
+
+    def __repr__(self) -> str:
+        title, lines = self._summary()
+        return "\n".join([title, *(f"  {name:<12} {value}" for name, value in lines)])
+
+    def _repr_html_(self) -> str:
+        title, lines = self._summary()
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in lines)
+        return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+
+
+def show_interval(low: float, high: float) -> str:
+    """Both ends of an interval, or one number where they agree to four digits or more."""
+    if low == high:
+        return f"{low:.6g}"
+    for digits in (DIGITS + 2, DIGITS + 1, DIGITS):
+        if f"{low:.{digits}g}" == f"{high:.{digits}g}":
+            return f"{low:.{digits}g}"
+    # Ends on two sides of a rounding edge may be close all the same.
+    if high - low <= 10.0**-DIGITS * min(abs(low), abs(high)):
+        return f"{0.5 * (low + high):.{DIGITS}g}"
+    return f"{low:.{DIGITS}g} to {high:.{DIGITS}g}"
+
+
+def make_frame(columns: dict[str, Any]) -> Any:
+    """A frame of pandas, or of polars where there is no pandas."""
+    for package in ("pandas", "polars"):
+        if find_spec(package) is not None:
+            return import_module(package).DataFrame(columns)
+    raise ImportError("to_frame needs pandas or polars, and neither is installed. Use `pip install pandas`.")
