@@ -14,10 +14,10 @@ import numpy as np
 
 import glru
 from benchmarks.timing import print_table
+from glru.cascade import Cascade
 from glru.certificate import certify
 from glru.linalg import Array
 from glru.linalg.dense import DenseMatrix
-from glru.model_selection.cascade import Cascade
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import LocalEllipsoid, PrimalBall
@@ -121,12 +121,12 @@ def stages(tall: glru.Solution, wide: glru.Solution) -> dict[str, Callable[[], o
         return WideRows(solution).quick_bounds(np.arange(solution.problem.n_rows))
 
     def refine(solution: glru.Solution) -> object:
-        problem, point = _cascade(solution).without(0)
+        problem, point = Cascade(solution).without(0)
         certificate = newton_candidate(problem, point)
         return PrimalBall(certificate, False).score_bounds(problem.matrix[:1])
 
     def training(solution: glru.Solution) -> object:
-        return _cascade(solution).training(np.array([0]))
+        return Cascade(solution).training(np.array([0]))
 
     return {
         "gap of a point, tall": lambda: certified(tall),
@@ -139,10 +139,6 @@ def stages(tall: glru.Solution, wide: glru.Solution) -> dict[str, Callable[[], o
         "training with early stop, tall": lambda: training(tall),
         "training with early stop, wide": lambda: training(wide),
     }
-
-
-def _cascade(solution: glru.Solution) -> Cascade:
-    return Cascade(solution, "auto", None, 2 << 30, lambda stage, done, total: None)
 
 
 def measured(work: Callable[[], object]) -> tuple[float, float]:

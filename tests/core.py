@@ -1,8 +1,9 @@
 """The core of the library as the tests reach it: a name or a module that moves is followed here, and nowhere else in the tests."""
 
-from glru import _archives, _budget, duality, linalg, refine
+from glru import _archives, _budget, cascade, duality, linalg, refine
 from glru._files import check_target, write_atomically
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
+from glru.cascade import STAGES, Cascade
 from glru.certificate import (
     certify,
     dual_reach,
@@ -21,9 +22,7 @@ from glru.losses import Loss, ProximalHinge
 from glru.metric import device
 from glru.metric.columns import ColumnMetric
 from glru.metric.rows import RowMetric, RowSide
-from glru.model_selection import blocks, cascade, checkpoint
-from glru.model_selection.cascade import Cascade
-from glru.model_selection.result import STAGES
+from glru.model_selection import checkpoint
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -100,7 +99,6 @@ __all__ = [
     "_budget",
     "adapt",
     "as_matrix",
-    "blocks",
     "carried_bounds",
     "carried_columns",
     "carried_of",

@@ -19,13 +19,13 @@ from glru.losses import Hinge
 from glru.metric.rows import uses_rows
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
+from glru.refine import newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.local import Plain
 from glru.regions.summed import Ellipsoid
 from glru.solution import Solution, dual_of
 from glru.solvers import solve
 from glru.solvers.common import Until
-from glru.solvers.passes import newton_ellipsoids
 from glru.updates import best_candidate, carried_point, carry
 from glru.updates.newton import newton_step
 from glru.updates.summed import require_local
@@ -128,7 +128,8 @@ class After:
         """Of rows in blocks: the smallest ellipsoid after a few Newton steps, and the passes that it took."""
         traffic = self.solution.problem.traffic
         before = traffic.passes
-        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1))
+        steps = islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1)
+        found = [region for _, region in steps if isinstance(region, Ellipsoid)]
         return min(reversed(found), key=lambda region: region.radius), traffic.passes - before
 
     @property

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from glru.after import After, BoundName, CandidateName
 from glru.after import after as after_solution
+from glru.cascade import Report
 from glru.changes import Change
 from glru.linalg import Array, use_threads
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.cross_validation import CrossValResult, held_out_folds
 from glru.model_selection.loocv import Bound, leave_one_out
 from glru.model_selection.loocv import Method as LOOCVMethod
-from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
 from glru.selection import StepwiseResult, search

@@ -1,6 +1,6 @@
 """Tighten until settled: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, intersect, unbounded
+from glru.bounds import Bounds, concatenate, intersect, is_decided, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
@@ -18,10 +18,13 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.local import Plain
+from glru.regions.summed import Ellipsoid, ellipsoid
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.common import Until
+from glru.sums import Floor, chunks, expand, whole_gradient
 from glru.updates import newton_candidate
+from glru.updates.wide_rows import RowModels, has_wide_rows
 
 NEWTON_STEPS = 8
 """Newton steps of one problem before it is trained in full."""
@@ -33,6 +36,35 @@ LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
 
 Settled = Callable[[Array, Array], bool]
+Rows = NDArray[np.intp]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """Rows in blocks whose scores are asked about; ``numbers`` are sorted."""
+
+    problem: Problem
+    numbers: Rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows, and of columns."""
+        return self.numbers.size, self.problem.n_columns
+
+    def bounds(self, region: Region) -> Bounds:
+        """Bounds of the rows' scores, in a pass over the blocks that hold them."""
+        own = {k: here for k, (here, _) in self.problem.locate(self.numbers).items()}
+        return concatenate(self.problem.map(_bound_rows, region, own=own))
+
+
+def _bound_rows(part: Problem, places: Rows, region: Region) -> Bounds:
+    """Bounds of the scores of some of a block's rows."""
+    rows = part.take(places)
+    lower, upper = np.empty(rows.n_rows), np.empty(rows.n_rows)
+    for here, chunk in chunks(rows):
+        lower[here], upper[here] = region.score_bounds(chunk.matrix)
+    return lower, upper
 
 
 @final
@@ -97,7 +129,7 @@ class Refinement:
     def __init__(
         self,
         problem: Problem,
-        queries: Matrix,
+        queries: Matrix | BlockRows,
         settled: Settled,
         names: Collection[str] = EVERY,
         budget: Budget = UNLIMITED,
@@ -117,9 +149,11 @@ class Refinement:
         """Whether Newton steps are made: the loss has a curvature, and the smaller system is formed."""
         return not isinstance(self.problem.loss, Hinge) and min(self.problem.matrix.shape) <= self.problem.largest
 
-    def take_in(self, region: Region, dead: NDArray[np.bool_]) -> bool:
+    def take_in(self, region: Region, dead: NDArray[np.bool_] | None) -> bool:
         """Take in what a region proves."""
-        self.found = intersect(self.found, score_bounds([region], self.queries, dead))
+        queries = self.queries
+        proven = queries.bounds(region) if isinstance(queries, BlockRows) else score_bounds([region], queries, dead)
+        self.found = intersect(self.found, proven)
         return self.done
 
     def take(self, certificate: Certificate, thorough: bool = True) -> bool:
@@ -143,8 +177,13 @@ class Refinement:
         return problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
 
     def newton(self, point: Point, certificate: Certificate | None = None) -> str | None:
-        """Newton steps from a point, each followed by its certificate; the stage that settled the bounds, or None."""
+        """Newton steps from a point, each followed by its certificate; the stage that settled the bounds, or None.
+
+        Of rows in blocks there is the local certificate alone, and each step is a pass over the data.
+        """
         problem = self.problem
+        if not problem.in_memory:
+            return self._local_steps(point)
         if "local" in self.names and has_local(problem) and not uses_rows(problem):
             stage = self._local_steps(point)
             if stage is not None:
@@ -171,16 +210,15 @@ class Refinement:
 
         A point whose gradient is far too large for a certificate is stepped on from without asking for one.
         """
-        problem, coef, intercept, before = self.problem, point.coef, point.intercept, np.inf
-        for step in range(LOCAL_STEPS):
-            region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
-            if region.nu < HOPEFUL and self.take_in(region, problem.dead_columns):
-                self.point = Point(coef, intercept, dual_of(problem, problem.scores(coef, intercept)))
+        problem = self.problem
+        dead = problem.dead_columns if problem.in_memory else None
+        for step, (here, region) in enumerate(newton_ellipsoids(problem, point)):
+            if region.nu < HOPEFUL and self.take_in(region, dead):
+                dual = dual_of(problem, problem.scores(here.coef, here.intercept)) if problem.in_memory else None
+                self.point = Point(here.coef, here.intercept, dual)
                 return ("carry", "newton")[step] if step < 2 else "refine"
-            if not region.nu < before or self.budget.spent:
+            if self.budget.spent:
                 break
-            before = region.nu
-            coef, intercept = region.stepped()
         return None
 
     def train(self, point: Point, tol: float, thorough: bool = True) -> Solution:
@@ -233,3 +271,52 @@ def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
     """Everything that a certificate proves about the scores of some queries."""
     regions = regions_of(certificate, certificate.problem.fit_intercept)
     return score_bounds(regions, queries, certificate.columns.dead)
+
+
+def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[tuple[Point, LocalEllipsoid | Ellipsoid]]:
+    """A point and Newton steps from it, each with its ellipsoid, while these get smaller; a Hessian over the columns each."""
+    before = np.inf
+    for _ in range(LOCAL_STEPS):
+        region: LocalEllipsoid | Ellipsoid
+        if problem.in_memory:
+            region = LocalEllipsoid(Plain(problem, point.coef, point.intercept), problem.fit_intercept)
+        else:
+            here = expand(problem, point, Floor.of(problem.loss))
+            region = ellipsoid(problem.totals, point, here)
+        yield point, region
+        if not region.nu < before:
+            return
+        before = region.nu
+        if isinstance(region, LocalEllipsoid):
+            point = Point(*region.stepped())
+        else:
+            point = point.moved(-region.metric.solve(whole_gradient(problem.totals, point, here.gradient)))
+
+
+def fold_bounds(
+    solution: Solution, problem: Problem, test: Rows, width: float | None, budget: Budget = UNLIMITED
+) -> tuple[Bounds, str]:
+    """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
+    if budget.spent:
+        return unbounded(test.size), "undetermined"
+    data = solution.problem
+
+    def settled(lower: Array, upper: Array) -> bool:
+        return bool(np.all(is_decided(lower, upper, width)))
+
+    if not problem.in_memory:
+        work = Refinement(problem, BlockRows(data, test), settled, budget=budget)
+        stage = work.newton(solution.point)
+        return work.found, stage if stage is not None and settled(*work.found) else "undetermined"
+    if has_wide_rows(problem):
+        models = RowModels(problem)
+        near = models.retrained(
+            problem.weights, models.place(solution), test, lambda *ends: budget.spent or settled(*ends)
+        )
+        if near.exhausted or budget.spent or settled(near.lower, near.upper):
+            done = settled(near.lower, near.upper) or not budget.spent
+            return (near.lower, near.upper), "refine" if done else "undetermined"
+    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
+    found = refine(problem, point, data.matrix[test], settled, budget=budget)
+    late = budget.spent and not settled(found.lower, found.upper)
+    return (found.lower, found.upper), "undetermined" if late else found.stage

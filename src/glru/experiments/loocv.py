@@ -7,17 +7,15 @@ from typing import Any, final
 import numpy as np
 
 from glru.bounds import signs
+from glru.cascade import Cascade
 from glru.experiments.configuration import Method
 from glru.experiments.sources import Data
 from glru.experiments.timing import Trainings, timed, trainings
 from glru.linalg import calm_blas
-from glru.model_selection.cascade import Cascade
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.result import LOOCVResult
 from glru.solution import Solution
 from glru.solvers import solve
-
-MEMORY = 2 << 30
 
 
 @final
@@ -60,7 +58,7 @@ class Carried:
     @classmethod
     def of(cls, solution: Solution, bound: str) -> "Carried":
         """Carry the old optimum to every removal."""
-        cascade = Cascade(solution, bound, None, MEMORY, lambda *_: None)
+        cascade = Cascade(solution, bound=bound)
         cascade.run("carry", cascade.open_rows(), cascade.carry)
         return cls(cascade, cascade.seconds["carry"])
 

@@ -6,21 +6,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru import duality
-from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, ScoreBounds, concatenate, is_decided, unbounded
+from glru._budget import Budget
+from glru.bounds import ScoreBounds, concatenate
+from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
-from glru.model_selection.blocks import held_out_bounds
 from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
-from glru.model_selection.progress import Report, reporter
 from glru.model_selection.result import HeldOutScores
 from glru.model_selection.splits import Rows, split_rows
-from glru.point import Point
 from glru.problem import Problem
-from glru.refine import refine
+from glru.refine import fold_bounds
 from glru.solution import Solution
 from glru.updates.summed import require_local
-from glru.updates.wide_rows import RowModels, has_wide_rows
 
 Test = range | NDArray[np.int64]
 """The test rows of a fold: consecutive ones, or sorted numbers."""
@@ -110,7 +106,8 @@ def held_out_folds(
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         for k, (train, test) in enumerate(splits):
-            bounds, stage = _held_out_fold(solution, train, test, width, budget)
+            numbers = np.asarray(test, dtype=np.intp)
+            bounds, stage = fold_bounds(solution, _fold(data, train, test), numbers, width, budget)
             found.append(bounds)
             stages.append(stage)
             report(stage, k + 1, len(splits))
@@ -128,16 +125,9 @@ def held_out_folds(
     )
 
 
-def _held_out_fold(
-    solution: Solution, train: Rows | None, test: Test, width: float | None, budget: Budget
-) -> tuple[Bounds, str]:
-    """Bounds of the scores of a fold's test rows, and the stage that decided them; ``train``: None for all other rows."""
-    if budget.spent:
-        return unbounded(len(test)), "undetermined"
-    if train is not None:
-        return fold_bounds(solution, _without(solution.problem, train), np.asarray(test), width, budget)
-    bounds = held_out_bounds(solution, test, width, budget)
-    return bounds, "newton" if np.all(is_decided(*bounds, width)) else "undetermined"
+def _fold(problem: Problem, train: Rows | None, test: Test) -> Problem:
+    """The problem of a fold: only some rows have weight; ``train``: None for all rows that are not tested."""
+    return problem.without(test).require_weight() if train is None else _without(problem, train)
 
 
 def _targets(part: Problem) -> Array:
@@ -196,28 +186,3 @@ def _without(data: Problem, train: Rows) -> Problem:
     weight = np.zeros(data.n_rows)
     np.add.at(weight, train, data.sample_weight[train])
     return data.derive(sample_weight=weight)
-
-
-def fold_bounds(
-    solution: Solution, problem: Problem, test: Rows, width: float | None, budget: Budget = UNLIMITED
-) -> tuple[Bounds, str]:
-    """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
-    if budget.spent:
-        return unbounded(test.size), "undetermined"
-    data = solution.problem
-
-    def settled(lower: Array, upper: Array) -> bool:
-        return bool(np.all(is_decided(lower, upper, width)))
-
-    if has_wide_rows(problem):
-        models = RowModels(problem)
-        near = models.retrained(
-            problem.weights, models.place(solution), test, lambda *ends: budget.spent or settled(*ends)
-        )
-        if near.exhausted or budget.spent or settled(near.lower, near.upper):
-            done = settled(near.lower, near.upper) or not budget.spent
-            return (near.lower, near.upper), "refine" if done else "undetermined"
-    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
-    found = refine(problem, point, data.matrix[test], settled, budget=budget)
-    late = budget.spent and not settled(found.lower, found.upper)
-    return (found.lower, found.upper), "undetermined" if late else found.stage

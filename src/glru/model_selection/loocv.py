@@ -1,30 +1,24 @@
 """Exact leave-one-out cross-validation of a problem."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, ScoreBounds
+from glru.bounds import ScoreBounds
+from glru.cascade import METHODS, OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
 from glru.linalg import calm_blas
 from glru.losses import Hinge
-from glru.model_selection.blocks import BlockCascade, check_block_options
-from glru.model_selection.cascade import Cascade, Report, Rows, smallest_batch
 from glru.model_selection.checkpoint import Checkpoint
-from glru.model_selection.output import open_output
-from glru.model_selection.progress import reporter
-from glru.model_selection.result import STAGES, LOOCVResult, RowResults
-from glru.problem import Problem
+from glru.model_selection.output import Output, open_output
+from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
+from glru.problem import Problem, not_in_memory
+from glru.rows import MAX_COLUMNS
 from glru.solution import Solution
 from glru.solvers import train, warn_if_short
-from glru.updates.carried_rows import has_carried
-from glru.updates.wide_rows import has_wide_rows
-
-USUAL_MEMORY = 2 << 30
-"""Bytes for the work arrays of a batch where no limit is given."""
+from glru.updates.summed import has_local_sums
 
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 Bound = Literal["auto", "primal", "dual", "local"]
@@ -49,61 +43,32 @@ def leave_one_out(
     require_problem(data)
     budget = Budget(max_seconds)
     _check(data, method, bound, width)
-    if not data.in_memory:
-        most = max_trainings or 0
-        check_block_options(data, method, bound, most, {"max_memory": max_memory, "checkpoint": checkpoint})
-        return _in_blocks(problem, width, progress, tol, budget, output, most)
-    if output is not None or max_trainings is not None:
-        raise ValueError(
-            "output and max_trainings are for rows in blocks; these are in memory. Use result.to_frame(), or max_seconds."
-        )
+    _check_place(data, method, bound, max_memory, checkpoint, output, max_trainings)
     if isinstance(checkpoint, str | Path):
         checkpoint = Checkpoint(checkpoint)
-    max_memory = max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory
-    _check_memory(data, max_memory)
-    solution = trained(problem, tol, checkpoint, budget=budget)
-    with reporter(progress) as report, calm_blas(data.work):
-        width = usual_width(data) if width is None else width
-        cascade = Cascade(solution, bound, width, max_memory, report, budget)
-        if checkpoint is not None:
-            cascade.recall = checkpoint.recall(budget, solution, method, bound, width, max_memory, tol)
-        if method == "certified":
-            cascade.certified()
-        elif method in ("glru", "approx-glru"):
-            if has_carried(solution.problem):
-                cascade.run("carry", cascade.open_rows(), cascade.carry)
-            if method == "glru":
-                cascade.train()
-        if method == "naive":
-            _naive(cascade, tol)
-        elif method in ("approx", "approx-glru"):
-            _approximate(cascade)
-    if checkpoint is not None:
-        checkpoint.save()
-    return _result(cascade, method)
-
-
-def _in_blocks(
-    problem: Problem | Solution,
-    width: float | None,
-    progress: bool | Report,
-    tol: float,
-    budget: Budget,
-    output: str | Path | None,
-    max_trainings: int,
-) -> LOOCVResult:
-    """Leave-one-out in passes over blocks of rows."""
-    data = problem.problem if isinstance(problem, Solution) else problem
     place = None if output is None else open_output(output, data.rows.inputs)
     before, begin = data.traffic.passes, time.perf_counter()
-    solution = trained(problem, tol, budget=budget)
-    with reporter(progress) as report:
-        cascade = BlockCascade(solution, usual_width(data) if width is None else width, place, budget, report)
-        cascade.seconds["fit"] = time.perf_counter() - begin
-        cascade.bounds()
-        cascade.refine()
-        cascade.train(max_trainings)
-        return cascade.result(data.traffic.passes - before)
+    solution = trained(problem, tol, checkpoint, budget=budget)
+    fitted = time.perf_counter() - begin
+    with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
+        cascade = Cascade(
+            solution,
+            usual_width(data) if width is None else width,
+            bound=bound,
+            max_memory=max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory,
+            max_trainings=None if data.in_memory else max_trainings or 0,
+            tol=tol,
+            report=report,
+            budget=budget,
+            output=place,
+        )
+        if checkpoint is not None:
+            cascade.recall = checkpoint.recall(budget, solution, method, bound, cascade.width, cascade.max_memory, tol)
+        cascade.follow(method)
+    if checkpoint is not None:
+        checkpoint.save()
+    seconds = cascade.seconds if data.in_memory else {"fit": fitted} | cascade.seconds
+    return _result(cascade, method, place, seconds, data.traffic.passes - before)
 
 
 def usual_width(problem: Problem) -> float | None:
@@ -142,9 +107,8 @@ def check_width(width: float | None) -> None:
 
 
 def _check(problem: Problem, method: str, bound: str, width: float | None) -> None:
-    methods = ("certified", "glru", "naive", "approx", "approx-glru")
-    if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(map(repr, methods))}; got {method!r}.")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
     if bound not in ("auto", "primal", "dual", "local"):
         raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
     check_width(width)
@@ -161,63 +125,74 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
                 )
 
 
-def _check_memory(problem: Problem, max_memory: int) -> None:
-    if max_memory < smallest_batch(problem):
+def _check_place(
+    problem: Problem,
+    method: str,
+    bound: str,
+    max_memory: int | None,
+    checkpoint: object,
+    output: object,
+    max_trainings: int | None,
+) -> None:
+    """Refuse what leave-one-out does not have where the rows are: in memory, or in blocks."""
+    if problem.in_memory:
+        if output is not None or max_trainings is not None:
+            raise ValueError(
+                "output and max_trainings are for rows in blocks; these are in memory. Use result.to_frame(), or max_seconds."
+            )
+        if max_memory is not None and max_memory < smallest_batch(problem):
+            raise ValueError(
+                f"max_memory must hold the work arrays of one row, {smallest_batch(problem)} bytes for {problem.n_rows} "
+                f"rows; got {max_memory!r}. Give at least that."
+            )
+        return
+    for name, value in {"max_memory": max_memory, "checkpoint": checkpoint}.items():
+        if value is not None:
+            raise not_in_memory(problem, name)
+    if method != "certified" or bound not in ("auto", "local"):
         raise ValueError(
-            f"max_memory must hold the work arrays of one row, {smallest_batch(problem)} bytes for {problem.n_rows} rows; got "
-            f"{max_memory!r}. Give at least that."
+            f"leave-one-out of rows in blocks has method='certified' and bound='auto' only; got {method!r} and {bound!r}."
+        )
+    if max_trainings is not None and max_trainings < 0:
+        raise ValueError(f"max_trainings must be at least 0; got {max_trainings!r}.")
+    if not has_local_sums(problem) and not problem.is_strongly_convex:
+        raise ValueError(
+            "leave-one-out of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
+            f"{MAX_COLUMNS} columns, or a penalty on every column and no intercept; got {problem!r}. "
+            "Use fit_intercept=False, or a glru.Problem of data in memory."
         )
 
 
-def _naive(cascade: Cascade, tol: float) -> None:
-    """Algorithm 1 with warm starts; the scores are those of the trained models, without proof."""
-
-    def retrain(rows: Rows) -> Bounds:
-        problem, point = cascade.without(int(rows[0]))
-        solution = train(problem, tol=tol, start=point)
-        return solution.scores[rows], solution.scores[rows]
-
-    cascade.n_trainings = cascade.open_rows().size
-    _each(cascade, "training", [np.array([row]) for row in cascade.open_rows()], retrain)
-
-
-def _approximate(cascade: Cascade) -> None:
-    """One Newton step for every open row (Appendix E.2), without proof."""
-
-    def guess(rows: Rows) -> Bounds:
-        scores = cascade.guesses(rows)
-        return scores, scores
-
-    if cascade.has_families or has_wide_rows(cascade.problem):
-        _each(cascade, "approx", cascade.batches(cascade.has_families), guess)
-    _each(cascade, "approx", [np.array([row]) for row in cascade.open_rows()], guess)
-
-
-def _each(cascade: Cascade, stage: str, batches: list[Rows], work: Callable[[Rows], Bounds]) -> None:
-    """Take scores as they are for batches of rows; those that are not numbers stay open."""
-    begin = time.perf_counter()
-    for rows in batches:
-        if cascade.budget.spent:
-            break
-        scores, _ = cascade.recall(rows, work)
-        known = np.isfinite(scores)
-        cascade.lower[rows[known]] = cascade.upper[rows[known]] = scores[known]
-        cascade.stage_codes[rows[known]] = STAGES.index(stage)
-        cascade.report(stage, cascade.problem.n_rows - cascade.open_rows().size, cascade.problem.n_rows)
-    cascade.seconds[stage] = cascade.seconds.get(stage, 0.0) + time.perf_counter() - begin
-
-
-def _result(cascade: Cascade, method: str) -> LOOCVResult:
-    limited = cascade.limited & (cascade.stage_codes == STAGES.index("undetermined"))
+def _result(
+    cascade: Cascade, method: str, output: Output | None, seconds: dict[str, float], n_passes: float
+) -> LOOCVResult:
+    limited = cascade.limited & (cascade.stage_codes == OPEN)
     finest = cascade.upper - cascade.lower if cascade.finest is None else cascade.finest
-    for array in (cascade.lower, cascade.upper):
+    for array in (cascade.lower, cascade.upper, cascade.stage_codes):
         array.setflags(write=False)
+    bounds = ScoreBounds(cascade.lower, cascade.upper)
+    results: RowResults | WrittenRows = RowResults(cascade.y, bounds, cascade.stage_codes, limited)
     return LOOCVResult(
         problem=cascade.problem,
         method=method,
         certified=method in ("certified", "glru"),
-        results=RowResults(cascade.problem.y, ScoreBounds(cascade.lower, cascade.upper), cascade.stage_codes, limited),
+        results=results if output is None else _amend(cascade, bounds, output),
         n_trainings=cascade.n_trainings,
-        seconds=cascade.seconds,
+        seconds=seconds,
         finest_width=float(finest[limited].min()) if limited.any() else None,
+        n_passes=n_passes,
     )
+
+
+def _amend(cascade: Cascade, bounds: ScoreBounds, output: Output) -> WrittenRows:
+    """Put what is known of the rows that the first pass left open into the files."""
+    names = np.array(STAGES)[cascade.stage_codes]
+    for k, (here, places) in cascade.problem.locate(cascade.numbers).items():
+        output.amend(k, here, bounds.lower[places], bounds.upper[places], names[places])
+    low, high = cascade.written_errors
+    if cascade.problem.loss.task == "classification":
+        more = bounds.errors(cascade.y.astype(np.float64))
+        low, high = low + int(more[0]), high + int(more[1])
+    counts = np.bincount(cascade.stage_codes, minlength=len(STAGES))
+    counts[STAGES.index(cascade.written_by)] += cascade.n_written
+    return WrittenRows(output.folder, (low, high), count_stages(counts))

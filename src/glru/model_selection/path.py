@@ -8,10 +8,10 @@ from typing import Literal, final
 import numpy as np
 
 from glru.bounds import require_probabilities
+from glru.cascade import Report
 from glru.linalg import Array
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.loocv import leave_one_out, trained
-from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
 from glru.problem import Problem

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from glru._results import Shown, make_frame, show_interval
 from glru.bounds import ScoreBounds, exact_count
+from glru.cascade import STAGES
 from glru.linalg import Array
 from glru.problem import Problem
-
-STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
 
 
 class HeldOutScores(Shown):

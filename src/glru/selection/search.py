@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._budget import Budget, OutOfTime
+from glru.cascade import Report, reporter
 from glru.changes.base import matched_columns
 from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_in_memory
-from glru.model_selection.progress import Report, reporter
 from glru.point import Point
 from glru.problem import Problem
 from glru.selection.blocks import BlockJudge

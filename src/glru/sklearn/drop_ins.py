@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glru.cascade import Report
 from glru.linalg import Array, move_like
 from glru.model_selection.loocv import check_width, leave_one_out
-from glru.model_selection.progress import Report
 from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted

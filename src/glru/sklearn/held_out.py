@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds, concatenate
+from glru.cascade import Report, reporter
 from glru.existence import missing_optimum
 from glru.linalg import Array, calm_blas
-from glru.model_selection.cross_validation import fold_bounds
 from glru.model_selection.loocv import leave_one_out
-from glru.model_selection.progress import Report, reporter
 from glru.model_selection.splits import Rows, split_rows
+from glru.refine import fold_bounds
 from glru.regions import has_local
 from glru.sklearn.adapted import Adapted
 from glru.solution import Solution

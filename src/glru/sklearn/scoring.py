@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glru.cascade import Report, reporter
 from glru.linalg import Array
-from glru.model_selection.progress import Report, reporter
 from glru.model_selection.splits import Rows, split_rows
 from glru.sklearn.held_out import HeldOut
 

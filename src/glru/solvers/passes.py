@@ -6,7 +6,6 @@ Hessian at the last point is the metric of its certificate, and of leave-one-out
 diagonal can be at most, and the objective by the total weight.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -18,7 +17,7 @@ from glru.linalg.factor import solve_shifted
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.summed import Ellipsoid, ellipsoid
+from glru.regions.summed import ellipsoid
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, Status, relative
 from glru.solvers.common import Stop, zero_point
@@ -41,9 +40,6 @@ SMALL_STEP = 1e-4
 
 LENGTHS: Array = np.exp2(np.arange(-14.0, 2.0))
 """Lengths of a step that one pass looks at."""
-
-MAX_STEPS = 12
-"""Newton steps at most towards the optimum of a problem whose rows have changed."""
 
 
 @final
@@ -296,16 +292,3 @@ class _Search:
         if self.budget.spent:
             self.status = "stopped"
             raise StopIteration
-
-
-def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[Ellipsoid]:
-    """The ellipsoids at a point and after Newton steps from it, while they get smaller; a pass over the data each."""
-    before = np.inf
-    for _ in range(MAX_STEPS):
-        here = expand(problem, point, Floor.of(problem.loss))
-        region = ellipsoid(problem.totals, point, here)
-        yield region
-        if not region.nu < before:
-            return
-        before = region.nu
-        point = point.moved(-region.metric.solve(whole_gradient(problem.totals, point, here.gradient)))

@@ -1,0 +1,767 @@
+"""The cascade: cheapest proof first, each step only sees the rows the earlier ones left open.
+
+A run asks for the score of every row under the model trained without it. :data:`STEPS` lists the ways to bound such scores, with
+what each needs and costs, for rows in memory and in blocks. :class:`Cascade` runs them in order, trains what they leave open, and owns
+the budget, the progress and what is recalled from a checkpoint.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru import duality
+from glru._budget import UNLIMITED, Budget
+from glru.bounds import Bounds, ScoreBounds, is_decided, unbounded
+from glru.certificate import certify
+from glru.linalg import SMALL_WORK, Array
+from glru.losses import Hinge
+from glru.point import Point
+from glru.problem import Problem
+from glru.refine import Refinement, certified_bounds
+from glru.regions import EVERY
+from glru.rows import Memory
+from glru.solution import Solution
+from glru.solvers import train
+from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
+from glru.sums import chunks
+from glru.updates.carried_rows import carried_bounds, has_carried, removal_factors
+from glru.updates.conjugate import EXACT_STEPS
+from glru.updates.local_rows import LocalRows, has_local_rows
+from glru.updates.summed import (
+    AnyRemovals,
+    LocalRemovals,
+    NoRemovals,
+    carried_removals,
+    has_local_sums,
+    local_removals,
+)
+from glru.updates.tall_rows import TallRows, has_newton_rows
+from glru.updates.wide_rows import WideRows, has_wide_rows
+
+STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
+"""What may decide a row, in the order of the price; "approx" proves nothing."""
+
+OPEN = STAGES.index("undetermined")
+
+BATCH_STEPS = 30
+"""Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
+
+COARSE = 1e-5
+"""Relative gap above which a solution is trained on before rows are removed from it."""
+
+POLISHED = 1e-12
+"""Relative gap to which a solution is trained on that one Newton step would move far."""
+
+NEAR_FINEST = 16.0
+"""An interval within this factor of the narrowest that float64 allows is refined only if that decides its row."""
+
+FEW_ROWS, MANY_ROWS = 4, 32
+"""Up to this number of open rows, training them, and refining them, is not preceded by the question whether it can help."""
+
+TRIED_ROWS = 8
+"""After this number of rows, a step on single rows ends once it spares fewer than half a training: both together cost more."""
+
+MOST_FACTORS = 16
+"""Families are used while the rows' weights give at most so many different factors."""
+
+ROWS_AT_ONCE, MODELS_AT_ONCE = 10_000, 128
+"""Rows in blocks that are brought into memory at once, and models that one pass measures."""
+
+USUAL_MEMORY = 2 << 30
+"""Bytes for the work arrays of a batch where no limit is given."""
+
+Rows = NDArray[np.intp]
+Report = Callable[[str, int, int], None]
+Recall = Callable[[Rows, Callable[[Rows], Bounds]], Bounds]
+"""Does the work on some rows, or has it from a checkpoint."""
+
+
+@contextmanager
+def reporter(progress: bool | Report) -> Iterator[Report]:
+    """A function to call with the stage, the number of rows decided and the number of rows.
+
+    ``progress``: a callable of the user's; true for a line on the terminal, if there is one.
+    """
+    if callable(progress):
+        yield progress
+        return
+    if not progress or not sys.stderr.isatty():
+        yield _silent
+        return
+    begin = last = time.perf_counter()
+
+    def show(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if now - begin > 2.0 and now - last > 0.1:
+            last = now
+            sys.stderr.write(f"\r{stage}: {done} of {total} rows decided, {now - begin:.0f} s ")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if last > begin:
+            sys.stderr.write("\n")
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def _work_on(rows: Rows, work: Callable[[Rows], Bounds]) -> Bounds:
+    """Do the work: there is no checkpoint."""
+    return work(rows)
+
+
+def smallest_batch(problem: Problem) -> int:
+    """Bytes of the work arrays of a batch of one row: at most 24 vectors with one entry per row."""
+    return 8 * 24 * problem.n_rows
+
+
+class Output(Protocol):
+    """Where the results of rows in blocks go instead of memory."""
+
+    def write(
+        self, number: int, start: int, y: Array | NDArray[np.int8], lower: Array, upper: Array, stages: NDArray[np.str_]
+    ) -> None:
+        """Write the rows of a block."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BlockBounds:
+    """Bounds of a block's rows; with an output they are in its file, and only the open ones are here.
+
+    Attributes
+    ----------
+    numbers : array of int
+        The numbers of the rows.
+    y, lower, upper : array
+        Their targets and the bounds of their scores.
+    n_written : int
+        How many rows are in the file alone.
+    errors : tuple of int
+        The least and the largest number of held-out errors among these.
+    norm_bound : float
+        At least the largest norm of a row of the block that counts.
+    """
+
+    numbers: Rows
+    y: Array | NDArray[np.int8]
+    lower: Array
+    upper: Array
+    n_written: int
+    errors: tuple[int, int]
+    norm_bound: float
+
+
+def bound_block(
+    part: Problem, removals: AnyRemovals, norm_bound: float, width: float | None, stage: str, output: Output | None
+) -> BlockBounds:
+    """Bounds of all rows of a block."""
+    lower, upper, highest = np.empty(part.n_rows), np.empty(part.n_rows), 0.0
+    # Many short operations per chunk: higher ones leave threads less to wait for.
+    for here, rows in chunks(part, times=4):
+        lower[here], upper[here], norms = removals.bounds(rows, norm_bound)
+        highest = max(highest, float(norms[rows.weights > 0.0].max(initial=0.0)) if norms.size else 0.0)
+    assert isinstance(part.rows, Memory)
+    start, classification = part.rows.start, part.loss.task == "classification"
+    y = part.y.astype(np.int8) if classification else part.y
+    numbers = np.arange(start, start + part.n_rows)
+    if output is None:
+        return BlockBounds(numbers, y, lower, upper, 0, (0, 0), highest)
+    done = is_decided(lower, upper, width)
+    output.write(part.rows.number, start, y, lower, upper, np.where(done, stage, "undetermined"))
+    wrong = ScoreBounds(lower[done], upper[done]).errors(part.y[done]) if classification else (0, 0)
+    n_written = int(np.count_nonzero(done))
+    return BlockBounds(numbers[~done], y[~done], lower[~done], upper[~done], n_written, wrong, highest)
+
+
+@final
+class Cascade:
+    """The state of a leave-one-out run: bounds of every held-out score, and which stage decided it.
+
+    Of rows in blocks those are held that the first pass has brought back: all of them, or, with an output, the open ones. The
+    methods that do the work take and give the places of rows in the arrays below; in memory these are the rows' numbers.
+
+    Parameters
+    ----------
+    solution : Solution
+        The model of all rows.
+    width : float or None
+        How narrow intervals have to be; None: narrow enough for a label.
+    bound : str, default="auto"
+        The bounds to use.
+    max_memory : int, default=USUAL_MEMORY
+        Bytes for the work arrays of a batch.
+    max_trainings : int or None, default=None
+        Most trainings; None: as many as are needed.
+    tol : float, default=1e-6
+        Relative gap of trainings without a proof.
+    report, budget, recall
+        Told of progress; when to end; where finished work comes from.
+    output : Output or None, default=None
+        Where the results of rows in blocks go.
+
+    Attributes
+    ----------
+    numbers, y : array
+        The numbers of the rows that are held, and their targets.
+    lower, upper : array
+        Bounds of their scores.
+    stage_codes : array of int
+        The stages that decided them, by their places in ``STAGES``.
+    limited : array of bool
+        Open rows that were given up.
+    n_written, written_by, written_errors : int, str, tuple of int
+        How many rows are in the output alone, the stage that decided them, and the least and largest number of errors among them.
+    seconds : dict
+        Time spent in each stage.
+    n_trainings : int
+        Rows that were trained.
+    """
+
+    def __init__(
+        self,
+        solution: Solution,
+        width: float | None = None,
+        *,
+        bound: str = "auto",
+        max_memory: int = USUAL_MEMORY,
+        max_trainings: int | None = None,
+        tol: float = 1e-6,
+        report: Report = _silent,
+        budget: Budget = UNLIMITED,
+        recall: Recall = _work_on,
+        output: Output | None = None,
+    ) -> None:
+        self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
+        self.max_memory, self.max_trainings, self.tol = max_memory, max_trainings, tol
+        self.report, self.budget, self.recall, self.output = report, budget, recall, output
+        self.seconds: dict[str, float] = {}
+        self.n_trainings = self.n_written = 0
+        self.written_by, self.written_errors = "undetermined", (0, 0)
+        self.finest: Array | None = None
+        held = self.problem.n_rows if self.problem.in_memory else 0
+        self._hold(np.arange(held), self.problem.y if held else np.empty(0), unbounded(held))
+        self._families: dict[float, TallRows] = {}
+        self._local: dict[float, LocalRows] = {}
+        self._sharp: dict[float, LocalRows] = {}
+
+    def _hold(self, numbers: Rows, y: Array | NDArray[np.int8], bounds: Bounds) -> None:
+        """Hold some rows from now on, all of them open."""
+        self.numbers, self.y = numbers, y
+        self.n_unseen = 0 if numbers.size or self.problem.in_memory else self.problem.n_rows
+        self.lower, self.upper = bounds
+        self.stage_codes = np.full(numbers.size, OPEN, dtype=np.int8)
+        self.limited = np.zeros(numbers.size, dtype=bool)
+
+    def open_rows(self) -> Rows:
+        """The rows that are not decided yet."""
+        return np.flatnonzero(self.stage_codes == OPEN)
+
+    def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Whether bounds are as tight as was asked for."""
+        return is_decided(lower, upper, self.width)
+
+    def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
+        return np.ones(lower.shape, dtype=bool) if self.budget.spent else self.decided(lower, upper)
+
+    def finished(self, row: int, lower: Array, upper: Array) -> bool:
+        """Whether the work on a single row may end: :meth:`enough`, or its interval is as narrow as float64 allows."""
+        if self.enough(lower, upper)[0]:
+            return True
+        return self.finest is not None and bool(upper[0] - lower[0] <= 2.0 * self.finest[row])
+
+    def follow(self, method: str) -> None:
+        """All steps of a method in order, each on what the earlier ones left open."""
+        for step in METHODS[method]:
+            if not step.applies(self) or step.price > self.n_unseen + self.open_rows().size:
+                continue
+            if step.rows is None:
+                self.sweep(step.stage)
+                continue
+            for rows in step.rows(self):
+                if self.budget.spent:
+                    break
+                self.run(step.stage, rows, partial(step.work, self), step.proven)
+        self._give_up()
+
+    def run(self, stage: str, rows: Rows, work: Callable[[Rows], Bounds], proven: bool = True) -> None:
+        """Run a stage on some rows and take in what it proves; not ``proven``: the scores that it gives, as they are."""
+        if self.budget.spent:
+            return
+        begin = time.perf_counter()
+        if rows.size:
+            lower, upper = self.recall(rows, work)
+            if proven:
+                self.lower[rows] = np.maximum(self.lower[rows], lower)
+                self.upper[rows] = np.minimum(self.upper[rows], upper)
+                done = rows[self.decided(self.lower[rows], self.upper[rows])]
+            else:
+                known = np.isfinite(lower)
+                done = rows[known]
+                self.lower[done], self.upper[done] = lower[known], upper[known]
+            self.stage_codes[done] = STAGES.index(stage)
+            self.n_trainings += rows.size if stage == "training" else 0
+        self._tell(stage, begin)
+
+    def sweep(self, stage: str) -> None:
+        """Bound all rows in one pass over the blocks, and hold what it brings back."""
+        begin = time.perf_counter()
+        removals, norm_bound = self._first_removals
+        parts: list[BlockBounds] = self.problem.map(bound_block, removals, norm_bound, self.width, stage, self.output)
+        numbers, y, lower, upper = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("numbers", "y", "lower", "upper")
+        )
+        self._hold(numbers, y, (lower, upper))
+        self.n_unseen = 0
+        self.stage_codes[self.decided(lower, upper)] = STAGES.index(stage)
+        self.norm_bound = min(norm_bound, max(part.norm_bound for part in parts))
+        self.n_written, self.written_by = sum(part.n_written for part in parts), stage
+        low, high = np.sum([part.errors for part in parts], axis=0)
+        self.written_errors = int(low), int(high)
+        self._tell(stage, begin)
+
+    def _tell(self, stage: str, begin: float) -> None:
+        """Note the time of a stage and report what is done."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
+        self.report(stage, self.problem.n_rows - self.open_rows().size, self.problem.n_rows)
+
+    @cached_property
+    def _first_removals(self) -> tuple[AnyRemovals, float]:
+        """What the first pass over blocks proves bounds with, and at least the largest norm of a row."""
+        if has_local_sums(self.problem):
+            found = local_removals(self.solution)
+            if found is not None:
+                return found
+        return (carried_removals(self.solution) if self.problem.is_strongly_convex else NoRemovals()), np.inf
+
+    @property
+    def has_local_blocks(self) -> bool:
+        """Whether rows are in blocks and the local certificate proves something of their removals."""
+        return not self.problem.in_memory and isinstance(self._first_removals[0], LocalRemovals)
+
+    def resolvable_rows(self, few: int) -> Rows:
+        """The open rows but those that refinement is not expected to decide, for the rounding of a perfect candidate.
+
+        ``few``: up to this number of rows, working on them costs about as much as finding that out.
+        """
+        rows = self.open_rows()
+        few_rows = rows.size <= few
+        rows = rows[~self.limited[rows]]
+        if few_rows or self.budget.spent:
+            return rows
+        if self.finest is None:
+            self.finest = self.upper - self.lower
+            self.finest[rows] = self._finest_widths(rows)
+        lower, upper, finest = self.lower[rows], self.upper[rows], self.finest[rows]
+        resolvable = np.abs(0.5 * (lower + upper)) > 0.25 * finest if self.width is None else finest <= self.width
+        resolvable |= upper - lower > NEAR_FINEST * finest
+        self.limited[rows] = ~resolvable
+        return rows[resolvable]
+
+    def _finest_widths(self, rows: Rows) -> Array:
+        """Widths of the intervals of some rows' scores at the optimum of all rows, trained as far as float64 goes.
+
+        Leaving one row out changes these little, so that no interval of a held-out score can be much narrower.
+        """
+        if not np.all(np.isfinite(self.polished.coef)):
+            return np.full(rows.size, np.inf)
+        best = train(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
+        lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.matrix[rows])
+        return upper - lower
+
+    def _give_up(self) -> None:
+        """Mark the open rows whose intervals are nearly as narrow as float64 allows."""
+        rows = self.open_rows()
+        self.limited[rows] |= self.at_limit(rows)
+
+    def at_limit(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether the intervals of some rows are nearly as narrow as float64 allows, as far as that is known."""
+        if self.finest is None:
+            return np.zeros(rows.size, dtype=bool)
+        return self.upper[rows] - self.lower[rows] <= NEAR_FINEST * self.finest[rows]
+
+    @cached_property
+    def factors(self) -> Array:
+        """What the weights of the other rows are multiplied by when a row leaves."""
+        return removal_factors(self.problem)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the rows' weights give few enough factors for the families."""
+        return np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS
+
+    @property
+    def has_families(self) -> bool:
+        """Whether Newton candidates are made in batches."""
+        return self.uniform and has_newton_rows(self.problem)
+
+    def carry(self, rows: Rows) -> Bounds:
+        """The paper's bound, from the old optimum."""
+        lower, upper = carried_bounds(self.solution, "primal" if self.bound in ("auto", "local") else self.bound)
+        return lower[rows], upper[rows]
+
+    def local(self, rows: Rows) -> Bounds:
+        """Newton candidates under the local certificate."""
+        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
+            mine = self.factors[rows] == factor
+            lower[mine], upper[mine] = self._local_family(float(factor)).bounds(rows[mine], self.enough)
+        return lower, upper
+
+    def local_newton(self, rows: Rows) -> Bounds:
+        """The same candidates written down in full, and more steps where needed."""
+        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.enough, BATCH_STEPS)
+
+    def local_exact(self, rows: Rows) -> Bounds:
+        """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
+
+        Rows of leverage near 1 ask for a metric that is nearly exact. Where forming a Hessian takes long, this one is
+        formed for all of them.
+        """
+        factor = float(self.factors[rows[0]])
+        if factor not in self._sharp:
+            self._sharp[factor] = LocalRows(self._local_family(factor), factor)
+        return self._sharp[factor].refined(rows, self.enough, EXACT_STEPS, exact=True)
+
+    def _local_family(self, factor: float) -> LocalRows:
+        if factor not in self._local:
+            family = LocalRows(self.solution, factor)
+            if not family.settled:
+                family = LocalRows(self.polished, factor)
+            self._local[factor] = family
+        return self._local[factor]
+
+    @cached_property
+    def polished(self) -> Solution:
+        """The solution, trained on where its error would weigh more than the removal of a row."""
+        if self.solution.relative_gap <= POLISHED:
+            return self.solution
+        return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
+
+    def batches(self, grouped: bool = True) -> list[Rows]:
+        """The open rows in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
+        size = max(1, self.max_memory // smallest_batch(self.problem))
+        rows = self.open_rows()
+        rows = rows[np.isfinite(self.factors[rows])]
+        groups = [rows]
+        if grouped:
+            groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
+        return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
+
+    def wide_newton(self, rows: Rows) -> Bounds:
+        """Newton candidates in the dimension of the rows."""
+        return self.wide.quick_bounds(rows)
+
+    def wide_steps(self, rows: Rows) -> Bounds:
+        """More steps from the same candidates, with the old Hessian."""
+        return self.wide.bounds(rows, self.enough, BATCH_STEPS)
+
+    def newton(self, rows: Rows) -> Bounds:
+        """Newton candidates under the Fenchel-Young gap."""
+        return self._family(float(self.factors[rows[0]])).bounds(rows)
+
+    @cached_property
+    def wide(self) -> WideRows:
+        """All removals in the dimension of the rows."""
+        return WideRows(self.polished if self.solution.relative_gap > COARSE else self.solution)
+
+    def guess(self, rows: Rows) -> Bounds:
+        """Scores after one Newton step per row (Appendix E.2), without proof; rows of one factor, or a single one."""
+        scores = self._guesses(rows)
+        return scores, scores
+
+    def _guesses(self, rows: Rows) -> Array:
+        if rows.size > 1 and has_wide_rows(self.problem):
+            return self.wide.guesses(rows)
+        if self.has_families and rows.size > 1 and np.isfinite(self.factors[rows[0]]):
+            return self._family(float(self.factors[rows[0]])).guesses(rows)
+        problem, point = self.without(int(rows[0]))
+        space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+        unknowns = space.place(point)
+        _, gradient, curvature = problem.loss.expand(problem.y, space.scores(unknowns))
+        step = space.step(unknowns, gradient, curvature)
+        return (space.scores(unknowns) + step.scores)[rows]
+
+    def _family(self, factor: float) -> TallRows:
+        if factor not in self._families:
+            self._families[factor] = TallRows(self.solution, factor)
+        return self._families[factor]
+
+    def refine(self, rows: Rows) -> Bounds:
+        """More Newton steps for one row, each followed by its certificate."""
+        row = int(rows[0])
+        if has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
+            found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
+            self.limited[row] = found.exhausted
+            return found.lower, found.upper
+        work, point = self._refinement(row)
+        work.newton(point)
+        return work.found
+
+    def training(self, rows: Rows) -> Bounds:
+        """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
+        work, point = self._refinement(int(rows[0]))
+        if self.problem.in_memory:
+            work.train(point, 0.0, thorough=False)
+        else:
+            work.newton(point)
+        return work.found
+
+    def retrain(self, rows: Rows) -> Bounds:
+        """The score of one row under its trained model (Algorithm 1, with a warm start), without proof."""
+        problem, point = self.without(int(rows[0]))
+        scores = train(problem, tol=self.tol, start=point).scores[rows]
+        return scores, scores
+
+    def block_local(self, places: Rows) -> Bounds:
+        """The closed form with the exact largest norm of a row, for rows of blocks."""
+        lower, upper, _ = self._block_removals.bounds(self.problem.take(self.numbers[places]), self.norm_bound)
+        return lower, upper
+
+    def block_newton(self, places: Rows) -> Bounds:
+        """Newton steps with the old Hessian for rows of blocks, a pass over the data each."""
+        numbers = self.numbers[places]
+        rows = self.problem.take(numbers)
+        return self._block_removals.refined(self.problem, rows, numbers, self.norm_bound, self.enough)
+
+    @property
+    def _block_removals(self) -> LocalRemovals:
+        found, _ = self._first_removals
+        assert isinstance(found, LocalRemovals)
+        return found
+
+    def _refinement(self, place: int) -> tuple[Refinement, Point]:
+        """What is to be proven of a row under the model without it, and where to start."""
+        problem, point = self.without(place)
+        names = EVERY if self.bound in ("auto", "local") else (self.bound,)
+        here = slice(place, place + 1)
+        query = self.problem.matrix[here] if self.problem.in_memory else self.problem.take(self.numbers[here]).matrix
+        return Refinement(problem, query, lambda *ends: self.finished(place, *ends), names, self.budget), point
+
+    def without(self, place: int) -> tuple[Problem, Point]:
+        """The problem in which a row has weight zero, and the old optimum as a point of it."""
+        solution = self.solution
+        problem = self.problem.without(self.numbers[place : place + 1]).require_weight()
+        dual = duality.feasible_dual(problem, solution.dual) if problem.in_memory else None
+        return problem, Point(solution.coef, solution.intercept, dual)
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """A way to tighten the bounds of held-out rows.
+
+    Attributes
+    ----------
+    stage : str
+        What it is called in a result.
+    needs : str
+        What it asks of loss, penalty, shape and place of the data, and what it costs, in words.
+    applies : callable
+        Whether a run has what it needs.
+    rows : callable or None
+        The open rows it works on, in batches; None: all rows, in one pass over the blocks (:meth:`Cascade.sweep`).
+    work : callable
+        Bounds of a batch.
+    price : int, default=0
+        What it costs before its first row, in trainings: fewer open rows are left to what comes after it.
+    proven : bool, default=True
+        Whether it proves bounds.
+    """
+
+    stage: str
+    needs: str
+    applies: Callable[[Cascade], bool]
+    rows: Callable[[Cascade], Iterable[Rows]] | None
+    work: Callable[[Cascade, Rows], Bounds] = Cascade.carry
+    price: int = 0
+    proven: bool = True
+
+
+def _all_open(cascade: Cascade) -> list[Rows]:
+    return [cascade.open_rows()]
+
+
+def _ungrouped(cascade: Cascade) -> list[Rows]:
+    return cascade.batches(grouped=False)
+
+
+def _at_once(cascade: Cascade, size: int) -> list[Rows]:
+    places = cascade.open_rows()
+    return [places[start : start + size] for start in range(0, places.size, size)]
+
+
+def _one_by_one(cascade: Cascade) -> Iterator[Rows]:
+    """Single rows, as long as it spares the training of half of them."""
+    spared = 0
+    for tried, row in enumerate(cascade.resolvable_rows(MANY_ROWS)):
+        if tried >= TRIED_ROWS and 2 * spared < tried:
+            return
+        rows = np.array([row])
+        yield rows
+        spared += int(cascade.stage_codes[row] != OPEN or cascade.limited[row] or cascade.at_limit(rows)[0])
+
+
+def _each(cascade: Cascade) -> Iterator[Rows]:
+    return (np.array([row]) for row in cascade.open_rows())
+
+
+def _to_train(cascade: Cascade) -> Iterator[Rows]:
+    rows = cascade.resolvable_rows(FEW_ROWS) if cascade.problem.in_memory else cascade.open_rows()
+    return (np.array([row]) for row in rows[: cascade.max_trainings])
+
+
+def _has_carried(cascade: Cascade) -> bool:
+    return cascade.problem.in_memory and has_carried(cascade.problem)
+
+
+def _has_local(cascade: Cascade) -> bool:
+    return cascade.problem.in_memory and has_local_rows(cascade.problem) and cascade.uniform
+
+
+def _has_wide(cascade: Cascade) -> bool:
+    return cascade.problem.in_memory and has_wide_rows(cascade.problem)
+
+
+def _has_newton(cascade: Cascade) -> bool:
+    return cascade.problem.in_memory and cascade.has_families
+
+
+def _has_curvature(cascade: Cascade) -> bool:
+    problem = cascade.problem
+    return problem.in_memory and not isinstance(problem.loss, Hinge) and min(problem.matrix.shape) <= problem.largest
+
+
+def _has_guesses(cascade: Cascade) -> bool:
+    return cascade.has_families or has_wide_rows(cascade.problem)
+
+
+def _guessed(cascade: Cascade) -> list[Rows]:
+    return cascade.batches(cascade.has_families)
+
+
+CARRY = Step(
+    "carry",
+    "memory, a strongly convex penalty and no intercept; one product with X",
+    _has_carried,
+    _all_open,
+    Cascade.carry,
+)
+
+TRAINING = Step(
+    "training",
+    "memory, or what the local step needs of blocks; Newton steps of each row's own problem, the rest of a training in memory",
+    lambda cascade: cascade.problem.in_memory or cascade.has_local_blocks,
+    _to_train,
+    Cascade.training,
+)
+
+STEPS = (
+    Step(
+        "local",
+        "blocks, a self-concordant loss, a smooth penalty, few columns; one pass, with a Hessian",
+        lambda cascade: cascade.has_local_blocks,
+        None,
+    ),
+    Step(
+        "carry",
+        "blocks of which the local step proves nothing; bounded under a strongly convex penalty without an intercept; one pass",
+        lambda cascade: not cascade.problem.in_memory and not cascade.has_local_blocks,
+        None,
+    ),
+    CARRY,
+    Step(
+        "local",
+        "memory, a self-concordant loss, a smooth penalty, few different weights, tall data; one Hessian",
+        _has_local,
+        _all_open,
+        Cascade.local,
+    ),
+    Step(
+        "local",
+        "as the local step of blocks; reads the open rows",
+        lambda cascade: cascade.has_local_blocks,
+        lambda cascade: _at_once(cascade, ROWS_AT_ONCE),
+        Cascade.block_local,
+    ),
+    Step(
+        "newton",
+        "as the local step of blocks; a pass for each step",
+        lambda cascade: cascade.has_local_blocks,
+        lambda cascade: _at_once(cascade, MODELS_AT_ONCE),
+        Cascade.block_newton,
+    ),
+    Step(
+        "newton",
+        "as the local step in memory; a product with X for each step",
+        _has_local,
+        Cascade.batches,
+        Cascade.local_newton,
+    ),
+    Step(
+        "newton",
+        "memory, wide data and a self-concordant loss, or a smooth one without an intercept; one factor and inverse over the rows",
+        _has_wide,
+        _ungrouped,
+        Cascade.wide_newton,
+        price=2,
+    ),
+    Step(
+        "refine",
+        "the same; products of the size of the rows for each step",
+        _has_wide,
+        _ungrouped,
+        Cascade.wide_steps,
+        price=2,
+    ),
+    Step(
+        "newton",
+        "memory, tall data, a smooth loss, a strongly convex penalty, no intercept; one Hessian, two products with X",
+        _has_newton,
+        Cascade.batches,
+        Cascade.newton,
+    ),
+    Step(
+        "refine",
+        "as the local step in memory, where forming a Hessian takes long; conjugate gradients for each step",
+        lambda cascade: _has_local(cascade) and cascade.problem.work > SMALL_WORK,
+        Cascade.batches,
+        Cascade.local_exact,
+        price=2,
+    ),
+    Step(
+        "refine",
+        "memory, a loss with a curvature; a factor for each step of each row",
+        _has_curvature,
+        _one_by_one,
+        Cascade.refine,
+    ),
+    TRAINING,
+)
+"""The steps of leave-one-out in the order of their price. A new bound of all rows is a new entry here."""
+
+APPROXIMATIONS = (
+    Step("approx", "a smooth loss, few different weights", _has_guesses, _guessed, Cascade.guess, proven=False),
+    Step("approx", "a smooth loss; a factor for each row", lambda _: True, _each, Cascade.guess, proven=False),
+)
+
+METHODS = {
+    "certified": STEPS,
+    "glru": (CARRY, TRAINING),
+    "naive": (Step("training", "memory", lambda _: True, _each, Cascade.retrain, proven=False),),
+    "approx": APPROXIMATIONS,
+    "approx-glru": (CARRY, *APPROXIMATIONS),
+}
+"""The steps of every method of leave-one-out."""
