@@ -199,7 +199,7 @@ def cross_val_predict(
     ----------
     model : Problem, Solution or estimator
         What to validate; a problem is trained on all rows first. Estimators: ``LogisticRegression``, ``LinearSVC``,
-        ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
+        ``LinearRegression``, ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
         a ``OneVsRestClassifier``; one of them with an unpenalised intercept behind a ``StandardScaler`` in a ``Pipeline``.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
@@ -563,7 +563,8 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     Parameters
     ----------
     estimator : estimator
-        A fitted linear model, as in :func:`glru.cross_val_predict`; ``Lasso`` too.
+        A fitted linear model, as in :func:`glru.cross_val_predict`; also ``Lasso``, and ``LogisticRegressionCV``, ``RidgeCV``,
+        ``RidgeClassifierCV``, ``LassoCV`` and ``ElasticNetCV`` at the strength that they chose.
     X, y, sample_weight : array
         What it was fitted to.
 

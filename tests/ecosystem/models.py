@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
@@ -70,6 +70,7 @@ MODELS = {
     "ridge-classifier": (RidgeClassifier(alpha=2.0), cancer),
     "ridge-classifier-classes": (RidgeClassifier(alpha=2.0, class_weight={"red": 4.0}), wine),
     "ridge": (Ridge(alpha=0.5), diabetes),
+    "linear": (LinearRegression(), diabetes),
     "ridge-free": (Ridge(alpha=0.0), diabetes),
     "elastic-net": (ElasticNet(alpha=0.3, l1_ratio=0.7, tol=1e-13, max_iter=100_000), diabetes),
     "one-vs-rest": (OneVsRestClassifier(LogisticRegression(C=0.3, **TIGHT)), wine),

@@ -1,18 +1,25 @@
 """Adapters: the optimum of the adapted problem is what scikit-learn's estimator converges to."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn import linear_model
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import (
     ElasticNet,
-    LinearRegression,
+    ElasticNetCV,
+    HuberRegressor,
+    LassoCV,
     LogisticRegression,
     LogisticRegressionCV,
     Ridge,
     RidgeClassifier,
+    RidgeClassifierCV,
+    RidgeCV,
 )
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -22,7 +29,7 @@ from sklearn.svm import LinearSVC
 import glru
 from tests.cases import each
 from tests.core import adapt, translated
-from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, cancer, diabetes, iris, quietly, raw_cancer, wine
+from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, TIGHT, cancer, diabetes, iris, quietly, raw_cancer, wine
 
 WEIGHTED = ["logistic", "logistic-liblinear", "svc", "ridge-classifier", "ridge", "elastic-net"]
 
@@ -164,9 +171,8 @@ def test_refusals():
     for estimator, data, target, message in refused:
         with pytest.raises(ValueError, match=f"(?s){message}"):
             adapt(estimator, data, target)
-    for estimator in (LinearRegression(), LogisticRegressionCV(), PCA()):
-        with pytest.raises(TypeError, match=r"whose objective is not known.*glru\.Problem"):
-            adapt(estimator, X, y)
+    with pytest.raises(TypeError, match=r"whose objective is not known.*glru\.Problem"):
+        adapt(PCA(), X, y)
     with pytest.raises(ValueError, match="Multiply the sample weights"):
         adapt(LogisticRegression(class_weight="balanced"), X, y, np.ones(len(y)))
 
@@ -191,3 +197,54 @@ def test_a_model_of_other_data_is_refused():
         adapt(Ridge(), X, y).points(Ridge().fit(X[:, :3], y))
     with pytest.raises(ValueError, match="rows must have 13 columns"):
         adapt(LinearSVC(), *wine()).rows(X)
+
+
+CHOOSING = {
+    "logistic": (LogisticRegressionCV(Cs=3, cv=3, **TIGHT), cancer, "LogisticRegression"),
+    "ridge": (RidgeCV(alphas=[0.1, 1.0]), diabetes, "Ridge"),
+    "ridge-classifier": (RidgeClassifierCV(alphas=[0.1, 1.0]), cancer, "RidgeClassifier"),
+    "lasso": (LassoCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "Lasso"),
+    "net": (ElasticNetCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "ElasticNet"),
+}
+
+
+@each(CHOOSING, "model")
+def test_models_that_choose_their_strength(model):
+    """Certified at the strength they chose; what they would choose from other rows is refused, with a remedy that works."""
+    estimator, data, name = model
+    X, y = data()
+    with pytest.raises(TypeError, match=rf"anew whenever its rows change.*Use {name}\((C|alpha)=\.\.\."):
+        glru.loocv(estimator, X, y)
+    fitted = quietly(lambda: clone(estimator).fit(X, y))
+    assert glru.certify(fitted, X, y).relative_gap < 1e-6
+    with pytest.raises(TypeError, match="anew whenever its rows change") as refusal:
+        glru.cross_val_predict(fitted, X, y)
+    remedy = eval(re.search(r"Use (.*?\)) with", str(refusal.value))[1], vars(linear_model))
+    assert adapt(remedy, X, y).objective.loss.task
+
+
+def test_averaged_models_minimise_nothing():
+    X, y = cancer()
+    model = quietly(lambda: LogisticRegressionCV(Cs=2, cv=3, refit=False).fit(X, y))
+    with pytest.raises(ValueError, match=r"averages the coefficients.*Use refit=True"):
+        glru.certify(model, X, y)
+
+
+def test_the_remedy_for_a_huber_regressor_is_its_model():
+    X, y = diabetes()
+    model = HuberRegressor(alpha=0.1, tol=1e-9, max_iter=10_000).fit(X, y)
+    with pytest.raises(TypeError, match="over the scale of the residuals") as refusal:
+        glru.loocv(model, X, y)
+    remedy = eval(re.search(r"use (glru\..*\))\.$", str(refusal.value))[1], {"glru": glru})
+    assert np.allclose(remedy.fit(X, y).predict(X), model.predict(X), atol=1e-3 * np.ptp(y))
+
+
+def test_the_remedy_for_several_classes_is_accepted_everywhere():
+    X, y = iris()
+    with pytest.raises(ValueError, match=r"Wrap the estimator in a OneVsRestClassifier, or use glru\.GLRUClassifier"):
+        glru.loocv(LogisticRegression(), X, y)
+    for model in (OneVsRestClassifier(LogisticRegression()), glru.GLRUClassifier()):
+        assert glru.loocv(model, X, y).decided.all()
+        assert glru.cross_val_score(model, X, y, cv=3).shape == (3,)
+        assert glru.after(model, glru.RemoveRows([0]), X=X, y=y).determination_rate(X) > 0.9
+        assert glru.certify(model.fit(X, y), X, y).relative_gap < 1e-3

@@ -261,3 +261,34 @@ def test_errors():
             model.fit(X, y)
     with pytest.raises(ValueError, match="is for two classes"):
         glru.GLRUClassifierCV(Cs=[0.1], criterion="log_loss").fit(*wine())
+
+
+@pytest.mark.parametrize(
+    "model",
+    [glru.GLRUClassifier(), glru.GLRURegressor(), glru.GLRUClassifierCV(Cs=[1.0]), glru.GLRURegressorCV(Cs=[1.0])],
+    ids=lambda model: type(model).__name__,
+)
+def test_models_without_data_hold_no_row(model):
+    """No value of the data is in the pickle, and what needs the data says so with a remedy that works."""
+    X, y = cancer() if isinstance(model, glru.GLRUClassifier | glru.GLRUClassifierCV) else diabetes()
+    values = [value.tobytes() for value in np.unique(X[:, :3])]
+
+    def count_values(fitted):
+        stored = pickle.dumps(fitted)
+        return sum(value in stored for value in values)
+
+    kept = clone(model).fit(X, y)
+    assert count_values(kept) == len(values)
+    bare = clone(model).set_params(keep_data=False)
+    for start in (bare, kept.set_params(keep_data=False)):
+        fitted = start.fit(X, y)
+        assert count_values(fitted) == 0
+    again = pickle.loads(pickle.dumps(bare))
+    assert np.array_equal(again.predict(X), clone(model).fit(X, y).predict(X)) and again.dual_gap_ == bare.dual_gap_
+    for ask in (lambda: again.loocv(), lambda: again.after(glru.RemoveRows([0])), lambda: again.certificate_):
+        with pytest.raises(
+            ValueError, match=r"keep_data=False\)\. (Use glru\.\w+\(model.*or f|F)it with keep_data=True"
+        ):
+            ask()
+    if not isinstance(model, glru.GLRUClassifierCV | glru.GLRURegressorCV):
+        assert glru.loocv(again, X, y).decided.all()

@@ -48,7 +48,7 @@ def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:
     if targets.n_problems > 1 and not (objective.several or wrapped):
         raise ValueError(
             f"{type(model).__name__} with {targets.n_problems} classes is multinomial: one objective couples all classes, "
-            "which is not a glru.Problem. Wrap the estimator in a OneVsRestClassifier."
+            "which is not a glru.Problem. Wrap the estimator in a OneVsRestClassifier, or use glru.GLRUClassifier, which is one-vs-rest."
         )
     if scaler is not None:
         from sklearn.base import clone

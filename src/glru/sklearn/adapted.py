@@ -158,10 +158,7 @@ class Adapted:
     def probabilities(self, scores: Array) -> Array:
         """The probabilities that scores stand for, as ``predict_proba`` gives them."""
         self.require_probabilities()
-        likely = expit(scores)
-        if scores.ndim == 1:
-            return np.column_stack([1.0 - likely, likely])
-        return likely / likely.sum(axis=1, keepdims=True)
+        return probabilities_of(scores)
 
     def require_probabilities(self) -> None:
         """Refuse an estimator whose scores are not log-odds."""
@@ -198,6 +195,14 @@ def rows_of(
     if matrix.shape[1] != expected:
         raise ValueError(f"{what} must have {expected} columns, as the model has; got {matrix.shape[1]}.")
     return prepared(matched_columns(matrix, given, names), scaler, constant)
+
+
+def probabilities_of(scores: Array) -> Array:
+    """The probability of every class from log-odds; those of several classes are one-vs-rest, normalised."""
+    likely = expit(scores)
+    if scores.ndim == 1:
+        return np.column_stack([1.0 - likely, likely])
+    return likely / likely.sum(axis=1, keepdims=True)
 
 
 def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:

@@ -4,9 +4,13 @@ r"""What each estimator minimises, in the terms of :class:`glru.Problem`.
 LogisticRegression        :math:`C \sum_i s_i \log(1 + e^{-y_i z_i}) + r \|w\|_1 + \tfrac{1 - r}{2} \|w\|^2`
 LinearSVC                 :math:`C \sum_i s_i \ell(y_i, z_i) + \tfrac12 \|(w, b / c)\|^2`, or the 1-norm
 Ridge, RidgeClassifier    :math:`\sum_i s_i (y_i - z_i)^2 + \alpha \|w\|^2`
+LinearRegression          the same with :math:`\alpha = 0`
 ElasticNet, Lasso         :math:`\tfrac{1}{2 \sum s} \sum_i s_i (y_i - z_i)^2 + \alpha r \|w\|_1 + \alpha \tfrac{1 - r}{2} \|w\|^2`
 GLRUClassifier and -CV    the first one with any loss, or ``lam`` and ``kappa`` under the mean of the losses
 ========================  ==========================================================================================
+
+Estimators that choose a strength (``RidgeCV``, ...) have the objective of the strength that they chose, once they are fitted; what
+they would choose from other rows is not known here.
 
 ``c`` is ``intercept_scaling``: LIBLINEAR penalises the intercept as the coefficient of a column that is ``c`` everywhere.
 """
@@ -93,6 +97,10 @@ def objective_of(model: Any) -> Objective:
     kind = type(model)
     package, name = kind.__module__.partition(".")[0], kind.__name__
     known = OBJECTIVES.get(name) if package in ("sklearn", "glru") else None
+    if package == "sklearn" and name in CHOOSING:
+        raise _choosing_error(model)
+    if package == "sklearn" and name == "HuberRegressor":
+        raise _huber_error(model)
     if known is None:
         raise TypeError(
             f"the estimator must be one of {', '.join(OBJECTIVES)}, or one of them in a Pipeline behind a StandardScaler "
@@ -280,9 +288,76 @@ def _unconstrained(known: Callable[[Any], Objective]) -> Callable[[Any], Objecti
     return objective
 
 
+def _linear_regression(model: Any) -> Objective:
+    return Objective(
+        loss=Squared(),
+        quadratic=0.0,
+        absolute=0.0,
+        scaling="sum",
+        intercept=model.fit_intercept,
+        targets="numbers",
+    )
+
+
+CHOOSING = {
+    "LogisticRegressionCV": ("LogisticRegression", {"C": "C_"}, "GLRUClassifierCV"),
+    "RidgeCV": ("Ridge", {"alpha": "alpha_"}, "GLRURegressorCV"),
+    "RidgeClassifierCV": ("RidgeClassifier", {"alpha": "alpha_"}, "GLRUClassifierCV"),
+    "LassoCV": ("Lasso", {"alpha": "alpha_"}, "GLRURegressorCV"),
+    "ElasticNetCV": ("ElasticNet", {"alpha": "alpha_", "l1_ratio": "l1_ratio_"}, "GLRURegressorCV"),
+}
+"""Estimators that choose a strength: the model that they fit with it, where they keep it, and ours that choose with proof."""
+
+
+def chosen_model(model: Any) -> Any:
+    """The model of the strength that a fitted ``RidgeCV``, ... chose; any other estimator as it is."""
+    if type(model).__name__ not in CHOOSING or not type(model).__module__.startswith("sklearn."):
+        return model
+    if getattr(model, "refit", True) is False:
+        raise ValueError(
+            f"{type(model).__name__}(refit=False) averages the coefficients of its folds, which minimise no objective. "
+            "Use refit=True."
+        )
+    from sklearn import linear_model
+
+    name, _, _ = CHOOSING[type(model).__name__]
+    kind = getattr(linear_model, name)
+    shared = {key: value for key, value in model.get_params(deep=False).items() if key in kind().get_params(deep=False)}
+    return kind(**(shared | _chosen(model)))
+
+
+def _chosen(model: Any) -> dict[str, Any]:
+    """The parameters that a fitted estimator chose; none before the fit."""
+    _, places, _ = CHOOSING[type(model).__name__]
+    found = {name: getattr(model, place) for name, place in places.items() if hasattr(model, place)}
+    return {name: float(np.ravel(value)[0]) for name, value in found.items() if value is not None}
+
+
+def _choosing_error(model: Any) -> TypeError:
+    name, places, ours = CHOOSING[type(model).__name__]
+    chosen = _chosen(model)
+    shown = ", ".join(f"{key}={chosen.get(key, '...')}" for key in places)
+    return TypeError(
+        f"{type(model).__name__} chooses {' and '.join(places)} anew whenever its rows change, and what it would choose is not "
+        f"proven here. Use {name}({shown}) with the strength that it chose, or glru.{ours}, which chooses with proof."
+    )
+
+
+def _huber_error(model: Any) -> TypeError:
+    scale = getattr(model, "scale_", None)
+    delta, C = ("epsilon * scale", "1 / (alpha * scale)")
+    if scale is not None and model.alpha > 0.0:
+        delta, C = f"{model.epsilon * scale:.6g}", f"{1.0 / (model.alpha * scale):.6g}"
+    return TypeError(
+        "HuberRegressor minimises over the scale of the residuals together with the coefficients, which is not a glru.Problem. "
+        f"With the scale as it is now, use glru.GLRURegressor(glru.Huber({delta}), C={C})."
+    )
+
+
 OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "LogisticRegression": _logistic_regression,
     "LinearSVC": _linear_svc,
+    "LinearRegression": _unconstrained(_linear_regression),
     "Ridge": _unconstrained(_ridge),
     "RidgeClassifier": _unconstrained(_ridge_classifier),
     "ElasticNet": _unconstrained(_elastic_net),

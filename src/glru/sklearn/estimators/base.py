@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from glru import _inputs
-from glru.after import Retraining
+from glru.after import BoundName, CandidateName, Retraining
+from glru.cascade import Report
 from glru.certificate import Certificate, certify
 from glru.changes import AddRows, Change, RemoveRows
-from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host
+from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host, use_threads
+from glru.model_selection.loocv import Bound, Method
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
@@ -24,7 +27,7 @@ from glru.solvers import solve
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """A linear model that keeps the proof of its fit, and the data it was fitted to.
+    """A linear model that keeps the proof of its fit and, unless ``keep_data`` is false, the data it was fitted to.
 
     Attributes
     ----------
@@ -42,6 +45,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     coef_: Array
     intercept_: Any
+    _known = True
+    """Whether the public functions take an estimator of this kind with its data."""
 
     @abstractmethod
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
@@ -61,7 +66,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         )
 
     def _keep(self, adapted: Adapted, solutions: tuple[Solution, ...]) -> None:
-        self.adapted_, self.solutions_ = adapted, solutions
+        if self.keep_data:
+            self.adapted_, self.solutions_ = adapted, solutions
+        else:
+            # A model that was fitted before may hold the data of that fit.
+            for name in ("adapted_", "solutions_"):
+                self.__dict__.pop(name, None)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         self.dual_gap_ = float(sum(solution.gap for solution in solutions))
         coef, intercept = adapted.coefficients(tuple(solution.point for solution in solutions))
@@ -71,44 +81,77 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     @property
     def certificate_(self) -> Certificate | tuple[Certificate, ...]:
         """The gap with all rounding included, and what bounds are made from; one a class where there are more than two."""
-        check_is_fitted(self)
+        self._require_data("certificate_", "glru.certify(model, X, y)")
         found = tuple(certify(solution.problem, solution.point) for solution in self.solutions_)
         return found[0] if len(found) == 1 else found
 
-    def after(self, change: Change, **options: Any) -> ModelAfter:
+    def _require_data(self, what: str, instead: str) -> None:
+        check_is_fitted(self)
+        if not hasattr(self, "solutions_"):
+            raise ValueError(
+                f"{what} needs the training data, which this model was told not to keep (keep_data=False). "
+                + (f"Use {instead}, or fit with keep_data=True." if self._known else "Fit with keep_data=True.")
+            )
+
+    def after(self, change: Change, *, candidate: CandidateName = "auto", bound: BoundName = "auto") -> ModelAfter:
         """What is proven of this model when its data changes, without retraining.
 
         Parameters
         ----------
         change : Change
             What happens to the data, for example ``glru.RemoveRows([3])``.
-        **options
-            ``candidate`` and ``bound`` of :func:`glru.after`.
+        candidate, bound
+            As in :func:`glru.after`.
 
         Returns
         -------
         ModelAfter
         """
-        check_is_fitted(self)
-        return after_models(self.adapted_, self.solutions_, change, **options)
+        self._require_data("after", "glru.after(model, change, X=X, y=y)")
+        return after_models(self.adapted_, self.solutions_, change, candidate, bound)
 
-    def loocv(self, **options: Any) -> LOOCVResult:
+    def loocv(
+        self,
+        *,
+        method: Method = "certified",
+        bound: Bound = "auto",
+        width: float | None = None,
+        tol: float = 1e-6,
+        max_seconds: float | None = None,
+        max_memory: int | None = None,
+        checkpoint: str | Path | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        progress: bool | Report = False,
+    ) -> LOOCVResult:
         """Certified leave-one-out cross-validation of this model.
 
         Parameters
         ----------
-        **options
-            Those of :func:`glru.loocv`.
+        method, bound, width, tol, max_seconds, max_memory, checkpoint, n_jobs, verbose, progress
+            As in :func:`glru.loocv`.
 
         Returns
         -------
         LOOCVResult
         """
-        check_is_fitted(self)
-        return adapted_loocv(self.adapted_, self.solutions_, **options)
+        self._require_data("loocv", "glru.loocv(model, X, y)")
+        with use_threads(n_jobs):
+            return adapted_loocv(
+                self.adapted_,
+                self.solutions_,
+                tol,
+                method=method,
+                bound=bound,
+                width=width,
+                max_seconds=max_seconds,
+                max_memory=max_memory,
+                checkpoint=checkpoint,
+                progress=progress or verbose > 0,
+            )
 
     def _needs_retraining(self, X: Any, add: Any, remove: Any, within: float | None) -> Retraining:
-        check_is_fitted(self)
+        self._require_data("needs_retraining", "glru.after(model, change, X=X, y=y).needs_retraining(queries)")
         steps: list[Change] = []
         if remove is not None:
             steps.append(RemoveRows(remove))

@@ -10,8 +10,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from glru import _inputs
 from glru.after import Retraining
+from glru.bounds import predicted
 from glru.linalg import Array, RawMatrix, move_like, namespace, to_host
 from glru.losses import Loss
+from glru.sklearn.adapted import probabilities_of
 from glru.sklearn.estimators.base import LinearModel, validated
 
 
@@ -37,7 +39,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return move_like(self.adapted_.labels(to_host(scores)), scores)
+        return move_like(to_host(self.classes_)[predicted(to_host(scores))], scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
@@ -49,7 +51,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return move_like(self.adapted_.probabilities(to_host(scores)), scores)
+        return move_like(probabilities_of(to_host(scores)), scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -119,6 +121,9 @@ class GLRUClassifier(Classifier):
         As in :func:`glru.solve`.
     max_iter : int, default=None
         Most iterations of a training; the default depends on the solver.
+    keep_data : bool, default=True
+        Whether the model keeps its training data, by reference, and with it the answers to ``loocv``, ``after`` and
+        ``needs_retraining``. A pickle of the model then holds every training row; with ``keep_data=False`` it holds none.
 
     Attributes
     ----------
@@ -127,7 +132,7 @@ class GLRUClassifier(Classifier):
     coef_, intercept_ : array of shape (1 or n_classes, n_columns), (1 or n_classes,)
         The model.
     n_iter_, dual_gap_, certificate_, solutions_
-        Iterations, duality gap, its proof, and the solutions themselves. The model keeps its training data by reference.
+        Iterations, duality gap, its proof, and the solutions themselves; the last two need ``keep_data``.
 
     Examples
     --------
@@ -154,6 +159,7 @@ class GLRUClassifier(Classifier):
         tol: float = 1e-6,
         solver: str = "auto",
         max_iter: int | None = None,
+        keep_data: bool = True,
     ) -> None:
         self.loss = loss
         self.C = C
@@ -164,6 +170,7 @@ class GLRUClassifier(Classifier):
         self.tol = tol
         self.solver = solver
         self.max_iter = max_iter
+        self.keep_data = keep_data
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GLRUClassifier":
         """Train on data.

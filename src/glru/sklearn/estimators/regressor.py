@@ -67,7 +67,7 @@ class GLRURegressor(Regressor):
     ----------
     loss : {"squared", "huber"} or Loss, default="squared"
         The loss of one row.
-    C, lam, kappa, fit_intercept, tol, solver, max_iter
+    C, lam, kappa, fit_intercept, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
 
     Attributes
@@ -98,6 +98,7 @@ class GLRURegressor(Regressor):
         tol: float = 1e-6,
         solver: str = "auto",
         max_iter: int | None = None,
+        keep_data: bool = True,
     ) -> None:
         self.loss = loss
         self.C = C
@@ -107,6 +108,7 @@ class GLRURegressor(Regressor):
         self.tol = tol
         self.solver = solver
         self.max_iter = max_iter
+        self.keep_data = keep_data
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GLRURegressor":
         """Train on data.

@@ -21,6 +21,8 @@ CRITERIA = {"classification": ("errors", "log_loss"), "regression": ("mse", "mae
 class Tuned(LinearModel):
     """What the tuned estimators share: a grid of strengths, and leave-one-out at each of them."""
 
+    _known = False
+
     def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         """Fit every strength from the strongest penalty to the weakest, and keep the best."""
         name, grid = self._grid()
@@ -96,7 +98,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         The grid of ``lam``; instead of ``Cs``.
     criterion : {"errors", "log_loss"}, default="errors"
         What to minimise; the second for two classes and the logistic loss.
-    kappa, fit_intercept, class_weight, tol, solver, max_iter
+    kappa, fit_intercept, class_weight, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
 
     Attributes
@@ -134,6 +136,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         tol: float = 1e-6,
         solver: str = "auto",
         max_iter: int | None = None,
+        keep_data: bool = True,
     ) -> None:
         self.loss = loss
         self.Cs = Cs
@@ -145,6 +148,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         self.tol = tol
         self.solver = solver
         self.max_iter = max_iter
+        self.keep_data = keep_data
 
     def _model(self, **strength: Any) -> GLRUClassifier:
         return GLRUClassifier(
@@ -185,7 +189,7 @@ class GLRURegressorCV(Regressor, Tuned):
         As in :class:`glru.GLRUClassifierCV`.
     criterion : {"mse", "mae"}, default="mse"
         What to minimise.
-    kappa, fit_intercept, tol, solver, max_iter
+    kappa, fit_intercept, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRURegressor`.
 
     Attributes
@@ -217,6 +221,7 @@ class GLRURegressorCV(Regressor, Tuned):
         tol: float = 1e-6,
         solver: str = "auto",
         max_iter: int | None = None,
+        keep_data: bool = True,
     ) -> None:
         self.loss = loss
         self.Cs = Cs
@@ -227,6 +232,7 @@ class GLRURegressorCV(Regressor, Tuned):
         self.tol = tol
         self.solver = solver
         self.max_iter = max_iter
+        self.keep_data = keep_data
 
     def _model(self, **strength: Any) -> GLRURegressor:
         return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)
