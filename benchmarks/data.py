@@ -2,8 +2,9 @@
 
 from functools import cache
 
-from glru import datasets
 from glru.datasets.catalogue import data_folder as folder
+from paper import sources
+from paper.normalization import normalize
 
 __all__ = ["folder", "load"]
 
@@ -11,5 +12,5 @@ __all__ = ["folder", "load"]
 @cache
 def load(name: str, normalisation: str):
     """``X, y`` of a dataset, normalised as ``"dense"``, ``"sparse"`` or ``"none"``."""
-    data = datasets.load(name)
-    return datasets.normalize(data.X, normalisation), data.y
+    X, y = sources.load(name)
+    return normalize(X, normalisation), y

@@ -9,6 +9,11 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "polars")
 
 
 def versions() -> dict[str, str]:
-    """The versions of this package and of what it stands on."""
+    """Return the versions of this package and of what it stands on, where that is installed."""
     found = {"glru": glru.__version__, "python": platform.python_version(), "platform": platform.platform()}
-    return found | {name: importlib.metadata.version(name) for name in PACKAGES}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import glru
-from glru.datasets import normalize
+from glru.datasets import prepare
 from tests.cases import stored
 from tests.certificates.truth import trained
 
@@ -12,7 +12,7 @@ from tests.certificates.truth import trained
 def load(name):
     """Standardised data with every fifth row set aside."""
     data = stored(name)
-    X, y = normalize(data.X, "dense"), np.sign(data.y - data.y.mean())
+    X, y = prepare(data, normalize="dense").X, np.sign(data.y - data.y.mean())
     aside = np.arange(len(y)) % 5 == 0
     return X[~aside], y[~aside], X[aside], y[aside]
 

@@ -9,14 +9,15 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
+from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
-from glru.cli import app
+from glru.cli.app import app
 
 COMPRESSIONS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
-def glru_command(*arguments, code=0):
+def glru_command(*arguments, code=0, app=app):
     """The result of a command, which must end with a code; what it printed must be no traceback."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
@@ -31,9 +32,9 @@ def answer(*arguments):
     return json.loads(result.stdout)
 
 
-def complaint(*arguments, code=1):
+def complaint(*arguments, code=1, app=app):
     """The message of a command that fails; nothing is printed on the standard output."""
-    result = glru_command(*arguments, code=code)
+    result = glru_command(*arguments, code=code, app=app)
     if code == 1:
         assert result.stdout == ""
         assert result.stderr.startswith("error: ")
@@ -47,6 +48,11 @@ def sample(n=40, d=4, seed=0):
     X = random.normal(1.0, 2.0, (n, d)).round(3)
     y = np.where((X - 1.0) @ np.arange(1.0, d + 1.0) + random.normal(0.0, 3.0, n) > 0.0, 1, 0)
     return X, y
+
+
+def standardise(X, with_mean=True):
+    """Data as the commands scale it, for comparison with the library."""
+    return StandardScaler(with_mean=with_mean).fit_transform(X)
 
 
 def write(path, X, y):

@@ -12,7 +12,7 @@ BAD_TEXT = {
     "empty": ("", "must hold data; it is empty"),
     "only-a-header": ("a,b,y\n", "must hold at least one row"),
     "one-column": ("y\n1\n2\n", "at least two columns; its first line has 1"),
-    "wrong-delimiter": ("a;b;y\n1;2;0\n", "seems to be separated by a semicolon: give the delimiter ';'"),
+    "wrong-delimiter": ("a;b;y\n1;2;0\n", "seems to be separated by a semicolon: give --delimiter ';'"),
     "tabs": ("a\tb\ty\n1\t2\t0\n", "separated by a tab"),
     "cut-short": (GOOD + "7,8", "cut short: its last line has 2 of 3 columns"),
     "too-many-fields": (GOOD + "7,8,9,10\n", "cannot be read: found more fields"),
@@ -49,7 +49,7 @@ BAD_LIBSVM = {
     "words": ("1 1:2\n-1 one:3\n", "line 2: '-1 one:3'"),
     "pairs": ("1 1:2 7\n", "line 1"),
     "labels": ("yes 1:2\n", "line 1"),
-    "zero": ("1 0:2\n-1 1:2\n", "line 1 has a column 0: say zero_based"),
+    "zero": ("1 0:2\n-1 1:2\n", "line 1 has a column 0: give --zero-based"),
     "order": ("1 1:1\n-1 2:2 1:1\n", "line 2: columns must be in rising order"),
     "nan": ("1 1:nan\n-1 1:2\n", "no missing values; it has 1 (NaN)"),
     "one-class": ("1 1:1\n1 1:2\n", "must have two classes"),
@@ -87,7 +87,7 @@ def test_npz_of_other_things(tmp_path):
         ({"Z": np.eye(2)}, "must hold X, or data, indices, indptr, shape; it holds Z"),
         ({"X": np.eye(2)}, "must hold targets in y"),
         ({"X": np.ones(3), "y": np.ones(3)}, "two-dimensional"),
-        ({"X": np.eye(3), "y": np.ones(2)}, "one entry a row of X, shape (3,); got (2,)"),
+        ({"X": np.eye(3), "y": np.ones(2)}, "one entry per row of X, shape (3,); got (2,)"),
         ({"X": np.array([["a"]]), "y": np.ones(1)}, "real numbers"),
         ({"X": np.array([[np.nan, 1.0], [1.0, 2.0]]), "y": np.array([0, 1])}, "no missing values"),
     ):
@@ -141,7 +141,7 @@ def test_delimiters(tmp_path):
     path = tmp_path / "data.csv"
     X, y = sample()
     pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}).write_csv(path, separator="\t")
-    advised = complaint("loocv", path).rpartition("give the delimiter ")[2].strip("'.\n")
+    advised = complaint("loocv", path).rpartition("give --delimiter ")[2].strip("'.\n")
     for tab in ("\t", r"\t", advised.replace("'", "")):
         glru_command("loocv", path, "--delimiter", tab)
     for wrong in ("", "ab", r"\t\t", "\n", '"', "\u00a7"):
@@ -169,7 +169,7 @@ def test_columns_that_are_not_there(tmp_path):
     assert "must be a column of" in complaint("loocv", path, "--target", "z")
     assert "columns to leave out must be in" in complaint("loocv", path, "--drop", "z")
     assert "a column besides those that are left out" in complaint("loocv", path, "--drop", "a,b")
-    assert "--target is for files" in complaint("loocv", "breast_cancer", "--target", "mean radius")
+    assert "--target 'mean radius' is for files" in complaint("loocv", "breast_cancer", "--target", "mean radius")
     assert "columns to leave out must be in iris:0v1" in complaint("loocv", "iris:0v1", "--drop", "size")
     assert "is a regression; use a regression loss" in complaint("loocv", "diabetes", "--loss", "logistic")
 

@@ -71,13 +71,3 @@ def test_further_inputs(tmp_path):
     model = tmp_path / "model.csv"
     joblib.dump(LogisticRegression().fit(X, y), model)
     assert "--out must leave the input alone" in complaint("certify", path, "--model", model, "--out", model)
-
-
-def test_the_folder_of_the_datasets(tmp_path):
-    """Results of the experiments do not go into the folder of the data, nor into one that has it."""
-    data = tmp_path / "all" / "data"
-    data.mkdir(parents=True)
-    for out in (data, data / "results", tmp_path / "all"):
-        said = complaint("reproduce", "costs", "--quick", "--data", data, "--out", out)
-        assert "--out must leave the input alone" in said
-    assert list(data.iterdir()) == []

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import glru
-from glru.datasets import load, normalize
-from tests.cli.running import answer, complaint, glru_command, sample, write
+from glru.datasets import load
+from tests.cli.running import answer, complaint, glru_command, sample, standardise, write
 
 FORMATS = ["csv", "tsv", "parquet", "npz", "libsvm", "svm"]
 PACKED = ["csv.gz", "tsv.bz2", "parquet.xz", "npz.gz", "libsvm.bz2", "csv.xz", "svm.gz", "libsvm.xz"]
@@ -32,7 +32,7 @@ def test_every_format(tmp_path, suffix):
     X, y = sample()
     path, out = write(tmp_path / f"data.{suffix}", X, y), tmp_path / "rows.parquet"
     sparse = suffix.startswith(("libsvm", "svm"))
-    Z = normalize(sp.csr_array(X), "sparse") if sparse else normalize(X, "dense")
+    Z = standardise(sp.csr_array(X), with_mean=False) if sparse else standardise(X)
     result = glru.loocv(glru.Problem(Z, y, penalty=glru.L2(0.05)))
     said = answer("loocv", path, "--lam", "0.05", "--out", out)
     assert_result(said, result)
@@ -56,12 +56,16 @@ def test_every_format(tmp_path, suffix):
 
 def test_named_datasets():
     data = load("breast_cancer")
-    result = glru.loocv(glru.Problem(normalize(data.X, "dense"), data.y, penalty=glru.L2(0.01)))
+    result = glru.loocv(glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01)))
     assert_result(answer("loocv", "breast_cancer"), result)
     assert result.n_errors == 10
     data = load("wine:0vrest")
     problem = glru.Problem(
-        normalize(data.X, "sparse"), data.y, glru.SquaredHinge(), glru.ElasticNet(0.1, 0.01), fit_intercept=True
+        standardise(data.X, with_mean=False),
+        data.y,
+        glru.SquaredHinge(),
+        glru.ElasticNet(0.1, 0.01),
+        fit_intercept=True,
     )
     options = ("--loss", "squared-hinge", "--lam", 0.1, "--kappa", 0.01, "--intercept", "--normalize", "sparse")
     said = answer("loocv", "wine:0vrest", *options)
@@ -76,7 +80,7 @@ def test_named_datasets():
     }
     data = load("diabetes")
     problem = glru.Problem(
-        normalize(data.X, "dense"), data.y, glru.Squared(), glru.L2(1.0 / 0.5), fit_intercept=True, scaling="sum"
+        standardise(data.X), data.y, glru.Squared(), glru.L2(1.0 / 0.5), fit_intercept=True, scaling="sum"
     )
     said = answer("loocv", "diabetes", "--C", "0.5")
     assert_result(said, glru.loocv(problem))
@@ -87,7 +91,7 @@ def test_named_datasets():
 def test_methods(tmp_path, method):
     X, y = sample(n=25)
     path = write(tmp_path / "data.csv", X, y)
-    result = glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(2.0**-5)), method=method)
+    result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(2.0**-5)), method=method)
     assert_result(answer("loocv", path, "--method", method, "--lam", "2^-5"), result)
 
 
@@ -129,7 +133,7 @@ def test_columns_of_every_kind(tmp_path):
     oslo = np.array([0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
     X = np.column_stack([[1.5, 2.5, 0.5, 3.5, 1.0, 2.0], oslo, 1.0 - oslo, [10, 11, 12, 14, 11, 9]])
     y = np.array([1, -1, 1, -1, -1, 1])
-    assert_result(said, glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(0.1))))
+    assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1))))
     rows = pl.read_csv(out)
     assert rows["id"].to_list() == ["ann", "bob", "cat", "dan", "eve", "fay"]
     assert rows["verdict"].to_list() == ["correct" if c else "wrong" for c in rows["label"] == rows["y"]]
@@ -154,7 +158,7 @@ def test_numbers_with_blanks_no_header_and_other_delimiters(tmp_path):
     lines = [f"{a}; {b} ;{label}" for (a, b), label in zip(X.tolist(), y.tolist(), strict=True)]
     path = table_file(tmp_path, "\n".join(lines) + "\n\n\n")
     said = answer("loocv", path, "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1)
-    assert_result(said, glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(0.1))))
+    assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1))))
     same = table_file(tmp_path, "\n".join(lines), "data.dat")
     assert (
         answer("loocv", same, "--format", "csv", "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1)[
@@ -168,7 +172,7 @@ def test_table_for_people(tmp_path):
     X, y = sample()
     path = write(tmp_path / "data.csv", X, y)
     text = glru_command("loocv", path, "--verify", 3).stdout
-    result = glru.loocv(glru.Problem(normalize(X, "dense"), y, penalty=glru.L2(0.01)))
+    result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.01)))
     assert re.search(rf"held-out errors +{result.n_errors} of 40 rows", text)
     assert re.search(r"brute force +3 rows retrained in .*, 3 of 3 labels agree", text)
     for word in ("data.csv", "40 rows x 4 columns, standardised", "lam = 0.01", "trainings", "proof", "time"):
@@ -188,7 +192,7 @@ def test_regression_of_a_file(tmp_path):
     y = X @ np.arange(1.0, 5.0) + 3.0
     path = write(tmp_path / "data.csv", X, y)
     said = answer("loocv", path, "--loss", "huber", "--lam", 0.1)
-    problem = glru.Problem(normalize(X, "dense"), y, glru.Huber(), glru.L2(0.1), fit_intercept=True)
+    problem = glru.Problem(standardise(X), y, glru.Huber(), glru.L2(0.1), fit_intercept=True)
     assert_result(said, glru.loocv(problem))
     assert "--plot shows classifications" in complaint("loocv", path, "--loss", "squared", "--plot", tmp_path / "a.png")
 

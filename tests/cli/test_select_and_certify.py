@@ -8,10 +8,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 
 import glru
-from glru.datasets import load, normalize
-from tests.cli.running import answer, complaint, glru_command, sample, write
+from glru.datasets import load
+from tests.cli.running import answer, complaint, glru_command, sample, standardise, write
 
 
 def assert_path(said, result, names):
@@ -27,7 +28,7 @@ def assert_path(said, result, names):
 
 def test_select_on_a_share_of_the_rows(tmp_path):
     data, out = load("breast_cancer"), tmp_path / "path.csv"
-    X = normalize(data.X, "dense")
+    X = standardise(data.X)
     options = ("--lam", 0.1, "--share", 0.3, "--seed", 2, "--max-steps", 4, "--criterion", "log_loss", "--out", out)
     said = answer("select", "breast_cancer", *options)
     train, test = train_test_split(np.arange(569), test_size=0.3, random_state=2, stratify=data.y)
@@ -63,9 +64,9 @@ def test_select_on_a_validation_file(tmp_path):
     write(tmp_path / "train.csv", X[:80], y[:80])
     write(tmp_path / "valid.csv", X[80:], y[80:])
     said = answer("select", tmp_path / "train.csv", "--validation", tmp_path / "valid.csv", "--lam", 0.1)
-    fitted = glru.datasets.Normalization.fit(X[:80], "dense")
-    problem = glru.Problem(fitted.apply(X[:80]), np.where(y[:80] > 0, 1, -1), penalty=glru.L2(0.1))
-    result = glru.stepwise(problem, X_val=fitted.apply(X[80:]), y_val=np.where(y[80:] > 0, 1, -1))
+    fitted = StandardScaler().fit(X[:80])
+    problem = glru.Problem(fitted.transform(X[:80]), np.where(y[:80] > 0, 1, -1), penalty=glru.L2(0.1))
+    result = glru.stepwise(problem, X_val=fitted.transform(X[80:]), y_val=np.where(y[80:] > 0, 1, -1))
     assert_path(said, result, [f"x{j}" for j in range(5)])
 
 
@@ -73,7 +74,7 @@ def test_select_by_leave_one_out_and_in_pictures(tmp_path):
     data, page, picture = load("iris:1v2"), tmp_path / "page.html", tmp_path / "path.png"
     options = ("--loo", "--criterion", "log_loss", "--max-steps", 1, "--html", page, "--plot", picture)
     text = glru_command("select", "iris:1v2", *options).stdout
-    problem = glru.Problem(normalize(data.X, "dense"), data.y, penalty=glru.L2(0.01))
+    problem = glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01))
     step = glru.stepwise(problem, criterion="log_loss", max_steps=1).path[0]
     expected = f"remove {data.feature_names[step.columns[0]]}" if step.columns else "stop"
     assert expected in text and "leave-one-out" in text

@@ -36,7 +36,6 @@ USES = {
     "columns": lambda data: glru.AddColumns(data).apply(glru.Problem(X, Y)),
     "live": lambda data: glru.LiveModel(LogisticRegression()).fit(data, Y),
     "validation": lambda data: glru.stepwise(glru.Problem(X, Y), X_val=data, y_val=Y),
-    "normalize": lambda data: glru.datasets.normalize(data, "dense"),
 }
 
 

@@ -1,25 +1,18 @@
-"""Datasets by name: bundled, of the paper, from a folder, and downloaded from a server on this machine."""
+"""Datasets by name, and the preparation of tables and matrices, which is scikit-learn's."""
 
-import contextlib
-import re
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.preprocessing import StandardScaler, scale
 
 import glru
 from glru import datasets
-from glru.datasets import paper
-from glru.datasets.catalogue import save
-from glru.datasets.download import download
-from tests.cases import stored
 
 
 def test_bundled():
@@ -49,226 +42,128 @@ def test_classes_must_be_named(name):
 def test_unknown_names(monkeypatch):
     monkeypatch.delenv("GLRU_DATA", raising=False)
     with pytest.raises(
-        ValueError, match=r"known by name \(breast_cancer, .*arcene.*got 'nothing'.*GLRU_DATA.* not set"
+        ValueError, match=r"known by name \(breast_cancer, .*diabetes.*got 'nothing'.*GLRU_DATA.* not set"
     ):
         datasets.load("nothing")
     with pytest.raises(ValueError, match="a regression and has no classes"):
         datasets.load("diabetes:0v1")
 
 
-def test_the_papers_ten():
-    """Tables 1 and 2."""
-    assert {name: (entry.n_rows, entry.n_varying or entry.n_columns) for name, entry in paper.PAPER.items()} == {
-        "arcene": (200, 9961),
-        "dexter": (600, 11035),
-        "gisette": (6000, 4955),
-        "skin_nonskin": (245057, 3),
-        "covtype": (581012, 54),
-        "susy": (5000000, 18),
-        "rcv1_train": (20242, 47236),
-        "dorothea": (1150, 91598),
-        "news20": (19996, 1355191),
-        "url": (2396130, 3231961),
-    }
-    listed = {entry.name for entry in datasets.list()}
-    assert listed.issuperset(paper.PAPER) and "breast_cancer" in listed
-
-
-@pytest.mark.parametrize(("name", "file"), [("arcene", "arcene"), ("dexter", "dexter"), ("dorothea", "dorothea")])
-def test_papers_data_in_the_folder(name, file):
-    stored(file)
-    data = datasets.load(name)
-    entry = paper.PAPER[name]
-    assert data.X.shape == (entry.n_rows, entry.n_columns)
-    assert datasets.normalize(data.X, data.normalization).shape == (entry.n_rows, entry.n_varying)
-
-
-TOY = {
-    "rows": paper.PaperDataset("toy", 4, 2, "dense", "toy", "rows", ("a.data", "a.labels", "b.data", "b.labels")),
-    "pairs": paper.PaperDataset("toy", 4, 2, "sparse", "toy", "pairs", ("a.data", "a.labels", "b.data", "b.labels")),
-    "indices": paper.PaperDataset(
-        "toy", 4, 2, "sparse", "toy", "indices", ("a.data", "a.labels", "b.data", "b.labels")
-    ),
-    "label-last": paper.PaperDataset("toy", 4, 2, "dense", "toy", "label-last", ("toy.txt",)),
-    "label-first": paper.PaperDataset("toy", 4, 2, "dense", "toy", "label-first", ("toy.csv",)),
-    "libsvm": paper.PaperDataset("toy", 4, 2, "sparse", "toy", "libsvm", ("toy.libsvm",)),
-}
-FILES = {
-    "rows": {"a.data": "1 2\n0 1\n", "b.data": "1 0 \n0 0\n"},
-    "pairs": {"a.data": "1:1 2:2\n2:1\n", "b.data": "1:1\n\n"},
-    "indices": {"a.data": "1 2\n2\n", "b.data": "1\n\n"},
-    "label-last": {"toy.txt": "1\t2\t2\n0\t1\t1\n1\t0\t1\n0\t0\t1\n"},
-    "label-first": {"toy.csv": "1.0,1,2\n0,0,1\n0,1,0\n0,0,0\n"},
-    "libsvm": {"toy.libsvm": "+1 1:1 2:2\n-1 2:1\n-1 1:1\n-1\n"},
-}
 VALUES = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
 
 
-@contextlib.contextmanager
-def served(folder):
-    """A server of a folder on this machine, and its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def shop(tmp_path, monkeypatch):
-    """An empty server, cache and data folder, and a dataset to be found there."""
-    for name in ("site", "cache", "data"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("GLRU_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("GLRU_DATA", str(tmp_path / "data"))
-
-    def stock(layout, folder, **changes):
-        files = FILES[layout] | {"a.labels": "1\n-1\n", "b.labels": "-1\n-1\n"}
-        for name in TOY[layout].files:
-            (tmp_path / folder / name).write_text(files[name])
-        monkeypatch.setitem(paper.PAPER, "toy", replace(TOY[layout], **changes))
-        return tmp_path
-
-    with served(tmp_path / "site") as address:
-        monkeypatch.setitem(paper.SITES, "toy", address)
-        yield stock
-
-
-@pytest.mark.parametrize("layout", TOY)
-def test_download(shop, layout, capsys):
-    """Fetched once, its size shown, parsed, checked, and read from the cache from then on."""
-    folder = shop(layout, "site", n_positive=1, total=4 if layout == "indices" else 5, n_varying=2)
-    data = datasets.load("toy")
-    X = data.X.toarray() if sp.issparse(data.X) else data.X
-    if layout == "indices":
-        assert np.array_equal(X, VALUES > 0)
-    else:
-        assert np.array_equal(X, VALUES)
-    assert data.y.tolist() == [1, -1, -1, -1]
-    shown = capsys.readouterr().err
-    assert shown.count("downloading http://127.0.0.1") == len(TOY[layout].files) and "MB)" in shown
-    assert [path.name for path in (folder / "cache").iterdir()] == ["toy.npz"]
-    again = datasets.load("toy")
-    assert capsys.readouterr().err == "" and again.source.endswith("toy.npz")
-    assert np.array_equal(again.y, data.y) and again.source == data.source
-
-
-def test_distributed_files_in_the_folder(shop, capsys):
-    folder = shop("libsvm", "data")
-    assert datasets.load("toy").X.shape == (4, 2)
-    assert capsys.readouterr().err == "" and (folder / "data" / "toy.libsvm").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"n_rows": 5}, "shape is (4, 2), not (5, 2)"),
-        ({"n_positive": 2}, "number of rows of the class +1 is 1, not 2"),
-        ({"total": 7}, "sum of all values is 5, not 7"),
-        ({"n_varying": 1}, "number of columns that vary is 2, not 1"),
-    ],
-)
-def test_other_data_is_not_taken_for_the_papers(shop, changes, what):
-    folder = shop("libsvm", "site", **changes)
-    with pytest.raises(ValueError, match=f"download of toy is not the paper's toy: its {re.escape(what)}"):
-        datasets.load("toy")
-    assert list((folder / "cache").iterdir()) == []
-    save(folder / "data" / "toy.npz", VALUES, np.array([1.0, -1.0, -1.0, -1.0]))
-    with pytest.raises(ValueError, match=f"toy.npz is not the paper's toy: its {re.escape(what)}"):
-        datasets.load("toy")
-
-
-def test_nothing_to_download(shop, tmp_path, monkeypatch):
-    """No file at the site, and no server at all."""
-    shop("libsvm", "data")
-    (tmp_path / "data" / "toy.libsvm").unlink()
-    with pytest.raises(
-        ValueError, match=r"downloaded once, and that failed \(.*not found\).*put toy.npz or .*toy.libsvm"
-    ):
-        datasets.load("toy")
-    monkeypatch.setitem(paper.SITES, "toy", "http://127.0.0.1:9/")
-    monkeypatch.delenv("GLRU_DATA")
-    with pytest.raises(ValueError, match=r"refused.*a folder named in GLRU_DATA \(it is not set\)"):
-        datasets.load("toy")
-
-
-def test_an_interrupted_download_leaves_nothing(tmp_path):
-    class Short(QuietHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"only this")
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Short)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        with pytest.raises(OSError, match="9 of 1000 bytes"):
-            download(f"http://127.0.0.1:{server.server_address[1]}/file", tmp_path / "file")
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_of_the_folder(shop, tmp_path):
-    save(tmp_path / "data" / "mine.npz", sp.csr_array(VALUES), np.array([0.0, 1.0, 1.0, 0.0]))
-    save(tmp_path / "data" / "real.npz", VALUES, np.array([0.0, 1.0, 2.0, 0.5]))
+def test_files_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLRU_DATA", str(tmp_path))
+    sparse = sp.csr_array(VALUES)
+    parts = {"data": sparse.data, "indices": sparse.indices, "indptr": sparse.indptr, "shape": sparse.shape}
+    np.savez(tmp_path / "mine.npz", y=np.array([0.0, 1.0, 1.0, 0.0]), **parts)
+    np.savez(tmp_path / "real.npz", X=VALUES, y=np.array([0.0, 1.0, 2.0, 0.5]))
     mine, real = datasets.load("mine"), datasets.load("real")
-    assert (mine.task, mine.normalization, mine.y.tolist()) == ("classification", "sparse", [-1, 1, 1, -1])
-    assert (real.task, real.normalization, real.classes) == ("regression", "dense", None)
+    assert (mine.task, mine.y.tolist()) == ("classification", [-1, 1, 1, -1])
+    assert (real.task, real.classes) == ("regression", None)
+    assert datasets.prepare(mine).normalize == "sparse" and datasets.prepare(real).normalize == "dense"
     assert {"mine", "real"} <= {entry.name for entry in datasets.list()}
-    (tmp_path / "data" / "breast_cancer.npz").write_bytes(b"")
+    (tmp_path / "breast_cancer.npz").write_bytes(b"")
     assert datasets.load("breast_cancer").X.shape == (569, 30)
 
 
-def test_normalize():
+def matrix(tmp_path, X):
+    """The contents of a file with some data and two classes."""
+    if sp.issparse(X):
+        sp.save_npz(tmp_path / "data.npz", sp.csr_matrix(X))
+        with np.load(tmp_path / "data.npz") as parts:
+            arrays = dict(parts)
+    else:
+        arrays = {"X": X}
+    np.savez(tmp_path / "data.npz", y=np.arange(X.shape[0]) % 2, **arrays)
+    return datasets.read(tmp_path / "data.npz")
+
+
+def test_scaling(tmp_path):
     random = np.random.default_rng(0)
     X = np.column_stack([random.normal(3.0, 2.0, 50), np.full(50, 0.1), random.integers(0, 2, 50), np.zeros(50)])
-    dense = datasets.normalize(X, "dense")
-    assert dense.shape == (50, 2)
-    assert np.allclose(dense.mean(axis=0), 0.0) and np.allclose(dense.std(axis=0), 1.0)
-    for matrix in (X, sp.csr_array(X), sp.csc_matrix(X)):
-        scaled = datasets.normalize(matrix, "sparse")
-        assert sp.issparse(scaled) == sp.issparse(matrix)
-        values = scaled.toarray() if sp.issparse(scaled) else scaled
-        assert np.allclose(np.linalg.norm(values, axis=0), np.sqrt(50))
-        assert np.allclose(values[:, 1] == 0.0, X[:, 2] == 0.0)
-        assert np.allclose(datasets.normalize(matrix, "dense"), dense)
-    assert datasets.normalize(X, "none").shape == X.shape
-    tiny = datasets.normalize(X * 1e-200, "sparse")
-    assert np.allclose(tiny, datasets.normalize(X, "sparse"))
+    for values in (X, sp.csr_array(X)):
+        contents = matrix(tmp_path, values)
+        dense = datasets.prepare(contents, normalize="dense")
+        assert dense.names == ("0", "2")
+        np.testing.assert_allclose(dense.X, scale(X[:, [0, 2]]), atol=1e-12)
+        sparse = datasets.prepare(contents, normalize="sparse")
+        assert sp.issparse(sparse.X) == sp.issparse(values)
+        found = sparse.X.toarray() if sp.issparse(values) else sparse.X
+        np.testing.assert_allclose(found, X[:, [0, 2]] / X[:, [0, 2]].std(axis=0), atol=1e-12)
+        assert datasets.prepare(contents, normalize="none").X.shape == X.shape
+        np.testing.assert_allclose(dense.features(contents), dense.X, atol=1e-12)
 
 
-def test_normalize_refuses():
-    with pytest.raises(ValueError, match="strategy must be 'dense', 'sparse' or 'none'; got 'both'"):
-        datasets.normalize(np.eye(2), "both")
+def test_scaling_refuses(tmp_path):
+    with pytest.raises(ValueError, match="normalize must be 'auto', 'dense', 'sparse' or 'none'; got 'both'"):
+        datasets.prepare(datasets.load("breast_cancer"), normalize="both")
     with pytest.raises(ValueError, match="all 3 are constant"):
-        datasets.normalize(np.ones((4, 3)), "dense")
+        datasets.prepare(matrix(tmp_path, np.ones((4, 3))))
+    large = matrix(tmp_path, np.array([[1e300, 1.0], [-1e300, 2.0], [1e300, 0.0]]))
+    with pytest.raises(ValueError, match="column 0 are too large to be scaled"):
+        datasets.prepare(large)
+    wide = matrix(tmp_path, sp.eye_array(3_000_000, format="csr"))
     with pytest.raises(ValueError, match=r"fill 3000000 x 3000000 sparse data up to \d+ GiB"):
-        datasets.normalize(sp.eye_array(3_000_000, format="csr"), "dense")
-    with pytest.raises(ValueError, match="column 1 are too small"):
-        datasets.normalize(np.array([[0.0, 1e-300], [1.0, 0.0], [2.0, 0.0]]), "dense")
-    with pytest.raises(ValueError, match="two-dimensional"):
-        datasets.normalize(np.ones(3), "dense")
+        datasets.prepare(wide, normalize="dense")
+    with pytest.raises(ValueError, match=r"target='mean radius', one_hot=True is for files"):
+        datasets.prepare(datasets.load("breast_cancer"), target="mean radius", one_hot=True)
 
 
-def test_new_rows_are_normalised_as_the_old_ones():
-    random = np.random.default_rng(1)
-    X = random.normal(2.0, 3.0, (30, 4))
-    fitted = datasets.Normalization.fit(X, "dense")
-    assert np.array_equal(fitted.apply(X[:5]), datasets.normalize(X, "dense")[:5])
+@pytest.fixture
+def table(tmp_path):
+    """A table with numbers, text in between, and gaps in both."""
+    frame = pl.DataFrame(
+        {
+            "city": ["oslo", "rome", None, "oslo", "york", "rome"],
+            "age": [30.0, None, 50.0, 40.0, 20.0, 60.0],
+            "job": ["a", "b", "a", "b", "a", "b"],
+            "ill": [True, False, True, False, True, True],
+            "y": ["no", "yes", "no", "yes", "yes", "no"],
+        }
+    )
+    frame.write_parquet(tmp_path / "table.parquet")
+    return frame, datasets.read(tmp_path / "table.parquet")
+
+
+def test_tables(table, tmp_path):
+    """Columns keep their order; gaps are filled, and new rows go the way of the old ones."""
+    _, contents = table
+    prepared = datasets.prepare(contents, one_hot=True, impute="median", normalize="none")
+    assert prepared.names == ("city=oslo", "city=rome", "city=york", "age", "job=a", "job=b", "ill")
+    assert prepared.origins == ("city", "city", "city", "age", "job", "job", "ill")
+    expected = [[1, 0, 0, 30, 1, 0, 1], [0, 1, 0, 40, 0, 1, 0], [1, 0, 0, 50, 1, 0, 1]]
+    assert np.array_equal(prepared.X[:3], expected) and prepared.X.dtype == np.float64
+    assert prepared.y.tolist() == [-1, 1, -1, 1, 1, -1] and prepared.targets.classes == ("no", "yes")
+    assert prepared.positions(["city", "age"]) == [0, 1, 2, 3]
+    scaled = datasets.prepare(contents, one_hot=True, impute="median")
+    np.testing.assert_allclose(scaled.X, StandardScaler().fit_transform(prepared.X), atol=1e-12)
+    new = pl.DataFrame({"ill": [False], "job": ["b"], "age": [None], "city": ["york"]}, schema_overrides={"age": float})
+    new.write_csv(tmp_path / "new.csv")
+    assert prepared.features(datasets.read(tmp_path / "new.csv")).tolist() == [[0, 0, 1, 40, 0, 1, 0]]
+
+
+def test_errors_name_parameters_of_the_library(table):
+    _, contents = table
+    with pytest.raises(ValueError, match=r"text is in 'city' \('oslo' in row 0\).*Encode categories \(one_hot=True\)"):
+        datasets.prepare(contents)
+    with pytest.raises(
+        ValueError, match=r"'city' \(1, first in row 2\), 'age' \(1, first in row 1\).*\(impute='median'\)"
+    ):
+        datasets.prepare(contents, one_hot=True)
+    with pytest.raises(
+        ValueError, match=r"must have two classes; it has 6 values.*\(positive=...\).*task='regression'"
+    ):
+        datasets.prepare(replace(contents, table=contents.table.with_columns(y=pl.int_range(6))))
+
+
+def test_imputation_is_learnt_once(table, tmp_path):
+    """Without imputation new rows must be complete, whatever the training rows were."""
+    frame, contents = table
+    prepared = datasets.prepare(contents, drop=["city", "age", "job"], normalize="none")
+    frame[:1].with_columns(ill=pl.lit(None)).write_parquet(tmp_path / "new.parquet")
+    with pytest.raises(ValueError, match="no missing values; missing are some of 'ill'"):
+        prepared.features(datasets.read(tmp_path / "new.parquet"))
 
 
 def test_the_library_has_them():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from glru.cli import app
+from glru.cli.app import app
 from tests.faults.moments import dies_at_byte, dies_at_call, in_a_child
 
 OPTIONS = {"--out": ".csv", "--html": ".html", "--plot": ".svg"}

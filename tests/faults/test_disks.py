@@ -3,6 +3,9 @@
 import errno
 import io
 import os
+import urllib.request
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +13,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from glru.datasets import download
-from glru.datasets.catalogue import save
-from glru.experiments.record import write_text
 from tests.cases import make
 from tests.cli.running import complaint, glru_command, sample, write
 from tests.core import check_target, write_atomically
@@ -34,22 +34,29 @@ def _live(path):
 
 
 def _download(path):
-    download.download("https://example.org/data", path)
+    import_module("paper.download").download("https://example.org/data", path)
 
 
-WRITERS = {
-    "live model": _live,
-    "download": _download,
-    "cache": lambda path: write_atomically(path, lambda part: save(part, PROBLEM.X, PROBLEM.y), make_folder=True),
-    "record": lambda path: write_text(path, "x" * 5000),
-}
-"""What the library writes, each to a place of its own choice of content."""
+def _record(path):
+    import_module("paper.record").write_text(path, "x" * 5000)
+
+
+def _cache(path):
+    save = import_module("paper.sources").save
+    write_atomically(path, lambda part: save(part, PROBLEM.X, PROBLEM.y), make_folder=True)
+
+
+WRITERS = {"live model": _live}
+"""What the library and the paper's experiments write, each to a place of its own choice of content."""
+
+if find_spec("paper"):
+    WRITERS |= {"download": _download, "cache": _cache, "record": _record}
 
 
 @pytest.fixture(autouse=True)
 def server(monkeypatch, capsys):
     """A server; what is printed stays in memory, away from limits of files."""
-    monkeypatch.setattr(download.urllib.request, "urlopen", lambda url, timeout: Answered(bytes(5000)))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Answered(bytes(5000)))
 
 
 @pytest.mark.parametrize("room", [0, 300])

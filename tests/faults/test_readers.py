@@ -15,8 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import glru
 from glru import datasets
-from glru.datasets import contents
-from glru.datasets.contents import ReadOptions
+from glru.datasets import files, matrices
 from tests.cases import make
 from tests.cli.running import complaint, sample, write
 from tests.core import _archives
@@ -230,17 +229,17 @@ def test_an_absurd_index(tmp_path, thrifty, index):
 
 
 def test_many_columns_that_are_meant(tmp_path, monkeypatch):
-    monkeypatch.setattr(contents, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(matrices, "MOST_COLUMNS", 10)
     path = tmp_path / "data.libsvm"
     path.write_text("1 1:0.5 12:1\n-1 2:1\n")
     with pytest.raises(ValueError, match="say so: n_columns=12"):
         datasets.read(path)
-    assert datasets.read(path, ReadOptions(n_columns=12)).X.shape == (2, 12)
+    assert datasets.read(path, n_columns=12).X.shape == (2, 12)
 
 
 @pytest.fixture
 def small_room(monkeypatch):
-    for module in (_archives, contents):
+    for module in (_archives, files):
         monkeypatch.setattr(module, "ROOM", 1 << 20)
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
-from glru.datasets import normalize
+from glru.datasets import prepare
 from tests.cases import (
     COLUMN_PENALTIES,
     LOSSES,
@@ -429,7 +429,7 @@ def test_repr_shows_the_certificate():
 def test_arcene(lam):
     """The paper's data with its dense normalisation, where plain Newton diverges."""
     data = stored("arcene")
-    X, y = normalize(data.X, "dense"), data.y
+    X, y = prepare(data, normalize="dense").X, data.y
     assert X.shape == (200, 9961)
     solution = glru.solve(glru.Problem(X, y, glru.Logistic(), glru.L2(lam)), tol=1e-10)
     assert solution.status == "converged" and solution.relative_gap <= 1e-10

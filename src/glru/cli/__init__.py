@@ -1,27 +1,21 @@
-"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``reproduce``, ``bench``, ``version``."""
+"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``version``."""
 
-import typer
+import sys
 
-from glru.cli.about import bench, version
-from glru.cli.certify import certify
-from glru.cli.commands import command
-from glru.cli.data import data
-from glru.cli.loocv import loocv
-from glru.cli.reproduce import reproduce
-from glru.cli.select import select
-from glru.cli.tune import tune
-from glru.cli.whatif import whatif
+from glru._extras import require
 
-app = typer.Typer(
-    help="What a linear model becomes when its training data changes, without retraining it, and with proof.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for function in (loocv, select, whatif, tune, certify, data, reproduce, bench, version):
-    command(app)(function)
+USAGE = 2
+"""Exit code of a command that cannot be run as it was given."""
 
 
 def main() -> None:
     """Run the command line."""
+    try:
+        for module in ("typer", "rich"):
+            require(module, "cli", "the glru command")
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(USAGE) from None
+    from glru.cli.app import app
+
     app()

@@ -1,9 +1,7 @@
-"""``glru version`` and ``glru bench``: the installation, and how quick it is."""
+"""``glru version``: the installation."""
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,18 +21,3 @@ def version(
     else:
         for name, value in versions().items():
             sys.stdout.write(f"{name:<14}{value}\n")
-
-
-def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="The benchmarks to run; by default all.")] = None,
-) -> None:
-    """Run the benchmarks, which come with a source checkout."""
-    root = Path(glru.__file__).parents[2]
-    if not (root / "benchmarks" / "__main__.py").exists():
-        raise ValueError(
-            "the benchmarks come with a source checkout, and this glru is installed without one. Get the source, and run "
-            "make bench or glru bench there."
-        )
-    code = subprocess.run([sys.executable, "-m", "benchmarks", *(names or [])], cwd=root, check=False).returncode
-    if code:
-        raise typer.Exit(code)

@@ -65,7 +65,7 @@ def load_model(path: Path) -> Any:
 def _columns(prepared: Prepared, estimator: Any) -> RawMatrix:
     """The data in the order of the columns that the model was fitted to."""
     names = getattr(estimator, "feature_names_in_", None)
-    if names is None or prepared.encoder is None:
+    if names is None or not prepared.is_table:
         return prepared.X
     absent = [name for name in names if name not in prepared.names]
     if absent or len(names) != len(prepared.names):

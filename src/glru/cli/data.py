@@ -9,7 +9,6 @@ import typer
 import glru
 from glru import datasets
 from glru.cli import output
-from glru.datasets.download import user_cache
 
 
 def data(
@@ -36,28 +35,26 @@ def _list(as_json: bool) -> None:
     from rich.table import Table
 
     table = Table(title="Datasets", title_justify="left", box=None, pad_edge=False)
-    for column in ("name", "rows", "columns", "source", "here"):
+    for column in ("name", "rows", "columns", "source"):
         table.add_column(column, justify="right" if column in ("rows", "columns") else "left")
     for e in entries:
         shape = [f"{n:,}" for n in e.shape] if e.shape else ["", ""]
-        table.add_row(e.name, *shape, e.source, "yes" if e.where else "to download")
+        table.add_row(e.name, *shape, e.source)
     Console().print(table)
-    Console().print(
-        f"Downloads are kept in {user_cache()}; the folder in GLRU_DATA is looked at first.", soft_wrap=True
-    )
 
 
 def _describe(name: str, as_json: bool) -> None:
     found = datasets.load(name)
+    prepared = datasets.prepare(found)
     facts = {
         "name": found.name,
         "rows": int(found.X.shape[0]),
         "columns": int(found.X.shape[1]),
-        "varying_columns": int(datasets.Normalization.fit(found.X, "sparse").kept.size),
+        "varying_columns": len(prepared.names),
         "task": found.task,
         "positive": int((found.y > 0).sum()) if found.task == "classification" else None,
         "classes": None if found.classes is None else {"-1": found.classes[0], "+1": found.classes[1]},
-        "normalize": found.normalization,
+        "normalize": prepared.normalize,
         "source": found.source,
     }
     if as_json:

@@ -1,9 +1,11 @@
 """From options to a training problem."""
 
+import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import glru
 from glru import datasets
 from glru._versions import versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
-from glru.datasets import Contents, Prepared, PrepareOptions, ReadOptions
+from glru.datasets import Contents, Prepared
+from glru.linalg import Array, RawMatrix
 from glru.report import Provenance
 
 LOSSES: dict[str, Any] = {
@@ -26,6 +29,24 @@ LOSSES: dict[str, Any] = {
     "huber": glru.Huber,
 }
 LAM = 0.01
+PARAMETERS = (
+    "target",
+    "positive",
+    "drop",
+    "ids",
+    "one_hot",
+    "impute",
+    "normalize",
+    "task",
+    "delimiter",
+    "header",
+    "zero_based",
+)
+PARAMETER = re.compile(rf"\b({'|'.join(PARAMETERS)})=(True|False|\[\.\.\.\]|\.\.\.|'[^']*')")
+"""A parameter of the library with its value, as errors advise it."""
+
+FLAGS = {"ids": "id"}
+"""Flags that are not called as the parameter is."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +89,19 @@ def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
 
 def prepared_data(data: DataOptions, task: Any) -> Prepared:
     """The data in the form of the training problem."""
-    options = PrepareOptions(
-        target=data.target,
-        positive=data.positive,
-        drop=listed(data.drop),
-        ids=data.id,
-        one_hot=data.one_hot,
-        impute=data.impute,
-        normalize=data.normalize,
-        task=task,
-    )
-    return datasets.prepare(_source(data), options)
+    path = file_of(data)
+    with flags_in_errors():
+        return datasets.prepare(
+            datasets.load(data.data) if path is None else read(path, data),
+            target=data.target,
+            positive=data.positive,
+            drop=listed(data.drop),
+            ids=data.id,
+            one_hot=data.one_hot,
+            impute=data.impute,
+            normalize=data.normalize,
+            task=task,
+        )
 
 
 def file_of(data: DataOptions) -> Path | None:
@@ -87,22 +110,53 @@ def file_of(data: DataOptions) -> Path | None:
     return path if path.is_file() or path.suffix or len(path.parts) > 1 else None
 
 
-def _source(data: DataOptions) -> datasets.Dataset | Contents:
-    path = file_of(data)
-    return datasets.load(data.data) if path is None else datasets.read(path, read_options(data))
-
-
-def read_options(data: DataOptions, n_columns: int | None = None) -> ReadOptions:
-    """How files of the run are read."""
+def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Contents:
+    """Read a file of the run as its options say."""
     # A shell passes a tab on as the two characters that it is written with.
     delimiter = "\t" if data.delimiter == r"\t" else data.delimiter
-    return ReadOptions(data.format, delimiter, data.header, data.zero_based, n_columns)
+    return datasets.read(
+        path,
+        format=data.format,
+        delimiter=delimiter,
+        header=data.header,
+        zero_based=data.zero_based,
+        n_columns=n_columns,
+    )
 
 
-def more_rows(path: Path, data: DataOptions, prepared: Prepared) -> Contents:
-    """The contents of a further file of a run: new rows or queries."""
-    is_matrix = prepared.encoder is None
-    return datasets.read(path, read_options(data, int(prepared.columns[-1]) + 1 if is_matrix else None))
+def new_rows(path: Path, data: DataOptions, prepared: Prepared) -> RawMatrix:
+    """Read the rows of a further file in the columns of the training problem."""
+    with flags_in_errors():
+        return prepared.features(_further(path, data, prepared))
+
+
+def new_labelled_rows(path: Path, data: DataOptions, prepared: Prepared) -> tuple[RawMatrix, Array]:
+    """Read the rows and targets of a further file in the terms of the training problem."""
+    with flags_in_errors():
+        return prepared.labelled(_further(path, data, prepared))
+
+
+def _further(path: Path, data: DataOptions, prepared: Prepared) -> Contents:
+    return read(path, data, None if prepared.is_table else int(prepared.columns[-1]) + 1)
+
+
+@contextmanager
+def flags_in_errors() -> Iterator[None]:
+    """Name options as the command line does where an error names the library's parameters."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(PARAMETER.sub(_flag, str(error))) from None
+
+
+def _flag(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    if (name, value) == ("task", "'regression'"):
+        return "--loss squared"
+    flag = f"--{FLAGS.get(name, name).replace('_', '-')}"
+    if value == "False":
+        return flag.replace("--", "--no-", 1)
+    return f"{flag} {shlex.quote(value[1:-1])}" if value.startswith("'") else flag
 
 
 def listed(text: str) -> list[str]:
@@ -131,7 +185,7 @@ def data_facts(prepared: Prepared) -> dict[str, Any]:
         "task": prepared.targets.task,
         "target": prepared.targets.column,
         "classes": None if classes is None else {"-1": classes[0], "+1": classes[1]},
-        "normalize": prepared.normalization.strategy,
+        "normalize": prepared.normalize,
     }
 
 

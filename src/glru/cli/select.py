@@ -91,7 +91,7 @@ def _split(
     if loo:
         return problem, None, None
     if validation is not None:
-        return problem, *job.prepared.labelled(inputs.more_rows(validation, data, job.prepared))
+        return problem, *inputs.new_labelled_rows(validation, data, job.prepared)
     from sklearn.model_selection import train_test_split
 
     labels = problem.y if problem.loss.task == "classification" else None

@@ -95,8 +95,8 @@ def _change(
     if removed:
         steps.append(glru.RemoveRows(removed))
     if add_rows is not None:
-        steps.append(glru.AddRows(*job.prepared.labelled(inputs.more_rows(add_rows, data, job.prepared))))
-    gone = job.prepared.columns_of(inputs.listed(remove_columns))
+        steps.append(glru.AddRows(*inputs.new_labelled_rows(add_rows, data, job.prepared)))
+    gone = job.prepared.positions(inputs.listed(remove_columns))
     if gone:
         steps.append(glru.RemoveColumns(gone))
     return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
@@ -104,7 +104,7 @@ def _change(
 
 def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[RawMatrix, list[str]]:
     if query is not None:
-        X = job.prepared.features(inputs.more_rows(query, data, job.prepared))
+        X = inputs.new_rows(query, data, job.prepared)
         return X, [str(k) for k in range(X.shape[0])]
     kept = np.setdiff1d(np.arange(job.problem.n_rows), removed)
     return job.problem.X[kept], [job.row_name(int(row)) for row in kept]

@@ -1,23 +1,7 @@
-"""Datasets by name and from files, and the paper's normalisation."""
+"""Data to start from: bundled datasets by name, files, and both prepared for training."""
 
-from glru.datasets.catalogue import Entry, list, load
-from glru.datasets.contents import Contents, ReadOptions
-from glru.datasets.dataset import Dataset
-from glru.datasets.files import read
-from glru.datasets.normalization import Normalization, normalize
-from glru.datasets.preparation import Prepared, PrepareOptions, prepare
+from glru.datasets.catalogue import Dataset, Entry, list, load
+from glru.datasets.files import Contents, read
+from glru.datasets.preparation import Prepared, prepare
 
-__all__ = [
-    "Contents",
-    "Dataset",
-    "Entry",
-    "Normalization",
-    "PrepareOptions",
-    "Prepared",
-    "ReadOptions",
-    "list",
-    "load",
-    "normalize",
-    "prepare",
-    "read",
-]
+__all__ = ["Contents", "Dataset", "Entry", "Prepared", "list", "load", "prepare", "read"]

@@ -1,21 +1,65 @@
-"""Datasets by name: bundled with scikit-learn, of the paper, or a file in the folder ``GLRU_DATA``."""
+"""Datasets by name: bundled with scikit-learn, or an NPZ file in the folder ``GLRU_DATA``."""
 
 import builtins
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
-from glru._files import write_atomically
-from glru.datasets.bundled import BUNDLED, load_bundled
-from glru.datasets.contents import ReadOptions
-from glru.datasets.dataset import Dataset
-from glru.datasets.download import download, user_cache
 from glru.datasets.files import read
-from glru.datasets.paper import PAPER, SITES, PaperDataset
-from glru.linalg import Array, RawMatrix, as_matrix
+from glru.linalg import Array, RawMatrix
+
+Task = Literal["classification", "regression"]
+
+BUNDLED: dict[str, tuple[int, int, int]] = {
+    "breast_cancer": (569, 30, 2),
+    "digits": (1797, 64, 10),
+    "wine": (178, 13, 3),
+    "iris": (150, 4, 3),
+    "diabetes": (442, 10, 0),
+}
+"""Rows, columns and classes (0 for a regression) of the datasets that ship with scikit-learn."""
+
+EXAMPLES = {"digits": "digits:3v8", "wine": "wine:0v1", "iris": "iris:0v1"}
+"""How datasets of more than two classes are listed: one class against another."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Data as their source has them, with targets -1/+1 (classification) or real (regression).
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    X : array or CSR array of shape (n_rows, n_columns)
+        Values, as their source has them.
+    y : array of shape (n_rows,)
+        Targets.
+    task : {"classification", "regression"}
+        What the targets are.
+    classes : tuple of str or None
+        What -1 and +1 stand for.
+    feature_names : tuple of str or None
+        Names of the columns, where the source gives them.
+    source : str
+        Where it was found.
+    """
+
+    name: str
+    X: RawMatrix
+    y: Array
+    task: Task
+    classes: tuple[str, str] | None
+    feature_names: tuple[str, ...] | None
+    source: str
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {self.X.shape[0]} rows x {self.X.shape[1]} columns, {self.task}, {self.source})"
 
 
 @final
@@ -28,21 +72,21 @@ class Entry:
     name : str
         What to pass to :func:`load`.
     shape : tuple of int or None
-        Rows and columns as distributed, where they are known without reading the file.
+        Rows and columns, where they are known without reading the file.
     source : str
         Who provides it.
-    where : str or None
-        Where it lies on this machine; None where it would have to be downloaded.
+    where : str
+        Where it is on this machine.
     """
 
     name: str
     shape: tuple[int, int] | None
     source: str
-    where: str | None
+    where: str
 
 
 def data_folder() -> Path | None:
-    """The folder in ``GLRU_DATA``, if it is set and there."""
+    """The folder in ``GLRU_DATA``, if it is set and exists."""
     name = os.environ.get("GLRU_DATA")
     return Path(name) if name and Path(name).is_dir() else None
 
@@ -60,40 +104,29 @@ def list() -> builtins.list[Entry]:
     >>> [entry.name for entry in glru.datasets.list()][:3]
     ['breast_cancer', 'digits:3v8', 'wine:0v1']
     """
-    choices = {0: "", 2: "", 3: ":0v1", 10: ":3v8"}
     found = [
-        Entry(b.name + choices[b.n_classes], (b.n_rows, b.n_columns), "scikit-learn", "bundled")
-        for b in BUNDLED.values()
+        Entry(EXAMPLES.get(name, name), (n_rows, n_columns), "scikit-learn", "bundled")
+        for name, (n_rows, n_columns, _) in BUNDLED.items()
     ]
-    for entry in PAPER.values():
-        stored = _stored(entry)
-        source = f"paper, {entry.site}"
-        found.append(
-            Entry(entry.name, (entry.n_rows, entry.n_columns), source, None if stored is None else str(stored))
-        )
     folder = data_folder()
-    known = {name for entry in PAPER.values() for name in entry.stored_names} | set(BUNDLED)
-    others = sorted(path for path in folder.glob("*.npz") if path.stem not in known) if folder else []
-    return found + [Entry(path.stem, None, "GLRU_DATA", str(path)) for path in others]
+    files = sorted(path for path in folder.glob("*.npz") if path.stem not in BUNDLED) if folder else []
+    return found + [Entry(path.stem, None, "GLRU_DATA", str(path)) for path in files]
 
 
 def load(name: str) -> Dataset:
-    """A dataset by name.
+    """Load a dataset by name.
 
-    Looked for in this order: the datasets bundled with scikit-learn; the paper's, which are read from the folder
-    ``GLRU_DATA``, from the user's cache, or downloaded, and checked against the paper's tables; ``NAME.npz`` in the
-    folder ``GLRU_DATA``.
+    The datasets bundled with scikit-learn come first, then ``NAME.npz`` in the folder ``GLRU_DATA``.
 
     Parameters
     ----------
     name : str
-        ``breast_cancer``, ``diabetes``, ``digits:3v8``, ``wine:0vrest``, ``iris:0v1``, ``arcene``, ``dexter``, ...;
-        :func:`list` has them all.
+        ``breast_cancer``, ``diabetes``, ``digits:3v8`` (+1 is the first class), ``wine:0vrest``, ``iris:0v1``, or the
+        name of a file in ``GLRU_DATA``; :func:`list` has them all.
 
     Returns
     -------
     Dataset
-        Values as the source has them; :func:`normalize` is separate.
 
     Examples
     --------
@@ -102,90 +135,52 @@ def load(name: str) -> Dataset:
     Dataset('digits:3v8', 357 rows x 64 columns, classification, bundled with scikit-learn: digits)
     """
     if name.partition(":")[0] in BUNDLED:
-        return load_bundled(name)
-    entry = PAPER.get(name.lower())
-    if entry is not None:
-        return _load_paper(entry)
+        return _load_bundled(name)
     folder = data_folder()
     if folder is not None and (folder / f"{name}.npz").exists():
         return _load_npz(name, folder / f"{name}.npz")
-    names = ", ".join(line.name for line in list())
-    place = "" if folder else " The folder GLRU_DATA, for further ones, is not set or not there."
+    names = ", ".join(entry.name for entry in list())
+    place = "" if folder else " The folder GLRU_DATA, for further ones, is not set or does not exist."
     raise ValueError(f"a dataset must be known by name ({names}) or be a file; got {name!r}.{place}")
 
 
 def _load_npz(name: str, path: Path) -> Dataset:
-    X, y = _matrix(path)
-    classification = np.unique(y).size == 2
-    if classification:
-        y = np.where(y == y.max(), 1.0, -1.0)
-    task = "classification" if classification else "regression"
-    classes = ("-1", "+1") if classification else None
-    return Dataset(name, X, y, task, classes, None, "dense" if as_matrix(X).stores_zeros else "sparse", str(path))  # type: ignore[arg-type]
-
-
-def _matrix(path: Path) -> tuple[RawMatrix, Array]:
-    contents = read(path, ReadOptions(format="npz"))
+    contents = read(path, format="npz")
     if contents.X is None or contents.y is None:
         raise ValueError(f"{path} must hold y; it has none.")
-    return contents.X, contents.y.astype(np.float64)
+    y = contents.y.astype(np.float64)
+    if np.unique(y).size != 2:
+        return Dataset(name, contents.X, y, "regression", None, None, str(path))
+    return Dataset(name, contents.X, np.where(y == y.max(), 1.0, -1.0), "classification", ("-1", "+1"), None, str(path))
 
 
-def _stored(entry: PaperDataset) -> Path | None:
-    """Where a prepared file of a dataset of the paper lies."""
-    for folder in (data_folder(), user_cache()):
-        for name in entry.stored_names:
-            if folder is not None and (folder / f"{name}.npz").exists():
-                return folder / f"{name}.npz"
-    return None
+def _load_bundled(name: str) -> Dataset:
+    from sklearn import datasets
+
+    base, _, pair = name.partition(":")
+    raw: Any = getattr(datasets, f"load_{base}")()
+    X, target = np.ascontiguousarray(raw.data, dtype=np.float64), np.asarray(raw.target)
+    names = tuple(map(str, raw.feature_names))
+    source = f"bundled with scikit-learn: {base}"
+    n_classes = BUNDLED[base][2]
+    if n_classes == 0:
+        if pair:
+            raise ValueError(f"{base} is a regression and has no classes to choose; got {name!r}.")
+        return Dataset(name, X, target.astype(np.float64), "regression", None, names, source)
+    first, second = _chosen_classes(name, base, n_classes, "1v0" if n_classes == 2 and not pair else pair)
+    rows = np.full(target.size, True) if second is None else np.isin(target, (first, second))
+    labels = [str(label) for label in raw.target_names]
+    classes = ("rest" if second is None else labels[second], labels[first])
+    y = np.where(target[rows] == first, 1.0, -1.0)
+    return Dataset(name, X[rows], y, "classification", classes, names, source)
 
 
-def _load_paper(entry: PaperDataset) -> Dataset:
-    path = _stored(entry) or _fetched(entry)
-    X, y = _matrix(path)
-    y = entry.checked(X, y, str(path))
-    return Dataset(entry.name, X, y, "classification", ("-1", "+1"), None, entry.normalization, str(path))
-
-
-def _fetched(entry: PaperDataset) -> Path:
-    """Download, parse, check and store a dataset in the user's cache."""
-    from glru.datasets.distribution import parse
-
-    cache, folder = user_cache(), data_folder()
-    paths = []
-    for file in entry.files:
-        name = file.rsplit("/", 1)[-1]
-        path = folder / name if folder is not None and (folder / name).exists() else cache / name
-        if not path.exists():
-            try:
-                download(SITES[entry.site] + file, path)
-            except OSError as error:
-                raise ValueError(_absent(entry, str(error))) from None
-        paths.append(path)
-    try:
-        X, y = parse(entry, paths)
-        y = entry.checked(X, y, f"the download of {entry.name}")
-        target = cache / f"{entry.name}.npz"
-        write_atomically(target, lambda part: save(part, X, y), make_folder=True)
-    finally:
-        for path in paths:
-            if path.parent == cache:
-                path.unlink()
-    return target
-
-
-def _absent(entry: PaperDataset, reason: str) -> str:
-    folder = os.environ.get("GLRU_DATA")
-    here = f"the folder GLRU_DATA ({folder})" if folder else "a folder named in GLRU_DATA (it is not set)"
-    files = ", ".join(file.rsplit("/", 1)[-1] for file in entry.files)
-    return (
-        f"{entry.name} must be downloaded once, and that failed ({reason}). Try again with a network, or put "
-        f"{entry.name}.npz or the distributed files ({files}, from {SITES[entry.site]}) into {here}."
-    )
-
-
-def save(path: Path, X: RawMatrix, y: Array) -> None:
-    """Write data in the form that :func:`load` reads."""
-    parts: dict[str, Any] = {name or "X": array for name, array in as_matrix(X).parts.items()}
-    with path.open("wb") as file:
-        np.savez_compressed(file, y=y, **parts)
+def _chosen_classes(name: str, base: str, n_classes: int, pair: str) -> tuple[int, int | None]:
+    match = re.fullmatch(r"(\d+)v(\d+|rest)", pair)
+    numbers = [int(part) for part in match.groups() if part != "rest"] if match else []
+    if not match or max(numbers) >= n_classes or len(set(numbers)) < len(numbers):
+        raise ValueError(
+            f"{base} has {n_classes} classes, 0 to {n_classes - 1}: name two different ones as {base}:0v1, or one against "
+            f"the rest as {base}:0vrest; got {name!r}."
+        )
+    return numbers[0], numbers[1] if len(numbers) == 2 else None

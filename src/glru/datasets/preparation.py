@@ -1,56 +1,32 @@
-"""From a dataset or a file to the numbers of a training problem, and the same way again for new rows."""
+"""From a dataset or a file to the numbers of a training problem, and the same way again for new rows.
 
-from collections.abc import Sequence
+The columns are encoded, imputed and scaled by scikit-learn's transformers; this module chooses them, names what they
+make, and says what is wrong with a column in terms of the file.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.datasets.contents import Contents
-from glru.datasets.dataset import Dataset, Task
-from glru.datasets.encoding import Encoder, Imputation
-from glru.datasets.normalization import Normalization, Strategy
+from glru.datasets.catalogue import Dataset, Task
+from glru.datasets.files import Contents
+from glru.datasets.tables import check_kinds, check_values, polars
 from glru.datasets.targets import Targets
 from glru.linalg import Array, RawMatrix, as_matrix
+
+Imputation = Literal["mean", "median", "most-frequent"]
+Scaling = Literal["dense", "sparse", "none"]
 
 TARGETS = ("target", "label", "class", "y")
 """Names that a target column is recognised by, where none is given."""
 
-
-@final
-@dataclass(frozen=True)
-class PrepareOptions:
-    """What to make of the columns.
-
-    Parameters
-    ----------
-    target : str, default=None
-        The column to predict; one called target, label, class or y if not given.
-    positive : str, default=None
-        The class that counts as +1, all others being -1.
-    drop : sequence of str, default=()
-        Columns to leave out.
-    ids : str, default=None
-        A column that names the rows, left out of the model.
-    one_hot : bool, default=False
-        Turn text columns into columns of zeros and ones.
-    impute : {"mean", "median", "most-frequent"}, default=None
-        What stands in for missing values.
-    normalize : {"auto", "dense", "sparse", "none"}, default="auto"
-        As in :func:`normalize`; "auto" is the dataset's own strategy, dense for a table, sparse for sparse data.
-    task : {"classification", "regression"}, default=None
-        What is to be trained; by the targets if not given.
-    """
-
-    target: str | None = None
-    positive: str | None = None
-    drop: Sequence[str] = ()
-    ids: str | None = None
-    one_hot: bool = False
-    impute: Imputation | None = None
-    normalize: Literal["auto"] | Strategy = "auto"
-    task: Task | None = None
+LARGEST = 16 << 30
+"""Bytes of the largest dense array that is made of sparse data."""
 
 
 @final
@@ -63,7 +39,7 @@ class Prepared:
     name, source : str
         What it is and where it comes from.
     X, y : matrix, array
-        Normalised data; targets -1/+1 or real.
+        Scaled data; targets -1/+1 or real.
     names : tuple of str
         The columns of X.
     origins : tuple of str
@@ -72,6 +48,16 @@ class Prepared:
         Names of the rows.
     targets : Targets
         What the targets stand for.
+    columns : array of int
+        The columns of the source that are used.
+    is_table : bool
+        Whether the source is a table with named columns; new rows must be of the same kind.
+    imputed : bool
+        Whether missing values are filled in.
+    normalize : {"dense", "sparse", "none"}
+        How the columns are scaled.
+    transformer : sklearn.pipeline.Pipeline
+        Turns the used columns of the source into X.
     """
 
     name: str
@@ -83,38 +69,86 @@ class Prepared:
     ids: tuple[str, ...] | None
     targets: Targets
     columns: NDArray[np.intp]
-    encoder: Encoder | None
-    normalization: Normalization
+    is_table: bool
+    imputed: bool
+    normalize: Scaling
+    transformer: Any
 
     def features(self, contents: Contents) -> RawMatrix:
-        """The data of new rows in the terms of the training problem."""
-        return self.normalization.apply(_encoded(contents, self.encoder, self.columns))
+        """Return new rows in the columns of the training problem."""
+        return _plain(self.transformer.transform(self._columns_of(contents)))
 
     def labelled(self, contents: Contents) -> tuple[RawMatrix, Array]:
-        """The data and targets of new rows in the terms of the training problem."""
-        return self.features(contents), self.targets.apply(_target_values(contents, self.targets.column))
+        """Return new rows and their targets in the terms of the training problem."""
+        return self.features(contents), self.targets.encode(_target_values(contents, self.targets.column))
 
-    def columns_of(self, names: Sequence[str]) -> list[int]:
-        """The positions of columns of X by their own names or those of the columns they come from."""
+    def positions(self, names: Sequence[str]) -> list[int]:
+        """Return the positions of columns of X by their own names or those of the columns they come from."""
         found = []
         for name in names:
             places = [k for k, pair in enumerate(zip(self.names, self.origins, strict=True)) if name in pair]
             if not places:
-                shown = ", ".join(self.names[:10]) + (", ..." if len(self.names) > 10 else "")
-                raise ValueError(f"columns must be among those of the model ({shown}); got {name!r}.")
+                raise ValueError(f"columns must be among those of the model ({_list(self.names)}); got {name!r}.")
             found += places
         return sorted(set(found))
 
+    def _columns_of(self, contents: Contents) -> Any:
+        if not self.is_table:
+            return _matrix_columns(contents, self.columns)
+        if contents.table is None:
+            raise ValueError(f"{contents.path} must be a table with the columns of the training data; it is a matrix.")
+        encoder = self.transformer.named_steps["columns"]
+        columns = encoder.feature_names_in_.tolist()
+        absent = [name for name in columns if name not in set(contents.names)]
+        if absent:
+            raise ValueError(f"a table must have the columns of the training data; missing: {_list(absent, repr)}.")
+        known: dict[str, Any] = dict(_categories(encoder))
+        numbers = [name for name in columns if name not in known]
+        check_kinds(contents.table, numbers, one_hot=False)
+        table = _typed(contents.table, columns, set(known))
+        check_values(table, table.height if self.imputed else 0)
+        for name, values in known.items():
+            strange = sorted(set(table[name].drop_nulls().to_list()) - set(values))
+            if strange:
+                raise ValueError(f"column {name!r} must have values of the training data; got {_list(strange, repr)}.")
+        return table
 
-def prepare(data: Dataset | Contents, options: PrepareOptions | None = None) -> Prepared:
-    """Encode, impute and normalise a dataset or the contents of a file.
+
+def prepare(
+    data: Dataset | Contents,
+    *,
+    target: str | None = None,
+    positive: str | None = None,
+    drop: Sequence[str] = (),
+    ids: str | None = None,
+    one_hot: bool = False,
+    impute: Imputation | None = None,
+    normalize: Literal["auto"] | Scaling = "auto",
+    task: Task | None = None,
+) -> Prepared:
+    """Encode, impute and scale a dataset or the contents of a file.
 
     Parameters
     ----------
     data : Dataset or Contents
         From :func:`load` or :func:`read`.
-    options : PrepareOptions, default=None
-        What to make of the columns.
+    target : str, default=None
+        The column to predict; one called target, label, class or y if not given.
+    positive : str, default=None
+        The class that counts as +1, all others being -1.
+    drop : sequence of str, default=()
+        Columns to leave out.
+    ids : str, default=None
+        A column that names the rows, left out of the model.
+    one_hot : bool, default=False
+        Turn text columns into columns of zeros and ones.
+    impute : {"mean", "median", "most-frequent"}, default=None
+        What stands in for missing values; in text columns always the most frequent value.
+    normalize : {"auto", "dense", "sparse", "none"}, default="auto"
+        "dense": columns without variance are removed, the others get mean 0 and variance 1. "sparse": likewise, but zeros
+        stay zeros (variance 1, not centred). "none": columns stay as they are. "auto": sparse for sparse data, else dense.
+    task : {"classification", "regression"}, default=None
+        What is to be trained; by the targets if not given.
 
     Returns
     -------
@@ -127,126 +161,229 @@ def prepare(data: Dataset | Contents, options: PrepareOptions | None = None) -> 
     >>> prepared.X.shape, prepared.names[0]
     ((130, 13), 'alcohol')
     """
-    options = options or PrepareOptions()
+    if normalize not in ("auto", "dense", "sparse", "none"):
+        raise ValueError(f"normalize must be 'auto', 'dense', 'sparse' or 'none'; got {normalize!r}.")
+    if impute not in (None, "mean", "median", "most-frequent"):
+        raise ValueError(f"impute must be 'mean', 'median' or 'most-frequent'; got {impute!r}.")
     if isinstance(data, Dataset):
-        return _of_dataset(data, options)
-    column = _target_column(data, options.target)
-    targets = Targets.fit(_target_values(data, column), column, options.positive, options.task)
-    used = _used(data.names, [column, options.ids, *options.drop], str(data.path))
-    encoder = None
-    if data.table is not None:
-        encoder = Encoder.fit(data.table, [data.names[k] for k in used], options.one_hot, options.impute)
-    elif options.impute or options.one_hot:
-        raise ValueError(f"imputation and one-hot encoding need a table (CSV, TSV, Parquet); {data.path} is a matrix.")
-    own: Strategy = "dense" if data.X is None or as_matrix(data.X).stores_zeros else "sparse"
-    names = encoder.names if encoder else tuple(data.names[k] for k in used)
-    origins = encoder.origins if encoder else names
-    ids = None if options.ids is None else tuple(map(str, _column(data, options.ids).to_list()))
-    X = _encoded(data, encoder, used)
-    y = targets.apply(_target_values(data, column))
-    normalization = Normalization.fit(X, own if options.normalize == "auto" else options.normalize)
-    kept = normalization.kept
+        _refuse_options(data, target=target, positive=positive, ids=ids, impute=impute, one_hot=one_hot or None)
+        names = data.feature_names or tuple(map(str, range(data.X.shape[1])))
+        contents, source = Contents(Path(data.name), names, X=data.X, y=data.y), data.source
+        targets, y = _dataset_targets(data, task), data.y
+    else:
+        contents, source = data, str(data.path)
+        column = _target_column(data, target)
+        values = _target_values(data, column)
+        targets = Targets.fit(values, column, positive, task)
+        y = targets.encode(values)
+    is_table = contents.table is not None
+    used = _used(contents, [targets.column if is_table else None, ids, *drop])
+    raw, steps = _columns(contents, used, one_hot, impute)
+    scaling: Scaling = _usual_scaling(contents) if normalize == "auto" else normalize
+    transformer = _pipeline(steps, scaling)
+    X = _fit(transformer, raw)
+    encoded = (
+        list(_encoded_names(transformer[0])) if is_table else [(contents.names[k], contents.names[k]) for k in used]
+    )
+    kept = range(len(encoded)) if scaling == "none" else transformer.named_steps["varying"].get_support(indices=True)
     return Prepared(
-        name=data.path.name,
-        source=str(data.path),
-        X=normalization.apply(X),
+        name=contents.path.name,
+        source=source,
+        X=X,
         y=y,
-        names=tuple(names[k] for k in kept),
-        origins=tuple(origins[k] for k in kept),
-        ids=ids,
+        names=tuple(encoded[k][0] for k in kept),
+        origins=tuple(encoded[k][1] for k in kept),
+        ids=None if ids is None else tuple(map(str, contents.table[ids].to_list())),
         targets=targets,
         columns=used,
-        encoder=encoder,
-        normalization=normalization,
+        is_table=is_table,
+        imputed=impute is not None,
+        normalize=scaling,
+        transformer=transformer,
     )
 
 
-def _of_dataset(data: Dataset, options: PrepareOptions) -> Prepared:
-    given = {
-        "--target": options.target,
-        "--positive": options.positive,
-        "--id": options.ids,
-        "--impute": options.impute,
-    }
-    wrong = [name for name, value in given.items() if value is not None]
+def _refuse_options(data: Dataset, **given: object) -> None:
+    wrong = [f"{name}={value!r}" for name, value in given.items() if value is not None]
     if wrong:
         raise ValueError(f"{', '.join(wrong)} is for files; {data.name} has its targets and rows as they are.")
-    names = data.feature_names or tuple(map(str, range(data.X.shape[1])))
-    used = _used(names, options.drop, data.name)
-    X = _matrix(data.X, used)
-    normalization = Normalization.fit(X, data.normalization if options.normalize == "auto" else options.normalize)
-    names = tuple(names[used[k]] for k in normalization.kept)
-    task = options.task or data.task
-    targets = Targets("y", task, data.classes if task == "classification" else None, None)
+
+
+def _dataset_targets(data: Dataset, task: Task | None) -> Targets:
     if task == "classification" and data.task == "regression":
         raise ValueError(f"{data.name} is a regression; use a regression loss (squared, huber).")
-    return Prepared(
-        data.name, data.source, normalization.apply(X), data.y, names, names, None, targets, used, None, normalization
-    )
+    task = task or data.task
+    return Targets("y", task, data.classes if task == "classification" else None)
 
 
 def _target_column(data: Contents, target: str | None) -> str | None:
     """The name of the target column; None for a matrix, which has its targets beside it."""
     if data.table is None:
-        if data.y is None:
-            raise ValueError(f"{data.path} must hold targets in y; it has none.")
         if target is not None:
-            raise ValueError(f"{data.path} is a matrix with its targets in y; --target is for tables.")
+            raise ValueError(f"{data.path} is a matrix with its targets in y; target={target!r} is for tables.")
         return None
     if target is not None:
         if target not in data.names:
-            raise ValueError(f"the target must be a column of {data.path} ({_shown(data.names)}); got {target!r}.")
+            raise ValueError(f"the target must be a column of {data.path} ({_list(data.names)}); got {target!r}.")
         return target
     found = [name for name in data.names if name.lower() in TARGETS]
     if len(found) != 1:
-        raise ValueError(f"the target column must be named (--target); {data.path} has {_shown(data.names)}.")
+        raise ValueError(f"the target column must be named (target=...); {data.path} has {_list(data.names)}.")
     return found[0]
 
 
 def _target_values(data: Contents, column: str | None) -> Any:
     if data.table is not None:
-        return _column(data, column or "y").to_list()
+        if (column or "y") not in data.names:
+            raise ValueError(f"{data.path} must have a column {column or 'y'!r}; it has {_list(data.names)}.")
+        return data.table[column or "y"].to_list()
     if data.y is None:
         raise ValueError(f"{data.path} must hold targets in y; it has none.")
     return data.y.tolist()
 
 
-def _column(data: Contents, name: str) -> Any:
-    if data.table is None or name not in data.names:
-        raise ValueError(f"{data.path} must have a column {name!r}; it has {_shown(data.names)}.")
-    return data.table[name]
-
-
-def _used(names: Sequence[str], left_out: Sequence[str | None], origin: str) -> NDArray[np.intp]:
+def _used(contents: Contents, left_out: Sequence[str | None]) -> NDArray[np.intp]:
     """Positions of the columns that are not left out."""
+    names, origin = contents.names, contents.path
     gone = {name for name in left_out if name is not None}
     strange = sorted(gone - set(names))
     if strange:
-        raise ValueError(f"columns to leave out must be in {origin} ({_shown(names)}); got {_shown(strange)}.")
+        raise ValueError(f"columns to leave out must be in {origin} ({_list(names)}); got {_list(strange)}.")
     used = np.flatnonzero([name not in gone for name in names])
     if used.size == 0:
         raise ValueError(f"{origin} must have a column besides those that are left out; it has none.")
     return used
 
 
-def _encoded(data: Contents, encoder: Encoder | None, used: NDArray[np.intp]) -> RawMatrix:
-    if encoder is not None:
-        if data.table is None:
-            raise ValueError(f"{data.path} must be a table with the columns {_shown(encoder.columns)}; it is a matrix.")
-        return encoder.apply(data.table)
-    if data.X is None:
-        raise ValueError(f"{data.path} must be a matrix (NPZ or LIBSVM) as the training data is; it is a table.")
-    if used[-1] >= data.X.shape[1]:
-        raise ValueError(f"{data.path} must have at least {used[-1] + 1} columns; it has {data.X.shape[1]}.")
-    missing = sum(int(np.isnan(part).sum()) for part in as_matrix(data.X).parts.values())
+def _usual_scaling(contents: Contents) -> Scaling:
+    return "dense" if contents.X is None or as_matrix(contents.X).stores_zeros else "sparse"
+
+
+def _columns(
+    contents: Contents, used: NDArray[np.intp], one_hot: bool, impute: Imputation | None
+) -> tuple[Any, list[tuple[str, Any]]]:
+    """The used columns as they are, and the steps that turn them into numbers."""
+    if contents.table is None:
+        if impute or one_hot:
+            raise ValueError(
+                f"imputation and one-hot encoding need a table (CSV, TSV, Parquet); {contents.path} is a matrix."
+            )
+        return _matrix_columns(contents, used), []
+    names = [contents.names[k] for k in used]
+    text = set(check_kinds(contents.table, names, one_hot))
+    table = _typed(contents.table, names, text)
+    check_values(table, table.height - 1 if impute else 0)
+    return table, [("columns", _encoder(names, text, impute))]
+
+
+def _matrix_columns(contents: Contents, used: NDArray[np.intp]) -> Any:
+    X = contents.X
+    if X is None:
+        raise ValueError(f"{contents.path} must be a matrix (NPZ or LIBSVM) as the training data is; it is a table.")
+    if used[-1] >= X.shape[1]:
+        raise ValueError(f"{contents.path} must have at least {used[-1] + 1} columns; it has {X.shape[1]}.")
+    parts = as_matrix(X).parts.values()
+    missing = sum(int(np.isnan(part).sum()) for part in parts)
     if missing:
-        raise ValueError(f"{data.path} must have no missing values; it has {missing} (NaN).")
-    return _matrix(data.X, used)
-
-
-def _matrix(X: RawMatrix, used: NDArray[np.intp]) -> RawMatrix:
+        raise ValueError(f"{contents.path} must have no missing values; it has {missing} (NaN).")
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError(f"{contents.path} must be finite; it has infinite values.")
     return X if used.size == X.shape[1] else X[:, used]
 
 
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+def _typed(table: Any, columns: Sequence[str], text: set[str]) -> Any:
+    """Some columns of a table, as numbers or text."""
+    pl = polars()
+    return table.select(columns).cast({name: pl.String if name in text else pl.Float64 for name in columns})
+
+
+def _encoder(columns: Sequence[str], text: set[str], impute: Imputation | None) -> Any:
+    """One transformer for each run of columns of one kind, so that the columns keep their order."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    steps, place = [], 0
+    for is_text, run in groupby(columns, key=text.__contains__):
+        n_columns = len(list(run))
+        work: Any = "passthrough"
+        if is_text:
+            fill = SimpleImputer(missing_values=None, strategy="most_frequent") if impute else "passthrough"
+            work = make_pipeline(fill, OneHotEncoder(sparse_output=False))
+        elif impute:
+            work = SimpleImputer(strategy=impute.replace("-", "_"))
+        steps.append((f"{'text' if is_text else 'numbers'}-{place}", work, slice(place, place + n_columns)))
+        place += n_columns
+    return ColumnTransformer(steps, verbose_feature_names_out=False)
+
+
+def _categories(encoder: Any) -> Iterator[tuple[str, Any]]:
+    """The text columns of a fitted encoder, each with its values."""
+    for label, work, place in encoder.transformers_:
+        if label.startswith("text"):
+            yield from zip(encoder.feature_names_in_[place].tolist(), work[-1].categories_, strict=True)
+
+
+def _encoded_names(encoder: Any) -> Iterator[tuple[str, str]]:
+    """The columns that an encoder makes, each with the column that it comes from."""
+    values = dict(_categories(encoder))
+    for name in encoder.feature_names_in_.tolist():
+        if name in values:
+            yield from ((f"{name}={value}", name) for value in values[name])
+        else:
+            yield name, name
+
+
+def _pipeline(steps: list[tuple[str, Any]], scaling: Scaling) -> Any:
+    from sklearn.feature_selection import VarianceThreshold
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+    if scaling == "dense":
+        filled = FunctionTransformer(_fill, accept_sparse=True)
+        steps = [*steps, ("varying", VarianceThreshold()), ("filled", filled), ("scale", StandardScaler())]
+    elif scaling == "sparse":
+        steps = [*steps, ("varying", VarianceThreshold()), ("scale", StandardScaler(with_mean=False))]
+    return Pipeline(steps or [("unchanged", "passthrough")])
+
+
+def _fit(transformer: Any, raw: Any) -> RawMatrix:
+    """Fit and apply a pipeline; an error where columns cannot be scaled."""
+    n_columns = raw.shape[1]
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = transformer.fit_transform(raw)
+    except ValueError as error:
+        if "variance threshold" not in str(error):
+            raise
+        raise ValueError(f"at least one column must have more than one value; all {n_columns} are constant.") from None
+    scaler = transformer.named_steps.get("scale")
+    if scaler is not None and not np.isfinite(scaler.var_).all():
+        column = transformer.named_steps["varying"].get_support(indices=True)[np.argmin(np.isfinite(scaler.var_))]
+        raise ValueError(
+            f"the values of column {column} are too large to be scaled in float64. Change its unit, or leave the columns as "
+            "they are (normalize='none')."
+        )
+    return _plain(X)
+
+
+def _fill(X: Any) -> Array:
+    """A dense array; an error where sparse data would fill the memory."""
+    matrix = as_matrix(X)
+    size = 8 * X.shape[0] * X.shape[1]
+    if size > LARGEST and not matrix.stores_zeros:
+        raise ValueError(
+            f"normalize='dense' would fill {X.shape[0]} x {X.shape[1]} sparse data up to {size / 2**30:.0f} GiB. Use "
+            "normalize='sparse'."
+        )
+    return np.ascontiguousarray(matrix.dense())
+
+
+def _plain(X: Any) -> RawMatrix:
+    """An array or CSR array of what a transformer returned."""
+    return as_matrix(np.ascontiguousarray(X) if isinstance(X, np.ndarray) or hasattr(X, "to_numpy") else X).data
+
+
+def _list(names: Sequence[str], show: Any = str) -> str:
+    return ", ".join(map(show, names[:10])) + (", ..." if len(names) > 10 else "")

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.datasets.dataset import Task
+from glru.datasets.catalogue import Task
 from glru.linalg import Array
 
 OTHERS = "others"
@@ -25,43 +25,40 @@ class Targets:
         What is trained.
     classes : tuple of str or None
         What -1 and +1 stand for.
-    positive : str or None
-        The class that was singled out; all other values are then -1.
     """
 
     column: str | None
     task: Task
     classes: tuple[str, str] | None
-    positive: str | None
 
     @classmethod
     def fit(cls, values: Sequence[Any], column: str | None, positive: str | None, task: Task | None) -> "Targets":
-        """What some targets stand for."""
+        """Learn what some targets stand for."""
         what = f"the target {column!r}" if column else "the target y"
         _require_known(values, what)
         names = sorted({class_name(value) for value in set(values)}, key=_order)
         if task == "regression":
             if positive is not None:
                 raise ValueError(f"a positive class is for classification losses; got {positive!r} for a regression.")
-            return cls(column, "regression", None, None)
+            return cls(column, "regression", None)
         if positive is not None:
             if positive not in names:
                 raise ValueError(f"the positive class must be a value of {what} ({_shown(names)}); got {positive!r}.")
             if len(names) < 2:
                 raise ValueError(f"{what} must have two classes; all {len(values)} rows are {names[0]!r}.")
             others = next(name for name in names if name != positive) if len(names) == 2 else OTHERS
-            return cls(column, "classification", (others, positive), positive)
+            return cls(column, "classification", (others, positive))
         if len(names) == 1:
             raise ValueError(f"{what} must have two classes; all {len(values)} rows are {names[0]!r}.")
         if len(names) > 2:
             raise ValueError(
-                f"{what} must have two classes; it has {len(names)} values ({_shown(names)}). Single one out (--positive), "
-                "or use a regression loss (--loss squared)."
+                f"{what} must have two classes; it has {len(names)} values ({_shown(names)}). Single one out "
+                "(positive=...), or train a regression (task='regression')."
             )
-        return cls(column, "classification", (names[0], names[1]), None)
+        return cls(column, "classification", (names[0], names[1]))
 
-    def apply(self, values: Sequence[Any]) -> Array:
-        """Targets as -1/+1 or real numbers."""
+    def encode(self, values: Sequence[Any]) -> Array:
+        """Return targets as -1/+1 or real numbers."""
         what = f"the target {self.column!r}" if self.column else "the target y"
         _require_known(values, what)
         if self.classes is None:
@@ -94,7 +91,7 @@ def _numbers(values: Sequence[Any], what: str) -> Array:
 
 
 def class_name(value: Any) -> str:
-    """A class by name: 1, 1.0 and "1" are one."""
+    """Name a class: 1, 1.0 and "1" are one."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

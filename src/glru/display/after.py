@@ -34,7 +34,7 @@ class AfterDisplay:
     --------
     >>> import glru
     >>> data = glru.datasets.load("breast_cancer")
-    >>> X = glru.datasets.normalize(data.X, "dense")
+    >>> X = glru.datasets.prepare(data).X
     >>> solution = glru.solve(glru.Problem(X[:500], data.y[:500], penalty=glru.L2(0.1)))
     >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
     >>> display = glru.display.AfterDisplay.from_after(out, X[500:], X[500:] @ solution.coef)

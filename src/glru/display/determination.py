@@ -46,7 +46,7 @@ class DeterminationRateDisplay:
     --------
     >>> import glru
     >>> data = glru.datasets.load("breast_cancer")
-    >>> X = glru.datasets.normalize(data.X, "dense")
+    >>> X = glru.datasets.prepare(data).X
     >>> problem = glru.Problem(X[:500], data.y[:500], penalty=glru.L2(1.0))
     >>> changes = [(glru.RemoveRows(range(k)), X[500:]) for k in (1, 2, 3)]
     >>> display = glru.display.DeterminationRateDisplay.from_changes(problem, changes, [1.0, 0.1], "rows removed")

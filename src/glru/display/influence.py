@@ -39,7 +39,7 @@ class InfluenceDisplay:
     --------
     >>> import glru
     >>> data = glru.datasets.load("breast_cancer")
-    >>> X = glru.datasets.normalize(data.X, "dense")
+    >>> X = glru.datasets.prepare(data).X
     >>> solution = glru.solve(glru.Problem(X, data.y, penalty=glru.L2(0.1)))
     >>> display = glru.display.InfluenceDisplay.from_solution(solution, top=3)
     >>> display.rows, display.certified

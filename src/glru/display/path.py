@@ -36,7 +36,7 @@ class RegularizationPathDisplay:
     --------
     >>> import glru
     >>> data = glru.datasets.load("breast_cancer")
-    >>> X = glru.datasets.normalize(data.X, "dense")
+    >>> X = glru.datasets.prepare(data).X
     >>> path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0)), [1.0, 0.1, 0.01, 0.001])
     >>> display = glru.display.RegularizationPathDisplay.from_path(path)
     >>> display.title

@@ -47,7 +47,7 @@ class StepwiseDisplay:
     --------
     >>> import glru
     >>> data = glru.datasets.load("breast_cancer")
-    >>> X = glru.datasets.normalize(data.X, "dense")
+    >>> X = glru.datasets.prepare(data).X
     >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
     >>> result = glru.stepwise(problem, X_val=X[400:], y_val=data.y[400:], max_steps=2)
     >>> glru.display.StepwiseDisplay.from_result(result, data.feature_names).n_features

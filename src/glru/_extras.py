@@ -1,0 +1,38 @@
+"""Optional dependencies: imported where they are needed, and named with their extra where they are missing."""
+
+from importlib import import_module
+from typing import Any
+
+
+def require(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional dependency.
+
+    Parameters
+    ----------
+    module : str
+        The module to import.
+    extra : str
+        The extra of glru that installs it.
+    purpose : str
+        What needs it, as the subject of the error message.
+
+    Returns
+    -------
+    module
+
+    Examples
+    --------
+    >>> require("no_such_module", "all", "this example")
+    Traceback (most recent call last):
+    ModuleNotFoundError: this example needs no_such_module: pip install 'glru[all]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        # A dependency that is there, but misses a module of its own, says so itself.
+        if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
+            raise
+        package = module.partition(".")[0].replace("_", "-")
+        raise ModuleNotFoundError(
+            f"{purpose} needs {package}: pip install 'glru[{extra}]'", name=error.name, path=error.path
+        ) from None
