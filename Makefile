@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -11,12 +12,13 @@ export GLRU_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test lint bench attack mutants reproduce clean
+.PHONY: help demo test test-oldest lint bench attack mutants reproduce clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo    exact leave-one-out of a bundled dataset beside brute force; a picture and a report"
 	@echo "make test    run the tests"
+	@echo "make test-oldest   run the tests with the oldest versions that pyproject.toml allows, in .venv-oldest"
 	@echo "make lint    check format, style, types and layers"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
 	@echo "make attack  hold certificates of hostile problems against retraining in 40 digits, for ATTACK_SECONDS (600)"
@@ -24,12 +26,15 @@ help:
 	@echo "make reproduce   run the paper's experiments and render docs/results"
 	@echo "make clean   remove the virtual environment and all caches"
 
-demo: $(VENV)/plot.stamp
+demo: $(VENV)/cli,plot.stamp
 	@mkdir -p demo-output
 	$(BIN)/glru loocv breast_cancer --verify 569 --plot demo-output/loocv.png --html demo-output/report.html
 
 test: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+test-oldest: $(OLDEST)/test.stamp
+	SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff format --check .
@@ -37,7 +42,7 @@ lint: $(VENV)/lint.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/core.stamp
+bench: $(VENV)/paper.stamp
 	$(BIN)/python -m benchmarks
 
 attack: $(VENV)/test.stamp
@@ -46,20 +51,26 @@ attack: $(VENV)/test.stamp
 mutants: $(VENV)/test.stamp
 	$(BIN)/python -m tests.attack.mutants
 
-reproduce: $(VENV)/reproduce.stamp
-	$(BIN)/glru reproduce all --render
+reproduce: $(VENV)/paper.stamp
+	$(BIN)/python -m paper run all
+	$(BIN)/python -m paper render
 
 clean:
-	rm -rf $(VENV) demo-output reproduce-quick .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) demo-output reproduce-quick .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/core.stamp: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) --editable .
+$(VENV)/paper.stamp: pyproject.toml paper/requirements.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[cli,plot]' --requirement paper/requirements.txt
 	@touch $@
 
 $(VENV)/%.stamp: pyproject.toml | $(BIN)/python
 	$(PIP_INSTALL) --editable '.[$*]'
+	@touch $@
+
+$(OLDEST)/test.stamp: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' --constraint constraints-oldest.txt
 	@touch $@

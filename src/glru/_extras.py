@@ -24,7 +24,7 @@ def require(module: str, extra: str, purpose: str) -> Any:
     --------
     >>> require("no_such_module", "all", "this example")
     Traceback (most recent call last):
-    ModuleNotFoundError: this example needs no_such_module: pip install 'glru[all]'
+    ModuleNotFoundError: this example needs no-such-module: pip install 'glru[all]'
     """
     try:
         return import_module(module)

@@ -56,8 +56,8 @@ class DataOptions:
     normalize: Annotated[
         Literal["auto", "dense", "sparse", "none"],
         typer.Option(
-            help="Constant columns are removed; dense: mean 0 and variance 1; sparse: scaled to the norm sqrt(n); none: "
-            "nothing is done; auto: the dataset's own, dense for tables, sparse for sparse matrices.",
+            help="dense: columns without variance are removed, the others get mean 0 and variance 1; sparse: the same "
+            "without centring; none: nothing is done; auto: sparse for sparse matrices, else dense.",
             rich_help_panel=DATA,
         ),
     ] = "auto"

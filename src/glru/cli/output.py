@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import glru
+from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
 from glru.cli.options import OutputOptions
 
@@ -85,10 +86,7 @@ def check(output: OutputOptions, inputs: Iterable[Path | None], checkpoint: Path
 
 
 def _matplotlib() -> Any:
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("a picture needs matplotlib. Install it with: pip install 'glru[plot]'") from None
+    mpl = require("matplotlib", "plot", "a picture")
     mpl.use("Agg")
     return mpl
 
@@ -137,8 +135,7 @@ def show(title: str, lines: list[tuple[str, str]]) -> None:
 
 
 def _table(columns: dict[str, Any], suffix: str) -> bytes:
-    import polars as pl
-
+    pl = require("polars", "cli", "--out")
     frame, data = pl.DataFrame(columns), io.BytesIO()
     if suffix == ".csv":
         frame.write_csv(data)

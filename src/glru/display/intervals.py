@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._extras import require
 from glru.bounds import ScoreBounds
 from glru.linalg import Array
 
@@ -19,8 +20,7 @@ def axes(ax: Any, height: float = 3.6) -> Any:
     """The axes to draw on; those of a new figure where none are given."""
     if ax is not None:
         return ax
-    import matplotlib.pyplot as plt
-
+    plt = require("matplotlib.pyplot", "plot", "a picture")
     return plt.subplots(figsize=(8.0, height), layout="constrained")[1]
 
 

@@ -4,6 +4,7 @@ from typing import Any, final
 
 import numpy as np
 
+from glru._extras import require
 from glru.display.intervals import BLUE, GREEN, ORANGE
 from glru.linalg import Array
 from glru.model_selection import LOOCVPath
@@ -91,8 +92,7 @@ class RegularizationPathDisplay:
             One for each band; a new figure if not given.
         """
         if ax is None:
-            import matplotlib.pyplot as plt
-
+            plt = require("matplotlib.pyplot", "plot", "a picture")
             size = (8.0, 1.2 + 2.1 * len(self.bands))
             _, ax = plt.subplots(len(self.bands), 1, sharex=True, figsize=size, layout="constrained", squeeze=False)
         panels = np.ravel(ax)

@@ -6,17 +6,19 @@ the data is. Code for batches is written once against :class:`Arrays`; on the ho
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from glru._extras import require
 from glru.linalg.threads import calm_blas, in_parts
 
 Array = NDArray[np.float64]
 Entries = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+PURPOSE = "an array of PyTorch, CuPy or another namespace"
 
 SMALL = 1 << 17
 """Data with fewer entries is left to NumPy and SciPy: compiled loops would not pay for their loading."""
@@ -82,21 +84,11 @@ def _host_device(array: Any) -> Any:
 
 
 def _compat() -> Any:
-    return _imported("array_api_compat")
+    return require("array_api_compat", "arrays", PURPOSE)
 
 
 def _extra() -> Any:
-    return _imported("array_api_extra")
-
-
-def _imported(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ImportError(
-            f"arrays of PyTorch, CuPy and other namespaces need the package {module.replace('_', '-')}; "
-            'install glru with "pip install glru[arrays]", or pass NumPy arrays.'
-        ) from None
+    return require("array_api_extra", "arrays", PURPOSE)
 
 
 class Arrays(ABC):

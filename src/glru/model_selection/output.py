@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._extras import require
 from glru._files import refuse_input
 from glru.linalg import Array
 
@@ -31,8 +32,7 @@ class Output:
         self, number: int, start: int, y: Array | NDArray[np.int8], lower: Array, upper: Array, stages: NDArray[np.str_]
     ) -> None:
         """Write the rows of a block."""
-        import polars as pl
-
+        pl = require("polars", "cli", "writing Parquet files")
         columns: dict[str, Any] = {"row": np.arange(start, start + y.size), "y": y}
         columns |= {"score_lower": lower, "score_upper": upper, "decided_by": stages}
         self._store(number, pl.DataFrame(columns))
@@ -41,8 +41,7 @@ class Output:
         self, number: int, places: NDArray[np.int64], lower: Array, upper: Array, stages: NDArray[np.str_]
     ) -> None:
         """Put better bounds of some rows (by their positions in the block) into the file of a block."""
-        import polars as pl
-
+        pl = require("polars", "cli", "writing Parquet files")
         frame = pl.read_parquet(self.file(number))
         columns = {name: frame[name].to_numpy().copy() for name in frame.columns}
         columns["score_lower"][places], columns["score_upper"][places] = lower, upper

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._extras import require
 
 BLOCK_BYTES = 64 << 20
 """Blocks of memory maps and Parquet files have about this size in memory."""
@@ -74,8 +75,7 @@ class ParquetRows(Reader):
     size: int
 
     def read(self) -> Any:
-        import polars as pl
-
+        pl = require("polars", "cli", "reading Parquet files")
         if Path(self.filename).stat().st_size != self.size:
             raise data_changed(f"{self.filename}, which has another size now,")
         one = isinstance(self.columns, str)
@@ -88,8 +88,7 @@ class ParquetRows(Reader):
 @contextmanager
 def _named(file: str | Path) -> Iterator[None]:
     """Errors of reading a Parquet file, with its name."""
-    import polars as pl
-
+    pl = require("polars", "cli", "reading Parquet files")
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -173,8 +172,7 @@ def _mapped(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Sources:
-    import polars as pl
-
+    pl = require("polars", "cli", "reading Parquet files")
     files = [path] if path.is_file() else _data_files(path)
     if not files:
         raise ValueError(f"X must be a Parquet file or a directory of them (*.parquet); found none at {str(path)!r}.")
@@ -217,8 +215,7 @@ def _data_files(folder: Path) -> list[Path]:
 
 def _names_of(file: Path) -> tuple[str, ...]:
     """The columns of a Parquet file."""
-    import polars as pl
-
+    pl = require("polars", "cli", "reading Parquet files")
     with _named(file):
         return tuple(pl.scan_parquet(file).collect_schema().names())
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from mpmath import MPContext
 from numpy.typing import NDArray
 
+from glru._extras import require
 from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import Problem
 
@@ -15,7 +15,7 @@ Objects = NDArray[np.object_]
 
 def context(digits: int) -> Any:
     """An arithmetic of its own, so that nobody else's precision changes."""
-    arithmetic = MPContext()
+    arithmetic = require("mpmath", "verify", "glru.verify").MPContext()
     arithmetic.dps = digits
     return arithmetic
 

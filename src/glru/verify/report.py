@@ -5,6 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
+from glru._extras import require
 from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
 
@@ -107,6 +108,7 @@ def verify(
         raise ValueError(f"digits must be at least 30, well beyond float64; got {digits!r}.")
     if sample is not None and sample < 1:
         raise ValueError(f"sample must be at least 1, or None for all; got {sample!r}.")
+    require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
     margins, wrong, unsettled = [], [], 0
