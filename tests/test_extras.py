@@ -20,7 +20,7 @@ CASES = {
     ),
     "picture": (
         "matplotlib",
-        "glru.LOOCVDisplay.from_result(glru.loocv(problem)).plot()",
+        "glru.loocv(problem).plot()",
         "a picture needs matplotlib: pip install 'glru[plot]'",
     ),
     "array": (
