@@ -21,16 +21,14 @@ from glru.linalg.arrays import HostArrays
 from glru.losses import Loss, ProximalHinge
 from glru.metric import device
 from glru.metric.columns import ColumnMetric
+from glru.metric.device import column_metric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
-from glru.regions.base import centers
-from glru.regions.box import linear_range
-from glru.regions.local import Plain
-from glru.regions.summed import ellipsoid
+from glru.regions.gap import centers, linear_range
 from glru.rows import summary
 from glru.selection import validation
 from glru.selection.blocks import SomeColumns
@@ -47,13 +45,12 @@ from glru.solvers.newton import newton
 from glru.solvers.passes import line_search
 from glru.solvers.sample import sample_of
 from glru.sums import Floor, dual_gap, expand, whole_gradient
-from glru.updates import carried_point, newton_candidate, summed
+from glru.updates import carried_point, local_rows, newton_candidate
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
 from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
-from glru.updates.conjugate import conjugate_gradients
-from glru.updates.local_rows import LocalRows, has_local_rows
-from glru.updates.removals import Base
+from glru.updates.gradients import conjugate_gradients
+from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows, has_row_models, has_wide_rows
 
@@ -62,7 +59,6 @@ __all__ = [
     "HOST",
     "STAGES",
     "UNIT",
-    "Base",
     "Cascade",
     "ColumnMetric",
     "Contest",
@@ -78,12 +74,12 @@ __all__ = [
     "Move",
     "Panel",
     "Penalty",
-    "Plain",
     "Point",
     "PrimalBall",
     "Problem",
     "ProximalHinge",
     "RowMetric",
+    "RowRemovals",
     "RowSide",
     "ScoreBounds",
     "Screened",
@@ -109,6 +105,7 @@ __all__ = [
     "certify",
     "check_target",
     "checkpoint",
+    "column_metric",
     "concatenate",
     "conjugate_gradients",
     "decide",
@@ -116,7 +113,6 @@ __all__ = [
     "dual_gap",
     "dual_reach",
     "duality",
-    "ellipsoid",
     "expand",
     "feasible_dual",
     "feasible_moves",
@@ -137,6 +133,7 @@ __all__ = [
     "linalg",
     "line_search",
     "linear_range",
+    "local_rows",
     "loss_terms",
     "newton",
     "newton_candidate",
@@ -152,7 +149,6 @@ __all__ = [
     "score_bounds",
     "score_errors",
     "summary",
-    "summed",
     "threads",
     "to_host",
     "translated",

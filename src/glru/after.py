@@ -21,14 +21,12 @@ from glru.point import Point
 from glru.problem import Problem, not_in_memory
 from glru.refine import newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.local import Plain
-from glru.regions.summed import Ellipsoid
 from glru.solution import Solution, dual_of
 from glru.solvers import solve
 from glru.solvers.common import Until
 from glru.updates import best_candidate, carried_point, carry
+from glru.updates.local_rows import require_local
 from glru.updates.newton import newton_step
-from glru.updates.summed import require_local
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
@@ -124,12 +122,11 @@ class After:
 
     @cached_property
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-    def _in_blocks(self) -> tuple[Ellipsoid, float]:
+    def _in_blocks(self) -> tuple[LocalEllipsoid, float]:
         """Of rows in blocks: the smallest ellipsoid after a few Newton steps, and the passes that it took."""
         traffic = self.solution.problem.traffic
         before = traffic.passes
-        steps = islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1)
-        found = [region for _, region in steps if isinstance(region, Ellipsoid)]
+        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1))
         return min(reversed(found), key=lambda region: region.radius), traffic.passes - before
 
     @property
@@ -160,10 +157,10 @@ class After:
         problem = self.problem
         if not has_local(problem) or (problem.fit_intercept and lacks_class(problem)):
             return None
-        coef, intercept = self.carried.coef, self.carried.intercept
+        point = Point(self.carried.coef, self.carried.intercept)
         best, first = None, np.inf
         for _ in range(LOCAL_STEPS):
-            region = LocalEllipsoid(Plain(problem, coef, intercept), problem.fit_intercept)
+            region = LocalEllipsoid.at(problem, point)
             before = np.inf if best is None else best.nu
             if not region.nu < before:
                 break
@@ -171,7 +168,7 @@ class After:
             # Newton steps converge quadratically once an ellipsoid exists: one that gains little has met rounding.
             if region.nu <= LOCAL_ENOUGH * first or (region.nu > 0.5 * before and np.isfinite(region.radius)):
                 break
-            coef, intercept = newton_step(problem, Point(coef, intercept)) if uses_rows(problem) else region.stepped()
+            point = Point(*newton_step(problem, point)) if uses_rows(problem) else region.stepped()
         return best if best is not None and np.isfinite(best.radius) else None
 
     @cached_property
@@ -191,7 +188,7 @@ class After:
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
     @property
-    def _ellipsoid(self) -> LocalEllipsoid | Ellipsoid | None:
+    def _ellipsoid(self) -> LocalEllipsoid | None:
         """The local ellipsoid that stands for the best candidate, if there is one."""
         return self._local if self._held else self._in_blocks[0]
 
@@ -212,12 +209,13 @@ class After:
     @property
     def point(self) -> Point:
         """The best candidate."""
-        if isinstance(self._ellipsoid, LocalEllipsoid):
-            model = self._ellipsoid.candidate
-            return Point(
-                model.coef, model.intercept, dual_of(self.problem, self.problem.scores(model.coef, model.intercept))
-            )
-        return self.certificates[0].point if self._ellipsoid is None else self._ellipsoid.point
+        if self._ellipsoid is None:
+            return self.certificates[0].point
+        model = self._ellipsoid.point
+        if not self._held:
+            return model
+        dual = dual_of(self.problem, self.problem.scores(model.coef, model.intercept))
+        return Point(model.coef, model.intercept, dual)
 
     @cached_property
     @np.errstate(all="ignore")
@@ -400,4 +398,4 @@ def change_blocks(problem: Problem, change: Change) -> Problem:
 
 def has_newton(problem: Problem) -> bool:
     """Whether a Newton candidate exists and is affordable: a smooth loss and a system that can be solved directly."""
-    return not isinstance(problem.loss, Hinge) and min(problem.n_rows, problem.n_columns) <= 6000
+    return not isinstance(problem.loss, Hinge) and min(problem.n_rows, problem.n_columns) <= problem.largest

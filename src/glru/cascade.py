@@ -31,17 +31,16 @@ from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.sums import chunks
-from glru.updates.carried_rows import carried_bounds, has_carried, removal_factors
-from glru.updates.conjugate import EXACT_STEPS
-from glru.updates.local_rows import LocalRows, has_local_rows
-from glru.updates.summed import (
-    AnyRemovals,
-    LocalRemovals,
+from glru.updates.carried_rows import (
+    CarriedRemovals,
     NoRemovals,
+    carried_bounds,
     carried_removals,
-    has_local_sums,
-    local_removals,
+    has_carried,
+    removal_factors,
 )
+from glru.updates.gradients import EXACT_STEPS
+from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows, has_wide_rows
 
@@ -124,6 +123,9 @@ def _work_on(rows: Rows, work: Callable[[Rows], Bounds]) -> Bounds:
 def smallest_batch(problem: Problem) -> int:
     """Bytes of the work arrays of a batch of one row: at most 24 vectors with one entry per row."""
     return 8 * 24 * problem.n_rows
+
+
+AnyRemovals = RowRemovals | CarriedRemovals | NoRemovals
 
 
 class Output(Protocol):
@@ -326,7 +328,8 @@ class Cascade:
         self._hold(numbers, y, (lower, upper))
         self.n_unseen = 0
         self.stage_codes[self.decided(lower, upper)] = STAGES.index(stage)
-        self.norm_bound = min(norm_bound, max(part.norm_bound for part in parts))
+        if self._block_family is not None:
+            self._block_family.learn_norm(max(part.norm_bound for part in parts))
         self.n_written, self.written_by = sum(part.n_written for part in parts), stage
         low, high = np.sum([part.errors for part in parts], axis=0)
         self.written_errors = int(low), int(high)
@@ -340,16 +343,22 @@ class Cascade:
     @cached_property
     def _first_removals(self) -> tuple[AnyRemovals, float]:
         """What the first pass over blocks proves bounds with, and at least the largest norm of a row."""
-        if has_local_sums(self.problem):
-            found = local_removals(self.solution)
-            if found is not None:
-                return found
+        if self._block_family is not None:
+            return self._block_family.base, self._block_family.largest_norm
         return (carried_removals(self.solution) if self.problem.is_strongly_convex else NoRemovals()), np.inf
 
     @property
     def has_local_blocks(self) -> bool:
         """Whether rows are in blocks and the local certificate proves something of their removals."""
-        return not self.problem.in_memory and isinstance(self._first_removals[0], LocalRemovals)
+        return self._block_family is not None
+
+    @cached_property
+    def _block_family(self) -> LocalRows | None:
+        """The removals of rows in blocks under the local certificate, if it proves anything."""
+        if self.problem.in_memory or not has_local_rows(self.problem):
+            return None
+        family = LocalRows(self.solution)
+        return family if family.usable else None
 
     def resolvable_rows(self, few: int) -> Rows:
         """The open rows but those that refinement is not expected to decide, for the rounding of a perfect candidate.
@@ -527,20 +536,13 @@ class Cascade:
 
     def block_local(self, places: Rows) -> Bounds:
         """The closed form with the exact largest norm of a row, for rows of blocks."""
-        lower, upper, _ = self._block_removals.bounds(self.problem.take(self.numbers[places]), self.norm_bound)
-        return lower, upper
+        assert self._block_family is not None
+        return self._block_family.bounds(self.numbers[places], self.enough)
 
     def block_newton(self, places: Rows) -> Bounds:
         """Newton steps with the old Hessian for rows of blocks, a pass over the data each."""
-        numbers = self.numbers[places]
-        rows = self.problem.take(numbers)
-        return self._block_removals.refined(self.problem, rows, numbers, self.norm_bound, self.enough)
-
-    @property
-    def _block_removals(self) -> LocalRemovals:
-        found, _ = self._first_removals
-        assert isinstance(found, LocalRemovals)
-        return found
+        assert self._block_family is not None
+        return self._block_family.refined(self.numbers[places], self.enough, BATCH_STEPS)
 
     def _refinement(self, place: int) -> tuple[Refinement, Point]:
         """What is to be proven of a row under the model without it, and where to start."""

@@ -377,7 +377,7 @@ class Problem:
             fit_intercept=self.fit_intercept,
             n_rows=self.n_rows,
             n_columns=self.n_columns,
-            depth=self.n_rows + 8,
+            depth=self.n_rows,
             weight_sum=weight_sum,
             column_norms=np.append(norms, np.sqrt(weight_sum)) if self.fit_intercept else norms,
             largest_norm=float(np.sqrt(self.squared_row_norms[used].max())) * (1.0 + gamma(self.n_columns + 8)) + TINY,

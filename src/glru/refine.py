@@ -17,12 +17,10 @@ from glru.metric.rows import uses_rows
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.local import Plain
-from glru.regions.summed import Ellipsoid, ellipsoid
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.common import Until
-from glru.sums import Floor, chunks, expand, whole_gradient
+from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.wide_rows import RowModels, has_wide_rows
 
@@ -212,8 +210,9 @@ class Refinement:
         """
         problem = self.problem
         dead = problem.dead_columns if problem.in_memory else None
-        for step, (here, region) in enumerate(newton_ellipsoids(problem, point)):
+        for step, region in enumerate(newton_ellipsoids(problem, point)):
             if region.nu < HOPEFUL and self.take_in(region, dead):
+                here = region.point
                 dual = dual_of(problem, problem.scores(here.coef, here.intercept)) if problem.in_memory else None
                 self.point = Point(here.coef, here.intercept, dual)
                 return ("carry", "newton")[step] if step < 2 else "refine"
@@ -273,24 +272,15 @@ def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
     return score_bounds(regions, queries, certificate.columns.dead)
 
 
-def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[tuple[Point, LocalEllipsoid | Ellipsoid]]:
-    """A point and Newton steps from it, each with its ellipsoid, while these get smaller; a Hessian over the columns each."""
+def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid]:
+    """The ellipsoids at a point and after Newton steps from it, while they get smaller; a Hessian over the columns each."""
     before = np.inf
     for _ in range(LOCAL_STEPS):
-        region: LocalEllipsoid | Ellipsoid
-        if problem.in_memory:
-            region = LocalEllipsoid(Plain(problem, point.coef, point.intercept), problem.fit_intercept)
-        else:
-            here = expand(problem, point, Floor.of(problem.loss))
-            region = ellipsoid(problem.totals, point, here)
-        yield point, region
+        region = LocalEllipsoid.at(problem, point)
+        yield region
         if not region.nu < before:
             return
-        before = region.nu
-        if isinstance(region, LocalEllipsoid):
-            point = Point(*region.stepped())
-        else:
-            point = point.moved(-region.metric.solve(whole_gradient(problem.totals, point, here.gradient)))
+        before, point = region.nu, region.stepped()
 
 
 def fold_bounds(

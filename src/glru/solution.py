@@ -11,7 +11,7 @@ from glru.certificate import Certificate, certify
 from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
-from glru.regions.summed import Ellipsoid, ellipsoid
+from glru.regions.local import LocalEllipsoid
 from glru.sums import DualGap, Expansion, dual_gap
 
 Status = Literal["converged", "stopped", "max_iter", "stalled"]
@@ -142,10 +142,12 @@ class Solution:
         return Point(self.coef, self.intercept, None if self.known_pair is None else self.known_pair.dual)
 
     @cached_property
-    def ellipsoid(self) -> Ellipsoid | None:
+    def ellipsoid(self) -> LocalEllipsoid | None:
         """Where the optimum is, in the metric of the Hessian at the model; None where no Hessian was summed."""
         here = self.expansion
-        return None if here is None or here.hessian is None else ellipsoid(self.problem.totals, self.point, here)
+        if here is None or here.hessian is None:
+            return None
+        return LocalEllipsoid.of_sums(self.problem.totals, self.point, here)
 
     @cached_property
     def dual_gap(self) -> DualGap:

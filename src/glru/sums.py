@@ -1,6 +1,6 @@
 r"""Sums over the rows of a problem at a point, each made in one pass: what training and certificates are built from.
 
-*Expansion*: value, gradient and Hessian of the losses. *Dual gap*: the duality gap with :math:`a_i = -\ell'(z_i)`
+*Expansion*: value, gradient and Hessian of the losses, with bounds of what rounding does to them. *Dual gap*: the duality gap with :math:`a_i = -\ell'(z_i)`
 (:mod:`glru.certificate`), repaired where an intercept or an unpenalised column asks for it: one pass, or two.
 
 Sums over rows are rounded in whatever order blocks arrive; ``gamma`` of the problem's ``totals.depth`` covers that.
@@ -8,9 +8,10 @@ Sums over rows are rounded in whatever order blocks arrive; ``gamma`` of the pro
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru.certificate import (
     constraint_sums,
@@ -23,7 +24,7 @@ from glru.certificate import (
     weighted_sum,
 )
 from glru.duality import constraint_columns
-from glru.linalg import FEW, Array, gamma
+from glru.linalg import FEW, Array, arrays_of, gamma
 from glru.losses import Loss
 from glru.point import Point
 from glru.problem import Problem
@@ -80,6 +81,20 @@ def chunks(part: Problem, times: int = 1) -> Iterator[tuple[slice, Problem]]:
 
 @final
 @dataclass(frozen=True, eq=False)
+class RowValues:
+    """What a model makes of rows in memory: their scores, and slopes and curvatures of their losses, one entry per row."""
+
+    scores: Array
+    slopes: Array
+    curvatures: Array
+
+    def take(self, places: NDArray[np.intp]) -> "RowValues":
+        """The values of some rows."""
+        return RowValues(self.scores[places], self.slopes[places], self.curvatures[places])
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Expansion:
     """Sums over the rows at a point.
 
@@ -92,13 +107,16 @@ class Expansion:
     square : float
         ``sum_i s_i l'_i^2``.
     hessian : array or None
-        Upper triangle of ``sum_i s_i l''_i x_i x_i^T``; the lower one holds anything.
+        Upper triangle of ``sum_i s_i l''_i x_i x_i^T``, where X lives; the lower one holds anything.
+    rows : RowValues or None
+        What was summed, of rows in memory.
     """
 
     value: float
     gradient: Array
     square: float
-    hessian: Array | None
+    hessian: Any
+    rows: RowValues | None = None
 
     def __add__(self, other: "Expansion") -> "Expansion":
         hessian = None if self.hessian is None or other.hessian is None else self.hessian + other.hessian
@@ -107,33 +125,36 @@ class Expansion:
 
 def expand(problem: Problem, point: Point, floor: Floor | None = None) -> Expansion:
     """The expansion at a point, in one pass; with the Hessian where there is a floor under its curvatures."""
-    found: Expansion = problem.sum(expand_part, point, floor)
+    found: Expansion = problem.sum(expand_part, point, floor, problem.in_memory)
     return found
 
 
-def expand_part(part: Problem, point: Point, floor: Floor | None) -> Expansion:
-    """The expansion of a part of the rows."""
-    size = part.n_columns + int(part.fit_intercept)
-    gradient, value, square = np.zeros(size), 0.0, 0.0
-    hessian = None if floor is None else np.zeros((size, size))
-    sparse = part.is_sparse
-    curvatures = np.empty(part.n_rows if sparse and floor is not None else 0)
-    for here, rows in chunks(part):
+def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = False) -> Expansion:
+    """The expansion of a part of the rows; ``keep``: with what was summed, and in one product for all rows."""
+    gradient, value, square = np.zeros(part.n_columns + int(part.fit_intercept)), 0.0, 0.0
+    hessian: Any = None
+    # The Gram matrix of a sparse part is quickest in one product.
+    at_once = part.is_sparse and not keep
+    collected = np.empty(part.n_rows if at_once and floor is not None else 0)
+    for here, rows in [(slice(0, part.n_rows), part)] if keep else chunks(part):
         scores = rows.scores(point.coef, point.intercept)
-        values, slopes, bends = rows.loss.expand(rows.y, scores)
+        values, slopes, curvatures = rows.loss.expand(rows.y, scores)
         value += float(rows.weights @ values)
         weighted = rows.weights * slopes
         square += float(weighted @ slopes)
         _add_gradient(gradient, rows, weighted)
-        if floor is not None:
-            bends = rows.weights * floor.raised(bends, scores)
-            if sparse:
-                curvatures[here] = bends
-            else:
-                _add_hessian(hessian, rows, bends)
-    if sparse and floor is not None:
-        _add_hessian(hessian, part, curvatures)
-    return Expansion(value, gradient, square, hessian)
+        if floor is None:
+            continue
+        raised = rows.weights * floor.raised(curvatures, scores)
+        if at_once:
+            collected[here] = raised
+        elif hessian is None:
+            hessian = loss_hessian(rows, raised)
+        else:
+            hessian += loss_hessian(rows, raised)
+    if at_once and floor is not None:
+        hessian = loss_hessian(part, collected)
+    return Expansion(value, gradient, square, hessian, RowValues(scores, slopes, curvatures) if keep else None)
 
 
 def _add_gradient(gradient: Array, rows: Problem, weighted: Array) -> None:
@@ -143,13 +164,12 @@ def _add_gradient(gradient: Array, rows: Problem, weighted: Array) -> None:
         gradient[-1] += weighted.sum()
 
 
-def _add_hessian(hessian: Array | None, rows: Problem, curvatures: Array) -> None:
-    assert hessian is not None
-    size = rows.n_columns
-    hessian[:size, :size] += rows.matrix.column_gram(curvatures)
-    if rows.fit_intercept:
-        hessian[:size, size] += rows.matrix.T @ curvatures
-        hessian[size, size] += curvatures.sum()
+def loss_hessian(rows: Problem, curvatures: Array) -> Any:
+    """Upper triangle of the losses' Hessian from weighted curvatures, the intercept's row and column last, where X lives."""
+    gram = rows.matrix.column_gram(curvatures)
+    if not rows.fit_intercept:
+        return gram
+    return rows.arrays.bordered(gram, rows.matrix.T @ curvatures, float(curvatures.sum()))
 
 
 def whole_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
@@ -159,11 +179,68 @@ def whole_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
     return whole
 
 
-def whole_hessian(totals: Totals, hessian: Array, factor: float = 1.0) -> Array:
+def whole_hessian(totals: Totals, hessian: Any, factor: float = 1.0) -> Any:
     """The objective's Hessian with the losses' multiplied by a factor; its upper triangle."""
-    whole = factor * hessian
-    whole[np.diag_indices(totals.n_columns)] += totals.quadratic
-    return whole
+    strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
+    return arrays_of(hessian).add_diagonal(factor * hessian, strengths)
+
+
+@final
+@dataclass(frozen=True)
+class ScoreErrors:
+    """How far computed scores may be from their exact values, over all rows.
+
+    Attributes
+    ----------
+    largest : float
+        At least the largest error of a row whose weight is above 0.
+    spread : float
+        At least ``sqrt(sum_i s_i e_i^2)``.
+    """
+
+    largest: float
+    spread: float
+
+
+def score_errors_of_totals(totals: Totals, point: Point) -> ScoreErrors:
+    """The errors of all scores at a point, without a pass: that of a row is at most ``gamma`` of ``|x| |w| + |b|``."""
+    unit = gamma(totals.n_columns + 3) * (1.0 + gamma(totals.n_columns + 8))
+    length = unit * float(np.linalg.norm(point.coef)) * (1.0 + gamma(totals.n_columns))
+    shift = unit * abs(point.intercept)
+    return ScoreErrors(
+        (totals.largest_norm * length + shift) * (1.0 + FEW),
+        length * totals.norm + shift * float(np.sqrt(totals.weight_sum)),
+    )
+
+
+def score_errors_of_rows(problem: Problem, errors: Array) -> ScoreErrors:
+    """The errors of all scores from those of the rows, which are in memory."""
+    spread = float(np.sqrt(problem.weights @ errors**2)) * (1.0 + gamma(problem.n_rows + 4))
+    return ScoreErrors(float(errors[problem.weights > 0.0].max()), spread)
+
+
+def gradient_errors(totals: Totals, point: Point, square: float, errors: ScoreErrors, share: float) -> Array:
+    """How far each entry of the objective's gradient (the intercept's last) may be off.
+
+    The errors are those of the slopes, at scores that are off and by their own evaluation, of their weights and of sums of
+    them (Minkowski's inequality), and of the penalty's product. Column by column they follow from Cauchy-Schwarz.
+
+    Parameters
+    ----------
+    totals, point : Totals, Point
+        Bounds of sums over the rows, and where the gradient was taken.
+    square : float
+        ``sum_i s_i l'_i^2``.
+    errors : ScoreErrors
+        The errors of the scores.
+    share : float
+        The relative error of a weight and of a sum over the rows.
+    """
+    size = float(np.sqrt(square)) * (1.0 + gamma(totals.n_rows + 4))
+    spread = ((share + FEW) * size + totals.loss.smoothness * errors.spread) * (1.0 + FEW)
+    slack = spread * totals.column_norms
+    slack[: totals.n_columns] += FEW * totals.quadratic * np.abs(point.coef)
+    return slack * (1.0 + FEW)
 
 
 def objective_value(totals: Totals, point: Point, here: Expansion) -> float:
@@ -187,8 +264,8 @@ def hessian_product(part: Problem, point: Point, floor: Floor, vector: Array) ->
     total, move = np.zeros_like(vector), Point(np.zeros_like(point.coef)).moved(vector)
     for _, rows in chunks(part):
         scores = rows.scores(point.coef, point.intercept)
-        bends = floor.raised(rows.loss.curvature(rows.y, scores), scores)
-        _add_gradient(total, rows, rows.weights * bends * rows.scores(move.coef, move.intercept))
+        curvatures = floor.raised(rows.loss.curvature(rows.y, scores), scores)
+        _add_gradient(total, rows, rows.weights * curvatures * rows.scores(move.coef, move.intercept))
     return total
 
 

@@ -16,6 +16,7 @@ from tests.attack.generators import hostile_change, hostile_problem, hostile_wid
 from tests.core import (
     Floor,
     LocalColumns,
+    LocalEllipsoid,
     LocalRows,
     Point,
     SomeColumns,
@@ -26,7 +27,6 @@ from tests.core import (
     carried_bounds,
     carried_columns,
     certify,
-    ellipsoid,
     expand,
     feasible_dual,
     has_carried,
@@ -382,7 +382,7 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
             start = part.restrict(solution.point)
             for _ in range(3):
                 here = part.select(expand(cut, part.pad(start), Floor(problem.loss, 0.0)))
-                region = ellipsoid(part.totals, start, here)
+                region = LocalEllipsoid.of_sums(part.totals, start, here)
                 yield (
                     "some columns in blocks",
                     truth.scores(dense[:, kept]),

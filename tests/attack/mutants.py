@@ -97,6 +97,16 @@ def _every_power(powers_of_two):
     return mutant
 
 
+def _one_factor(place):
+    def mutant(self, *args):
+        factors = self.factors
+        self.factors = (0.5 * sum(factors),) * 2
+        place(self, *args)
+        self.factors, self.base = factors, replace(self.base, factors=factors)
+
+    return mutant
+
+
 def _lowest_ends(winner):
     return lambda self: winner(SimpleNamespace(lower=self.lower, upper=self.lower, resolution=self.resolution))
 
@@ -125,20 +135,22 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Regions.
     "quarter-of-the-gap-in-the-ball": Mutant(
-        "glru.regions.ball:PrimalBall.__init__", inside(ball_radius=fed(0.25)), ANSWERS
+        "glru.regions.gap:PrimalBall.__init__", inside(ball_radius=fed(0.25)), ANSWERS
     ),
-    "half-the-radius-of-the-dual-ball": Mutant("glru.regions.box:DualBox.radius", scaled(0.5), ANSWERS),
+    "half-the-radius-of-the-dual-ball": Mutant("glru.regions.gap:DualBox.radius", scaled(0.5), ANSWERS),
     "intercept-forgotten-in-the-ball": Mutant(
-        "glru.regions.ball:PrimalBall._centred_intercept", always((0.0, 0.0)), PRECISION
+        "glru.regions.gap:PrimalBall._centred_intercept", always((0.0, 0.0)), PRECISION
     ),
     "intercept-ends-swapped-in-the-ball": Mutant(
-        "glru.regions.ball:PrimalBall._centred_intercept", result(lambda ends: ends[::-1]), PRECISION
+        "glru.regions.gap:PrimalBall._centred_intercept", result(lambda ends: ends[::-1]), PRECISION
     ),
-    "wrong-ends-of-the-box": Mutant("glru.regions.box:linear_range", _same_ends, ROUNDING),
+    "wrong-ends-of-the-box": Mutant("glru.regions.gap:linear_range", _same_ends, ROUNDING),
     "box-correlations-taken-as-exact": Mutant("glru.certificate:Certificate.correlation_errors", scaled(0.0), SLACK),
-    "box-and-intercept-rounded-inward": Mutant("glru.regions.box:DualBox.score_bounds", _inward, SLACK),
+    "box-and-intercept-rounded-inward": Mutant("glru.regions.gap:DualBox.score_bounds", _inward, SLACK),
     "tenth-of-the-width-below-the-centre": Mutant("glru.bounds:widen", _uneven, ROUNDING),
-    "half-the-gradient-in-the-local-ellipsoid": Mutant("glru.regions.local:LocalEllipsoid.nu", scaled(0.5), AFTER),
+    "half-the-gradient-in-the-local-ellipsoid": Mutant(
+        "glru.regions.local:_make", result(lambda made: (*made[:2], 0.5 * made[2])), AFTER
+    ),
     "growth-of-the-local-radius-dropped": Mutant(
         "glru.regions.local:LocalEllipsoid.radius",
         lambda radius: lambda self: 0.9 * self.nu if np.isfinite(radius(self)) else np.inf,
@@ -148,7 +160,9 @@ MUTANTS: dict[str, Mutant] = {
     "intercept-forgotten-in-the-metric": Mutant(
         "glru.metric.columns:ColumnMetric.norms", _rows_without_intercept, ROUNDING
     ),
-    "curvature-that-is-not-there": Mutant("glru.metric.columns:least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"),
+    "curvature-that-is-not-there": Mutant(
+        "glru.rows.totals:Totals.least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"
+    ),
     "underflow-forgotten-in-a-gradient": Mutant(
         "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
@@ -178,18 +192,20 @@ MUTANTS: dict[str, Mutant] = {
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
         "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
-    "remainder-of-the-newton-step-dropped": Mutant("glru.updates.removals:newton_remainders", scaled(0.0), FAMILIES),
+    "remainder-of-the-newton-step-dropped": Mutant("glru.updates.local_rows:newton_remainders", scaled(0.0), FAMILIES),
     "leverage-ignored-in-the-step": Mutant(
-        "glru.updates.removals:Base.removals",
-        result(lambda rows: replace(rows, change=rows.change * (1.0 - rows.leverage))),
+        "glru.updates.local_rows:RowRemovals.prepare",
+        result(lambda rows: replace(rows, multipliers=rows.multipliers * (1.0 - rows.leverages))),
         FAMILIES,
     ),
     "leverage-ignored-in-the-metric": Mutant(
-        "glru.updates.removals:Base.removals",
-        result(lambda rows: replace(rows, rest=np.where(rows.rest > 0.0, 1.0, rows.rest))),
+        "glru.updates.local_rows:RowRemovals.prepare",
+        result(lambda rows: replace(rows, metric_shares=np.where(rows.metric_shares > 0.0, 1.0, rows.metric_shares))),
         FAMILIES,
     ),
-    "gradient-of-a-local-row-taken-as-exact": Mutant("glru.updates.removals:Base._residuals", scaled(0.0), SLACK),
+    "gradient-of-a-local-row-taken-as-exact": Mutant(
+        "glru.updates.local_rows:RowRemovals._residuals", scaled(0.0), SLACK
+    ),
     # The dimension of the rows.
     "row-side-scores-taken-as-exact": Mutant(
         "glru.metric.rows:RowSide.score_errors", result(lambda errors: (0.0 * errors[0], 0.0 * errors[1])), SLACK
@@ -239,28 +255,34 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(
-        "glru.updates.summed:_removals_at",
-        inside(factor_range=result(lambda ends: (0.5 * (ends[0] + ends[1]),) * 2)),
+        "glru.updates.local_rows:LocalRows._place",
+        _one_factor,
         BLOCKS,
     ),
-    "blocks-sums-taken-as-exact": Mutant("glru.updates.summed:_removals_at", inside(slope_spread=scaled(0.0)), BLOCKS),
+    "blocks-sums-taken-as-exact": Mutant(
+        "glru.updates.local_rows:LocalRows._place", inside(gradient_errors=scaled(0.0)), BLOCKS
+    ),
     "blocks-own-factor-forgotten": Mutant(
-        "glru.updates.summed:_removals_at",
-        result(lambda found: found and replace(found, drift=0.0 * found.drift)),
+        "glru.updates.local_rows:RowRemovals.own_factors",
+        lambda own: lambda self, rows: (np.full(rows.n_rows, self.middle_factor), own(self, rows)[1]),
         BLOCKS,
     ),
     "blocks-left-out-row-kept": Mutant(
-        "glru.updates.summed:slope_sums_without",
-        inside(slope_sums=lambda sums: lambda rows, weights, models, without: sums(rows, weights, models)),
+        "glru.updates.gradients:slope_sums",
+        lambda sums: lambda part, left_out, models, origin: sums(part, None, models, origin),
         BLOCKS,
     ),
     "blocks-moves-of-scores-forgotten": Mutant(
-        "glru.updates.summed:slope_sums_without", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
+        "glru.updates.gradients:slope_sums", result(lambda sums: replace(sums, moved=0.0 * sums.moved)), BLOCKS
     ),
     "blocks-factor-forgotten-in-steps": Mutant(
-        "glru.updates.summed:LocalRemovals.refined", inside(removal_factors=result(np.ones_like)), BLOCKS
+        "glru.updates.gradients:Gradients.at",
+        lambda at: (
+            lambda self, models, left_out=None, factors=None, fixed=None: at(self, models, left_out, None, fixed)
+        ),
+        BLOCKS,
     ),
-    "blocks-quarter-of-the-gap": Mutant("glru.regions.summed:Ellipsoid.gap", scaled(0.25), BLOCK_TRAINING),
+    "blocks-quarter-of-the-gap": Mutant("glru.regions.local:LocalEllipsoid.gap", scaled(0.25), BLOCK_TRAINING),
     "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),
     "blocks-dual-point-not-repaired": Mutant(
         "glru.sums:dual_terms",

@@ -15,7 +15,7 @@ from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never
 from tests.attack.generators import unscaled_rows
 from tests.cases import dense, make
-from tests.core import ColumnMetric, LocalEllipsoid, LocalRows, Plain, removal_factors
+from tests.core import LocalEllipsoid, LocalRows, Point, column_metric, removal_factors
 
 
 @pytest.mark.parametrize("first", [0, 1000])
@@ -121,7 +121,8 @@ def test_forward_from_no_columns_with_a_strength_for_each():
 def test_inverse_of_an_ill_conditioned_factor():
     """What the metric's rounding bound rests on: the product of the factor with its inverse, in this order."""
     X = np.vander(np.linspace(0.5, 1.5, 30), 7)
-    metric = ColumnMetric(make(glru.Squared(), glru.L2(1e-7), 30, 7).derive(X=X), np.full(30, 1.0 / 30))
+    problem = make(glru.Squared(), glru.L2(1e-7), 30, 7).derive(X=X)
+    metric = column_metric(problem.totals, problem.hessian(np.full(30, 1.0 / 30)))
     assert metric.eta < 1.0
     factor, inverse = ([[Fraction(v) for v in row] for row in part] for part in (metric.factor, metric.inverse))
     size = len(factor)
@@ -162,7 +163,7 @@ def test_a_gradient_whose_square_underflows():
         moved = problem.derive(scaling=scaling)
         truth = retrained(moved)
         coef = np.array([float(truth.coef[0]) + 1e-319])
-        lower, upper = LocalEllipsoid(Plain(moved, coef, 0.0), fit_intercept=False).coef_bounds()
+        lower, upper = LocalEllipsoid.at(moved, Point(coef)).coef_bounds()
         assert float(lower[0]) <= truth.coef[0] <= float(upper[0])
 
 

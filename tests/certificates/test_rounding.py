@@ -206,7 +206,7 @@ def test_a_gap_of_zero_leaves_the_rounding_of_scores(layout):
     certificate = replace(certify(problem, glru.Point(coef, 0.0, np.zeros(40))), gap=0.0)
     true = exact.in_decimals(problem).scores(decimals(coef), Decimal(0))
     assert not exact.outside(true, *PrimalBall(certificate, False).score_bounds(problem.matrix))
-    local = LocalEllipsoid(certificate, False)
+    local = LocalEllipsoid.at(certificate.problem, certificate.point)
     vars(local)["radius"] = 0.0
     assert not exact.outside(true, *local.score_bounds(problem.matrix))
 

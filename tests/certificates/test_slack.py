@@ -13,7 +13,6 @@ from tests.cases import dense, with_bounds
 from tests.core import (
     CRITERIA,
     UNIT,
-    ColumnMetric,
     DualBox,
     Judge,
     LocalRows,
@@ -27,6 +26,7 @@ from tests.core import (
     Worth,
     carried_of,
     certify,
+    column_metric,
     removal_factors,
 )
 
@@ -179,7 +179,7 @@ def test_the_metric_is_as_near_to_the_hessian_as_it_says(underflow):
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(lam))
     bends = problem.weights
     with np.errstate(over="ignore"):  # as the callers of a metric do
-        metric = ColumnMetric(problem, bends)
+        metric = column_metric(problem.totals, problem.hessian(bends))
     assert underflow or metric.eta < 1e-3
     if not metric.eta < 1.0:
         return
@@ -197,7 +197,7 @@ def test_norms_in_the_metric():
     """Never below the norms that the stored factor implies."""
     X = np.vander(np.linspace(0.5, 1.5, 20), 5)
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(1e-7))
-    metric = ColumnMetric(problem, problem.weights)
+    metric = column_metric(problem.totals, problem.hessian(problem.weights))
     factor = [fractions(row) for row in metric.factor]
     for row, norm in zip(X, metric.norms(problem.matrix), strict=True):
         solved: list[Fraction] = []

@@ -10,10 +10,10 @@ import pytest
 import glru
 from tests.cases import make
 from tests.core import (
-    Base,
     HostArrays,
     LocalColumns,
     LocalEllipsoid,
+    RowRemovals,
     WideColumns,
     WideRows,
     _budget,
@@ -163,7 +163,7 @@ def _stepwise(problem, seconds):
 
 
 STEPS = {
-    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, Base, "widened", 3),
+    "batches of rows, local": (glru.Logistic(), (60, 4), {"width": 1e-13}, RowRemovals, "ellipsoid_bounds", 3),
     "batches of rows, wide": (glru.Logistic(), (12, 30), {"width": 1e-13}, WideRows, "_certified", 2),
     "one row, wide": (glru.Logistic(), (12, 30), {"width": 1e-15}, WideRows, "images", 3),
     "one row, columns": (glru.Huber(0.5), (20, 4), {"width": 1e-15}, refine, "newton_candidate", 2),

@@ -8,7 +8,7 @@ import glru
 from tests.cases import LOSSES, each
 from tests.certificates.exact import optimum, outside
 from tests.core import cascade as module
-from tests.core import summed
+from tests.core import local_rows
 from tests.decisions.retraining import assert_inside, derived, held_out
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 
@@ -83,7 +83,7 @@ def test_carried_bounds_are_those_of_memory(density, tmp_path, monkeypatch):
     from tests.core import carried_bounds
     from tests.rows.data import dask_blocks
 
-    monkeypatch.setattr(summed, "MAX_COLUMNS", 0)
+    monkeypatch.setattr(local_rows, "MAX_COLUMNS", 0)
     problem = make(glru.Logistic(), glru.L2(0.1), 60, 8, density=density, seed=2)
     result = glru.loocv(dask_blocks(problem, (20, 25, 15)), tol=1e-12)
     assert set(result.decided_by) <= {"carry", "undetermined"}

@@ -8,12 +8,6 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
 from glru.linalg import CHUNK_BYTES, FEW, HOST, TINY, Array, Arrays, Matrix, as_matrix, gamma
 from glru.metric.base import Metric
-from glru.problem import Problem
-
-
-def least_curvature(problem: Problem) -> float:
-    """A number that no eigenvalue of the problem's Hessian is below, wherever it is taken."""
-    return 0.0 if problem.fit_intercept else problem.penalty.strong_convexity
 
 
 def powers_of_two(diagonal: Array) -> Array:
@@ -26,30 +20,33 @@ def powers_of_two(diagonal: Array) -> Array:
 
 
 class ColumnMetric(Metric):
-    """The metric from a Cholesky factor of the Hessian."""
+    """The metric from a Cholesky factor of the Hessian.
+
+    Parameters
+    ----------
+    hessian : array
+        Its upper triangle, a sum over rows.
+    fit_intercept : bool
+        Whether its last row and column are those of an intercept.
+    depth : int
+        At least the additions that a row's share of the sum passes through.
+    least : float
+        No eigenvalue of the exact Hessian is below it.
+    """
 
     factor: Any
     inverse: Any
     arrays: Arrays = HOST
     """Operations on the matrices that the metric is asked about."""
 
-    def __init__(self, problem: Problem, bend: Array) -> None:
-        self._factor(problem.hessian(bend), problem.fit_intercept, problem.n_rows, least_curvature(problem))
-
-    @classmethod
-    def of_hessian(cls, matrix: Array, fit_intercept: bool, depth: int, least: float = 0.0) -> "ColumnMetric":
-        """The metric of a Hessian given by its upper triangle, a sum in which rows pass through ``depth`` additions.
-
-        ``least``: no eigenvalue of the exact Hessian is below it.
-        """
-        new = cls.__new__(cls)
-        new._factor(matrix, fit_intercept, depth, least)
-        return new
-
-    def _factor(self, matrix: Array, fit_intercept: bool, depth: int, least: float) -> None:
+    def __init__(self, hessian: Any, fit_intercept: bool, depth: int, least: float) -> None:
         self.fit_intercept, self.least = fit_intercept, least
-        size, scales = matrix.shape[0], powers_of_two(np.diagonal(matrix))
         self.eta = self.tau = np.inf
+        self._factor(hessian, depth)
+
+    def _factor(self, matrix: Any, depth: int) -> None:
+        """Factor the Hessian; ``eta`` and ``tau`` stay infinite where that fails."""
+        size, scales = matrix.shape[0], powers_of_two(np.diagonal(matrix))
         self.factor = self.inverse = np.eye(size)
         # Scaled by powers of two, which is exact, to a diagonal near 1: no bound below depends on the units of a column.
         matrix = matrix * scales * scales[:, None]
@@ -68,9 +65,9 @@ class ColumnMetric(Metric):
         if not self.tau < 0.125:
             return
         # Forming and factoring err by at most gamma sqrt(h_ii h_jj) in each entry, in Frobenius norm gamma times the trace.
-        reach = norms[1] * rounded / (1.0 - self.tau)
+        inverse_norm = norms[1] * rounded / (1.0 - self.tau)
         # A product of Python's floats overflows to infinity, a power of them is an error.
-        eta = gamma(depth + 4 * size + 16) * float(np.trace(matrix)) * (reach * reach)
+        eta = gamma(depth + 4 * size + 16) * float(np.trace(matrix)) * (inverse_norm * inverse_norm)
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property
@@ -120,18 +117,18 @@ class ColumnMetric(Metric):
         return norms * (1.0 + self.solve_error) + self.tiny
 
     def _sparse_norms(self, X: Matrix) -> Array:
-        """The same for rows with few entries, as quadratic forms in the inverse."""
+        """Norms of rows with few entries, as quadratic forms in the inverse."""
         inverse = self.inverse @ self.inverse.T
         size = X.shape[1]
         border = inverse[:size, size:].sum(axis=1)
         squares = X.quadratic_forms(np.ascontiguousarray(inverse[:size, :size]))
         axes = np.sqrt(np.diag(inverse))
-        reach = X.absolute_product(axes[:size])
+        sizes = X.absolute_product(axes[:size])
         if self.fit_intercept:
             squares = squares + 2.0 * (X @ border) + inverse[-1, -1]
-            reach = reach + axes[-1]
+            sizes = sizes + axes[-1]
         # |entries of the inverse| <= axes_i axes_j, so that is also the scale of every rounding error.
-        squares = np.maximum(squares, 0.0) + gamma(4 * inverse.shape[0] + 16) * reach**2
+        squares = np.maximum(squares, 0.0) + gamma(4 * inverse.shape[0] + 16) * sizes**2
         return np.sqrt(squares) * (1.0 + self.solve_error) + self.tiny
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
@@ -147,7 +144,7 @@ class ColumnMetric(Metric):
         return min(outer, self.largest * length)
 
     def gradient_norms(self, gradients: Any) -> Array:
-        """Norms of gradients, a column each."""
+        """Norms of gradients, one per column."""
         solved = self.inverse.T @ gradients
         return np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.solve_error)
 

@@ -11,31 +11,30 @@ from typing import Any, final
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from glru.linalg import FEW, TINY, Array, Matrix, gamma, move_like, to_host
+from glru.linalg import FEW, TINY, Array, Matrix, arrays_of, gamma, move_like, to_host
 from glru.linalg.factor import cholesky, solve_upper
-from glru.metric.columns import ColumnMetric, least_curvature, powers_of_two
-from glru.problem import Problem
+from glru.metric.columns import ColumnMetric, powers_of_two
+from glru.rows import Totals
 
 
-def column_metric(problem: Problem, bend: Array) -> ColumnMetric:
-    """The metric of the Hessian with weighted curvatures ``bend``, where X lives."""
-    return ColumnMetric(problem, bend) if problem.arrays.stable else DeviceMetric(problem, bend)
+def column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
+    """The metric of a Hessian given by its upper triangle, a sum over all rows, where it lives."""
+    kind = ColumnMetric if arrays_of(hessian).stable else DeviceMetric
+    return kind(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
 
 
 @final
 class DeviceMetric(ColumnMetric):
     """The metric from a Cholesky factor that stays on the device."""
 
-    def __init__(self, problem: Problem, bend: Array) -> None:
-        self.fit_intercept, self.arrays = problem.fit_intercept, problem.arrays
-        self.least = least_curvature(problem)
-        matrix = problem.hessian(bend)
-        self.eta = self.tau = np.inf
-        unit = self.arrays.xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
+    def _factor(self, matrix: Any, depth: int) -> None:
+        self.arrays = arrays_of(matrix)
+        xp = self.arrays.xp
+        unit = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
         self.factor = self.inverse = unit
-        if not bool(self.arrays.xp.isfinite(self.arrays.xp.sum(matrix))):
+        if not bool(xp.isfinite(xp.sum(matrix))):
             return
-        scales = self.arrays.put(powers_of_two(to_host(self.arrays.xp.linalg.diagonal(matrix))))
+        scales = self.arrays.put(powers_of_two(to_host(xp.linalg.diagonal(matrix))))
         matrix = matrix * scales[None, :] * scales[:, None]
         try:
             factor = cholesky(matrix)
@@ -43,9 +42,9 @@ class DeviceMetric(ColumnMetric):
             return
         inverse = solve_upper(factor, unit)
         self.factor, self.inverse = factor / scales[None, :], inverse * scales[:, None]
-        self._judge(problem, matrix, factor, inverse)
+        self._judge(depth, matrix, factor, inverse)
 
-    def _judge(self, problem: Problem, matrix: Any, factor: Any, inverse: Any) -> None:
+    def _judge(self, depth: int, matrix: Any, factor: Any, inverse: Any) -> None:
         """``tau`` and ``eta`` from the residuals of the inverse and of the factor of the scaled matrix."""
         xp, size = self.arrays.xp, self.size
         unit = xp.eye(size, dtype=matrix.dtype, device=self.arrays.device)
@@ -57,10 +56,10 @@ class DeviceMetric(ColumnMetric):
         # Products R^T R err by gamma |r_i| |r_j| in an entry, in Frobenius norm gamma |R|_F^2.
         factored = factor_residual(xp, factor, matrix) + gamma(size + 8) * (norms[0] * norms[0])
         trace = float(xp.linalg.trace(matrix))
-        off = (factored + gamma(problem.n_rows + 4 * size + 16) * trace) * rounded
-        reach = norms[1] * rounded / (1.0 - self.tau)
+        error = (factored + gamma(depth + 4 * size + 16) * trace) * rounded
+        inverse_norm = norms[1] * rounded / (1.0 - self.tau)
         # A product of Python's floats overflows to infinity, a power of them is an error.
-        eta = off * (reach * reach)
+        eta = error * (inverse_norm * inverse_norm)
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property

@@ -16,7 +16,7 @@ from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Problem
 from glru.refine import fold_bounds
 from glru.solution import Solution
-from glru.updates.summed import require_local
+from glru.updates.local_rows import require_local
 
 Test = range | NDArray[np.int64]
 """The test rows of a fold: consecutive ones, or sorted numbers."""

@@ -18,7 +18,7 @@ from glru.problem import Problem, not_in_memory
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution
 from glru.solvers import train, warn_if_short
-from glru.updates.summed import has_local_sums
+from glru.updates.local_rows import has_local_rows
 
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 Bound = Literal["auto", "primal", "dual", "local"]
@@ -155,7 +155,7 @@ def _check_place(
         )
     if max_trainings is not None and max_trainings < 0:
         raise ValueError(f"max_trainings must be at least 0; got {max_trainings!r}.")
-    if not has_local_sums(problem) and not problem.is_strongly_convex:
+    if not has_local_rows(problem) and not problem.is_strongly_convex:
         raise ValueError(
             "leave-one-out of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
             f"{MAX_COLUMNS} columns, or a penalty on every column and no intercept; got {problem!r}. "

@@ -11,9 +11,8 @@ from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate
 from glru.linalg import Matrix
 from glru.metric.rows import uses_rows
-from glru.regions.ball import PrimalBall
-from glru.regions.base import Region
-from glru.regions.box import DualBox
+from glru.point import Point
+from glru.regions.gap import DualBox, PrimalBall, Region
 from glru.regions.local import LocalEllipsoid, has_local
 
 __all__ = [
@@ -62,7 +61,7 @@ BOUNDS = (
         "local",
         "a self-concordant loss, a smooth penalty, and a Hessian that is small enough to form on one side",
         lambda certificate: has_local(certificate.problem),
-        LocalEllipsoid,
+        lambda certificate, _: LocalEllipsoid.at(certificate.problem, Point(certificate.coef, certificate.intercept)),
         # Over the columns one Hessian, and much the tightest; so over the rows where the others search for an intercept.
         lambda certificate: 2.0 if uses_rows(certificate.problem) and not certificate.problem.fit_intercept else 0.0,
     ),

@@ -8,24 +8,37 @@ included), :math:`\nu = \|\nabla P(\hat w)\|_{H^{-1}}` and :math:`\kappa \ge M \
 .. math:: r \le -\log(1 - \kappa \nu) / \kappa, \qquad |x^\top (w^* - \hat w)| \le \|x\|_{H^{-1}} r \text{ for every } x.
 
 Where the Hessian is only known to be at least :math:`(1 - \eta)` times the metric used, :math:`\nu` grows by
-:math:`1 / (1 - \eta)`.
+:math:`1 / (1 - \eta)`. Convexity gives :math:`P(\hat w) - P^* \le \nabla P(\hat w)^\top (\hat w - w^*) \le \nu r`.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, final
+from typing import final
 
 import numpy as np
 
-from glru.bounds import Bounds, widen
+from glru.bounds import Bounds, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.metric.base import Metric
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
+from glru.point import Point
 from glru.problem import Problem
-from glru.regions.base import Region, centers
+from glru.regions.gap import Region, centers
+from glru.rows import Totals
+from glru.sums import (
+    Expansion,
+    Floor,
+    ScoreErrors,
+    expand,
+    gradient_errors,
+    score_errors_of_rows,
+    score_errors_of_totals,
+    whole_gradient,
+    whole_hessian,
+)
 
 
 def has_local(problem: Problem) -> bool:
@@ -39,147 +52,144 @@ def has_local(problem: Problem) -> bool:
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= problem.largest
 
 
-def gradient_slack(spread: float, columns: Array, quadratic: Array, coef: Array) -> Array:
-    """Error of every entry of a gradient (the intercept's last).
+def local_radius(constant: float, largest_norm: Array | float, nu: Array, exponent: Array | float) -> Array:
+    """The radius ``r`` in the metric; infinite where the certificate proves nothing.
 
     Parameters
     ----------
-    spread : float
-        At least ``sqrt(sum_i s_i e_i^2)``, ``e`` the errors of the loss slopes and of their weights.
-    columns : array
-        At least ``sqrt(sum_i s_i x_ij^2)``, and ``sqrt(sum_i s_i)`` for the intercept.
-    quadratic, coef : array
-        The penalty's strengths and the coefficients, for the rounding of their product.
+    constant : float
+        The self-concordance constant ``M``.
+    largest_norm : float or array
+        At least the largest norm of a row in the inverse metric.
+    nu : array
+        At least the gradient's norm in the inverse metric.
+    exponent : float or array
+        The metric was taken where curvatures differ by a factor of at most ``e^exponent``.
     """
-    slack = spread * columns
-    slack[: coef.size] += FEW * quadratic * np.abs(coef)
-    return slack * (1.0 + FEW)
+    with np.errstate(all="ignore"):
+        grown = nu * np.exp(exponent) * (1.0 + FEW)
+        product = constant * largest_norm * grown * (1.0 + FEW)
+        radius = grown * np.where(product > 1e-8, -np.log1p(-product) / product, 1.0 + product) * (1.0 + FEW)
+    return np.where((product < 1.0) & np.isfinite(radius), radius, np.inf)
 
 
-def ellipsoid_bounds(metric: Metric, radius: float, X: Matrix, coef: Array, intercept: float) -> Bounds:
-    """Bounds of scores under all models within a radius of one."""
-    scores, errors = centers(X, coef, intercept)
-    if not np.isfinite(radius):
-        return np.full_like(scores, -np.inf), np.full_like(scores, np.inf)
-    return widen(scores, radius * metric.norms(X) + errors + FEW * np.abs(scores))
-
-
-class Candidate(Protocol):
-    """A model of a problem; a certificate is one."""
-
-    @property
-    def problem(self) -> Problem: ...
-
-    @property
-    def coef(self) -> Array: ...
-
-    @property
-    def intercept(self) -> float: ...
+def row_norm_bound(metric: ColumnMetric, length: float) -> float:
+    """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
+    length = float(np.hypot(length, 1.0)) if metric.fit_intercept else length
+    return length * metric.largest * (1.0 + FEW)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Plain:
-    """A candidate and nothing more: the ellipsoid needs no dual point."""
-
-    problem: Problem
-    coef: Array
-    intercept: float
-
-
-@final
 class LocalEllipsoid(Region):
-    """All models within a radius of the candidate in the metric of the Hessian there."""
+    """All models within a radius of one, in the metric of the Hessian there.
 
-    def __init__(self, candidate: Candidate, fit_intercept: bool) -> None:
-        self.candidate, self.fit_intercept = candidate, fit_intercept
+    Attributes
+    ----------
+    totals : Totals
+        Bounds of sums over the rows.
+    point : Point
+        The centre.
+    metric : Metric
+        The inverse metric of the Hessian there.
+    gradient : array
+        The objective's gradient there, the intercept's entry last.
+    nu : float
+        At least its norm in the inverse of the exact Hessian; infinite where nothing is known.
+    rows : Problem or None
+        The rows, where they are in memory.
+    """
 
-    @cached_property
-    def _scores(self) -> Array:
-        return self.candidate.problem.scores(self.candidate.coef, self.candidate.intercept)
+    totals: Totals
+    point: Point
+    metric: Metric
+    gradient: Array
+    nu: float
+    rows: Problem | None
 
-    @cached_property
-    def metric(self) -> Metric:
-        """The inverse metric of the Hessian at the candidate."""
-        problem = self.candidate.problem
-        bend = problem.weights * problem.loss.curvature(problem.y, self._scores)
-        return RowMetric(RowSide(problem), bend) if uses_rows(problem) else column_metric(problem, bend)
+    @classmethod
+    def at(cls, problem: Problem, point: Point) -> "LocalEllipsoid":
+        """The ellipsoid at a model of a problem, from one pass over its rows."""
+        by_rows = problem.in_memory and uses_rows(problem)
+        here = expand(problem, point, None if by_rows else Floor.of(problem.loss))
+        if here.rows is None:
+            return cls.of_sums(problem.totals, point, here)
+        metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures) if by_rows else None
+        errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
+        made = _make(problem.totals, point, here, metric, score_errors_of_rows(problem, errors))
+        return cls(problem.totals, point, *made, problem)
 
-    @cached_property
-    def nu(self) -> float:
-        """At least the norm of the gradient in the inverse of the Hessian; infinite where there is no metric."""
-        if not self.metric.eta < 1.0:
-            return np.inf
-        problem = self.candidate.problem
-        errors = score_errors(problem, self.candidate.coef, self.candidate.intercept, self._scores)
-        # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
-        worst = self._constant * float(errors[problem.weights > 0.0].max())
-        loosening = float(np.exp(worst)) / (1.0 - self.metric.eta)
-        return float(self.metric.gradient_norm(*self._gradient(errors)) * loosening * (1.0 + FEW))
-
-    @property
-    def _constant(self) -> float:
-        return float(self.candidate.problem.loss.self_concordance or 0.0)
+    @classmethod
+    def of_sums(cls, totals: Totals, point: Point, here: Expansion) -> "LocalEllipsoid":
+        """The ellipsoid at a point, from its expansion with a Hessian over the columns."""
+        return cls(totals, point, *_make(totals, point, here, None, score_errors_of_totals(totals, point)), None)
 
     @cached_property
     def radius(self) -> float:
-        """The bound ``r``; infinite where the ellipsoid proves nothing."""
-        nu, problem = self.nu, self.candidate.problem
-        if not np.isfinite(nu):
+        """How far the optimum is at most; infinite where nothing is proven."""
+        if not np.isfinite(self.nu):
             return np.inf
-        kappa = self._constant * float(self.metric.norms(problem.matrix)[problem.weights > 0.0].max()) * (1.0 + FEW)
-        product = kappa * nu
-        if not product < 1.0:
-            return np.inf
-        growth = -np.log1p(-product) / product if product > 1e-8 else 1.0 + product
-        return float(nu * growth * (1.0 + FEW))
+        constant = float(self.totals.loss.self_concordance or 0.0)
+        return float(local_radius(constant, self.largest_norm, np.asarray(self.nu), 0.0))
+
+    @cached_property
+    def largest_norm(self) -> float:
+        """At least the largest norm of a row in the inverse metric."""
+        if self.rows is not None:
+            return float(self.metric.norms(self.rows.matrix)[self.rows.weights > 0.0].max())
+        assert isinstance(self.metric, ColumnMetric)
+        return row_norm_bound(self.metric, self.totals.largest_norm)
 
     @property
     def gap(self) -> float:
-        """At least the objective's distance from its optimum: by convexity at most ``nu`` times the radius."""
+        """At least the objective's distance from its optimum, with room for a product that underflows."""
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
-    def _gradient(self, errors: Array) -> tuple[Array, Array]:
-        """The objective's gradient at the candidate (the intercept's entry last) and the error of each entry."""
-        problem, coef = self.candidate.problem, self.candidate.coef
-        slopes = problem.loss.gradient(problem.y, self._scores)
-        pull = problem.weights * slopes
-        lam = np.broadcast_to(problem.penalty.quadratic, coef.shape)
-        gradient = problem.matrix.T @ pull + lam * coef
-        # Errors: of the sum, of the slopes at scores that are off by ``errors``, of the penalty's own product.
-        off = problem.loss.smoothness * errors + FEW * np.abs(slopes)
-        spread = gamma(problem.n_rows + 4) * float(np.sqrt(problem.weights @ slopes**2))
-        spread += float(np.sqrt(problem.weights @ off**2))
-        columns = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
-        if problem.fit_intercept:
-            gradient = np.append(gradient, pull.sum())
-            columns = np.append(columns, np.sqrt(problem.weights.sum()) * (1.0 + FEW))
-        return gradient, gradient_slack(spread, columns, problem.penalty.quadratic, coef)
-
-    def stepped(self) -> tuple[Array, float]:
-        """The model one Newton step further; for a metric over the columns."""
+    @property
+    def step(self) -> Array:
+        """The Newton step at the centre, for a metric over the columns."""
         assert isinstance(self.metric, ColumnMetric)
-        problem, coef = self.candidate.problem, self.candidate.coef
-        pull = problem.weights * problem.loss.gradient(problem.y, self._scores)
-        gradient = problem.matrix.T @ pull + problem.penalty.quadratic * coef
-        if not problem.fit_intercept:
-            return coef - self.metric.solve(gradient), 0.0
-        step = self.metric.solve(np.append(gradient, pull.sum()))
-        return coef - step[:-1], self.candidate.intercept - float(step[-1])
+        step: Array = -self.metric.solve(self.gradient)
+        return step
+
+    def stepped(self) -> Point:
+        """The model one Newton step further, for a metric over the columns."""
+        return self.point.moved(self.step)
 
     def score_bounds(self, X: Matrix) -> Bounds:
-        return ellipsoid_bounds(self.metric, self.radius, X, self.candidate.coef, self.candidate.intercept)
+        if not np.isfinite(self.radius):
+            return unbounded(X.shape[0])
+        scores, errors = centers(X, self.point.coef, self.point.intercept)
+        return widen(scores, self.radius * self.metric.norms(X) + errors + FEW * np.abs(scores))
 
     def coef_bounds(self) -> Bounds:
-        return widen(self.candidate.coef, self._axis_widths[: self.candidate.coef.size])
+        return widen(self.point.coef, self._axis_widths[: self.point.coef.size])
 
     def intercept_bounds(self) -> tuple[float, float]:
-        if not self.fit_intercept:
+        if not self.totals.fit_intercept:
             return 0.0, 0.0
-        lower, upper = widen(np.array([self.candidate.intercept]), self._axis_widths[-1:])
+        lower, upper = widen(np.array([self.point.intercept]), self._axis_widths[-1:])
         return float(lower[0]), float(upper[0])
 
     @cached_property
     def _axis_widths(self) -> Array:
-        size = self.candidate.coef.size + int(self.fit_intercept)
-        return self.radius * self.metric.axis_norms() if np.isfinite(self.radius) else np.full(size, np.inf)
+        """How far each coefficient (the intercept last) is at most from the optimal one."""
+        if not np.isfinite(self.radius):
+            return np.full(self.gradient.size, np.inf)
+        return self.radius * self.metric.axis_norms() * (1.0 + FEW)
+
+
+def _make(
+    totals: Totals, point: Point, here: Expansion, metric: Metric | None, errors: ScoreErrors
+) -> tuple[Metric, Array, float]:
+    """The metric (over the columns, if none is given), the gradient, and at least its norm."""
+    with np.errstate(all="ignore"):  # overflow ends in an infinite norm: nothing is proven then
+        if metric is None:
+            metric = column_metric(totals, whole_hessian(totals, here.hessian))
+        gradient, constant = whole_gradient(totals, point, here.gradient), totals.loss.self_concordance
+        if constant is None or not metric.eta < 1.0:
+            return metric, gradient, np.inf
+        slack = gradient_errors(totals, point, here.square, errors, gamma(totals.depth + 4))
+        # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
+        loosening = float(np.exp(constant * errors.largest)) / (1.0 - metric.eta)
+        return metric, gradient, float(metric.gradient_norm(gradient, slack) * loosening * (1.0 + FEW))

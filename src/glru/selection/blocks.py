@@ -17,7 +17,7 @@ from glru.bounds import ScoreBounds, unbounded
 from glru.linalg import FEW, Array, as_matrix
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.summed import ellipsoid
+from glru.regions.local import LocalEllipsoid
 from glru.rows import Totals
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Enough, Judge, Move, Screened, Worth
@@ -146,7 +146,7 @@ class BlockJudge(Judge):
                 length *= 0.25
                 point = part.pad(last.moved(direction, length))
                 continue
-            region = ellipsoid(part.totals, mine, sums)
+            region = LocalEllipsoid.of_sums(part.totals, mine, sums)
             if np.isfinite(region.radius):
                 found = found.intersect(region.score_bounds(queries))
                 low, high = self._sums(*found, zero)
@@ -155,7 +155,7 @@ class BlockJudge(Judge):
             if (not region.nu < before and not now < value) or step == MAX_PASSES - 1:
                 break
             before, value, last, length = region.nu, now, mine, 1.0
-            direction = -region.metric.solve(whole_gradient(part.totals, mine, sums.gradient))
+            direction = region.step
             point = part.pad(mine.moved(direction))
         stage = "newton" if step == 0 else "refine"
         return Worth(*self._sums(*found, zero), stage, self._guess(chosen, point)), point, here

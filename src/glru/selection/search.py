@@ -25,7 +25,7 @@ from glru.selection.result import Step, StepwiseResult
 from glru.selection.validation import ValidationJudge
 from glru.solution import Solution
 from glru.solvers import solve
-from glru.updates.summed import require_local
+from glru.updates.local_rows import require_local
 
 Columns = NDArray[np.intp]
 

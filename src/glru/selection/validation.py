@@ -13,7 +13,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.refine import NEWTON_STEPS, certified_bounds, refine
 from glru.regions import EVERY, PAPER
-from glru.regions.base import centers
+from glru.regions.gap import centers
 from glru.selection.criteria import Criterion
 from glru.selection.judge import Check, Columns, Enough, Judge, Model, Move, Screened, Worth, same_columns
 from glru.solvers import solve

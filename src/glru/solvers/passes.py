@@ -17,7 +17,7 @@ from glru.linalg.factor import solve_shifted
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.summed import ellipsoid
+from glru.regions.local import LocalEllipsoid
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, Status, relative
 from glru.solvers.common import Stop, zero_point
@@ -134,7 +134,7 @@ def local_gap(problem: Problem, point: Point, here: Expansion) -> float:
     """The gap of the local ellipsoid, without a pass over the data; infinite where there is none."""
     if here.hessian is None or problem.loss.self_concordance is None:
         return np.inf
-    return ellipsoid(problem.totals, point, here).gap
+    return LocalEllipsoid.of_sums(problem.totals, point, here).gap
 
 
 @final

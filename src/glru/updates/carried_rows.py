@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, widen
-from glru.certificate import ball_radius, penalty_terms
-from glru.linalg import FEW, TINY, Array, Matrix, gamma
+from glru.certificate import ball_radius, loss_terms, penalty_terms, score_errors
+from glru.linalg import FEW, HOST, TINY, Array, Matrix, gamma
+from glru.point import Point
 from glru.problem import Problem
+from glru.regions.gap import centers
 from glru.solution import Solution
 
 CHUNK = 1 << 22
@@ -35,13 +37,26 @@ def removal_factors(problem: Problem) -> Array:
     return np.where(factors <= 2.0, factors, np.inf)
 
 
+def factor_range(problem: Problem) -> tuple[float, float]:
+    """The least and the largest factor of a removal that anything is proven of."""
+    if problem.scaling == "sum":
+        return 1.0, 1.0
+    total, known = problem.total_weight, problem.weight_summary
+    low, high = (total / (total - w) if 2.0 * w < total else 2.0 for w in (-known.least.value, known.largest.value))
+    return low, high
+
+
 def weight_error(problem: Problem) -> float:
-    """Relative error of a row's new weight: of two sums of the weights and the operations between them."""
+    """Relative error of a row's new weight, of rows in memory."""
     return sum_error(problem.n_rows)
 
 
 def sum_error(depth: int) -> float:
-    """The same for weights that pass through so many additions; their number, if nothing else is known of the sums."""
+    """Relative error of a row's new weight, and of a sum of terms with such weights.
+
+    It is that of two sums of the weights, of the sum of the terms and of the operations between them; ``depth``: at least the
+    additions that a row's share passes through in each, their number if nothing else is known.
+    """
     return 8.0 * gamma(depth + 9)
 
 
@@ -214,6 +229,52 @@ class Carried:
         return widen(middle, reach * (1.0 + unit + sum_error(self.depth)) + rounding)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class CarriedRemovals:
+    """The removal of any row with the old optimum as the candidate, small enough to be sent to where the rows are."""
+
+    carried: Carried
+    point: Point
+
+    def bounds(self, rows: Problem, largest_norm: float) -> tuple[Array, Array, Array]:
+        """Bounds of held-out scores; there are no norms."""
+        scores = rows.scores(self.point.coef, self.point.intercept)
+        errors = score_errors(rows, self.point.coef, self.point.intercept)
+        dual = -rows.loss.gradient(rows.y, scores)
+        # The sums were made in an earlier pass, whose dual variables may have been others by their errors.
+        again = 2.0 * rows.loss.smoothness * errors + FEW * np.abs(dual)
+        kept = Kept(rows, removal_factors(rows), dual, again, None, scores, errors)
+        lower, upper = self.carried.bounds(kept, "primal")
+        return lower, upper, np.zeros(0)
+
+
+def carried_removals(solution: Solution) -> CarriedRemovals:
+    """The removals of all rows from the old optimum, where every dual point is feasible."""
+    problem, gap = solution.problem, solution.dual_gap
+    carried = Carried(
+        depth=problem.totals.depth,
+        coef=solution.coef,
+        correlations=gap.correlations,
+        column_norms=problem.totals.column_norms,
+        dual_mass=gap.dual_square,
+        row_total=gap.row_total,
+        largest=factor_range(problem)[1],
+        shared=problem.shared_columns,
+    )
+    return CarriedRemovals(carried, solution.point)
+
+
+@final
+@dataclass(frozen=True)
+class NoRemovals:
+    """Where nothing is proven of any row."""
+
+    def bounds(self, rows: Problem, largest_norm: float) -> tuple[Array, Array, Array]:
+        """Infinite bounds; there are no norms."""
+        return np.full(rows.n_rows, -np.inf), np.full(rows.n_rows, np.inf), np.zeros(0)
+
+
 def _inverse(problem: Problem) -> Array:
     return 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
 
@@ -232,10 +293,51 @@ def shared_part(problem: Problem) -> Matrix:
 
 def shared_norms(problem: Problem, part: Matrix) -> Array:
     """At least the norms of the rows' shared parts in the metric of the penalty."""
-    squares = row_norms(problem) if part is problem.matrix else part.squared_row_norms(_inverse(problem))
+    return rounded_norms(
+        row_norms(problem) if part is problem.matrix else part.squared_row_norms(_inverse(problem)), problem
+    )
+
+
+def rounded_norms(squares: Array, problem: Problem) -> Array:
+    """Norms in the metric of the penalty, rounded up, from their squares."""
     return np.sqrt(squares * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW) + TINY * scale(problem)
 
 
 def scale(problem: Problem) -> float:
     """At least 1 and the largest ``1 / sqrt(lam_j)``."""
     return 1.0 + 1.0 / float(np.sqrt(problem.penalty.strong_convexity))
+
+
+def carried_columns(solution: Solution, queries: Matrix, columns: NDArray[np.intp]) -> tuple[Array, Array]:
+    """The paper's bound (Algorithm 5): Primal-SCB around the old optimum without each column.
+
+    Needs a strongly convex penalty and no intercept.
+    """
+    problem, root = solution.problem, solution.certificate
+    inverse = 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+    queries_squares = queries.squared_row_norms(inverse)
+    score, score_off = centers(queries, solution.coef, 0.0)
+    kept = penalty_terms(problem.penalty, solution.coef, root.correlations, root.correlation_errors)
+    total = float(kept.sum()) * (1.0 + gamma(problem.n_columns + 2))
+    lower, upper = np.empty((queries.shape[0], columns.size)), np.empty((queries.shape[0], columns.size))
+    width = max(16, HOST.chunk // problem.n_rows)
+    for start in range(0, columns.size, width):
+        here = columns[start : start + width]
+        block = problem.matrix.dense(here)
+        moved = block * solution.coef[here]
+        scores = solution.scores[:, None] - moved
+        errors = root.score_errors[:, None] + 4.0 * FEW * (np.abs(moved) + np.abs(scores))
+        terms = loss_terms(problem.loss, problem.y[:, None], scores, errors, solution.dual[:, None])
+        terms[problem.weights == 0.0] = 0.0
+        losses = (problem.weights @ terms) * (1.0 + gamma(problem.n_rows + 4))
+        gaps = (losses + np.maximum(total - kept[here] * (1.0 - FEW), 0.0) + FEW * total) * (1.0 + FEW)
+        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
+        asked = queries.dense(here)
+        shift = asked * solution.coef[here]
+        own = np.square(asked) * inverse[here]
+        squares = queries_squares[:, None] - own + gamma(problem.n_columns + 8) * (queries_squares[:, None] + own)
+        reach = rounded_norms(np.maximum(squares, 0.0), problem)
+        off = score_off[:, None] + 4.0 * FEW * (np.abs(score)[:, None] + np.abs(shift))
+        part = slice(start, start + width)
+        lower[:, part], upper[:, part] = widen(score[:, None] - shift, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+    return lower, upper

@@ -31,6 +31,7 @@ from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma
 from glru.penalties import Penalty
 from glru.problem import Problem
 from glru.solution import Solution
+from glru.updates.carried_rows import sum_error
 from glru.updates.mapping import carried_point, new_coefficients
 
 
@@ -134,9 +135,9 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     old = problem.matrix[leaving]
     correlations = factor * root.correlations - old.T @ pull_out + swap.X.T @ pull_in
     # The sums over all rows were rounded when they were made, so were the old and the new total weight (at least half of
-    # the old weight stays, so their difference loses at most a digit), and every term again by its new weight: less than
-    # eight times the error of a sum of n terms, which Cauchy-Schwarz bounds column by column.
-    steady = 8.0 * gamma(problem.n_rows + n_moved + 8) * factor
+    # the old weight stays, so their difference loses at most a digit), and every term again by its new weight; Cauchy-Schwarz
+    # bounds that column by column.
+    steady = sum_error(problem.n_rows + n_moved) * factor
     moved = abs(old).T @ np.abs(pull_out) + abs(swap.X).T @ np.abs(pull_in)
     slack = steady * np.sqrt(root.dual_mass) * root.column_norms + gamma(n_moved + 8) * moved
 

@@ -1,147 +1,289 @@
-r"""Gradients of many models at once, and the radius that the local certificate makes of their norms.
+r"""Gradients of many models at once with bounds of their norms, and Newton directions with the Hessian of each model.
 
-With :math:`\nu \ge \|\nabla P(\hat w)\|_{M^{-1}}`, scores that are within ``reach`` (times the self-concordance constant) of
-where the Hessian :math:`M` was taken, and :math:`\kappa` at least that constant times the norm of any row in :math:`M^{-1}`,
-
-.. math:: \|w^* - \hat w\|_M \le -\log(1 - \kappa \nu e^{T}) / \kappa .
+A batch of models is a matrix with one model per column, the intercept's entry last. The sums over the rows that its gradients need
+are made in one pass, for rows in memory, on a device or in blocks. The Newton directions are found by conjugate gradients in front of
+one factored metric.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glru.linalg import FEW, TINY, Array, Entries, gamma, to_host
+from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_host
 from glru.metric.columns import ColumnMetric
+from glru.point import Point
 from glru.problem import Problem
+from glru.sums import chunks
 from glru.updates.carried_rows import sum_error
 
 SLOW = 0.6
 """Steps with the old Hessian end where a step leaves more than this of the gradient: an exact step is then cheaper."""
 
+ACCURACY = 1e-3
+"""Share of a gradient's norm (in the inverse metric) that a step may leave; Newton's own error is of the same kind."""
+
+MOST_PRODUCTS = 40
+"""Products with the Hessians in a step."""
+
+EXACT_STEPS = 12
+"""Steps with Hessians of their own; each squares the error."""
+
+Map = Callable[[Any], Any]
+
+
+def split_models(models: Any, fit_intercept: bool) -> tuple[Any, Any]:
+    """Coefficients and intercepts of models, one model per column."""
+    return (models[:-1, :], models[-1, :]) if fit_intercept else (models, np.zeros(models.shape[1]))
+
+
+def model_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
+    """Scores of rows under models, one column per model."""
+    coefs, shifts = split_models(models, fit_intercept)
+    scores = X @ coefs
+    if fit_intercept:
+        scores += shifts
+    return scores
+
 
 @final
 @dataclass(frozen=True, eq=False)
-class GradientNorms:
-    """Gradients of models from sums over all rows, and at least their norms in the inverse metric.
+class SlopeSums:
+    """Sums over the rows at several models.
 
     Attributes
     ----------
-    metric : ColumnMetric
-        The metric.
-    depth : int
-        At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
-    smoothness : float
-        Of the loss.
-    quadratic : array of shape (n_columns,)
-        The penalty's strengths.
-    total : float
-        Sum of the weights.
-    plain_mass : float
-        At least ``sqrt(sum_i s_i |x_i|^2)``.
-    columns : array
-        At least ``sqrt(sum_i s_i x_ij^2)``, and ``sqrt(total)`` for an intercept.
+    gradients : array of shape (n_unknowns, n_models)
+        ``X^T (s o l')``, the intercept's sum last, where X lives.
+    squares : array of shape (n_models,)
+        ``sum_i s_i l'_i^2``.
+    moved : array of shape (n_models,)
+        The largest move of a score from the model that the moves are counted from.
     """
 
-    metric: ColumnMetric
-    depth: int
-    smoothness: float
-    quadratic: Array
-    total: float
-    plain_mass: float
-    columns: Array
+    gradients: Any
+    squares: Array
+    moved: Array
+
+    def __add__(self, other: "SlopeSums") -> "SlopeSums":
+        moved = np.maximum(self.moved, other.moved)
+        return SlopeSums(self.gradients + other.gradients, self.squares + other.squares, moved)
+
+
+def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> SlopeSums:
+    """The sums of a part; ``left_out``: rows of it, and for each the model that is trained without it."""
+    places, owners = left_out or (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    # Only products of the whole matrix are quick on a device.
+    parts = [(slice(0, part.n_rows), part)] if part.matrix.only_products else chunks(part)
+    found: SlopeSums | None = None
+    for here, rows in parts:
+        mine = (places >= here.start) & (places < here.stop)
+        sums = _slope_sums(rows, (places[mine] - here.start, owners[mine]), models, origin)
+        found = sums if found is None else found + sums
+    assert found is not None
+    return found
+
+
+def _slope_sums(rows: Problem, left_out: Entries, models: Any, origin: Point) -> SlopeSums:
+    arrays, X = rows.arrays, rows.matrix
+    scores = model_scores(X, models, rows.fit_intercept)
+    slopes = rows.loss.gradient(arrays.put(rows.y)[:, None], scores)
+    weights = arrays.put(rows.weights)
+    scores -= arrays.put(rows.scores(origin.coef, origin.intercept))[:, None]
+    if left_out[0].size:
+        slopes, scores = arrays.zeroed(slopes, left_out), arrays.zeroed(scores, left_out)
+    if not rows.weights.all():
+        scores = arrays.without_rows(scores, rows.weights == 0.0)
+    moved = to_host(arrays.xp.max(arrays.absolute(scores), axis=0))
+    squares = to_host(weights @ (slopes * slopes))
+    slopes *= weights[:, None]
+    gradients = X.T @ slopes
+    if rows.fit_intercept:
+        gradients = arrays.stacked(gradients, arrays.xp.sum(slopes, axis=0))
+    return SlopeSums(gradients, squares, moved)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Models measured on all rows.
+
+    Attributes
+    ----------
+    gradients : array of shape (n_unknowns, n_models)
+        The gradients of their objectives, where X lives.
+    nu : array of shape (n_models,)
+        At least their norms in the inverse metric.
+    moved : array of shape (n_models,)
+        At least the largest move of a score from the exact scores of the origin.
+    score_errors : pair of array of shape (n_models,)
+        The error of a row's score is at most ``|x| first + second``.
+    """
+
+    gradients: Any
+    nu: Array
+    moved: Array
+    score_errors: tuple[Array, Array]
+
+
+@final
+class Gradients:
+    """Gradients of models near one, each with its own factor on the losses, and bounds of their norms.
+
+    Parameters
+    ----------
+    problem : Problem
+        All rows.
+    metric : ColumnMetric
+        The metric of the norms.
+    origin : Point
+        The model that moves of scores are counted from.
+    origin_error : float
+        At least the error of a score there.
+    largest_factor : float, default=1.0
+        At least the factor of any model.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        metric: ColumnMetric,
+        origin: Point,
+        origin_error: float,
+        largest_factor: float = 1.0,
+    ) -> None:
+        self.problem, self.metric, self.totals = problem, metric, problem.totals
+        self.origin, self.origin_error = origin, origin_error
+        self.largest_factor = largest_factor * (1.0 + FEW)
 
     @cached_property
-    def steady(self) -> float:
-        """The norm that errors of size 1 in every row's slope (in the metric of the weights) can have as a gradient."""
-        return self.metric.gradient_norm(np.zeros_like(self.columns), self.columns)
+    def slope_norm(self) -> float:
+        """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
+        columns = self.totals.column_norms * float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
+        return self.metric.gradient_norm(np.zeros_like(columns), columns)
 
     def score_errors(self, models: Any) -> tuple[Array, Array]:
-        """The error of row ``k``'s score under model ``i`` is at most ``|x_k| first[i] + second[i]``."""
+        """The error of a row's score under each model is at most ``|x| first + second``."""
         coefs, shifts = split_models(models, self.metric.fit_intercept)
         unit = gamma(coefs.shape[0] + 3) * (1.0 + gamma(coefs.shape[0] + 8))
         lengths = np.sqrt(self.metric.arrays.inner(coefs, coefs)) * (1.0 + FEW)
         return unit * lengths, unit * np.abs(to_host(shifts))
 
-    def at(self, models: Any, pulls: Any, masses: Array, fixed: Entries | None = None) -> tuple[Any, Array]:
-        """Gradients and at least their norms, from the sums of :func:`slope_sums`; ``fixed`` as in :class:`Gradients`."""
-        arrays = self.metric.arrays
-        first, second = self.score_errors(models)
-        size = np.sqrt(masses) * (1.0 + gamma(self.depth + 4))
-        # The intercept has no strength.
-        lam = np.append(self.quadratic, 0.0) if self.metric.fit_intercept else self.quadratic
-        pull = arrays.put(lam)[:, None] * models
-        gradient = pulls + pull
-        if fixed is not None:
-            gradient = arrays.zeroed(gradient, fixed)
-        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
-        wrong = self.smoothness * (first * self.plain_mass + second * np.sqrt(self.total)) + FEW * size
-        spread = sum_error(self.depth) * size + wrong * (1.0 + FEW)
-        outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(pull, pull)) * (1.0 + FEW)
-        norms = self.metric.gradient_norms(gradient)
-        return gradient, (norms + spread * self.steady + outer) * (1.0 + FEW) + TINY
-
-
-def split_models(models: Any, fit_intercept: bool) -> tuple[Any, Any]:
-    """Coefficients and intercepts of models, a column each."""
-    return (models[:-1, :], models[-1, :]) if fit_intercept else (models, np.zeros(models.shape[1]))
-
-
-def slope_sums(problem: Problem, weights: Array, models: Any, without: Entries | None = None) -> tuple[Any, Any, Array]:
-    """Scores under models, ``X^T (s o l')`` (the intercept's sum last) and ``sum_i s_i l'_i^2``, a column for each."""
-    arrays, X = problem.arrays, problem.matrix
-    coefs, shifts = split_models(models, problem.fit_intercept)
-    scores = X @ coefs
-    if problem.fit_intercept:
-        scores += shifts
-    slopes = problem.loss.gradient(arrays.put(problem.y)[:, None], scores)
-    if without is not None:
-        slopes = arrays.zeroed(slopes, without)
-    there = arrays.put(weights)
-    masses = to_host(there @ (slopes * slopes))
-    slopes *= there[:, None]
-    pulls = X.T @ slopes
-    return scores, arrays.stacked(pulls, arrays.xp.sum(slopes, axis=0)) if problem.fit_intercept else pulls, masses
-
-
-@final
-class Gradients:
-    """Scores and gradients of models (a column each, the intercept last) and what rounding does to them."""
-
-    def __init__(self, problem: Problem, weights: Array, metric: ColumnMetric) -> None:
-        self.problem, self.weights, self.metric = problem, weights, metric
-
-    @cached_property
-    def plain(self) -> Array:
-        """At least the Euclidean norms of the rows."""
-        return np.sqrt(self.problem.squared_row_norms) * (1.0 + gamma(self.problem.n_columns + 4)) + TINY
-
-    @cached_property
-    def norms(self) -> GradientNorms:
-        """What bounds the norms of the gradients."""
-        problem, total = self.problem, float(self.weights.sum())
-        columns = np.sqrt(total / problem.weights.sum()) * problem.column_norms
-        if problem.fit_intercept:
-            columns = np.append(columns, np.sqrt(total))
-        return GradientNorms(
-            metric=self.metric,
-            depth=problem.n_rows,
-            smoothness=problem.loss.smoothness,
-            quadratic=np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)),
-            total=total,
-            plain_mass=float(np.sqrt(self.weights @ self.plain**2)) * (1.0 + gamma(problem.n_rows + 4)),
-            columns=columns * (1.0 + gamma(problem.n_rows + 8)),
-        )
-
     def at(
-        self, models: Any, without: Entries | None = None, fixed: Entries | None = None
-    ) -> tuple[Any, Any, Array, tuple[Array, Array]]:
-        """Scores, gradients, at least the gradients' norms in the inverse metric, and the scores' errors.
+        self,
+        models: Any,
+        left_out: NDArray[np.int64] | None = None,
+        factors: Array | None = None,
+        fixed: Entries | None = None,
+    ) -> Measured:
+        """Measure models.
 
-        ``without``: pairs of a row and a model that is trained without it. ``fixed``: pairs of a column and a model that
-        does not have it. The error of row ``k``'s score under model ``i`` is at most ``plain[k] * first[i] + second[i]``.
+        Parameters
+        ----------
+        models : array of shape (n_unknowns, n_models)
+            The models, where X lives.
+        left_out : array of int, default=None
+            For every model the row that it is trained without.
+        factors : array of shape (n_models,), default=None
+            What the weights of each model's rows are multiplied by; 1 if not given.
+        fixed : pair of array, default=None
+            Pairs of a column and a model that does not have it.
         """
-        scores, pulls, masses = slope_sums(self.problem, self.weights, models, without)
-        gradient, nu = self.norms.at(models, pulls, masses, fixed)
-        return scores, gradient, nu, self.norms.score_errors(models)
+        arrays, totals = self.metric.arrays, self.totals
+        own = {} if left_out is None else self.problem.locate(left_out)
+        sums: SlopeSums = self.problem.sum(slope_sums, models, self.origin, own=own)
+        gradients, squares = sums.gradients, sums.squares
+        if factors is not None:
+            gradients, squares = gradients * arrays.put(factors), squares * factors
+        # The intercept has no strength.
+        strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
+        penalty = arrays.put(strengths)[:, None] * models
+        gradients = gradients + penalty
+        if fixed is not None:
+            gradients = arrays.zeroed(gradients, fixed)
+        errors = self.score_errors(models)
+        moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
+        return Measured(gradients, self._norms(gradients, penalty, squares, errors), moved, errors)
+
+    def _norms(self, gradients: Any, penalty: Any, squares: Array, errors: tuple[Array, Array]) -> Array:
+        """At least the norms of gradients whose sums have the given squares of slopes."""
+        totals, arrays, root = self.totals, self.metric.arrays, float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
+        size = np.sqrt(squares) * (1.0 + gamma(totals.depth + 4))
+        # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
+        wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
+        spread = sum_error(totals.depth) * size + (totals.loss.smoothness * wrong + FEW * size) * (1.0 + FEW)
+        outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(penalty, penalty)) * (1.0 + FEW)
+        return (self.metric.gradient_norms(gradients) + spread * self.slope_norm + outer) * (1.0 + FEW) + TINY
+
+
+def newton_directions(
+    problem: Problem,
+    models: Any,
+    gradients: Any,
+    solve: Map,
+    left_out: Entries | None = None,
+    factors: Array | None = None,
+) -> Any:
+    """Newton directions of models, one per column.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data, the loss and the penalty; its rows are in memory.
+    models, gradients : array of shape (n_unknowns, n_models)
+        The models (the intercept last) and their gradients.
+    solve : callable
+        The inverse of a metric that is close to every Hessian, times a matrix.
+    left_out : pair of arrays, default=None
+        A row and a model that is trained without it, for every model.
+    factors : array of shape (n_models,), default=None
+        What the weights of each model's rows are multiplied by; 1 if not given.
+    """
+    arrays, X = problem.arrays, problem.matrix
+    scores = model_scores(X, models, problem.fit_intercept)
+    curvatures = problem.loss.curvature(arrays.put(problem.y)[:, None], scores)
+    curvatures *= arrays.put(problem.weights)[:, None]
+    if factors is not None:
+        curvatures *= arrays.put(factors)
+    if left_out is not None:
+        curvatures = arrays.zeroed(curvatures, left_out)
+    strengths = arrays.put(np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic)[:, None]
+
+    def hessians(directions: Any) -> Any:
+        weighted = model_scores(X, directions, problem.fit_intercept)
+        weighted *= curvatures
+        products = X.T @ weighted
+        if problem.fit_intercept:
+            products = arrays.stacked(products, arrays.xp.sum(weighted, axis=0))
+        return products + strengths * directions
+
+    return -conjugate_gradients(arrays, hessians, solve, gradients)
+
+
+def conjugate_gradients(arrays: Arrays, product: Map, solve: Map, right: Any) -> Any:
+    """Solutions of linear systems, one per column, up to ``ACCURACY`` in the norm of the preconditioner."""
+    residual = right
+    direction = solve(residual)
+    found = 0.0 * direction
+    size = arrays.inner(residual, direction)
+    target = ACCURACY**2 * size
+    for _ in range(MOST_PRODUCTS):
+        image = product(direction)
+        length = arrays.put(_quotient(size, arrays.inner(direction, image)))
+        found = found + direction * length
+        residual = residual - image * length
+        solved = solve(residual)
+        before, size = size, arrays.inner(residual, solved)
+        if np.all(size <= target):
+            break
+        direction = solved + direction * arrays.put(_quotient(size, before))
+    return found
+
+
+def _quotient(above: Array, below: Array) -> Array:
+    """``above / below``; 0 where nothing is left to do, or nothing more can be done."""
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(above / below) & (below > 0.0), above / below, 0.0)

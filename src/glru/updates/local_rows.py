@@ -1,217 +1,548 @@
-r"""All leave-one-out removals at once, with Newton candidates and the local certificate: O(d^2) a row, no n x n matrix.
+r"""The removal of any single row under the local certificate: a Newton step in closed form, then steps written down in full.
 
-The closed form of one removal is that of :mod:`glru.updates.removals`; here the base that all removals start from is found,
-and candidates that the closed form leaves open are written down in full and stepped on.
+Let :math:`A` be the Hessian at the base model with the new weights :math:`s'` on all rows, :math:`r'` the gradient there,
+:math:`Q = X A^{-1} X^\top`, :math:`p = -X A^{-1} r'`. Without row ``i`` a Newton step moves the model by
+:math:`\delta = A^{-1}(c_i x_i - r')`, :math:`c_i = s'_i (g_i + h_i p_i) / (1 - \ell_i)`, :math:`\ell_i = s'_i h_i Q_{ii}`, and row ``i``'s score by
+:math:`p_i + c_i Q_{ii}`. With :math:`M = A - s'_i h_i x_i x_i^\top \ge (1 - \ell_i) A`, :math:`T \ge \max_k |x_k^\top \delta|` and
+:math:`\kappa \ge \max_k \|x_k\|_{M^{-1}}` (times the self-concordance constant),
+
+.. math:: \nu = \tfrac{e^T - 1 - T}{T} \|\delta\|_M \ge \|\nabla P(\hat w)\|_{M^{-1}}, \qquad
+          \|w^* - \hat w\|_M \le -\log(1 - \kappa \nu e^T) / \kappa .
+
+That is O(d^2) per row, with no n x n matrix. Without row ``i`` the weights of the others are multiplied by a factor
+:math:`\varphi_i`: the gradient at the base is that of a middle factor and :math:`\varphi_i` minus that factor times the gradient of the
+losses alone, so that two steps serve all rows; where there is one factor, one does.
+
+Rounding: :math:`\delta` is defined by the computed factor :math:`\tilde A`, with :math:`(1 - \eta) \tilde A \le A \le (1 + \eta) \tilde A`, and by the
+computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equation, the error of :math:`r'`, of :math:`c_i` and
+:math:`(A - \tilde A) \delta`, is added to :math:`\nu`.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, intersect
+from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, Array, gamma
+from glru.linalg import FEW, UNIT, Array, gamma
+from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
+from glru.point import Point
 from glru.problem import Problem
-from glru.regions.local import Candidate, gradient_slack
-from glru.regions.summed import rough_top
-from glru.updates.carried_rows import weight_error
-from glru.updates.conjugate import newton_directions
-from glru.updates.gradients import Gradients
-from glru.updates.removals import Base, Decided, Measure, Measured, Newton, Removals, with_ones
+from glru.regions.local import local_radius, row_norm_bound
+from glru.rows import MAX_COLUMNS
+from glru.sums import (
+    Expansion,
+    Floor,
+    RowValues,
+    expand,
+    gradient_errors,
+    loss_hessian,
+    score_errors_of_rows,
+    score_errors_of_totals,
+    whole_gradient,
+    whole_hessian,
+)
+from glru.updates.carried_rows import factor_range, removal_factors, sum_error
+from glru.updates.gradients import SLOW, Gradients, model_scores, newton_directions
 
 Rows = NDArray[np.intp]
+Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
 MOST_DRIFT = 0.05
 """The base is found when a Newton step moves no score by more than this (times the self-concordance constant)."""
 
-MOST_STEPS = 4
-"""Newton steps to find the base."""
+CLOSE = 4.0
+"""In blocks the base is found when its Newton step is at most this many times as long as a removal's own step."""
+
+NEGLIGIBLE_MOVE = 1e-9
+"""A step that moves no score by more than this (times the self-concordance constant) is not worth a pass."""
+
+MOST_METRICS = 4
+"""Hessians that are formed to find the base."""
+
+MOST_ETA = 0.5
+"""A metric that is farther than this from the exact Hessian proves nothing worth having."""
+
+SERIES = 1e-4
+"""Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
+
+LOST = 8.0 * UNIT / SERIES
+"""Relative error of ``(e^t - 1) - t`` beyond: a few units of ``t`` in a difference of at least ``t^2 / 2``."""
 
 
 def has_local_rows(problem: Problem) -> bool:
     """Whether the theory applies and the Hessian is formed over the columns."""
-    return (
-        problem.loss.self_concordance is not None
-        and problem.penalty.smooth
-        and problem.n_columns <= min(problem.n_rows, problem.largest)
-    )
+    most = min(problem.n_rows, problem.largest) if problem.in_memory else MAX_COLUMNS
+    return problem.loss.self_concordance is not None and problem.penalty.smooth and problem.n_columns <= most
 
 
-class Start(Candidate, Protocol):
+def require_local(problem: Problem, function: str) -> None:
+    """Refuse rows in blocks that the local certificate does not apply to."""
+    if not has_local_rows(problem):
+        raise ValueError(
+            f"{function} of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
+            f"{MAX_COLUMNS} columns; got {problem!r}. Use a glru.Problem of data in memory."
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Removals:
+    """Some rows and the Newton steps of their removals, one entry per row.
+
+    Attributes
+    ----------
+    weights : array
+        Their new weights ``s'``.
+    scores, score_errors : array
+        Their scores at the base and how far each may be from its exact value.
+    slopes, curvatures : array
+        The loss derivatives there.
+    norms : array
+        At least their norms in the inverse metric.
+    base_moves, base_norms : array
+        What the part of a step that does not depend on the row does to its score, and at least its norm in the metric.
+    leverages : array
+        ``l_i``.
+    metric_shares : array
+        The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
+    multipliers : array
+        ``c_i``.
+    """
+
+    weights: Array
+    scores: Array
+    score_errors: Array
+    slopes: Array
+    curvatures: Array
+    norms: Array
+    base_moves: Array
+    base_norms: Array
+    leverages: Array
+    metric_shares: Array
+    multipliers: Array
+
+    def take(self, places: Rows) -> "Removals":
+        """Some of them."""
+        return Removals(*(getattr(self, field.name)[places] for field in fields(self)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowRemovals:
+    """The base that all removals start from, and the closed form of one; small enough to be sent to where the rows are.
+
+    Attributes
+    ----------
+    metric : ColumnMetric
+        The computed metric.
+    eta : float
+        The exact Hessian with any of the factors is within ``1 -/+ eta`` times the metric.
+    constant, smoothness : float
+        Of the loss.
+    point : Point
+        The base model.
+    factors : tuple of float
+        The least and the largest factor that is covered.
+    error_norm : float
+        At least the norm of the gradient's error.
+    step, step_norm : array, float
+        The Newton step at the base with the middle factor, and at least its norm.
+    loss_step, loss_step_norm : array, float
+        The Newton step for the gradient of the losses alone, and at least its norm.
+    """
+
+    metric: ColumnMetric
+    eta: float
+    constant: float
+    smoothness: float
+    point: Point
+    factors: tuple[float, float]
+    error_norm: float
+    step: Array
+    step_norm: float
+    loss_step: Array
+    loss_step_norm: float
+
+    @property
+    def middle_factor(self) -> float:
+        """The factor that the metric and the step are of."""
+        return 0.5 * (self.factors[0] + self.factors[1])
+
+    def own_factors(self, rows: Problem) -> tuple[Array, NDArray[np.bool_]]:
+        """The factors of some rows, and whether they are covered; the middle one stands for others."""
+        factors = removal_factors(rows)
+        covered = (self.factors[0] <= factors) & (factors <= self.factors[1])
+        return np.where(covered, factors, self.middle_factor), covered
+
+    def prepare(self, rows: Problem, values: RowValues | None = None, errors: Array | None = None) -> Removals:
+        """The removals of some rows; ``values``, ``errors``: their values and score errors at the base, if known."""
+        factors, covered = self.own_factors(rows)
+        extra = factors - self.middle_factor
+        models = [self.step, self.loss_step] if extra.any() else [self.step]
+        if values is None:
+            models.append(self.point.packed(rows.fit_intercept))
+        # One product reads the rows once.
+        products = model_scores(rows.matrix, np.column_stack(models), rows.fit_intercept)
+        if values is None:
+            scores = products[:, -1].copy()
+            values = RowValues(scores, *rows.loss.expand(rows.y, scores)[1:])
+        if errors is None:
+            errors = score_errors(rows, self.point.coef, self.point.intercept)
+        moves, lengths = products[:, 0].copy(), np.full(rows.n_rows, self.step_norm)
+        if extra.any():
+            moves += extra * products[:, 1]
+            lengths = (lengths + np.abs(extra) * self.loss_step_norm) * (1.0 + FEW)
+        weights, norms = factors * rows.weights, self.metric.norms(rows.matrix)
+        leverages = weights * values.curvatures * norms**2
+        shares = np.where(covered, 1.0 - self.eta - leverages * (1.0 + self.eta), 0.0)
+        with np.errstate(all="ignore"):
+            multipliers = weights * (values.slopes + values.curvatures * moves) / (1.0 - leverages)
+        return Removals(
+            weights=weights,
+            scores=values.scores,
+            score_errors=errors,
+            slopes=values.slopes,
+            curvatures=values.curvatures,
+            norms=norms,
+            base_moves=moves,
+            base_norms=lengths,
+            leverages=leverages,
+            metric_shares=shares,
+            multipliers=np.where(np.isfinite(multipliers) & (shares > 0.0), multipliers, 0.0),
+        )
+
+    def bounds(self, rows: Problem, largest_norm: float) -> tuple[Array, Array, Array]:
+        """Bounds of the rows' scores under the models trained without them, and the rows' norms."""
+        removals = self.prepare(rows)
+        return *self.closed_form(removals, largest_norm), removals.norms
+
+    def closed_form(self, rows: Removals, largest_norm: float) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them, given at least the largest norm of a row."""
+        norms, moves, multipliers = rows.norms, rows.base_moves, rows.multipliers
+        size = np.abs(multipliers)
+        lengths = multipliers * norms
+        own_moves = lengths * norms
+        shifts = moves + own_moves
+        shift_sizes = np.abs(shifts)
+        shift_errors = self._shift_errors(rows, size, own_moves)
+        parts = rows.base_norms**2 + lengths**2
+        length = np.maximum(parts + 2.0 * multipliers * moves, 0.0) + (8.0 * self.metric.solve_error + FEW) * parts
+        length = np.sqrt(length) * (1.0 + FEW)
+        delta = length * (np.sqrt(1.0 + self.eta) * (1.0 + FEW))
+        residuals = self._residuals(rows, size, shifts, shift_sizes, shift_errors, delta)
+        with np.errstate(all="ignore"):
+            exponents = self.constant * largest_norm * length * (1.0 + FEW)
+            nu = newton_remainders(exponents) * delta + residuals / np.sqrt(rows.metric_shares)
+        errors = shift_errors + rows.score_errors + FEW * shift_sizes
+        return self.ellipsoid_bounds(rows, largest_norm, rows.scores + shifts, nu, exponents, errors)
+
+    def _shift_errors(self, rows: Removals, size: Array, own_moves: Array) -> Array:
+        """How far the computed moves of the rows' scores may be off; ``size``: ``|c_i|``, ``own_moves``: ``c_i Q_ii``."""
+        error = self.metric.solve_error
+        # The step took two triangular solves and a product; the squares are those of norms that were rounded up, by a share
+        # of themselves and by what covers underflow.
+        errors = rows.norms * (2.0 * error * rows.base_norms + (2.0 * self.metric.tiny) * size)
+        errors += (5.0 * error + FEW) * np.abs(own_moves) + FEW * np.abs(rows.base_moves)
+        return errors
+
+    def _residuals(
+        self, rows: Removals, size: Array, shifts: Array, shift_sizes: Array, shift_errors: Array, delta: Array
+    ) -> Array:
+        """At least the norm of what the errors of ``r'``, of ``c_i`` and of the metric leave of the Newton equation."""
+        # The row's own slope and curvature were taken at a score that is off, too.
+        wrong = rows.curvatures * (shift_errors + FEW * shift_sizes) + FEW * np.abs(rows.slopes)
+        wrong += self.smoothness * rows.score_errors * (1.0 + (2.0 * self.constant) * shift_sizes)
+        residuals = np.abs(rows.weights * (rows.slopes + rows.curvatures * shifts) - rows.multipliers)
+        residuals = residuals + FEW * size + rows.weights * wrong
+        return self.error_norm + residuals * rows.norms + self.eta * delta
+
+    def ellipsoid_bounds(
+        self, rows: Removals, largest_norm: float, centers: Array, nu: Array, exponents: Array, errors: Array
+    ) -> Bounds:
+        """Bounds from the gradients' norms at the candidates, in the metric without each row."""
+        with np.errstate(invalid="ignore"):
+            root = np.sqrt(rows.metric_shares)
+        radius = local_radius(self.constant, largest_norm / root, nu, exponents)
+        with np.errstate(invalid="ignore"):
+            half = rows.norms / root * radius + errors + FEW * np.abs(centers)
+        usable = (rows.metric_shares > 0.0) & np.isfinite(half)
+        return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
+
+
+class Start(Protocol):
     """Where the base is looked for: a solution, or the base of another family."""
 
     @property
-    def scores(self) -> Array: ...
+    def problem(self) -> Problem: ...
+
+    @property
+    def point(self) -> Point: ...
+
+    @property
+    def expansion(self) -> Expansion | None: ...
 
 
 @final
 class LocalRows:
-    """The removal of single rows under the local certificate, for weights multiplied by one factor.
+    """The removal of single rows, in memory, on a device or in blocks.
 
-    The base of all candidates is a small Newton step away from the solution (``settled``), or a few where the first is
-    not small: that takes out what training left, and the factor. The metric is the one before the last step; curvatures
-    differ between the two by at most ``e^drift``, ``drift`` the largest move of a score, which is part of ``eta``.
+    In memory the base is one Newton step away from the start (``settled``), or a few where the first is not small: that
+    takes out what training left, and the factor. The metric is the one before the last step; curvatures differ between the
+    two by at most ``e^drift``, ``drift`` the largest move of a score, which is part of ``eta``. In blocks, where a step costs
+    a pass over the data, the base is the start itself unless its Newton step is long.
+
+    Parameters
+    ----------
+    start : Start
+        The model to start from, close to the optimum.
+    factor : float, default=None
+        The one factor of the removals that are asked about; if not given, those of all rows are covered.
     """
 
-    def __init__(self, solution: Start, factor: float) -> None:
-        problem = self.problem = solution.problem
-        self.weights = factor * problem.weights
-        self.used = self.weights > 0.0
-        self.constant = float(problem.loss.self_concordance or 0.0)
-        self._settle(solution)
-        self.usable = self.eta < 0.5
-        if self.usable:
-            self._prepare()
+    def __init__(self, start: Start, factor: float | None = None) -> None:
+        problem = self.problem = start.problem
+        self.factors = factor_range(problem) if factor is None else (factor, factor)
+        self.point = start.point
+        self.eta, self.settled, self._known_norm = np.inf, False, np.inf
+        self._values: RowValues | None = None
+        self._errors: Array | None = None
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._find_base(start.expansion)
+        self.usable = self.eta < MOST_ETA
 
-    def _settle(self, solution: Start) -> None:
-        """Find the base and the metric, and how far both and the scores may be off."""
-        problem, drift = self.problem, np.inf
-        self._base(solution.coef, solution.intercept, solution.scores)
-        for _ in range(MOST_STEPS):
-            before = self.scores
-            self.metric = column_metric(problem, self.weights * self.bends)
-            if not self.metric.eta < 0.5:
-                break
-            step = self.metric.solve(-self._gradient())
-            self._base(self.coef + step[: problem.n_columns], self.intercept + float(step[-1]))
-            drift = self.constant * float(np.abs(self.scores - before)[self.used].max())
-            if drift <= MOST_DRIFT or not drift <= 1.0:
-                break
-        self.settled = drift <= MOST_DRIFT
-        self.off = score_errors(problem, self.coef, self.intercept, self.scores)
-        drift = (drift + self.constant * float(self.off[self.used].max())) * (1.0 + FEW)
-        with np.errstate(over="ignore"):
-            grown = (1.0 + self.metric.eta) * np.exp(drift) * (1.0 + weight_error(problem)) * (1.0 + FEW)
-        self.eta = float(grown) - 1.0
+    @property
+    def expansion(self) -> None:
+        """What was summed at the base is not kept."""
+        return None
 
-    def _base(self, coef: Array, intercept: float, scores: Array | None = None) -> None:
-        """Make a model the base."""
+    def _find_base(self, here: Expansion | None) -> None:
+        """Find the base and its metric."""
+        problem, floor = self.problem, Floor.of(self.problem.loss)
+        if here is None or here.hessian is None:
+            here = expand(problem, self.point, floor)
+        for k in range(MOST_METRICS):
+            metric = column_metric(problem.totals, whole_hessian(problem.totals, here.hessian, self._middle))
+            if not metric.eta < MOST_ETA:
+                return
+            if problem.in_memory:
+                there, drift = self._step_on(here, metric)
+                self._place(there, metric, drift)
+                self.settled = drift <= MOST_DRIFT
+                if self.settled or not drift <= 1.0:
+                    return
+                assert there.rows is not None
+                here = replace(there, hessian=loss_hessian(problem, problem.weights * there.rows.curvatures))
+                continue
+            self._place(here, metric, 0.0)
+            self.settled = True
+            if not self.eta < MOST_ETA or k + 1 == MOST_METRICS or self._is_close(here):
+                return
+            self.point = self.point.moved(self.base.step)
+            here = expand(problem, self.point, floor)
+
+    @property
+    def _middle(self) -> float:
+        return 0.5 * (self.factors[0] + self.factors[1])
+
+    def _step_on(self, here: Expansion, metric: ColumnMetric) -> tuple[Expansion, float]:
+        """Move the point by its Newton step; the expansion there, and the largest move of a score."""
         problem = self.problem
-        self.coef, self.intercept = coef, intercept if problem.fit_intercept else 0.0
-        self.scores = problem.scores(self.coef, self.intercept) if scores is None else scores
-        _, self.slopes, self.bends = problem.loss.expand(problem.y, self.scores)
+        gradient = whole_gradient(problem.totals, self.point, self._middle * here.gradient)
+        self.point = self.point.moved(-metric.solve(gradient))
+        there = expand(problem, self.point)
+        assert here.rows is not None and there.rows is not None
+        moves = np.abs(there.rows.scores - here.rows.scores)[problem.weights > 0.0]
+        return there, float(problem.loss.self_concordance or 0.0) * float(moves.max())
 
-    def _gradient(self) -> Array:
-        """The gradient at the base with the new weights on all rows, the intercept's entry last."""
-        problem, pulls = self.problem, self.weights * self.slopes
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        gradient = problem.matrix.T @ pulls + lam * self.coef
-        return np.append(gradient, pulls.sum()) if problem.fit_intercept else gradient
+    def _is_close(self, here: Expansion) -> bool:
+        """Whether what is left of the Newton step is not much longer than the step of a removal."""
+        problem, base = self.problem, self.base
+        # The step of a row of the largest weight and a slope of usual size.
+        share = problem.weight_summary.largest.value / problem.total_weight
+        usual = share * float(np.sqrt(here.square * problem.totals.weight_sum)) * self.norm_bound
+        move = base.constant * self.norm_bound * base.step_norm
+        return base.step_norm <= CLOSE * usual or move < NEGLIGIBLE_MOVE
 
-    def _prepare(self) -> None:
-        metric = self.metric
-        gradient = self._gradient()
-        slack_norm = metric.gradient_norm(np.zeros_like(gradient), self._gradient_errors())
-        self.base = Base(metric, self.eta, self.constant, self.problem.loss.smoothness, slack_norm)
-        self.step = metric.solve(-gradient)
-        self.step_norm = metric.gradient_norm(gradient, np.zeros_like(gradient))
-        self.gradients = Gradients(self.problem, self.weights, metric)
-
-    def _gradient_errors(self) -> Array:
-        """How far each entry of the gradient at the base may be off."""
-        problem, weights, slopes = self.problem, self.weights, self.slopes
-        wrong = problem.loss.smoothness * self.off + FEW * np.abs(slopes)
-        spread = weight_error(problem) * float(np.sqrt(weights @ slopes**2)) + float(np.sqrt(weights @ wrong**2))
-        share = np.sqrt(weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 4))
-        columns = share * problem.column_norms
-        if problem.fit_intercept:
-            columns = np.append(columns, np.sqrt(weights.sum()) * (1.0 + gamma(problem.n_rows)))
-        return gradient_slack(spread, columns, problem.penalty.quadratic, self.coef)
-
-    @cached_property
-    def norms(self) -> Array:
-        """Norms of all rows in the inverse metric."""
-        return self.metric.norms(self.problem.matrix)
-
-    @cached_property
-    def top(self) -> float:
-        """At least the largest norm of a row that counts."""
-        return float(self.norms[self.used].max())
-
-    @cached_property
-    def rough_top(self) -> float:
-        """The same from the Euclidean norms, which costs nothing."""
-        plain = float(self.gradients.plain[self.used].max())
-        return rough_top(self.metric, plain)
-
-    def removals(self, rows: Rows) -> Removals:
-        """The removals of some rows."""
-        X, many = self.problem.matrix, 4 * rows.size > self.problem.n_rows
-        norms = self.norms[rows] if many else self.metric.norms(X[rows])
-        coef, shift = _split(self.problem, self.step)
-        moves = (X @ coef)[rows] + shift if many else X[rows] @ coef + shift
-        weights, slopes, bends = self.weights[rows], self.slopes[rows], self.bends[rows]
-        return self.base.removals(
-            weights, self.scores[rows], self.off[rows], slopes, bends, norms, moves, self.step_norm
+    def _place(self, here: Expansion, metric: ColumnMetric, drift: float) -> None:
+        """Make the point the base, under a metric from which its curvatures have drifted."""
+        problem, totals, point, (low, high) = self.problem, self.problem.totals, self.point, self.factors
+        constant, middle, share = float(problem.loss.self_concordance or 0.0), self._middle, sum_error(totals.depth)
+        if here.rows is None:
+            errors = score_errors_of_totals(totals, point)
+        else:
+            self._values = here.rows
+            self._errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
+            errors = score_errors_of_rows(problem, self._errors)
+        self._largest_error = errors.largest
+        # The metric is that of the middle factor, at computed scores.
+        grown = (1.0 + metric.eta) * (1.0 + share) * max(high / middle, middle / low) * (1.0 + FEW)
+        self.eta = float(grown * np.exp((drift + constant * errors.largest) * (1.0 + FEW))) - 1.0
+        slack = high * gradient_errors(totals, point, here.square, errors, share) * (1.0 + FEW)
+        gradient, zero = whole_gradient(totals, point, middle * here.gradient), np.zeros_like(here.gradient)
+        several = low < high
+        self.base = RowRemovals(
+            metric=metric,
+            eta=self.eta,
+            constant=constant,
+            smoothness=problem.loss.smoothness,
+            point=point,
+            factors=self.factors,
+            error_norm=metric.gradient_norm(zero, slack),
+            step=metric.solve(-gradient),
+            step_norm=metric.gradient_norm(gradient, zero),
+            loss_step=metric.solve(-here.gradient) if several else zero,
+            loss_step_norm=metric.gradient_norm(here.gradient, zero) if several else 0.0,
         )
+
+    @cached_property
+    def norm_bound(self) -> float:
+        """At least the largest norm of a row that counts, from the Euclidean norms, which costs nothing."""
+        return row_norm_bound(self.base.metric, self.problem.totals.largest_norm)
+
+    def learn_norm(self, largest: float) -> None:
+        """Take in at least the largest norm of a row that counts, which a pass over the blocks has found."""
+        self._known_norm = min(self._known_norm, largest)
+
+    @property
+    def largest_norm(self) -> float:
+        """At least the largest norm of a row that counts: exact in memory, otherwise as far as it is known."""
+        if self.problem.in_memory and np.isinf(self._known_norm):
+            self.learn_norm(float(self._every.norms[self.problem.weights > 0.0].max()))
+        return min(self._known_norm, self.norm_bound)
+
+    @cached_property
+    def _every(self) -> Removals:
+        """The removals of all rows, which are in memory."""
+        return self.base.prepare(self.problem, self._values, self._errors)
+
+    def _removals(self, rows: Rows, part: Problem | None = None) -> Removals:
+        """The removals of some rows; ``part``: the rows, if they were taken."""
+        many = 4 * rows.size > self.problem.n_rows or "_every" in self.__dict__
+        if self.problem.in_memory and many:
+            return self._every if rows.size == self.problem.n_rows else self._every.take(rows)
+        values = None if self._values is None else self._values.take(rows)
+        errors = None if self._errors is None else self._errors[rows]
+        return self.base.prepare(self.problem.take(rows) if part is None else part, values, errors)
 
     def bounds(self, rows: Rows, decided: Decided) -> Bounds:
         """Bounds of the rows' scores under the models trained without them, from one Newton step in closed form.
 
-        The largest norm of a row enters only the remainder: it is found exactly where the rough one leaves rows open.
+        The largest norm of a row enters only the remainder: it is found exactly where the bound of it leaves rows open.
         """
         if not self.usable:
-            return np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-        removals = self.removals(rows)
-        if "norms" in self.__dict__:
-            return self.base.bounds(removals, self.top)
-        bounds = self.base.bounds(removals, self.rough_top)
+            return unbounded(rows.size)
+        removals = self._removals(rows)
+        if "_every" in self.__dict__ or not self.problem.in_memory:
+            return self.base.closed_form(removals, self.largest_norm)
+        bounds = self.base.closed_form(removals, self.norm_bound)
         if not np.all(decided(*bounds)):
-            bounds = intersect(bounds, self.base.bounds(removals, min(self.top, self.rough_top)))
+            bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
 
     def refined(self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False) -> Bounds:
         """Bounds after Newton steps, each written down in full and certified by its own gradient.
 
-        The steps are those of the old Hessian, or ``exact``: each with the Hessian of its own model.
+        Parameters
+        ----------
+        rows : array of int
+            The rows, in ascending order.
+        decided : callable
+            Says which bounds are good enough.
+        n_steps : int
+            Most steps; the first candidate counts as one.
+        exact : bool, default=False
+            Steps with the Hessian of each model instead of the old one; for rows in memory.
         """
-        lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
+        lower, upper = unbounded(rows.size)
         if not self.usable:
             return lower, upper
-        removals = self.removals(rows)
-        places = np.flatnonzero(removals.rest > 0.0)
-        rows = rows[places]
-        block = with_ones(self.problem.matrix[rows], self.problem.fit_intercept)
-        measure, more = self._measure(rows), self._newton(rows) if exact else None
-        lower[places], upper[places] = self.base.stepped(
-            removals.take(places), block, self._start, self.top, measure, decided, n_steps, more
-        )
+        part = self.problem.take(rows)
+        removals = self._removals(rows, part)
+        places = np.flatnonzero(removals.metric_shares > 0.0)
+        if places.size < rows.size:
+            rows, part, removals = rows[places], part.take(places), removals.take(places)
+        if places.size:
+            lower[places], upper[places] = _Steps(self, rows, part, removals, exact).run(decided, n_steps)
         return lower, upper
 
-    @property
-    def _start(self) -> Array:
-        """The base after the step that all removals share."""
-        start = np.append(self.coef, self.intercept) if self.problem.fit_intercept else self.coef
-        return start + self.step
-
-    def _newton(self, rows: Rows) -> Newton:
-        """Newton steps of models without one row each, with their own Hessians."""
-
-        def directions(models: Any, gradients: Any, active: Rows) -> Any:
-            entries = rows[active], np.arange(active.size)
-            return newton_directions(self.problem, self.weights, models, gradients, self.metric.solve, entries)
-
-        return directions
-
-    def _measure(self, rows: Rows) -> Measure:
-        """Measures models without one row each."""
-
-        def measure(models: Any, active: Rows) -> Measured:
-            here, arrays = rows[active], self.problem.arrays
-            entries = here, np.arange(active.size)
-            scores, gradient, nu, error = self.gradients.at(models, without=entries)
-            center = arrays.entries(scores, entries)
-            scores -= arrays.put(self.scores)[:, None]
-            moved = arrays.largest_of(arrays.absolute(arrays.zeroed(scores, entries)), self.used)
-            plain = self.gradients.plain
-            moved = moved + float(plain.max()) * error[0] + error[1] + float(self.off.max())
-            return Measured(center, gradient, nu, moved, plain[here] * error[0] + error[1])
-
-        return measure
+    @cached_property
+    def gradients(self) -> Gradients:
+        """What measures candidates."""
+        return Gradients(self.problem, self.base.metric, self.point, self._largest_error, self.factors[1])
 
 
-def _split(problem: Problem, step: Array) -> tuple[Array, float]:
-    return (step[:-1], float(step[-1])) if problem.fit_intercept else (step, 0.0)
+@final
+class _Steps:
+    """The candidates without one row each, written down in full."""
+
+    def __init__(self, family: LocalRows, rows: Rows, part: Problem, removals: Removals, exact: bool) -> None:
+        self.family, self.rows, self.removals, self.exact = family, rows, removals, exact
+        base, fit_intercept = family.base, part.fit_intercept
+        self.arrays = base.metric.arrays
+        block = self.arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()
+        self.block = block.T
+        self.lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4))
+        self.factors, _ = base.own_factors(part)
+        self.images = base.metric.solve(self.block)
+        start = (base.point.packed(fit_intercept) + base.step)[:, None]
+        if base.factors[0] < base.factors[1]:
+            start = start + base.loss_step[:, None] * (self.factors - base.middle_factor)
+        self.models = self.arrays.put(start) + self.images * self.arrays.put(removals.multipliers)
+
+    def run(self, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of the left-out rows' scores after at most some steps."""
+        lower, upper = unbounded(self.rows.size)
+        active, before = np.arange(self.rows.size), np.full(self.rows.size, np.inf)
+        for _ in range(n_steps):
+            low, high, nu, gradients = self._certify(active)
+            lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
+            going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
+            before[active] = nu
+            active = active[going]
+            if not active.size:
+                break
+            self.block, self.images, self.models, gradients = (
+                self.arrays.take(matrix, going) for matrix in (self.block, self.images, self.models, gradients)
+            )
+            self._step(active, gradients)
+        return lower, upper
+
+    def _certify(self, active: Rows) -> tuple[Array, Array, Array, Any]:
+        """Bounds of the active rows, at least the norms of their gradients in the metric without the row, and these."""
+        base, removals = self.family.base, self.removals.take(active)
+        found = self.family.gradients.at(self.models, self.rows[active], self.factors[active])
+        centers, (first, second) = self.arrays.inner(self.block, self.models), found.score_errors
+        nu = found.nu / np.sqrt(removals.metric_shares)
+        errors = self.lengths[active] * first + second
+        exponents = base.constant * found.moved
+        bounds = base.ellipsoid_bounds(removals, self.family.largest_norm, centers, nu, exponents, errors)
+        return *bounds, nu, found.gradients
+
+    def _step(self, active: Rows, gradients: Any) -> None:
+        """Move the active models."""
+        problem, metric, arrays = self.family.problem, self.family.base.metric, self.arrays
+        if self.exact:
+            left_out = self.rows[active], np.arange(active.size)
+            self.models = self.models + newton_directions(
+                problem, self.models, gradients, metric.solve, left_out, self.factors[active]
+            )
+            return
+        # The Hessian without the row, by the Sherman-Morrison formula.
+        removals, solved = self.removals.take(active), metric.solve(gradients)
+        curvatures = removals.weights * removals.curvatures
+        multipliers = curvatures * arrays.inner(self.block, solved) / (1.0 - removals.leverages)
+        self.models = self.models - (solved + self.images * arrays.put(multipliers))
+
+
+def newton_remainders(exponents: Array) -> Array:
+    """At least ``(e^t - 1 - t) / t``."""
+    remainders = np.where(
+        exponents > SERIES, (np.expm1(exponents) - exponents) / exponents, exponents * (0.5 + exponents)
+    )
+    return remainders * (1.0 + LOST)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, widen
 from glru.certificate import ball_radius, loss_terms
-from glru.linalg import FEW, TINY, Array, arrays_of, gamma, to_host
+from glru.linalg import FEW, Array, arrays_of, gamma, to_host
 from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.carried_rows import row_norms, scale, weight_error
+from glru.updates.carried_rows import rounded_norms, row_norms, sum_error
 
 Rows = NDArray[np.intp]
 
@@ -40,8 +40,7 @@ class TallRows:
         self.solution, self.weights = solution, factor * problem.weights
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.inverse = 1.0 / lam
-        self.norms = np.sqrt(row_norms(problem) * (1.0 + gamma(problem.n_columns + 4))) * (1.0 + FEW)
-        self.norms = self.norms + TINY * scale(problem)
+        self.norms = rounded_norms(row_norms(problem), problem)
         _, self.slopes, self.bends = problem.loss.expand(problem.y, solution.scores)
         self.factor = robust_cholesky(problem.hessian(self.weights * self.bends))
         gradient = problem.matrix.T @ (self.weights * self.slopes) + lam * solution.coef
@@ -87,7 +86,7 @@ class TallRows:
         """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error."""
         problem, arrays = self.problem, self.problem.arrays
         spread = np.sqrt(self.weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 8))
-        slack = weight_error(problem) * spread * problem.column_norms * (1.0 + FEW)
+        slack = sum_error(problem.n_rows) * spread * problem.column_norms * (1.0 + FEW)
         lam = arrays.put(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))[:, None]
         pull = lam * coefs
         off = arrays.xp.abs(pull - correlations) + arrays.put(slack)[:, None] * arrays.put(mass)
@@ -103,7 +102,7 @@ class TallRows:
         terms = arrays.zeroed(terms, entries)
         if not self.weights.all():
             terms = arrays.without_rows(terms, self.weights == 0.0)
-        losses = to_host(arrays.put(self.weights) @ terms) * (1.0 + weight_error(problem))
+        losses = to_host(arrays.put(self.weights) @ terms) * (1.0 + sum_error(problem.n_rows))
         gaps = (losses + penalty) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         center = arrays.entries(scores, entries)

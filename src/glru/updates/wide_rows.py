@@ -22,7 +22,7 @@ from glru.certificate import ball_radius, loss_terms
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
-from glru.regions.summed import local_radius
+from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.solvers.common import step_length
 from glru.sums import Floor

@@ -19,11 +19,12 @@ from glru.linalg import FEW, SMALL_WORK, TINY, Array, Entries, Matrix, gamma, to
 from glru.metric.device import column_metric
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.summed import local_radius
-from glru.updates.carried_rows import weight_error
-from glru.updates.columns.common import Columns
-from glru.updates.conjugate import EXACT_STEPS, newton_directions
-from glru.updates.gradients import SLOW, Gradients, split_models
+from glru.regions.local import local_radius
+from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
+from glru.updates.carried_rows import sum_error
+from glru.updates.gradients import EXACT_STEPS, SLOW, Gradients, model_scores, newton_directions, split_models
+
+Columns = NDArray[np.intp]
 
 
 def has_local_columns(problem: Problem) -> bool:
@@ -50,28 +51,22 @@ class LocalColumns:
     """
 
     def __init__(self, problem: Problem, point: Point, queries: Matrix) -> None:
-        self.problem, self.queries = problem, queries
-        self.scores = problem.scores(point.coef, point.intercept)
+        self.problem, self.queries, totals = problem, queries, problem.totals
         self.constant = float(problem.loss.self_concordance or 0.0)
-        self.used = problem.weights > 0.0
-        _, slopes, bends = problem.loss.expand(problem.y, self.scores)
-        self.metric = column_metric(problem, problem.weights * bends)
-        off = score_errors(problem, point.coef, point.intercept, self.scores)
-        self.off = float(off[self.used].max())
+        here = expand(problem, point, Floor.of(problem.loss))
+        assert here.rows is not None
+        self.metric = column_metric(totals, whole_hessian(totals, here.hessian))
+        errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
+        largest_error = score_errors_of_rows(problem, errors).largest
         # Curvatures were taken at computed scores.
-        self.eta = self.metric.eta + 2.0 * self.constant * self.off + weight_error(problem)
+        self.eta = self.metric.eta + 2.0 * self.constant * largest_error + sum_error(totals.depth)
         self.usable = self.eta < 0.5
         if not self.usable:
             return
-        pulls = problem.weights * slopes
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        gradient = problem.matrix.T @ pulls + lam * point.coef
-        start = point.coef
-        if problem.fit_intercept:
-            gradient, start = np.append(gradient, pulls.sum()), np.append(start, point.intercept)
-        self.start = start - self.metric.solve(gradient)
-        self.gradients = Gradients(problem, problem.weights, self.metric)
-        self.top = float(self.metric.norms(problem.matrix)[self.used].max())
+        gradient = whole_gradient(totals, point, here.gradient)
+        self.start = point.packed(problem.fit_intercept) - self.metric.solve(gradient)
+        self.gradients = Gradients(problem, self.metric, point, largest_error)
+        self.largest_norm = float(self.metric.norms(problem.matrix)[problem.weights > 0.0].max())
         self.query_norms = self.metric.norms(queries)
         self.query_lengths = np.sqrt(queries.squared_row_norms()) * (1.0 + gamma(problem.n_columns + 4)) + TINY
         self._models: dict[int, tuple[Any, int]] = {}
@@ -139,7 +134,7 @@ class LocalColumns:
             entries = columns[active], np.arange(active.size)
             solve = partial(self._solve, images, entries)
             if exact:
-                models = models + newton_directions(self.problem, self.problem.weights, models, gradient, solve)
+                models = models + newton_directions(self.problem, models, gradient, solve)
             else:
                 models = models - solve(gradient)
         return lower, upper
@@ -152,28 +147,25 @@ class LocalColumns:
     def _certified(self, models: Any, entries: Entries) -> tuple[Any, Any, Any, Array]:
         """Bounds of the queries' scores, gradients, and at least their norms in the metric without each column."""
         arrays = self.problem.arrays
-        scores, gradient, nu, error = self.gradients.at(models, fixed=entries)
-        scores -= arrays.put(self.scores)[:, None]
-        moved = arrays.largest_of(arrays.absolute(scores), self.used)
-        reach = self.constant * (moved + float(self.gradients.plain.max()) * error[0] + error[1] + self.off)
-        rest = np.sqrt(1.0 - self.eta)
-        nu = nu / rest * (1.0 + FEW)
-        radius = local_radius(self.constant, self.top / rest, nu, reach * (1.0 + FEW))
-        center, off = self._centers(models)
+        found = self.gradients.at(models, fixed=entries)
+        root = np.sqrt(1.0 - self.eta)
+        nu = found.nu / root * (1.0 + FEW)
+        exponents = self.constant * found.moved * (1.0 + FEW)
+        radius = local_radius(self.constant, self.largest_norm / root, nu, exponents)
+        center, errors = self._centers(models)
         with np.errstate(invalid="ignore"):
-            half = arrays.put(self.query_norms / rest)[:, None] * arrays.put(radius * (1.0 + FEW)) + off
+            half = arrays.put(self.query_norms / root)[:, None] * arrays.put(radius * (1.0 + FEW)) + errors
         finite = arrays.xp.isfinite(half)
         low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
-        return low, high, gradient, nu
+        return low, high, found.gradients, nu
 
     def _centers(self, models: Any) -> tuple[Any, Any]:
         """Scores of the queries under several models, and the rounding error of each."""
-        arrays, size = self.problem.arrays, self.problem.n_columns
-        coefs, shifts = split_models(models, self.problem.fit_intercept)
+        arrays, fit_intercept = self.problem.arrays, self.problem.fit_intercept
+        coefs, shifts = split_models(models, fit_intercept)
         lengths = np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + FEW)
-        unit = gamma(size + 8) * (1.0 + FEW)
-        off = arrays.put(unit * self.query_lengths)[:, None] * arrays.put(lengths)
-        scores = self.queries @ coefs
-        if self.problem.fit_intercept:
-            scores, off = scores + shifts, off + unit * arrays.xp.abs(shifts)
-        return scores, off
+        unit = gamma(self.problem.n_columns + 8) * (1.0 + FEW)
+        errors = arrays.put(unit * self.query_lengths)[:, None] * arrays.put(lengths)
+        if fit_intercept:
+            errors = errors + unit * arrays.xp.abs(shifts)
+        return model_scores(self.queries, models, fit_intercept), errors

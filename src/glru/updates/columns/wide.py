@@ -21,8 +21,7 @@ from glru.linalg.factor import cholesky_solve, core_factor
 from glru.losses import Logistic
 from glru.problem import Problem
 from glru.solution import Solution
-from glru.updates.carried_rows import row_norms, weight_error
-from glru.updates.columns.common import rounded_norms
+from glru.updates.carried_rows import rounded_norms, row_norms, weight_error
 
 
 def has_wide_columns(problem: Problem) -> bool:
