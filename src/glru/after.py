@@ -36,7 +36,7 @@ Verdict = Literal["yes", "no", "undetermined"]
 BLOCK_STEPS = 3
 """Newton steps of a candidate over rows in blocks; each is a pass over the data."""
 
-LOCAL_STEPS, LOCAL_ENOUGH = 6, 1e-6
+LOCAL_STEPS, LOCAL_ENOUGH = 12, 1e-8
 """Newton steps under the local certificate alone at most, and the share of the first gradient that is not reduced any further."""
 
 MUCH_NARROWER = 1e-3
@@ -157,19 +157,20 @@ class After:
         problem = self.problem
         if not has_local(problem) or (problem.fit_intercept and lacks_class(problem)):
             return None
-        point = Point(self.carried.coef, self.carried.intercept)
-        best, first = None, np.inf
-        for _ in range(LOCAL_STEPS):
+        point = self.carried.point
+        before = first = np.inf
+        for step in range(LOCAL_STEPS):
             region = LocalEllipsoid.at(problem, point)
-            before = np.inf if best is None else best.nu
-            if not region.nu < before:
-                break
-            best, first = region, min(first, region.nu)
-            # Newton steps converge quadratically once an ellipsoid exists: one that gains little has met rounding.
-            if region.nu <= LOCAL_ENOUGH * first or (region.nu > 0.5 * before and np.isfinite(region.radius)):
-                break
-            point = Point(*newton_step(problem, point)) if uses_rows(problem) else region.stepped()
-        return best if best is not None and np.isfinite(best.radius) else None
+            if not region.nu < before:  # full steps overshoot here; those of the certificates are damped
+                return None
+            first = region.nu if step == 0 else first
+            # Newton steps converge quadratically where the radius is little more than nu: one that gains little has met rounding.
+            stalled = region.nu > 0.5 * before and region.radius <= 1.1 * region.nu
+            if np.isfinite(region.radius) and (region.nu <= LOCAL_ENOUGH * first or stalled):
+                return region
+            before = region.nu
+            point = newton_step(problem, point) if uses_rows(problem) else region.stepped()
+        return None
 
     @cached_property
     @np.errstate(all="ignore")

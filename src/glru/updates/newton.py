@@ -47,10 +47,9 @@ def best_candidate(problem: Problem, point: Point, known: Certificate) -> Certif
     return min(found, key=lambda certificate: certificate.gap)
 
 
-def newton_step(problem: Problem, point: Point) -> tuple[Array, float]:
-    """The coefficients and the intercept after one full Newton step; the penalty must be smooth."""
-    coef, intercept, _ = _smooth_step(problem, point, damped=False)
-    return coef, intercept
+def newton_step(problem: Problem, point: Point) -> Point:
+    """The point after one full Newton step, with its linearised dual variables; the penalty must be smooth."""
+    return Point(*_smooth_step(problem, point, damped=False))
 
 
 def _step(problem: Problem, point: Point, damped: bool) -> Point:
