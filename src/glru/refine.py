@@ -33,6 +33,12 @@ TRAINED = 1e-13
 LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
 
+TRAINED_FIRST = 1e-6
+"""Relative gap from which on a training that starts where nothing more is provable is asked: that of a training without questions."""
+
+SHRINKAGES = (0.3, 0.1, 0.03)
+"""Factors by which intervals may have to shrink before a training is asked again: its gap by about their squares."""
+
 Settled = Callable[[Array, Array], bool]
 Rows = NDArray[np.intp]
 
@@ -122,7 +128,11 @@ class Refinement:
         The bounds proven so far.
     point : Point
         The best point so far.
+    region : Region or None
+        The last region that was taken in.
     """
+
+    region: Region | None = None
 
     def __init__(
         self,
@@ -149,7 +159,7 @@ class Refinement:
 
     def take_in(self, region: Region, dead: NDArray[np.bool_] | None) -> bool:
         """Take in what a region proves."""
-        queries = self.queries
+        self.region, queries = region, self.queries
         proven = queries.bounds(region) if isinstance(queries, BlockRows) else score_bounds([region], queries, dead)
         self.found = intersect(self.found, proven)
         return self.done
@@ -181,9 +191,9 @@ class Refinement:
         """
         problem = self.problem
         if not problem.in_memory:
-            return self._local_steps(point)
+            return self.local_steps(point)
         if "local" in self.names and has_local(problem) and not uses_rows(problem):
-            stage = self._local_steps(point)
+            stage = self.local_steps(point)
             if stage is not None:
                 return stage
         if self.carry(point, certificate) is not None:
@@ -203,8 +213,8 @@ class Refinement:
         self.point = min(point, stepped, key=lambda p: _gap(problem, p))
         return None
 
-    def _local_steps(self, point: Point) -> str | None:
-        """Newton steps under the local certificate alone, one Hessian each.
+    def local_steps(self, point: Point) -> str | None:
+        """Newton steps under the local certificate alone, one Hessian each; the stage that settled the bounds, or None.
 
         A point whose gradient is far too large for a certificate is stepped on from without asking for one.
         """
@@ -220,18 +230,34 @@ class Refinement:
                 break
         return None
 
-    def train(self, point: Point, tol: float, thorough: bool = True) -> Solution:
+    def _shrinkage(self) -> float:
+        """By what factor the intervals would have to shrink around their middles to settle the bounds, within limits."""
+        lower, upper = self.found
+        middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
+        for factor in SHRINKAGES[:-1]:
+            if self.settled(middle - factor * half, middle + factor * half):
+                return factor
+        return SHRINKAGES[-1]
+
+    def train(self, point: Point, tol: float, thorough: bool = True, asked: bool = False) -> Solution:
         """Train from a point until the bounds are settled, or to a relative gap; ``thorough``: by all regions each time.
 
+        ``asked``: the bounds hold what can be proven at the point already, so that the training goes on before it is asked.
         A gap that is small enough for a solver may still be large under the root of a radius: Newton steps go on from
         there while it shrinks.
         """
         problem = self.problem
-        until = ask_rarely(lambda state: self.take(certify(problem, state.point), thorough), self.budget)
+        until = ask_rarely(
+            lambda state: self.take(certify(problem, state.point), thorough),
+            self.budget,
+            self._shrinkage if asked else None,
+        )
         last = train(problem, tol=tol, start=point, until=until)
-        best = certify(problem, last.point)
-        if not self.done:
-            self.take(best)
+        if self.done:
+            self.point = last.point
+            return last
+        best = last.certificate
+        self.take(best)
         for _ in range(NEWTON_STEPS if self.steppable and not self.done else 0):
             stepped = newton_candidate(problem, best.point)
             if not stepped.gap < 0.5 * best.gap:
@@ -243,19 +269,26 @@ class Refinement:
         return last
 
 
-def ask_rarely(ask: Callable[[State], bool], budget: Budget) -> Until:
+def ask_rarely(ask: Callable[[State], bool], budget: Budget, shrinkage: Callable[[], float] | None = None) -> Until:
     """A stopping rule that asks about a state only where its gap is a tenth of the last one asked about.
 
-    Where a certificate costs more than an iteration, asking every time would cost more than the training.
+    Where a certificate costs more than an iteration, asking every time would cost more than the training. ``shrinkage``: by what
+    factor intervals have to shrink; intervals go with the root of the gap, so that no question is asked before that, the first
+    one about the starting point included.
     """
-    last = np.inf
+    goal = np.inf if shrinkage is None else None
 
     def until(state: State) -> bool:
-        nonlocal last
-        if not state.gap < 0.1 * last:
+        nonlocal goal
+        if goal is None:
+            assert shrinkage is not None
+            goal = min(shrinkage() ** 2 * state.gap, TRAINED_FIRST * abs(state.primal_value))
+        if not state.gap < goal:
             return budget.spent
-        last = state.gap
-        return ask(state)
+        if ask(state):
+            return True
+        goal = (0.1 if shrinkage is None else shrinkage() ** 2) * state.gap
+        return False
 
     return until
 

@@ -199,7 +199,7 @@ def _gram_height(n_columns: int) -> int:
     return max(64, CHUNK_BYTES // (8 * max(n_columns, 1)))
 
 
-def _chunks(X: Array) -> Iterator[slice]:
+def _chunks(X: Array) -> list[slice]:
     """Consecutive rows in chunks of about a megabyte, so that temporaries of their size stay in the cache."""
     height = max(1, SMALL // max(X.shape[1], 1))
-    return (slice(start, start + height) for start in range(0, X.shape[0], height))
+    return [slice(start, start + height) for start in range(0, X.shape[0], height)]

@@ -18,7 +18,7 @@ from glru.linalg import Array, Matrix
 from glru.live import receipts, storage
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, now
 from glru.live.objective import ModelSpec
-from glru.live.queries import Answer, CertifiedPrediction, Decided, merge, undetermined
+from glru.live.queries import Answer, CertifiedPrediction, Decided, undetermined
 from glru.live.state import Key, Pending, State, TrainedKeys, as_keys, count_weighted, digest_rows
 from glru.sklearn import adapt
 from glru.solution import Solution
@@ -47,10 +47,10 @@ class LiveModel:
     """A linear model whose training data keeps changing.
 
     Changes are only noted, at the cost of the change. A query is answered from a certificate of what retraining on the
-    present data would give: from the stored model as it is, then from Newton steps, and only where a queried label is
-    still open by training, warm-started and stopped as soon as it is proven. For changed rows of a model without an
-    unpenalised intercept the first of these costs no more than the change; otherwise it passes over the data once, and what
-    was computed serves all queries until the next change.
+    present data would give: from the stored model as it is where that costs no more than the change (no unpenalised
+    intercept), then from Newton steps, for the logistic and the squared loss on data with no more columns than rows. Where that
+    leaves a queried label open, the model is trained, warm-started, and stopped once the label is proven. What was computed
+    serves all queries until the next change.
 
     Threads may share a live model. Methods run one at a time, so that a change or a query waits for a training that is
     under way; attributes are read without waiting, each from one consistent state. To make several calls as one, hold
@@ -563,11 +563,9 @@ class LiveModel:
     def _prove(self, queries: Matrix, decided: Decided, query: Query) -> Answer:
         """Bounds of queried scores that are decided, but for what a training as far as float64 goes left open."""
         state = self._state
-        answer = state.proofs.ask(queries, decided)
-        if answer.open.size and not (state.pending.empty and state.exhausted):
-            solution, bounds = state.proofs.train(queries[answer.open], decided, answer.open_bounds)
+        answer, solution = state.proofs.prove(queries, decided, not (state.pending.empty and state.exhausted))
+        if solution is not None:
             self._train(solution, "predict", exhausted=solution.status != "stopped")
-            answer = merge(answer, bounds, decided, "training", solution.certificate)
         self._present = self._log.certified(query, answer)
         return answer
 

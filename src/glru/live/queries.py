@@ -1,6 +1,6 @@
 """What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -11,12 +11,17 @@ from numpy.typing import NDArray
 from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, intersect, unbounded
 from glru.certificate import Certificate, ball_radius
-from glru.changes import Change
+from glru.changes import Change, Composite
 from glru.linalg import Array, Matrix
+from glru.metric.rows import uses_rows
+from glru.point import Point
+from glru.problem import Problem
 from glru.refine import Refinement
-from glru.regions import PAPER, Region, regions_of, score_bounds
+from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution
 from glru.solvers import solve
+from glru.updates import carried_point
+from glru.updates.carry import is_plain
 
 SHOWN = 10
 """How many queries an error names."""
@@ -45,7 +50,7 @@ class Answer:
     gap: float
     radius: float
 
-    @property
+    @cached_property
     def open(self) -> NDArray[np.intp]:
         """The queries that are not decided."""
         return np.flatnonzero(self.stage == "")
@@ -54,6 +59,19 @@ class Answer:
     def open_bounds(self) -> ScoreBounds:
         """What is known of these."""
         return self.bounds.take(self.open)
+
+    @classmethod
+    def unknown(cls, size: int) -> "Answer":
+        """No answer yet."""
+        return cls(ScoreBounds(*unbounded(size)), np.full(size, "", dtype="<U8"), np.inf, np.inf)
+
+    def merge(self, bounds: Bounds, decided: Decided, stage: str, gap: float, radius: float) -> "Answer":
+        """The answer with what a further stage proves of the queries that were open."""
+        rows, stages = self.open, self.stage.copy()
+        lower, upper = self.bounds.lower.copy(), self.bounds.upper.copy()
+        lower[rows], upper[rows] = intersect(self.open_bounds, bounds)
+        stages[rows[decided(lower[rows], upper[rows])]] = stage
+        return Answer(ScoreBounds(lower, upper), stages, gap, radius)
 
     def count(self, stage: str) -> int:
         """How many queries a stage decided."""
@@ -108,78 +126,120 @@ class CertifiedPrediction:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Proof:
-    """A certificate and the regions that hold the retrained model, the most telling first."""
-
-    certificate: Certificate
-    regions: Sequence[Region]
-    fit_intercept: bool
-
-    def bounds(self, X: Matrix, decided: Decided | None, known: Bounds) -> Bounds:
-        """Known bounds of queries made tighter, region by region until all are decided, or by all regions."""
-        dead = self.certificate.columns.dead
-        for region in self.regions:
-            if decided is not None and decided(*known).all():
-                break
-            known = intersect(known, score_bounds([region], X, dead))
-        return known if self.fit_intercept else _with_zeros(X, dead, known)
-
-
-@final
 class Proofs:
     """What a stored model and the changes since prove about the model that retraining would give.
 
-    Everything is computed once and kept: a second query costs only its own bounds.
+    A query is answered by the stored model where that costs no more than the change, then by Newton steps under the local
+    certificate, each at the price of one iteration of a training, and then by a training. What was computed is kept:
+    a second query costs only its own bounds.
     """
 
     def __init__(self, solution: Solution, change: Change, loses_rows: bool) -> None:
         self.solution, self.change, self.loses_rows = solution, change, loses_rows
-        self.fit_intercept = solution.problem.fit_intercept
+        self.fresh = isinstance(change, Composite) and not change.steps
+        self.plain = is_plain(solution.problem)
+        self._kept: tuple[Region, ...] = ()
 
     @cached_property
     def after(self) -> After:
-        """The core's answer to the pending change."""
+        """What is proven after the pending changes without training."""
         return after(self.solution, self.change)
 
     @cached_property
-    def carried(self) -> Proof:
-        """What the stored model itself proves, at the cost of the change where the core has that."""
-        regions = list(regions_of(self.after.carried, self.fit_intercept, PAPER))
-        return Proof(self.after.carried, regions, self.fit_intercept)
+    def problem(self) -> Problem:
+        """The changed problem."""
+        return self.after.problem if self.plain or self.fresh else self.change.apply(self.solution.problem)
 
     @cached_property
-    def newton(self) -> Proof:
-        """All that is proven without training."""
-        return Proof(self.after.certificates[0], self.after.regions, self.fit_intercept)
+    def _point(self) -> Point:
+        """Where Newton steps and trainings start: the stored model, carried to the changed problem."""
+        if self.plain or self.fresh:
+            return self.after.carried.point
+        return carried_point(self.solution.problem, self.solution.point, self.change)
 
+    @cached_property
+    def _carried(self) -> tuple[Region, ...]:
+        """Regions around the stored model that cost no more than the change, or the model's own if nothing changed."""
+        if not (self.plain or self.fresh):
+            return ()
+        names = PAPER if self.plain and not self.fresh else EVERY
+        return tuple(regions_of(self.after.carried, self.solution.problem.fit_intercept, names))
+
+    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def ask(self, X: Matrix, decided: Decided) -> Answer:
-        """The cheapest certificate that settles each query; what is open stays open."""
-        bounds = ScoreBounds(*self.carried.bounds(X, decided, unbounded(X.shape[0])))
-        stage = np.where(decided(*bounds), "carry", "").astype("<U8")
-        answer = Answer(bounds, stage, self.after.carried.gap, radius_of(self.after.carried))
-        if not answer.open.size or not has_newton(self.solution.problem):
+        """What is proven of each query without training, by the cheapest stage that decides it."""
+        answer = self._ask_cheaply(X, decided)
+        if not answer.open.size:
             return answer
-        tighter = self.newton.bounds(X[answer.open], decided, answer.open_bounds)
-        return merge(answer, tighter, decided, "newton", self.newton.certificate)
+        found = self.after.score_bounds(X[answer.open].data)
+        return answer.merge(
+            self._with_zeros(X[answer.open], found), decided, "newton", self.after.gap, self.after.radius
+        )
 
+    @np.errstate(all="ignore")
     def tightest(self, X: Matrix, decided: Decided) -> Answer:
-        """The tightest bounds there are without training, for all queries."""
-        bounds = ScoreBounds(*self.newton.bounds(X, None, unbounded(X.shape[0])))
-        name = "newton" if has_newton(self.solution.problem) else "carry"
-        stage = np.where(decided(*bounds), name, "")
-        best = self.newton.certificate
-        return Answer(bounds, stage, best.gap, radius_of(best))
+        """The tightest bounds of all queries without training."""
+        found = self.after.score_bounds(X.data)
+        stage = "newton" if has_newton(self.solution.problem) else "carry"
+        everything = Answer.unknown(X.shape[0])
+        return everything.merge(self._with_zeros(X, found), decided, stage, self.after.gap, self.after.radius)
 
-    def train(self, X: Matrix, decided: Decided, known: Bounds) -> tuple[Solution, Bounds]:
-        """Train until every query is decided, or as far as float64 goes."""
-        after, everything = self.after, lambda *ends: bool(decided(*ends).all())
-        work = Refinement(after.problem, X, everything, found=known)
+    @np.errstate(all="ignore")
+    def prove(self, X: Matrix, decided: Decided, may_train: bool) -> tuple[Answer, Solution | None]:
+        """Bounds that decide all queries, and the model of a training, where it took one that was allowed.
+
+        The training goes on until every query is decided, or as far as float64 allows.
+        """
+        answer = self._ask_cheaply(X, decided)
+        if not (answer.open.size and may_train):
+            return answer, None
+        queries = X[answer.open]
+        work = self._refine(queries, decided, answer.open_bounds)
         # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
-        solution = work.train(after.point, 0.0)
-        if self.fit_intercept:
-            return solution, work.found
-        return solution, _with_zeros(X, after.problem.dead_columns, work.found)
+        solution = work.train(self._point, 0.0, thorough=False, asked=True)
+        found, best = self._with_zeros(queries, work.found), solution.certificate
+        return answer.merge(found, decided, "training", best.gap, radius_of(best)), solution
+
+    def _ask_cheaply(self, X: Matrix, decided: Decided) -> Answer:
+        """What the stored model proves, then what Newton steps under the local certificate do."""
+        answer = Answer.unknown(X.shape[0])
+        for stage, regions in (("carry", self._carried), ("newton", self._kept)):
+            for region in regions:
+                if answer.open.size:
+                    queries = X[answer.open]
+                    found = self._with_zeros(queries, score_bounds([region], queries, self._dead))
+                    answer = answer.merge(found, decided, stage, *self._size(region))
+        if not answer.open.size or not has_local(self.solution.problem) or uses_rows(self.problem):
+            return answer
+        queries = X[answer.open]
+        work = self._refine(queries, decided, answer.open_bounds)
+        stage = "carry" if work.local_steps(self._point) == "carry" else "newton"
+        if isinstance(work.region, LocalEllipsoid):
+            self._kept, self._point = (work.region,), work.region.point
+            answer = answer.merge(self._with_zeros(queries, work.found), decided, stage, *self._size(work.region))
+        return answer
+
+    def _refine(self, X: Matrix, decided: Decided, known: Bounds) -> Refinement:
+        return Refinement(self.problem, X, lambda *ends: bool(decided(*ends).all()), found=known)
+
+    @property
+    def _dead(self) -> NDArray[np.bool_]:
+        """Columns whose retrained coefficient is exactly 0; of a plain change without forming the changed problem."""
+        return self.after.carried.columns.dead if self.plain or self.fresh else self.problem.dead_columns
+
+    def _with_zeros(self, X: Matrix, known: Bounds) -> Bounds:
+        """Bounds without an intercept: a query without an entry that counts has a score of exactly 0."""
+        if self.solution.problem.fit_intercept:
+            return known
+        used = X.absolute_product((~self._dead).astype(np.float64)) > 0.0
+        return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
+
+    def _size(self, region: Region) -> tuple[float, float]:
+        """The gap of a region's centre, and how far it is at most from the retrained model."""
+        if isinstance(region, LocalEllipsoid):
+            strength = self.problem.penalty.strong_convexity
+            return region.gap, float(ball_radius(region.gap / strength)) if strength > 0.0 else np.inf
+        return self.after.carried.gap, radius_of(self.after.carried)
 
     def refreshed(self, tol: float) -> Solution:
         """Train the present problem to a tolerance.
@@ -187,26 +247,11 @@ class Proofs:
         Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
         model must not be the old one when somebody asked for one without these rows.
         """
-        solution = self.after.retrain(tol=tol)
+        solution = solve(self.problem, tol=tol, start=self._point)
         same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
         if same and self.loses_rows:
-            solution = solve(self.after.problem, tol=tol)
+            solution = solve(self.problem, tol=tol)
         return solution
-
-
-def _with_zeros(X: Matrix, dead: NDArray[np.bool_], known: Bounds) -> Bounds:
-    """Bounds without an intercept: a query without an entry that counts has a score of exactly 0."""
-    used = X.absolute_product((~dead).astype(np.float64)) > 0.0
-    return np.where(used, known[0], 0.0), np.where(used, known[1], 0.0)
-
-
-def merge(answer: Answer, bounds: Bounds, decided: Decided, stage: str, certificate: Certificate) -> Answer:
-    """An answer with what a further stage proves of the queries that were open."""
-    rows, stages = answer.open, answer.stage.copy()
-    lower, upper = answer.bounds.lower.copy(), answer.bounds.upper.copy()
-    lower[rows], upper[rows] = intersect(answer.open_bounds, bounds)
-    stages[rows[decided(lower[rows], upper[rows])]] = stage
-    return Answer(ScoreBounds(lower, upper), stages, certificate.gap, radius_of(certificate))
 
 
 def radius_of(certificate: Certificate) -> float:

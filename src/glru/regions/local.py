@@ -73,6 +73,10 @@ def local_radius(constant: float, largest_norm: Array | float, nu: Array, expone
     return np.where((product < 1.0) & np.isfinite(radius), radius, np.inf)
 
 
+CLOSE = 0.1
+"""Where ``kappa nu`` is below this with a rough ``kappa``, the radius is at most 5.4 % larger than with the exact one."""
+
+
 def row_norm_bound(metric: ColumnMetric, length: float) -> float:
     """At least the largest norm of a row in the inverse metric, from the largest Euclidean one, which costs nothing."""
     length = float(np.hypot(length, 1.0)) if metric.fit_intercept else length
@@ -130,15 +134,27 @@ class LocalEllipsoid(Region):
         if not np.isfinite(self.nu):
             return np.inf
         constant = float(self.totals.loss.self_concordance or 0.0)
-        return float(local_radius(constant, self.largest_norm, np.asarray(self.nu), 0.0))
+        norm = self._norm_bound
+        if not constant * norm * self.nu < CLOSE:
+            norm = self.largest_norm
+        return float(local_radius(constant, norm, np.asarray(self.nu), 0.0))
 
     @cached_property
     def largest_norm(self) -> float:
         """At least the largest norm of a row in the inverse metric."""
         if self.rows is not None:
             return float(self.metric.norms(self.rows.matrix)[self.rows.weights > 0.0].max())
-        assert isinstance(self.metric, ColumnMetric)
-        return row_norm_bound(self.metric, self.totals.largest_norm)
+        return self._norm_bound
+
+    @property
+    def _norm_bound(self) -> float:
+        """At least the largest norm of a row in the inverse metric, without a product with the rows."""
+        metric = self.metric
+        if isinstance(metric, RowMetric):
+            # The Hessian is at least the penalty, so a row's norm is at most that in the penalty's metric and the border's.
+            return float((metric.side.norms + metric.side.border_norms * metric.free).max()) * (1.0 + FEW)
+        assert isinstance(metric, ColumnMetric)
+        return row_norm_bound(metric, self.totals.largest_norm)
 
     @property
     def gap(self) -> float:
