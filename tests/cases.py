@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sklearn
 
 import glru
 from glru.datasets import Dataset
@@ -132,6 +133,17 @@ def assert_same_model(first: Solution, second: Solution) -> None:
     if lam > 0.0:
         radius = np.sqrt(2.0 * first.gap / lam) + np.sqrt(2.0 * second.gap / lam)
         assert np.linalg.norm(first.coef - second.coef) <= radius + 1e-9 * np.linalg.norm(first.coef)
+
+
+SINCE_1_8 = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
+"""Whether ``l1_ratio`` alone gives the penalty of scikit-learn's LogisticRegression; before, ``penalty`` had to name it."""
+
+
+def l1(ratio: float) -> dict[str, Any]:
+    """Options of scikit-learn's LogisticRegression with a share of the 1-norm in its penalty."""
+    if SINCE_1_8:
+        return {"l1_ratio": ratio}
+    return {"penalty": "l1"} if ratio == 1.0 else {"penalty": "elasticnet", "l1_ratio": ratio}
 
 
 def stored(name: str) -> Dataset:

@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 import glru
 from glru.verify.retraining import retrained
 from tests.attack.generators import unscaled_rows
+from tests.cases import l1
 
 DIGITS = 40
 
@@ -86,7 +87,7 @@ def classifier(random: np.random.Generator, two: bool = True, live: bool = False
             return Model(estimator, glru.Logistic(), 1.0 / C, intercept=False, constant=scale)
         case "elastic":
             ratio = 0.5
-            estimator = LogisticRegression(C=C, l1_ratio=ratio, solver="saga", fit_intercept=intercept)
+            estimator = LogisticRegression(C=C, **l1(ratio), solver="saga", fit_intercept=intercept)
             if "penalty" in estimator.get_params() and estimator.penalty == "l2":
                 estimator.set_params(penalty="elasticnet")
             return Model(estimator, glru.Logistic(), 0.5 / C, 0.5 / C, intercept=intercept)

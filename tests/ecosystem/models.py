@@ -10,6 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import LinearSVC
 
+from tests.cases import l1
+
 
 def some(X, y, count, seed=0):
     """A random sample of rows."""
@@ -62,7 +64,7 @@ MODELS = {
         LogisticRegression(C=0.5, solver="liblinear", intercept_scaling=3.0, tol=1e-11, max_iter=10_000),
         cancer,
     ),
-    "logistic-net": (LogisticRegression(C=0.2, l1_ratio=0.5, solver="saga", tol=1e-10, max_iter=100_000), cancer),
+    "logistic-net": (LogisticRegression(C=0.2, **l1(0.5), solver="saga", tol=1e-10, max_iter=100_000), cancer),
     "svc": (LinearSVC(C=0.1, intercept_scaling=2.0, **SVC), cancer),
     "svc-hinge": (LinearSVC(C=0.01, loss="hinge", **SVC), cancer),
     "svc-classes": (LinearSVC(C=0.1, **SVC), iris),
@@ -91,7 +93,7 @@ SHIFTING = {
 
 SPARSE = {
     "lasso": (Lasso(alpha=0.3, tol=1e-13, max_iter=100_000), diabetes),
-    "logistic-l1": (LogisticRegression(C=0.5, l1_ratio=1.0, solver="liblinear", tol=1e-10, max_iter=10_000), cancer),
+    "logistic-l1": (LogisticRegression(C=0.5, **l1(1.0), solver="liblinear", tol=1e-10, max_iter=10_000), cancer),
     "svc-l1": (LinearSVC(C=0.1, penalty="l1", dual=False, **SVC), cancer),
 }
 """Estimators without squares in their penalty: trained and certified, but held-out scores are not proven."""

@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import glru
-from tests.cases import each
+from tests.cases import SINCE_1_8, each, l1
 from tests.core import adapt, translated
 from tests.ecosystem.models import MODELS, SHIFTING, SPARSE, TIGHT, cancer, diabetes, iris, quietly, raw_cancer, wine
 
@@ -86,6 +86,7 @@ def test_sample_weights(name):
     assert_same(adapt(estimator, X, y, weight), fitted)
 
 
+@pytest.mark.skipif(not SINCE_1_8, reason="l1_ratio alone means nothing before scikit-learn 1.8")
 def test_old_parameters_of_logistic_regression():
     """``penalty`` as it was before version 1.8 means what ``l1_ratio`` and ``C`` mean now."""
     X, y = cancer()
@@ -161,7 +162,7 @@ def test_refusals():
         (Ridge(alpha=[1.0, 2.0]), Xd, yd, "alpha must be one number"),
         (Ridge(alpha=-1.0), Xd, yd, "alpha must be a finite number >= 0; got -1.0"),
         (LogisticRegression(C=0.0), X, y, "C must be above 0; got 0.0"),
-        (LogisticRegression(l1_ratio=2.0), X, y, "l1_ratio must be between 0 and 1"),
+        (LogisticRegression(**l1(2.0)), X, y, "l1_ratio must be between 0 and 1"),
         (LogisticRegression(class_weight={7: 1.0}), X, y, "class_weight must name classes of y"),
         (LogisticRegression(class_weight="even"), X, y, "must be a dict, 'balanced' or None; got 'even'"),
         (make_pipeline(PCA(), LogisticRegression()), X, y, "may have one StandardScaler.*got PCA.*Transform the data"),

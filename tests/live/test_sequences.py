@@ -21,12 +21,13 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeCla
 from sklearn.svm import LinearSVC
 
 import glru
+from tests.cases import l1
 from tests.live.truth import quietly, retrained, state
 
 ESTIMATORS = {
     "logistic": LogisticRegression(C=2.0),
     "logistic-plain": LogisticRegression(C=0.5, fit_intercept=False, class_weight={"a": 3.0}),
-    "logistic-elastic": LogisticRegression(l1_ratio=0.3, solver="saga"),
+    "logistic-elastic": LogisticRegression(**l1(0.3), solver="saga"),
     "svc": LinearSVC(C=0.7),
     "svc-hinge": LinearSVC(C=0.7, loss="hinge"),
     "ridge-classifier": RidgeClassifier(alpha=2.0),

@@ -18,6 +18,7 @@ from tests.cases import (
     assert_same_model,
     dense,
     each,
+    l1,
     make,
     stored,
     supports,
@@ -117,12 +118,12 @@ def sklearn_cases():
             (
                 "logistic-l1",
                 glru.L1(1 / C),
-                linear_model.LogisticRegression(C=C, l1_ratio=1.0, solver="saga", **options, **common),
+                linear_model.LogisticRegression(C=C, **l1(1.0), solver="saga", **options, **common),
             ),
             (
                 "logistic-elastic-net",
                 glru.ElasticNet((1 - ratio) / C, ratio / C),
-                linear_model.LogisticRegression(C=C, l1_ratio=ratio, solver="saga", **options, **common),
+                linear_model.LogisticRegression(C=C, **l1(ratio), solver="saga", **options, **common),
             ),
         ):
             yield loss + name, estimator, glru.Problem(X, labels, glru.Logistic(), penalty, intercept, "sum")
