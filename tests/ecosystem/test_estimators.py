@@ -43,6 +43,8 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_checks_of_scikit_learn(estimator, check):
+    if "check_array_api_input" in str(check):
+        pytest.skip("which estimators take arrays of other namespaces is checked in test_arrays")
     check(estimator)
 
 

@@ -11,7 +11,7 @@ USAGE = 2
 def main() -> None:
     """Run the command line."""
     try:
-        for module in ("typer", "rich"):
+        for module in ("rich", "typer"):
             require(module, "cli", "the glru command")
     except ModuleNotFoundError as error:
         sys.stderr.write(f"error: {error}\n")
