@@ -234,7 +234,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.wide:WideColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
     ),
     "hundredth-of-the-radius-of-local-columns": Mutant(
-        "glru.updates.columns.local:LocalColumns._certified", inside(local_radius=scaled(0.01)), COLUMNS
+        "glru.updates.columns.local:LocalColumns.certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(

@@ -170,7 +170,7 @@ STEPS = {
     "local steps": (glru.Logistic(), (20, 4), {"width": 1e-15, "bound": "local"}, LocalEllipsoid, "stepped", 3),
     "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 5),
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),
-    "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "_certified", 2),
+    "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "certified", 2),
     "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", WideColumns, "_bounds", 2),
     "candidates one by one": (glru.Hinge(), (20, 6), "stepwise", validation, "certify", 3),
 }

@@ -20,9 +20,6 @@ from glru.problem import Problem
 from glru.sums import chunks
 from glru.updates.carried_rows import sum_error
 
-SLOW = 0.6
-"""Steps with the old Hessian end where a step leaves more than this of the gradient: an exact step is then cheaper."""
-
 ACCURACY = 1e-3
 """Share of a gradient's norm (in the inverse metric) that a step may leave; Newton's own error is of the same kind."""
 

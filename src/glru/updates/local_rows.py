@@ -18,7 +18,6 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 :math:`(A - \tilde A) \delta`, is added to :math:`\nu`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, final
@@ -47,11 +46,11 @@ from glru.sums import (
     whole_gradient,
     whole_hessian,
 )
+from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
-from glru.updates.gradients import SLOW, Gradients, model_scores, newton_directions
+from glru.updates.gradients import Gradients, model_scores, newton_directions
 
 Rows = NDArray[np.intp]
-Decided = Callable[[Array, Array], NDArray[np.bool_]]
 
 MOST_DRIFT = 0.05
 """The base is found when a Newton step moves no score by more than this (times the self-concordance constant)."""
@@ -468,7 +467,8 @@ class LocalRows:
         if places.size < rows.size:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
         if places.size:
-            lower[places], upper[places] = _Steps(self, rows, part, removals, exact).run(decided, n_steps)
+            found = tighten(RowCandidates.first(self, rows, part, removals, exact), decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
     @cached_property
@@ -478,66 +478,72 @@ class LocalRows:
 
 
 @final
-class _Steps:
-    """The candidates without one row each, written down in full."""
+class RowCandidates:
+    """Models without one row each, written down in full: the candidates of :func:`glru.updates.batch.tighten`."""
 
-    def __init__(self, family: LocalRows, rows: Rows, part: Problem, removals: Removals, exact: bool) -> None:
-        self.family, self.rows, self.removals, self.exact = family, rows, removals, exact
-        base, fit_intercept = family.base, part.fit_intercept
-        self.arrays = base.metric.arrays
-        block = self.arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()
-        self.block = block.T
-        self.lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4))
-        self.factors, _ = base.own_factors(part)
-        self.images = base.metric.solve(self.block)
+    contraction, cost = SLOW, 0.0
+
+    def __init__(
+        self, family: LocalRows, rows: Rows, removals: Removals, factors: Array, lengths: Array, block: Any, exact: bool
+    ) -> None:
+        self.family, self.rows, self.removals, self.exact_steps = family, rows, removals, exact
+        self.factors, self.lengths, self.block = factors, lengths, block
+        self.arrays = family.base.metric.arrays
+        self.images: Any = None
+        self.models: Any = None
+        self.gradients: Any = None
+
+    @classmethod
+    def first(cls, family: LocalRows, rows: Rows, part: Problem, removals: Removals, exact: bool) -> "RowCandidates":
+        """The candidates of the closed form."""
+        base, arrays, fit_intercept = family.base, family.base.metric.arrays, part.fit_intercept
+        block = (arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()).T
+        lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4))
+        factors, _ = base.own_factors(part)
+        new = cls(family, rows, removals, factors, lengths, block, exact)
+        new.images = base.metric.solve(block)
         start = (base.point.packed(fit_intercept) + base.step)[:, None]
         if base.factors[0] < base.factors[1]:
-            start = start + base.loss_step[:, None] * (self.factors - base.middle_factor)
-        self.models = self.arrays.put(start) + self.images * self.arrays.put(removals.multipliers)
+            start = start + base.loss_step[:, None] * (factors - base.middle_factor)
+        new.models = arrays.put(start) + new.images * arrays.put(removals.multipliers)
+        return new
 
-    def run(self, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds of the left-out rows' scores after at most some steps."""
-        lower, upper = unbounded(self.rows.size)
-        active, before = np.arange(self.rows.size), np.full(self.rows.size, np.inf)
-        for _ in range(n_steps):
-            low, high, nu, gradients = self._certify(active)
-            lower[active], upper[active] = np.maximum(lower[active], low), np.minimum(upper[active], high)
-            going = ~decided(lower[active], upper[active]) & (nu < SLOW * before[active])
-            before[active] = nu
-            active = active[going]
-            if not active.size:
-                break
-            self.block, self.images, self.models, gradients = (
-                self.arrays.take(matrix, going) for matrix in (self.block, self.images, self.models, gradients)
-            )
-            self._step(active, gradients)
-        return lower, upper
-
-    def _certify(self, active: Rows) -> tuple[Array, Array, Array, Any]:
-        """Bounds of the active rows, at least the norms of their gradients in the metric without the row, and these."""
-        base, removals = self.family.base, self.removals.take(active)
-        found = self.family.gradients.at(self.models, self.rows[active], self.factors[active])
+    def certify(self) -> Certified:
+        """Bounds of the left-out rows' scores, from the gradients in the metric without the row."""
+        base, removals = self.family.base, self.removals
+        found = self.family.gradients.at(self.models, self.rows, self.factors)
+        self.gradients = found.gradients
         centers, (first, second) = self.arrays.inner(self.block, self.models), found.score_errors
         nu = found.nu / np.sqrt(removals.metric_shares)
-        errors = self.lengths[active] * first + second
+        errors = self.lengths * first + second
         exponents = base.constant * found.moved
         bounds = base.ellipsoid_bounds(removals, self.family.largest_norm, centers, nu, exponents, errors)
-        return *bounds, nu, found.gradients
+        return Certified(*bounds, nu, np.zeros(nu.size))
 
-    def _step(self, active: Rows, gradients: Any) -> None:
-        """Move the active models."""
-        problem, metric, arrays = self.family.problem, self.family.base.metric, self.arrays
-        if self.exact:
-            left_out = self.rows[active], np.arange(active.size)
-            self.models = self.models + newton_directions(
-                problem, self.models, gradients, metric.solve, left_out, self.factors[active]
-            )
-            return
+    def step(self, members: NDArray[np.bool_]) -> "RowCandidates":
+        """Some of the candidates after one more Newton step."""
+        arrays, metric, removals = self.arrays, self.family.base.metric, self.removals.take(np.flatnonzero(members))
+        block, images, models, gradients = (
+            arrays.take(matrix, members) for matrix in (self.block, self.images, self.models, self.gradients)
+        )
+        rows, factors = self.rows[members], self.factors[members]
+        new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block, self.exact_steps)
+        new.images = images
+        if self.exact_steps:
+            left_out = rows, np.arange(rows.size)
+            directions = newton_directions(self.family.problem, models, gradients, metric.solve, left_out, factors)
+            new.models = models + directions
+            return new
         # The Hessian without the row, by the Sherman-Morrison formula.
-        removals, solved = self.removals.take(active), metric.solve(gradients)
+        solved = metric.solve(gradients)
         curvatures = removals.weights * removals.curvatures
-        multipliers = curvatures * arrays.inner(self.block, solved) / (1.0 - removals.leverages)
-        self.models = self.models - (solved + self.images * arrays.put(multipliers))
+        multipliers = curvatures * arrays.inner(block, solved) / (1.0 - removals.leverages)
+        new.models = models - (solved + images * arrays.put(multipliers))
+        return new
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """Exact steps start from a closer base (``LocalRows`` of a family), not from here."""
+        return
 
 
 def newton_remainders(exponents: Array) -> Array:

@@ -21,8 +21,9 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
+from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.gradients import EXACT_STEPS, SLOW, Gradients, model_scores, newton_directions, split_models
+from glru.updates.gradients import EXACT_STEPS, Gradients, model_scores, newton_directions, split_models
 
 Columns = NDArray[np.intp]
 
@@ -114,37 +115,19 @@ class LocalColumns:
         images = self.metric.solve(arrays.units(self.metric.size, columns))
         images /= arrays.put(arrays.entries(images, (columns, places)))
         models = arrays.put(self.start)[:, None] - images * arrays.put(self.start[columns])
-        shape = (self.query_norms.size, columns.size)
-        lower, upper = np.empty(shape), np.empty(shape)
-        active, before, bounds = places, np.full(columns.size, np.inf), None
-        for step in range(n_steps):
-            entries = columns[active], np.arange(active.size)
-            models = arrays.zeroed(models, entries)
-            self._models.update((column, (models, place)) for place, column in enumerate(entries[0].tolist()))
-            *found, gradient, nu = self._certified(models, entries)
-            low, high = found if bounds is None else intersect(bounds, (found[0], found[1]))
-            going = ~settled(low, high) & (nu < SLOW * before) & (step + 1 < n_steps)
-            lower[:, active[~going]] = to_host(arrays.take(low, ~going))
-            upper[:, active[~going]] = to_host(arrays.take(high, ~going))
-            before, active = nu[going], active[going]
-            if not active.size:
-                break
-            bounds = arrays.take(low, going), arrays.take(high, going)
-            models, images, gradient = (arrays.take(matrix, going) for matrix in (models, images, gradient))
-            entries = columns[active], np.arange(active.size)
-            solve = partial(self._solve, images, entries)
-            if exact:
-                models = models + newton_directions(self.problem, models, gradient, solve)
-            else:
-                models = models - solve(gradient)
-        return lower, upper
+        found = tighten(ColumnCandidates(self, columns, models, images, exact), settled, n_steps)
+        return found.lower, found.upper
 
-    def _solve(self, images: Any, entries: Entries, right: Any) -> Any:
+    def keep(self, columns: Columns, models: Any) -> None:
+        """Keep the last candidates without some columns."""
+        self._models.update((column, (models, place)) for place, column in enumerate(columns.tolist()))
+
+    def solve(self, images: Any, entries: Entries, right: Any) -> Any:
         """The inverse of the Hessian without each column, times a matrix."""
         solved = self.metric.solve(right)
         return solved - images * self.problem.arrays.put(self.problem.arrays.entries(solved, entries))
 
-    def _certified(self, models: Any, entries: Entries) -> tuple[Any, Any, Any, Array]:
+    def certified(self, models: Any, entries: Entries) -> tuple[Any, Any, Any, Array]:
         """Bounds of the queries' scores, gradients, and at least their norms in the metric without each column."""
         arrays = self.problem.arrays
         found = self.gradients.at(models, fixed=entries)
@@ -169,3 +152,43 @@ class LocalColumns:
         if fit_intercept:
             errors = errors + unit * arrays.xp.abs(shifts)
         return model_scores(self.queries, models, fit_intercept), errors
+
+
+@final
+class ColumnCandidates:
+    """Models without one column each: the candidates of :func:`glru.updates.batch.tighten`."""
+
+    contraction, cost = SLOW, 0.0
+
+    def __init__(self, family: LocalColumns, columns: Columns, models: Any, images: Any, exact: bool) -> None:
+        self.family, self.columns, self.images, self.exact_steps = family, columns, images, exact
+        self.models = family.problem.arrays.zeroed(models, self.entries)
+        self.gradients: Any = None
+
+    @property
+    def entries(self) -> Entries:
+        """The places of the columns in the models that do not have them."""
+        return self.columns, np.arange(self.columns.size)
+
+    def certify(self) -> Certified:
+        """Bounds of the queries' scores."""
+        self.family.keep(self.columns, self.models)
+        lower, upper, self.gradients, nu = self.family.certified(self.models, self.entries)
+        return Certified(lower, upper, nu, np.zeros(nu.size))
+
+    def step(self, members: NDArray[np.bool_]) -> "ColumnCandidates":
+        """Some of the candidates after one more Newton step."""
+        family, columns = self.family, self.columns[members]
+        models, images, gradients = (
+            family.problem.arrays.take(matrix, members) for matrix in (self.models, self.images, self.gradients)
+        )
+        solve = partial(family.solve, images, (columns, np.arange(columns.size)))
+        if self.exact_steps:
+            models = models + newton_directions(family.problem, models, gradients, solve)
+        else:
+            models = models - solve(gradients)
+        return ColumnCandidates(family, columns, models, images, self.exact_steps)
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """Exact steps are made by another batch, from the first candidates."""
+        return
