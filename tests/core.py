@@ -39,11 +39,8 @@ from glru.selection.panel import Panel
 from glru.selection.validation import ValidationJudge
 from glru.sklearn import adapt, translated
 from glru.solution import Solution
-from glru.solvers import passes
-from glru.solvers.common import Stop
-from glru.solvers.newton import newton
-from glru.solvers.passes import line_search
-from glru.solvers.sample import sample_of
+from glru.solvers import api as solvers
+from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, whole_gradient
 from glru.updates import carried_point, local_rows, newton_candidate
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
@@ -131,14 +128,12 @@ __all__ = [
     "kernels",
     "layout_of",
     "linalg",
-    "line_search",
     "linear_range",
     "local_rows",
     "loss_terms",
     "newton",
     "newton_candidate",
     "outward",
-    "passes",
     "penalty_terms",
     "predicted",
     "quick_loss_terms",
@@ -148,6 +143,8 @@ __all__ = [
     "sample_of",
     "score_bounds",
     "score_errors",
+    "solvers",
+    "step_length",
     "summary",
     "threads",
     "to_host",

@@ -23,7 +23,7 @@ from glru.refine import newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution, dual_of
 from glru.solvers import solve
-from glru.solvers.common import Until
+from glru.solvers.newton import Until
 from glru.updates import best_candidate, carried_point, carry
 from glru.updates.local_rows import require_local
 from glru.updates.newton import newton_step

@@ -19,7 +19,7 @@ from glru.problem import Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
-from glru.solvers.common import Until
+from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.wide_rows import RowModels, has_wide_rows

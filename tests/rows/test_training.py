@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.cases import LOSSES, each
-from tests.core import duality, expand, line_search, passes, sample_of, whole_gradient
+from tests.core import duality, expand, sample_of, solvers, step_length, whole_gradient
 from tests.decisions.retraining import carefully
 from tests.rows.data import SHAPES, in_blocks, make, mapped
 
@@ -92,13 +92,23 @@ def test_the_line_search_comes_near_the_minimum(fit_intercept, tmp_path):
             there = point.moved(step, length)
             return duality.primal_value(problem, there.coef, problem.scores(there.coef, there.intercept))
 
-        found = line_search(blocks, point, step)
-        best = minimize_scalar(value, bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-9})
-        assert 0.0 < found <= 2.0
-        assert value(found) <= value(0.0)
-        assert value(found) - best.fun <= 0.05 * (value(0.0) - best.fun) + 1e-12
-    uphill = whole_gradient(blocks.totals, point, expand(blocks, point).gradient)
-    assert line_search(blocks, point, uphill) == 0.0
+        def derivative(length, step=step):
+            there = point.moved(step, length)
+            return float(whole_gradient(blocks.totals, there, expand(blocks, there).gradient) @ step)
+
+        def has_fallen(length, value=value):
+            return value(length) < value(0.0)
+
+        for known in (None, has_fallen):
+            found = step_length(derivative, derivative(0.0), 0.0, known)
+            best = minimize_scalar(value, bounds=(0.0, 2.0 * found), method="bounded", options={"xatol": 1e-9 * found})
+            assert value(found) <= value(0.0)
+            assert value(found) - best.fun <= 0.05 * (value(0.0) - best.fun) + 1e-12
+        # Where any descent will do, the full step is taken unless the objective rises.
+        first = step_length(derivative, derivative(0.0), 0.0, has_fallen, np.inf)
+        assert value(first) < value(0.0)
+        assert first == 1.0 or value(1.0) >= value(0.0)
+    assert step_length(derivative, 1.0, 0.0) == 0.0  # uphill
 
 
 def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
@@ -108,10 +118,10 @@ def test_a_far_start_and_a_bad_sample(tmp_path, monkeypatch):
     far = glru.solve(blocks, tol=1e-8, start=glru.Point(np.array([30.0, -40.0, 20.0])))
     assert far.status == "converged"
     assert_certified(far, problem)
-    monkeypatch.setattr(passes, "_start", lambda problem, start: glru.Point(np.array([30.0, -40.0, 20.0])))
+    monkeypatch.setattr(solvers, "_start_in_passes", lambda problem, start: glru.Point(np.array([30.0, -40.0, 20.0])))
     bad = glru.solve(blocks, tol=1e-8)
     assert bad.status == "converged"
-    monkeypatch.setattr(passes, "_start", lambda problem, start: glru.Point(np.zeros(3)))
+    monkeypatch.setattr(solvers, "_start_in_passes", lambda problem, start: glru.Point(np.zeros(3)))
     assert far.n_passes == bad.n_passes == glru.solve(blocks, tol=1e-8).n_passes + 2
     assert_certified(bad, problem)
 

@@ -19,6 +19,6 @@ Rows in blocks are trained by "newton" (up to 3000 columns) and "newton-cg", in 
 """
 
 from glru.solvers.api import solve, train, warn_if_short
-from glru.solvers.common import State
+from glru.solvers.newton import State
 
 __all__ = ["State", "solve", "train", "warn_if_short"]

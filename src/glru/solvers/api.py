@@ -14,16 +14,14 @@ from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
-from glru.solution import Solution, solution_at
-from glru.solvers.common import Run, Stop, Until, zero_point
+from glru.rows import MAX_COLUMNS
+from glru.solution import Solution, relative, solution_at
 from glru.solvers.dual_cd import dual_cd
-from glru.solvers.interior_point import box_of, interior_point
-from glru.solvers.newton import newton
-from glru.solvers.newton_cg import newton_cg
-from glru.solvers.passes import train_in_passes
+from glru.solvers.hinges import box_of, interior_point, proximal_point
+from glru.solvers.newton import Run, Stop, Until, local_gap, newton, sample_of, zero_point
+from glru.solvers.newton_cg import newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
-from glru.solvers.proximal_point import proximal_point
-from glru.solvers.sample import sample_of
+from glru.sums import dual_gap, objective_value
 
 Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"]
 
@@ -120,7 +118,7 @@ def train(
     if not problem.in_memory:
         if until is not None:
             raise not_in_memory(problem, "until, which is shown scores and dual variables of all rows,")
-        return train_in_passes(problem, tol, solver, start, max_iter, budget)
+        return _train_in_passes(problem, tol, solver, start, max_iter, budget)
     if problem.matrix.only_products:
         _require_smooth(problem, solver)
     until = _within(until, budget)
@@ -252,6 +250,75 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
     if not duality.primal_value(problem, coef, problem.scores(coef, intercept)) <= at_zero:
         return zero_point(problem)
     return Point(coef, intercept, dual)
+
+
+def _train_in_passes(
+    problem: Problem, tol: float, solver: str, start: Solution | Point | None, max_iter: int | None, budget: Budget
+) -> Solution:
+    """Train rows in blocks: a solution with the sums at its point instead of a dual point."""
+    name, before = _choose_in_passes(problem, solver), problem.traffic.passes
+    stop = Stop(tol, lambda state: budget.spent, max_iter or SOLVERS[name][1])
+    run_solver = newton if name == "newton" else newton_cg_in_passes
+    run = run_solver(problem, _start_in_passes(problem, start), stop)
+    n_iter = run.n_iter
+    if run.status == "stalled" and start is not None:
+        # The start may be to blame: "stalled" is said only where a training from zero stalls too.
+        run = run_solver(problem, zero_point(problem), stop)
+        n_iter += run.n_iter
+    point, here = run.point, run.expansion
+    assert here is not None
+    value, gap, dual = objective_value(problem.totals, point, here), local_gap(problem, point, here), None
+    if not relative(gap, value) <= tol:
+        dual = dual_gap(problem, point)
+        gap = min(gap, dual.value)
+    reached = relative(gap, value) <= tol
+    solution = Solution(
+        problem=problem,
+        coef=point.coef,
+        intercept=point.intercept,
+        primal_value=value,
+        gap=gap,
+        n_iter=n_iter,
+        status="converged" if reached else "stalled" if run.status == "converged" else run.status,
+        solver=name,
+        expansion=here,
+        n_passes=problem.traffic.passes - before,
+    )
+    if dual is not None:
+        solution.__dict__["dual_gap"] = dual
+    return solution
+
+
+def _choose_in_passes(problem: Problem, solver: str) -> str:
+    """The solver's name, or an error that says what training in passes does not have."""
+    if solver not in ("auto", "newton", "newton-cg"):
+        raise ValueError(f"solver must be 'auto', 'newton' or 'newton-cg' for rows in blocks; got {solver!r}.")
+    if isinstance(problem.loss, Hinge) or not problem.penalty.smooth:
+        raise ValueError(
+            f"rows in blocks are trained with a smooth loss and an L2 penalty; got {problem.loss!r} and "
+            f"{problem.penalty!r}. Use glru.SmoothedHinge() for the hinge, or a glru.Problem of data in memory."
+        )
+    if solver == "newton" and problem.n_columns > MAX_COLUMNS:
+        raise ValueError(
+            f"solver 'newton' sums a Hessian of at most {MAX_COLUMNS} columns; got {problem.n_columns}. Use 'newton-cg'."
+        )
+    if solver == "auto":
+        return "newton" if problem.n_columns <= MAX_COLUMNS else "newton-cg"
+    return solver
+
+
+def _start_in_passes(problem: Problem, start: Solution | Point | None) -> Point:
+    """Where to start: a model that was given, that of a sample of the rows, or zero."""
+    if isinstance(start, Solution | Point):
+        coef = np.array(start.coef, dtype=np.float64)
+        if coef.shape != (problem.n_columns,) or not np.all(np.isfinite([*coef, start.intercept])):
+            raise ValueError(
+                f"start must have {problem.n_columns} finite coefficients, as the problem has columns; got {coef.shape}."
+            )
+        return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0)
+    if start is not None:
+        raise TypeError(f"start must be a solution or a glru.Point; got {type(start).__name__}.")
+    return from_sample(problem) if problem.n_columns <= MAX_COLUMNS else zero_point(problem)
 
 
 def _within(until: Until | None, budget: Budget) -> Until | None:

@@ -13,7 +13,7 @@ from glru.linalg import Array
 from glru.losses import Logistic
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Run, State, Stop, end
+from glru.solvers.newton import Run, State, Stop, end
 
 
 def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:

@@ -1,4 +1,4 @@
-r"""Direct Newton for smooth losses with an L2 penalty, globalised by a line search.
+r"""Direct Newton for smooth losses with an L2 penalty, globalised by a line search; and what all solvers share.
 
 Each step solves the Newton system exactly, in the smaller of two spaces:
 
@@ -6,30 +6,231 @@ Each step solves the Newton system exactly, in the smaller of two spaces:
 * :class:`RowSpace` (n < d): :math:`w = \Lambda^{-1} X^\top \beta`; Cholesky of an n x n matrix, and X is touched
   only to form :math:`K = X \Lambda^{-1} X^\top` and, at the end, the coefficients.
 
-A full step ends at :math:`w + \delta` with the *linearised* dual point :math:`-a = g + h \circ t`,
-:math:`t = X \delta`. That point meets every equality constraint and makes the penalty's Fenchel-Young
-terms vanish, so the gap after a step costs O(n) and no product with X.
+In memory (:class:`InMemory`) scores are carried along, and a full step ends at :math:`w + \delta` with the *linearised* dual point
+:math:`-a = g + h \circ t`, :math:`t = X \delta`. That point meets every equality constraint and makes the penalty's Fenchel-Young
+terms vanish, so the gap after a step costs O(n) and no product with X. Rows in blocks (:class:`InPasses`) are summed over: one pass
+gives value, gradient and Hessian at the next point, and the gap is that of the local ellipsoid there.
 
 Piecewise quadratic losses make this a semismooth Newton method.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import partial
-from typing import final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import ClassVar, final
 
 import numpy as np
 from scipy.linalg import lstsq
 
 from glru import duality
-from glru.linalg import UNIT, Array
+from glru.linalg import UNIT, Array, gamma
 from glru.linalg.factor import cholesky_solve, core_factor, solve_shifted
 from glru.metric.rows import RowSide
 from glru.point import Point
 from glru.problem import Problem
-from glru.solution import dual_of
-from glru.solvers.common import Run, State, Stop, end, step_length
-from glru.sums import Floor
+from glru.regions.local import LocalEllipsoid
+from glru.rows import Block, Blocks
+from glru.solution import Status, dual_of
+from glru.sums import Expansion, Floor, dual_gap, expand, objective_value, whole_gradient, whole_hessian
+
+SMALL_STEP = 1e-4
+"""A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
+
+SHARE = 32
+"""A sample holds one row in so many, but at least ``ROWS_PER_COLUMN`` rows per column."""
+
+ROWS_PER_COLUMN = 10
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class State:
+    """What ``until`` is shown once an outer iteration: a feasible pair and its gap.
+
+    Attributes
+    ----------
+    n_iter : int
+        Outer iterations so far.
+    primal_value, gap : float
+        Objective and duality gap at this pair.
+    scores, dual : array of shape (n_rows,)
+        Scores and dual variables.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> problem = glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1))
+    >>> glru.solve(problem, until=lambda state: state.n_iter == 1).status
+    'stopped'
+    """
+
+    n_iter: int
+    primal_value: float
+    gap: float
+    scores: Array
+    dual: Array
+    primal: Callable[[], tuple[Array, float]]
+
+    @cached_property
+    def coef(self) -> Array:
+        """Coefficients, formed only if asked for."""
+        return self.primal()[0]
+
+    @cached_property
+    def intercept(self) -> float:
+        """The intercept."""
+        return self.primal()[1]
+
+    @property
+    def point(self) -> Point:
+        """The primal-dual point."""
+        return Point(self.coef, self.intercept, self.dual)
+
+
+Until = Callable[[State], bool]
+
+
+@final
+@dataclass(frozen=True)
+class Stop:
+    """When to stop: ``gap <= tol * primal_value``, ``until(state)``, or ``max_iter`` outer iterations."""
+
+    tol: float
+    until: Until | None
+    max_iter: int
+
+    # The gap is taken again from the data at the end; aim a little below the target so that rounding does not spoil it.
+    margin = 0.9
+
+    def target(self, primal_value: float) -> float:
+        """The gap to reach."""
+        return self.margin * self.tol * primal_value
+
+    def check(self, state: State) -> Status | None:
+        """The status to end with, or None to go on."""
+        if state.gap <= self.target(state.primal_value):
+            return "converged"
+        if self.until is not None and self.until(state):
+            return "stopped"
+        return "max_iter" if state.n_iter >= self.max_iter else None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Where a solver ended; ``expansion``: the sums there, of a run over rows in blocks."""
+
+    point: Point
+    n_iter: int
+    status: Status
+    expansion: Expansion | None = None
+
+
+def end(state: State, status: Status, n_iter: int) -> Run:
+    """The run that ends at a state; a dual point without a finite gap is left to be found again."""
+    point = state.point if np.isfinite(state.gap) else Point(state.coef, state.intercept)
+    return Run(point, n_iter, status)
+
+
+def state_at(problem: Problem, n_iter: int, coef: Array, intercept: float, dual: Array) -> State:
+    """The state at a primal point and the feasible dual point nearest to ``dual``, from fresh products with X."""
+    dual = duality.feasible_dual(problem, dual)
+    gap = duality.gap(problem, coef, intercept, dual)
+    value = duality.primal_value(problem, coef, gap.scores)
+    return State(n_iter, value, gap.value, gap.scores, dual, lambda: (coef, intercept))
+
+
+def step_length(
+    derivative: Callable[[float], float],
+    descent: float,
+    noise: float,
+    has_fallen: Callable[[float], bool] | None = None,
+    share: float = 0.1,
+) -> float:
+    """A step to the neighbourhood of the minimum along a direction; 0 where there is none.
+
+    Accepted is a step whose derivative is at most a share of the first one in size. The full step is
+    the first choice, longer and shorter ones follow: nearly separable data need the former,
+    piecewise quadratic losses the latter.
+
+    Parameters
+    ----------
+    derivative : callable
+        Derivative of the convex objective along the direction.
+    descent : float
+        Its value at step 0.
+    noise : float
+        Rounding error of the derivatives; a descent below it cannot be judged, so the full step is taken.
+    has_fallen : callable, default=None
+        Whether the objective at a step is below its start; if not given, the derivative at half the step tells.
+    share : float, default=0.1
+        The share of the first derivative; infinite where every derivative is expensive and any descent will do.
+    """
+    if not descent < -noise:
+        return 1.0 if abs(descent) <= noise else 0.0
+    close = -share * descent + noise
+    low, low_slope, high, high_slope = 0.0, descent, np.inf, np.nan
+    step = 1.0
+    for _ in range(100):
+        slope = derivative(step)
+        # Past the minimum the objective may already be above its start; without its value, a falling first half that
+        # outweighs the rising second one rules that out.
+        if abs(slope) <= close and (
+            slope <= 0.0 or (has_fallen(step) if has_fallen else slope <= max(-derivative(0.5 * step), noise))
+        ):
+            return step
+        if slope < 0.0:
+            low, low_slope = step, slope
+            if step >= 1e6:
+                return step
+        else:
+            high, high_slope = step, slope
+        if high == np.inf:
+            step *= 2.0
+        elif not np.isfinite(high_slope):
+            step = 0.9 * low + 0.1 * high
+        else:
+            # False position, kept away from the ends so that the bracket always shrinks.
+            guess = low - low_slope * (high - low) / (high_slope - low_slope)
+            step = min(max(guess, 0.9 * low + 0.1 * high), 0.1 * low + 0.9 * high)
+            if high - low <= 1e-12 * high:
+                return low
+    return low
+
+
+def zero_point(problem: Problem) -> Point:
+    """All coefficients zero."""
+    return Point(np.zeros(problem.n_columns))
+
+
+def sample_of(problem: Problem) -> Problem | None:
+    """The problem on a sample of its rows; None where that is not much smaller, or too small for the columns.
+
+    The sample carries the weight of all rows, so that the penalty keeps its share of the objective.
+    """
+    n_rows, n_columns = problem.n_rows, problem.n_columns
+    if isinstance(problem.rows, Blocks):
+        return _sample_of_blocks(problem, problem.rows)
+    if n_rows < 20_000 or n_rows < 5 * ROWS_PER_COLUMN * n_columns:
+        return None
+    size = max(n_rows // SHARE, ROWS_PER_COLUMN * n_columns)
+    rows = np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
+    weight = problem.sample_weight[rows]
+    if not weight.any():
+        return None
+    weight = weight * (problem.sample_weight.sum() / weight.sum())
+    return problem.derive(X=problem.matrix[rows], y=problem.y[rows], sample_weight=weight)
+
+
+def _sample_of_blocks(problem: Problem, blocks: Blocks) -> Problem | None:
+    """The same from the rows that the first pass has kept; None also where only one class is among them."""
+    X, y, weight = blocks.summary.sample.concatenate()
+    if y.size < ROWS_PER_COLUMN * problem.n_columns or 4 * y.size > problem.n_rows or not weight.any():
+        return None
+    sample = problem.objective.part(Block(X, y, weight * (problem.total_weight / weight.sum())))
+    return None if problem.classes is not None and np.unique(sample.y).size < 2 else sample
 
 
 @final
@@ -193,52 +394,265 @@ class RowSpace(Space):
         return np.where(curvature > 0.0, dual, linear)
 
 
+def local_gap(problem: Problem, point: Point, here: Expansion) -> float:
+    """The gap of the local ellipsoid, without a pass over the data; infinite where there is none."""
+    if here.hessian is None or problem.loss.self_concordance is None:
+        return np.inf
+    return LocalEllipsoid.of_sums(problem.totals, point, here).gap
+
+
+@final
+class Goal:
+    """The gap of a training over rows in blocks.
+
+    The certified gap is computed where that costs no pass; otherwise only once the Newton decrement is small.
+    """
+
+    def __init__(self, problem: Problem, stop: Stop) -> None:
+        self.problem, self.stop, self.share = problem, stop, 1.0
+
+    def gap(self, point: Point, here: Expansion, decrease: float) -> float:
+        """The gap, infinite while it is not worth its price; ``decrease``: what a Newton step promises."""
+        problem, totals = self.problem, self.problem.totals
+        target = self.stop.target(objective_value(totals, point, here))
+        if problem.loss.self_concordance is not None and here.hessian is not None:
+            return local_gap(problem, point, here) if decrease <= target else np.inf
+        if problem.is_strongly_convex:
+            # The duality gap without the rows' terms, which vanish but for rounding.
+            slope = whole_gradient(totals, point, here.gradient)
+            return 0.5 * float(slope @ (slope / problem.quadratic))
+        if not decrease <= self.share * target:
+            return np.inf
+        self.share *= 0.1
+        return dual_gap(problem, point).value
+
+
+class Place(ABC):
+    """Where a run stands: a point, and what a step from it is made of."""
+
+    value: float
+    """The objective."""
+
+    patience: ClassVar[int]
+    """After this many steps in a row whose descent is rounding, the next one ends the run."""
+
+    share: ClassVar[float]
+    """The share of the descent that the line search may leave."""
+
+    @abstractmethod
+    def state(self, n_iter: int, stop: Stop) -> State:
+        """What the stopping rule sees."""
+
+    @abstractmethod
+    def step(self, floor: Floor) -> tuple[Step, float, float]:
+        """The Newton direction, the objective's derivative along it, and the rounding error of that."""
+
+    @abstractmethod
+    def moved(self, step: Step, length: float, floor: Floor) -> "tuple[Place, float]":
+        """The place after a step of some length, and the objective's derivative along the step there."""
+
+    @abstractmethod
+    def again(self, floor: Floor) -> "Place":
+        """The same place, for a step with another floor under the curvatures."""
+
+    @abstractmethod
+    def has_fallen(self, there: "Place", expected: float) -> bool:
+        """Whether the objective is lower at another place, where its slope has promised a fall."""
+
+    def arrive(self, there: "Place", step: Step, length: float, stop: Stop) -> "Place":
+        """The place that a step has led to."""
+        return there
+
+    def floor_after(self, floor: Floor, length: float) -> Floor:
+        """The floor under the curvatures after a step of some length."""
+        return floor.after(length)
+
+    def end(self, state: State, status: Status) -> Run:
+        """The run that ends at a state."""
+        return end(state, status, state.n_iter)
+
+
+@final
+class InMemory(Place):
+    """A place in a problem whose rows are in memory: scores are updated, and a trial costs O(n)."""
+
+    patience, share = 5, 0.1
+
+    def __init__(self, space: Space, unknowns: Array, scores: Array, penalty: float, asked: bool = False) -> None:
+        self.space, self.unknowns, self.scores, self.penalty, self.asked = space, unknowns, scores, penalty, asked
+        problem = space.problem
+        values, self.gradient, self.curvature = problem.loss.expand(problem.y, scores)
+        self.value = float(problem.weights @ values) + penalty
+        self.linear: Array | None = None
+
+    @classmethod
+    def of(cls, problem: Problem, start: Point) -> "InMemory":
+        """The place of a point; a start that is not zero is asked for its gap."""
+        space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
+        unknowns = space.place(start)
+        return cls(space, unknowns, space.scores(unknowns), space.penalty(unknowns), bool(start.coef.any()))
+
+    def state(self, n_iter: int, stop: Stop) -> State:
+        problem, linear = self.space.problem, self.linear
+        if linear is None and (stop.until is not None or self.asked):
+            linear = duality.feasible_dual(problem, -self.gradient)
+            gap = duality.gap(problem, *self.space.primal(self.unknowns), linear).value
+        else:
+            gap = np.inf if linear is None else float(duality.row_terms(problem, self.scores, linear).sum())
+        dual = -self.gradient if linear is None else linear
+        return State(n_iter, self.value, gap, self.scores, dual, partial(self.space.primal, self.unknowns))
+
+    def step(self, floor: Floor) -> tuple[Step, float, float]:
+        self.curvature = floor.raised(self.curvature, self.scores)
+        step = self.space.step(self.unknowns, self.gradient, self.curvature)
+        weighted = self.space.problem.weights * self.gradient * step.scores
+        noise = 8.0 * UNIT * (float(np.abs(weighted).sum()) + abs(step.slope))
+        return step, float(weighted.sum()) + step.slope, noise
+
+    def moved(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
+        scores = self.scores + length * step.scores
+        penalty = self.penalty + length * step.slope + 0.5 * length**2 * step.bend
+        there = InMemory(self.space, self.unknowns + length * step.move, scores, penalty)
+        slope = float(self.space.problem.weights @ (there.gradient * step.scores))
+        return there, slope + step.slope + length * step.bend
+
+    def has_fallen(self, there: Place, expected: float) -> bool:
+        # A rise within the rounding of the two sums is none.
+        return there.value <= self.value + 4.0 * UNIT * abs(self.value)
+
+    def again(self, floor: Floor) -> Place:
+        return InMemory(self.space, self.unknowns, self.scores, self.penalty)
+
+    def arrive(self, there: Place, step: Step, length: float, stop: Stop) -> Place:
+        if length == 1.0:
+            assert isinstance(there, InMemory)
+            there.linear = self._linear_dual(step, stop)
+        return there
+
+    def _linear_dual(self, step: Step, stop: Stop) -> Array | None:
+        """The linearised dual point of a full step; None where it leaves the domain or the gap is sure to be too large."""
+        problem = self.space.problem
+        constant = problem.loss.self_concordance
+        if constant is not None and stop.until is None:
+            # To leading order F_l = (M t^2 h / 2)^2 / (2 h): far above the target, the exact sum is not worth its price.
+            fourth = float(problem.weights @ (self.curvature * np.square(np.square(step.scores))))
+            if constant**2 / 8.0 * fourth > 100.0 * stop.target(self.value):
+                return None
+        dual = self.space.linear_dual(self.unknowns, self.gradient, self.curvature, step)
+        projected = -problem.loss.project(problem.y, -dual)
+        # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
+        return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None
+
+
+@final
+class InBlocks(Place):
+    """A place in a problem whose rows are in blocks: a trial is a pass, whose sums are those of the next place."""
+
+    patience, share = 0, np.inf
+
+    def __init__(self, problem: Problem, point: Point, floor: Floor, goal: Goal) -> None:
+        self.problem, self.point, self.goal = problem, point, goal
+        self.here = expand(problem, point, floor)
+        self.value = objective_value(problem.totals, point, self.here)
+        self.gradient = whole_gradient(problem.totals, point, self.here.gradient)
+
+    @cached_property
+    def direction(self) -> Array:
+        """The Newton direction, from the sums alone."""
+        assert self.here.hessian is not None
+        return -solve_shifted(whole_hessian(self.problem.totals, self.here.hessian), self.gradient)
+
+    def state(self, n_iter: int, stop: Stop) -> State:
+        gap = self.goal.gap(self.point, self.here, -float(self.gradient @ self.direction))
+        point, nothing = self.point, np.empty(0)
+        return State(n_iter, self.value, gap, nothing, nothing, lambda: (point.coef, point.intercept))
+
+    def step(self, floor: Floor) -> tuple[Step, float, float]:
+        move = self.direction
+        noise = 8.0 * UNIT * float(np.abs(self.gradient) @ np.abs(move)) + UNIT * self.value
+        return Step(move, np.empty(0), 0.0, 0.0), float(self.gradient @ move), noise
+
+    def moved(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
+        there = InBlocks(self.problem, self.point.moved(step.move, length), floor, self.goal)
+        return there, float(there.gradient @ step.move)
+
+    def again(self, floor: Floor) -> Place:
+        return InBlocks(self.problem, self.point, floor, self.goal)
+
+    def has_fallen(self, there: Place, expected: float) -> bool:
+        return there.value <= self.value + SMALL_STEP * expected + gamma(self.problem.totals.depth) * self.value
+
+    def floor_after(self, floor: Floor, length: float) -> Floor:
+        # Under a self-concordant loss the Hessian is the metric of the certificate: no floor is raised under its curvatures.
+        return floor if self.problem.loss.self_concordance is not None else floor.after(length)
+
+    def end(self, state: State, status: Status) -> Run:
+        return Run(self.point, state.n_iter, status, self.here)
+
+
 def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     """Train by direct Newton steps; see the module's text."""
-    space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
-    unknowns = space.place(start)
-    scores, penalty = space.scores(unknowns), space.penalty(unknowns)
-    cold = not start.coef.any()
-    linear: Array | None = None
-    best: State | None = None
-    n_iter = quiet = 0
     floor = Floor.of(problem.loss)
+    place: Place = (
+        InMemory.of(problem, start) if problem.in_memory else InBlocks(problem, start, floor, Goal(problem, stop))
+    )
+    best: tuple[State, Place] | None = None
+    n_iter, quiet, warm = 0, 0, bool(start.coef.any()) or start.intercept != 0.0
     while True:
-        values, gradient, curvature = problem.loss.expand(problem.y, scores)
-        curvature = floor.raised(curvature, scores)
-        value = float(problem.weights @ values) + penalty
-        if linear is None and (stop.until is not None or (n_iter == 0 and not cold)):
-            linear = duality.feasible_dual(problem, -gradient)
-            gap = duality.gap(problem, *space.primal(unknowns), linear).value
-        else:
-            gap = np.inf if linear is None else float(duality.row_terms(problem, scores, linear).sum())
-        state = State(
-            n_iter, value, gap, scores, -gradient if linear is None else linear, partial(space.primal, unknowns)
-        )
-        best = state if best is None or gap <= best.gap else best
+        state = place.state(n_iter, stop)
+        best = (state, place) if best is None or state.gap <= best[0].gap else best
         status = stop.check(state)
         if status is not None:
-            return end(state, status, n_iter)
-
-        step = space.step(unknowns, gradient, curvature)
-        pull = problem.weights * gradient * step.scores
-        descent = float(pull.sum()) + step.slope
+            return place.end(state, status)
+        step, descent, noise = place.step(floor)
         # A descent smaller than the rounding of its own sum cannot be seen: a few such steps end the run.
-        noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
         quiet = quiet + 1 if -descent <= noise else 0
-        length = step_length(partial(_slope_along, problem, scores, step), descent, noise)
-        if quiet > 5 or (length == 0.0 and floor.highest):
-            better = best.primal_value <= state.primal_value + noise
-            return end(best if quiet and better else state, "stalled", n_iter)
-        floor, n_iter = floor.after(length), n_iter + 1
-        if length == 0.0:
-            # Once more from here with more curvature. The step may hold no numbers: it is not added, not even zero times.
-            linear = None
+        search = _Search(place, step, descent, floor)
+        if n_iter == 0 and warm and not problem.in_memory and not search.has_fallen(1.0):
+            # A sample misses rare columns, and a start may be far away: zero is a better place to begin.
+            place, n_iter = InBlocks(problem, zero_point(problem), floor, Goal(problem, stop)), 1
             continue
-        linear = _linear_dual(space, unknowns, gradient, curvature, step, stop, value) if length == 1.0 else None
-        unknowns = unknowns + length * step.move
-        scores = scores + length * step.scores
-        penalty += length * step.slope + 0.5 * length**2 * step.bend
+        length = 0.0
+        if quiet <= place.patience:
+            length = step_length(search.derivative, descent, noise, search.has_fallen, place.share)
+        ahead = place.floor_after(floor, length)
+        if quiet > place.patience or (length == 0.0 and ahead.share == floor.share):
+            better = quiet > 0 and best[0].primal_value <= state.primal_value + noise
+            ended, where = best if better else (state, place)
+            return where.end(replace(ended, n_iter=n_iter), "stalled")
+        n_iter += 1
+        # Without a length once more from here with more curvature: the step may hold no numbers, and is not added zero times.
+        place = place.arrive(search.place_at(length), step, length, stop) if length else place.again(ahead)
+        floor = ahead
+
+
+@final
+class _Search:
+    """The places along a step that were looked at: the one that is accepted is not computed again."""
+
+    def __init__(self, place: Place, step: Step, descent: float, floor: Floor) -> None:
+        self.place, self.step, self.descent, self.floor = place, step, descent, floor
+        self.seen: dict[float, tuple[Place, float]] = {}
+
+    def _look(self, length: float) -> tuple[Place, float]:
+        if length not in self.seen:
+            self.seen[length] = self.place.moved(self.step, length, self.place.floor_after(self.floor, length))
+        return self.seen[length]
+
+    def derivative(self, length: float) -> float:
+        """The objective's derivative along the step; of rows in memory the derivatives of the losses are enough for it."""
+        here = self.place
+        if length == 1.0 or not isinstance(here, InMemory):
+            return self._look(length)[1]
+        return _slope_along(here.space.problem, here.scores, self.step, length)
+
+    def has_fallen(self, length: float) -> bool:
+        """Whether the objective is lower at a length."""
+        return self.place.has_fallen(self.place_at(length), length * self.descent)
+
+    def place_at(self, length: float) -> Place:
+        """The place at a length."""
+        return self._look(length)[0]
 
 
 def uses_row_space(problem: Problem) -> bool:
@@ -260,20 +674,3 @@ def _slope_along(problem: Problem, scores: Array, step: Step, length: float) -> 
     """The objective's derivative along a step."""
     slopes = problem.loss.gradient(problem.y, scores + length * step.scores)
     return float(problem.weights @ (slopes * step.scores)) + step.slope + length * step.bend
-
-
-def _linear_dual(
-    space: Space, unknowns: Array, gradient: Array, curvature: Array, step: Step, stop: Stop, value: float
-) -> Array | None:
-    """The linearised dual point of a full step, or None where it leaves the domain or the gap is sure to be too large."""
-    problem = space.problem
-    constant = problem.loss.self_concordance
-    if constant is not None and stop.until is None:
-        # To leading order F_l = (M t^2 h / 2)^2 / (2 h): far above the target, the exact sum is not worth its price.
-        estimate = constant**2 / 8.0 * float(problem.weights @ (curvature * np.square(np.square(step.scores))))
-        if estimate > 100.0 * stop.target(value):
-            return None
-    dual = space.linear_dual(unknowns, gradient, curvature, step)
-    projected = -problem.loss.project(problem.y, -dual)
-    # Rounding may carry a dual variable over the edge of the domain; its price shows when the gap is taken afresh.
-    return projected if np.abs(projected - dual).max() <= 1e-9 * np.abs(dual).max() else None

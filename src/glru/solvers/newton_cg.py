@@ -6,23 +6,102 @@ gradients and goes to the objective's minimum along that move. A CG residual ``r
 inner iteration when it has done enough.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from glru import duality
 from glru.linalg import UNIT, Array
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Run, State, Stop, end, step_length
-from glru.solvers.preconditioner import Preconditioner, prepare
-from glru.sums import Floor
+from glru.solution import Status
+from glru.solvers.newton import Goal, Run, State, Stop, end, sample_of, step_length, zero_point
+from glru.sums import Expansion, Floor, expand, hessian_product, objective_value, whole_gradient
 
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
+
+
+class Preconditioner(ABC):
+    """A positive definite approximation of the Hessian."""
+
+    forcing: float
+    """How far an inner iteration reduces the squared residual, unless the gap needs less."""
+
+    @abstractmethod
+    def solve(self, residual: Array) -> Array:
+        """Its inverse times a vector."""
+
+    @abstractmethod
+    def product(self, move: Array) -> Array:
+        """It times a vector."""
+
+    @abstractmethod
+    def at(self, curvature: Array) -> "Preconditioner":
+        """The preconditioner for loss curvatures of some total weight."""
+
+
+@final
+class ColumnScales(Preconditioner):
+    """The Hessian's diagonal if all rows had their mean curvature, for columns of unequal scale."""
+
+    forcing = 0.1
+
+    def __init__(self, problem: Problem, scales: Array | None = None, total: float = 1.0) -> None:
+        self.problem = problem
+        if scales is None:
+            scales = problem.column_norms**2 / problem.weights.sum()
+        self.scales = scales
+        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        diagonal = total * scales + lam
+        if problem.fit_intercept:
+            diagonal = np.append(diagonal, total)
+        self.diagonal = np.where(diagonal > 0.0, diagonal, 1.0)
+
+    def solve(self, residual: Array) -> Array:
+        return residual / self.diagonal
+
+    def product(self, move: Array) -> Array:
+        return self.diagonal * move
+
+    def at(self, curvature: Array) -> "ColumnScales":
+        return ColumnScales(self.problem, self.scales, float(self.problem.weights @ curvature))
+
+
+@final
+class SampleHessian(Preconditioner):
+    """The Hessian of a sample of the rows at one point: a few inner iterations then suffice at any conditioning."""
+
+    forcing = 1e-3
+
+    def __init__(self, factor: Array) -> None:
+        self.factor = factor
+
+    def solve(self, residual: Array) -> Array:
+        return cho_solve((self.factor, False), residual, check_finite=False)
+
+    def product(self, move: Array) -> Array:
+        return self.factor.T @ (self.factor @ move)
+
+    def at(self, curvature: Array) -> "SampleHessian":
+        return self
+
+
+def prepare(problem: Problem, start: Point) -> Preconditioner:
+    """The preconditioner for a training that starts at a point."""
+    sample = sample_of(problem)
+    if sample is None:
+        return ColumnScales(problem)
+    bend = sample.weights * sample.loss.curvature(sample.y, sample.scores(start.coef, start.intercept))
+    try:
+        return SampleHessian(np.triu(cholesky(sample.hessian(bend), check_finite=False)))
+    except LinAlgError:
+        return ColumnScales(problem)
 
 
 @final
@@ -204,3 +283,76 @@ def _to_edge(move: Array, direction: Array, conditioner: Preconditioner, radius:
     c = float(move @ conditioner.product(move)) - radius**2
     root = np.sqrt(max(b * b - a * c, 0.0))
     return (root - b) / a if b <= 0.0 else -c / (b + root)
+
+
+def newton_cg_in_passes(problem: Problem, point: Point, stop: Stop) -> Run:
+    """Train by SciPy's ``trust-ncg``: a pass over the blocks for every value and every product with the Hessian.
+
+    The columns are scaled by what the Hessian's diagonal can be at most, and the objective by the total weight.
+    """
+    from scipy import optimize
+
+    minimize: Any = optimize.minimize
+    search = _Search(problem, stop)
+    minimize(
+        search.value,
+        point.packed(problem.fit_intercept) * search.scales,
+        jac=True,
+        hessp=search.product,
+        method="trust-ncg",
+        callback=search.judge,
+        options={"gtol": 0.0, "maxiter": stop.max_iter, "max_trust_radius": 1e6},
+    )
+    return Run(search.point, search.n_iter, search.status, search.here)
+
+
+@final
+class _Search:
+    """What SciPy asks for, and the best point so far."""
+
+    def __init__(self, problem: Problem, stop: Stop) -> None:
+        self.problem, self.totals, self.stop, self.goal = problem, problem.totals, stop, Goal(problem, stop)
+        unit = problem.loss.smoothness * self.totals.column_norms**2
+        unit[: problem.n_columns] += problem.quadratic
+        self.total = self.totals.weight_sum
+        self.scales = np.sqrt(np.where(unit > 0.0, unit, 1.0) / self.total)
+        self.floor = Floor(problem.loss, 0.0)
+        self.seen: list[tuple[Array, Point, Expansion]] = []
+        self.n_iter = 0
+        self.status: Status = "max_iter"
+
+    def _point(self, unknowns: Array) -> Point:
+        return zero_point(self.problem).moved(unknowns / self.scales)
+
+    def value(self, unknowns: Array) -> tuple[float, Array]:
+        """Objective and gradient."""
+        point = self._point(unknowns)
+        here = expand(self.problem, point)
+        self.seen = [*self.seen[-2:], (unknowns.copy(), point, here)]
+        if len(self.seen) == 1:
+            self.point, self.here = point, here
+        slope = whole_gradient(self.totals, point, here.gradient) / self.scales
+        return objective_value(self.totals, point, here) / self.total, slope / self.total
+
+    def product(self, unknowns: Array, vector: Array) -> Array:
+        """The Hessian times a vector."""
+        problem, move = self.problem, vector / self.scales
+        image = problem.sum(hessian_product, self._point(unknowns), self.floor, move)
+        image[: problem.n_columns] += problem.quadratic * move[: problem.n_columns]
+        return image / self.scales / self.total
+
+    def judge(self, unknowns: Array) -> None:
+        """Take in a point that SciPy has accepted; end where it is good enough."""
+        self.n_iter += 1
+        for place, point, here in self.seen:
+            if np.array_equal(place, unknowns):
+                self.point, self.here = point, here
+        slope = whole_gradient(self.totals, self.point, self.here.gradient)
+        decrease = float(np.sum((slope / self.scales) ** 2)) / self.total
+        point, here, nothing = self.point, self.here, np.empty(0)
+        value, gap = objective_value(self.totals, point, here), self.goal.gap(point, here, decrease)
+        state = State(self.n_iter, value, gap, nothing, nothing, lambda: (point.coef, point.intercept))
+        status = self.stop.check(state)
+        if status is not None:
+            self.status = status
+            raise StopIteration

@@ -22,7 +22,7 @@ from glru.linalg import UNIT, Array
 from glru.linalg.factor import solve_shifted
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.common import Run, State, Stop, end, step_length
+from glru.solvers.newton import Run, State, Stop, end, step_length
 from glru.sums import Floor
 
 EPOCHS = 200

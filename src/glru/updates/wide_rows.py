@@ -24,7 +24,7 @@ from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
-from glru.solvers.common import step_length
+from glru.solvers.newton import step_length
 from glru.sums import Floor
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors, shared_norms, shared_part, weight_error
