@@ -287,7 +287,7 @@ class Cascade:
     def follow(self, method: str) -> None:
         """All steps of a method in order, each on what the earlier ones left open."""
         for step in METHODS[method]:
-            if not step.applies(self) or step.price > self.n_unseen + self.open_rows().size:
+            if self.n_unseen + self.open_rows().size < step.price or not step.applies(self):
                 continue
             if step.rows is None:
                 self.sweep(step.stage)
@@ -577,8 +577,8 @@ class Step:
         The open rows it works on, in batches; None: all rows, in one pass over the blocks (:meth:`Cascade.sweep`).
     work : callable
         Bounds of a batch.
-    price : int, default=0
-        What it costs before its first row, in trainings: fewer open rows are left to what comes after it.
+    price : int, default=1
+        What it costs before its first row, in trainings, at most: fewer open rows are left to what comes after it.
     proven : bool, default=True
         Whether it proves bounds.
     """
@@ -588,7 +588,7 @@ class Step:
     applies: Callable[[Cascade], bool]
     rows: Callable[[Cascade], Iterable[Rows]] | None
     work: Callable[[Cascade, Rows], Bounds] = Cascade.carry
-    price: int = 0
+    price: int = 1
     proven: bool = True
 
 
@@ -630,7 +630,9 @@ def _has_carried(cascade: Cascade) -> bool:
 
 
 def _has_local(cascade: Cascade) -> bool:
-    return cascade.problem.in_memory and has_local_rows(cascade.problem) and cascade.uniform
+    problem = cascade.problem
+    tall = problem.in_memory and problem.n_rows >= problem.n_columns
+    return tall and has_local_rows(problem) and cascade.uniform
 
 
 def _has_wide(cascade: Cascade) -> bool:

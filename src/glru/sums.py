@@ -248,17 +248,6 @@ def objective_value(totals: Totals, point: Point, here: Expansion) -> float:
     return here.value + float(totals.penalty.value(point.coef).sum())
 
 
-def slopes_along(part: Problem, point: Point, step: Array, lengths: Array) -> Array:
-    """The derivative of the losses along a step, at several lengths."""
-    total, move = np.zeros(lengths.size), Point(np.zeros_like(point.coef)).moved(step)
-    for _, rows in chunks(part):
-        scores, moves = rows.scores(point.coef, point.intercept), rows.scores(move.coef, move.intercept)
-        weighted = rows.weights * moves
-        for k, length in enumerate(lengths):
-            total[k] += float(weighted @ rows.loss.gradient(rows.y, scores + length * moves))
-    return total
-
-
 def hessian_product(part: Problem, point: Point, floor: Floor, vector: Array) -> Array:
     """The losses' Hessian at a point times a vector."""
     total, move = np.zeros_like(vector), Point(np.zeros_like(point.coef)).moved(vector)

@@ -47,7 +47,7 @@ def leave_one_out(
     if isinstance(checkpoint, str | Path):
         checkpoint = Checkpoint(checkpoint)
     place = None if output is None else open_output(output, data.rows.inputs)
-    before, begin = data.traffic.passes, time.perf_counter()
+    before, begin = 0.0 if data.in_memory else data.traffic.passes, time.perf_counter()
     solution = trained(problem, tol, checkpoint, budget=budget)
     fitted = time.perf_counter() - begin
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
@@ -68,7 +68,8 @@ def leave_one_out(
     if checkpoint is not None:
         checkpoint.save()
     seconds = cascade.seconds if data.in_memory else {"fit": fitted} | cascade.seconds
-    return _result(cascade, method, place, seconds, data.traffic.passes - before)
+    n_passes = 0.0 if data.in_memory else data.traffic.passes - before
+    return _result(cascade, method, place, seconds, n_passes)
 
 
 def usual_width(problem: Problem) -> float | None:

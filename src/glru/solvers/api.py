@@ -11,7 +11,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.existence import missing_optimum
 from glru.linalg import calm_blas
-from glru.losses import Hinge, Logistic
+from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
 from glru.rows import MAX_COLUMNS
@@ -190,7 +190,7 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
         return [("interior-point", None), ("proximal-point", None)] if smooth and direct else [("proximal-point", None)]
     if not smooth:
         return [("prox-newton", None)]
-    if direct and box_of(problem.loss) is not None and not problem.matrix.only_products:
+    if direct and isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not problem.matrix.only_products:
         return [("newton", NEWTON_SHARE), ("interior-point", None), ("newton", None)]
     if direct:
         return [("newton", None)]
