@@ -10,6 +10,7 @@ from glru.bounds import ScoreBounds, errors, margins
 from glru.changes import RemoveColumns
 from glru.linalg import Array, RawMatrix, as_matrix
 from glru.point import Point
+from glru.selection import Settings as SearchSettings
 from glru.selection import Step, search
 from glru.solution import Solution
 from glru.solvers import solve
@@ -91,7 +92,7 @@ class FirstElimination:
     def of(cls, split: Split, log2_lam: int, tol: float) -> "FirstElimination":
         """Certify the step, and bound every column's removal as the paper does."""
         solution = solve(split.train.problem(log2_lam), tol=tol)
-        result = search(solution.problem, split.X_val, split.y_val, max_steps=1, tol=tol)
+        result = search(solution.problem, split.X_val, split.y_val, SearchSettings(max_steps=1, tol=tol))
         every = np.arange(solution.problem.n_columns)
         solution.certificate  # noqa: B018 - made once, as in the paper, before any bound
         seconds, (lower, upper) = timed(lambda: carried_columns(solution, as_matrix(split.X_val), every))
@@ -142,7 +143,9 @@ def measure(data: Data, methods: Sequence[Method], settings: Settings) -> Iterat
 def _times(first: FirstElimination, split: Split, log2_lam: int, settings: Settings, naive: bool) -> dict[str, Any]:
     fit, solution = timed(lambda: solve(split.train.problem(log2_lam), tol=settings.tol), settings.repeats)
     steps = [
-        search(solution.problem, split.X_val, split.y_val, max_steps=1, tol=settings.tol).path[0].seconds
+        search(solution.problem, split.X_val, split.y_val, SearchSettings(max_steps=1, tol=settings.tol))
+        .path[0]
+        .seconds
         for _ in range(settings.repeats)
     ]
     found = {"fit_seconds": fit, "certified_seconds": min(steps), "glru_bound_seconds": first.bound_seconds}

@@ -27,16 +27,14 @@ from glru.model_selection import checkpoint
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
+from glru.refine import newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
-from glru.selection import validation
-from glru.selection.blocks import SomeColumns
-from glru.selection.contest import Contest, decide
+from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA
-from glru.selection.judge import Judge, Model, Move, Screened, Worth
-from glru.selection.panel import Panel
-from glru.selection.validation import ValidationJudge
+from glru.selection.judge import FoldsJudge, Judge, Screened, ValidationJudge, ValidationRows, Value
+from glru.selection.moves import Model, Move
 from glru.sklearn import adapt, translated
 from glru.solution import Solution
 from glru.solvers import api as solvers
@@ -61,6 +59,8 @@ __all__ = [
     "Contest",
     "DualBox",
     "Floor",
+    "FoldsJudge",
+    "Goal",
     "HostArrays",
     "Judge",
     "LocalColumns",
@@ -69,7 +69,6 @@ __all__ = [
     "Loss",
     "Model",
     "Move",
-    "Panel",
     "Penalty",
     "Point",
     "PrimalBall",
@@ -81,13 +80,13 @@ __all__ = [
     "ScoreBounds",
     "Screened",
     "Solution",
-    "SomeColumns",
     "Stop",
     "TallRows",
     "ValidationJudge",
+    "ValidationRows",
+    "Value",
     "WideColumns",
     "WideRows",
-    "Worth",
     "_archives",
     "_budget",
     "adapt",
@@ -133,6 +132,7 @@ __all__ = [
     "loss_terms",
     "newton",
     "newton_candidate",
+    "newton_ellipsoids",
     "outward",
     "penalty_terms",
     "predicted",
@@ -150,7 +150,6 @@ __all__ = [
     "to_host",
     "translated",
     "unbounded",
-    "validation",
     "weighted_sum",
     "whole_gradient",
     "widen",

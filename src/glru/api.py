@@ -5,7 +5,7 @@ Only this module decides which of these it was given. What an option does is wri
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from numpy.typing import NDArray
 
@@ -20,7 +20,9 @@ from glru.model_selection.loocv import Bound, leave_one_out
 from glru.model_selection.loocv import Method as LOOCVMethod
 from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
-from glru.selection import StepwiseResult, search
+from glru.selection import Settings, StepwiseResult, search
+from glru.selection.search import CriterionName, Direction
+from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt, is_estimator
 from glru.sklearn.after import ModelAfter, after_models
 from glru.sklearn.certify import ModelCertificate, certify_estimator
@@ -343,9 +345,9 @@ def stepwise(
     X_val: Any = None,
     y_val: Any = None,
     *,
-    direction: Literal["backward", "forward", "both"] = "backward",
-    method: Literal["certified", "glru", "naive"] = "certified",
-    criterion: Literal["error", "log_loss", "mse"] = "error",
+    direction: Direction = "backward",
+    method: SearchMethod = "certified",
+    criterion: CriterionName = "error",
     max_steps: int | None = None,
     min_features: int = 1,
     max_features: int | None = None,
@@ -363,7 +365,7 @@ def stepwise(
     """Remove or add features one by one while that makes a model better on validation rows; every choice proven.
 
     All methods give the same path as training every candidate would: a step takes the move with the least criterion,
-    no move before any, then the lowest column. Values of "log_loss" and "mse" that differ by less than 1e-9 of the present
+    no move before any, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
     value count as equal. A validation score that is exactly zero is an error whatever its label.
 
     What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone) is decided by the
@@ -385,7 +387,7 @@ def stepwise(
         for those that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training per candidate.
-    criterion : {"error", "log_loss", "mse"}, default="error"
+    criterion : {"error", "log_loss", "squared_error"}, default="error"
         Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
         the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too.
     max_steps : int, default=None
@@ -437,32 +439,32 @@ def stepwise(
     >>> same.selected.tolist() == result.selected.tolist()
     True
     """
-    options: dict[str, Any] = {
-        "direction": direction,
-        "method": method,
-        "criterion": criterion,
-        "max_steps": max_steps,
-        "min_features": min_features,
-        "max_features": max_features,
-        "forced": forced,
-        "groups": groups,
-        "keep": keep,
-        "cv": cv,
-        "tol": tol,
-        "max_seconds": max_seconds,
-        "progress": progress or verbose > 0,
-    }
+    settings = Settings(
+        direction=direction,
+        method=method,
+        criterion=criterion,
+        max_steps=max_steps,
+        min_features=min_features,
+        max_features=max_features,
+        forced=forced,
+        groups=groups,
+        keep=keep,
+        cv=cv,
+        tol=tol,
+        max_seconds=max_seconds,
+        progress=progress or verbose > 0,
+    )
     with use_threads(n_jobs):
         if is_estimator(model):
             _require_data("stepwise", model, X, y)
-            return estimator_stepwise(model, X, y, X_val, y_val, sample_weight, **options)
+            return estimator_stepwise(model, X, y, X_val, y_val, sample_weight, settings)
         if X is not None and X_val is None and isinstance(model, Problem | Solution):
             raise TypeError(
                 f"a {type(model).__name__} holds its data; glru.stepwise also got X. "
                 "Give the validation rows by name: glru.stepwise(problem, X_val=X_val, y_val=y_val)."
             )
         _refuse_data("stepwise", model, X, y, sample_weight)
-        return search(model, X_val, y_val, **options)
+        return search(model, X_val, y_val, settings)
 
 
 @overload

@@ -56,6 +56,8 @@ class Objective:
         The labels that -1 and +1 stand for.
     total_weight : float
         The sum of all sample weights.
+    columns : array of int or None
+        The columns of a block that the problem has; None: all of them.
     """
 
     loss: Loss
@@ -64,6 +66,7 @@ class Objective:
     scaling: Scaling
     classes: NDArray[Any] | None
     total_weight: float
+    columns: NDArray[np.intp] | None = None
 
     def part(self, block: Block) -> "Problem":
         """A block of rows as a part of the problem."""
@@ -71,7 +74,8 @@ class Objective:
             y = np.asarray(block.y, dtype=np.float64)
         else:
             y = np.where(block.y == self.classes[1], 1.0, -1.0)
-        return Problem.of_rows(self, block.X, y, block.weights, Memory(block.number, block.start))
+        X = block.X if self.columns is None else block.X[:, self.columns]
+        return Problem.of_rows(self, X, y, block.weights, Memory(block.number, block.start))
 
 
 @final
@@ -310,7 +314,8 @@ class Problem:
     def objective(self) -> Objective:
         """The problem without its rows."""
         settings = (self.loss, self.penalty, self.fit_intercept, self.scaling)
-        return Objective(*settings, self.classes, self.total_weight)
+        columns = self.rows.columns if isinstance(self.rows, Blocks) else None
+        return Objective(*settings, self.classes, self.total_weight, columns)
 
     def sum(self, work: Work, *args: Any, own: Mapping[int, Any] | None = None) -> Any:
         """The sum of ``work(part, *args)`` over the blocks of rows; rows in memory are one part, the problem itself.
@@ -347,6 +352,16 @@ class Problem:
         weight = np.array(self.sample_weight)
         weight[rows] = 0.0
         return self.derive(sample_weight=weight)
+
+    def select_columns(self, columns: NDArray[np.intp]) -> "Problem":
+        """The problem with some of the columns, given in ascending order."""
+        if columns.size == self.n_columns:
+            return self
+        penalty, names = self.penalty.select(columns), self.column_names
+        if isinstance(self.rows, Blocks):
+            return self.derive(rows=self.rows.select_columns(columns), penalty=penalty)
+        kept = None if names is None else tuple(names[j] for j in columns)
+        return self.derive(X=self.matrix[:, columns], penalty=penalty, column_names=kept)
 
     def extended(self, matrix: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
         """The problem of rows in blocks and some more that are in memory, with labels -1/+1."""

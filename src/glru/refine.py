@@ -98,7 +98,7 @@ def refine(
     problem : Problem
         Whose optimum is asked about.
     point : Point
-        Where to start, with a dual feasible point.
+        Where to start, with a dual feasible point if the rows are in memory.
     queries : Matrix of shape (n_queries, n_columns)
         The rows whose scores are asked about.
     settled : callable
@@ -112,6 +112,9 @@ def refine(
     """
     work = Refinement(problem, queries, settled, names, budget)
     stage = work.newton(point, certificate) if "local" in names else work.carry(point, certificate)
+    if stage is None and not problem.in_memory:
+        # The steps went on while bounds got better: a training in passes would prove no more.
+        stage = "refine"
     if stage is None:
         stage = "training"
         work.train(work.point, TRAINED)
@@ -221,6 +224,8 @@ class Refinement:
         problem = self.problem
         dead = problem.dead_columns if problem.in_memory else None
         for step, region in enumerate(newton_ellipsoids(problem, point)):
+            if not problem.in_memory:
+                self.point = region.point
             if region.nu < HOPEFUL and self.take_in(region, dead):
                 here = region.point
                 dual = dual_of(problem, problem.scores(here.coef, here.intercept)) if problem.in_memory else None

@@ -28,7 +28,7 @@ ABOVE = float(np.nextafter(0.0, 1.0))
 REFUSED = ("every split needs", "needs both classes", "leave-one-out needs", "each class needs", "a change must leave")
 """What is rightly refused: data that leaves nothing to train on."""
 
-RESOLUTION = {"error": 0.0, "log_loss": 1e-9, "mse": 1e-9}
+RESOLUTION = {"error": 0.0, "log_loss": 1e-9, "squared_error": 1e-9}
 """Values of a search closer than this share of the present one count as equal."""
 
 
@@ -447,7 +447,7 @@ def searches(random: np.random.Generator) -> Iterator[Answer]:
     y = z if regression else np.where(z > np.median(z), 1.0, -1.0)
     penalty = glru.L2(10.0 ** random.uniform(-4.0, 1.0))
     problem = glru.Problem(X, y, loss, penalty, bool(random.random() < 0.7), str(random.choice(["mean", "sum"])))
-    criteria = ["mse"] if regression else ["error", "log_loss"] if loss.probabilities else ["error"]
+    criteria = ["squared_error"] if regression else ["error", "log_loss"] if loss.probabilities else ["error"]
     criterion = str(random.choice(criteria))
     labels = random.integers(0, d - 1, d).tolist() if random.random() < 0.6 else None
     splits = _splits(random, X, y, regression)

@@ -3,6 +3,7 @@
 import tempfile
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import array_api_strict
@@ -14,12 +15,9 @@ from glru.verify.claims import _criterion
 from glru.verify.retraining import retrained
 from tests.attack.generators import hostile_change, hostile_problem, hostile_wide_problem
 from tests.core import (
-    Floor,
     LocalColumns,
-    LocalEllipsoid,
     LocalRows,
     Point,
-    SomeColumns,
     TallRows,
     WideColumns,
     WideRows,
@@ -27,7 +25,6 @@ from tests.core import (
     carried_bounds,
     carried_columns,
     certify,
-    expand,
     feasible_dual,
     has_carried,
     has_local_columns,
@@ -35,9 +32,9 @@ from tests.core import (
     has_newton_rows,
     has_row_models,
     has_wide_columns,
+    newton_ellipsoids,
     regions_of,
     removal_factors,
-    whole_gradient,
 )
 
 DIGITS = 40
@@ -280,7 +277,7 @@ def selection(random: np.random.Generator) -> Iterator[Answer]:
     if not 2 <= problem.n_columns <= 4:
         return
     regression = problem.loss.task == "regression"
-    criterion = "mse" if regression else str(random.choice(["error", "log_loss"]))
+    criterion = "squared_error" if regression else str(random.choice(["error", "log_loss"]))
     criterion = "error" if criterion == "log_loss" and not problem.loss.probabilities else criterion
     folds = bool(random.random() < 0.4)
     dense = problem.matrix.dense()
@@ -378,19 +375,14 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
         out_of = [j for j in range(dense.shape[1]) if j not in kept]
         truth = retrained(glru.RemoveColumns(out_of).apply(problem) if out_of else problem, DIGITS)
         if truth is not None:
-            part = SomeColumns(cut, kept)
-            start = part.restrict(solution.point)
-            for _ in range(3):
-                here = part.select(expand(cut, part.pad(start), Floor(problem.loss, 0.0)))
-                region = LocalEllipsoid.of_sums(part.totals, start, here)
+            part = cut.select_columns(kept)
+            start = glru.Point(solution.coef[kept], solution.intercept)
+            for region in islice(newton_ellipsoids(part, start), 3):
                 yield (
                     "some columns in blocks",
                     truth.scores(dense[:, kept]),
                     *region.score_bounds(as_matrix(dense[:, kept])),
                 )
-                if not np.isfinite(region.nu):
-                    break
-                start = start.moved(-region.metric.solve(whole_gradient(part.totals, start, here.gradient)))
 
 
 def devices(random: np.random.Generator) -> Iterator[Answer]:

@@ -238,10 +238,12 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(
-        "glru.selection.validation:ValidationJudge._has_wide", _any_penalty, STEPWISE
+        "glru.selection.moves:ColumnFamilies._has_wide", _any_penalty, STEPWISE
     ),
-    "sums-over-folds-taken-as-exact": Mutant("glru.selection.panel:Panel.__init__", inside(gamma=nothing), SLACK),
-    "sums-over-rows-taken-as-exact": Mutant("glru.selection.criteria:Criterion.added", inside(gamma=nothing), SLACK),
+    "sums-over-folds-taken-as-exact": Mutant("glru.selection.judge:FoldsJudge.__init__", inside(gamma=nothing), SLACK),
+    "sums-over-rows-taken-as-exact": Mutant(
+        "glru.selection.criteria:Criterion.add_terms", inside(gamma=nothing), SLACK
+    ),
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),

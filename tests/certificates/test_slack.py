@@ -14,16 +14,18 @@ from tests.core import (
     CRITERIA,
     UNIT,
     DualBox,
+    FoldsJudge,
+    Goal,
     Judge,
     LocalRows,
     Move,
-    Panel,
     Point,
     RowMetric,
     RowSide,
     Screened,
+    Value,
     WideRows,
-    Worth,
+    _budget,
     carried_of,
     certify,
     column_metric,
@@ -104,23 +106,23 @@ def test_the_box_and_the_intercept():
 
 
 class Told(Judge):
-    """A judge that knows what every move is worth."""
+    """A judge that knows the value after every move."""
 
     def __init__(self, value):
-        self.worth = value
+        self.known = value
 
     @property
     def n_rows(self):
         return 1
 
     def value(self):
-        return Worth(self.worth, self.worth, "newton", self.worth)
+        return Value(self.known, self.known, "newton", self.known)
 
-    def screen(self, moves, method, check):
-        sure = np.full(len(moves), self.worth)
+    def screen(self, moves, budget):
+        sure = np.full(len(moves), self.known)
         return Screened(sure, sure, np.zeros(len(moves)), "newton")
 
-    def look(self, move, enough, method, tol):
+    def refine(self, move, goal):
         return self.value()
 
     def after(self, move):
@@ -131,14 +133,14 @@ class Told(Judge):
 def test_sums_over_folds(seed):
     """Exact values of folds, added: the sum lies between its ends."""
     values = np.random.default_rng(seed).uniform(0.0, 1.0, 9) * 10.0 ** np.arange(9)
-    panel = Panel([Told(float(value)) for value in values], CRITERIA["log_loss"])
+    judge = FoldsJudge([Told(float(value)) for value in values], CRITERIA["log_loss"])
     exact, move = sum(fractions(values)), Move((0,), add=False)
-    screened = panel.screen([move], "certified", lambda: None)
-    looked = panel.look(move, lambda low, high: False, "certified", 1e-6)
-    for low, high in ((screened.lower[0], screened.upper[0]), *((w.lower, w.upper) for w in (panel.value(), looked))):
+    screened = judge.screen([move], _budget.UNLIMITED)
+    refined = judge.refine(move, Goal())
+    for low, high in ((screened.lower[0], screened.upper[0]), *((w.lower, w.upper) for w in (judge.value(), refined))):
         assert Fraction(float(low)) <= exact <= Fraction(float(high))
         assert high - low <= 64.0 * UNIT * high
-    counted = Panel([Told(float(round(value))) for value in values], CRITERIA["error"])
+    counted = FoldsJudge([Told(float(round(value))) for value in values], CRITERIA["error"])
     assert counted.value().lower == counted.value().upper == float(sum(round(v) for v in values.tolist()))
 
 
@@ -146,7 +148,7 @@ def test_sums_over_rows():
     """A hundred thousand equal squares, added one by one for several candidates: every addition errs to the same side."""
     for target in (0.3, 0.7, 1.1):
         y = np.full(100_000, target)
-        low, high = CRITERIA["mse"].sums(y[:, None], np.zeros((y.size, 2)), np.zeros((y.size, 2)))
+        low, high = CRITERIA["squared_error"].sum_bounds(y[:, None], np.zeros((y.size, 2)), np.zeros((y.size, 2)))
         exact = y.size * Fraction(target) ** 2
         assert_within([exact, exact], low, high)
 

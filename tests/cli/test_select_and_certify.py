@@ -53,7 +53,7 @@ def test_select_marks_choices_that_are_not_proven(tmp_path):
     assert f"{n_steps} of {n_steps} choices are not proven" in text
     proven = glru_command("select", "iris:1v2", "--max-steps", 1).stdout
     assert "not proven" not in proven and "every choice is that of training all candidates" in proven
-    assert "'mse' is for regression" in complaint("select", "iris:1v2", "--criterion", "mse")
+    assert "'squared_error' is for regression" in complaint("select", "iris:1v2", "--criterion", "squared_error")
     assert "needs probabilities" in complaint(
         "select", "iris:1v2", "--loss", "squared-hinge", "--criterion", "log_loss"
     )

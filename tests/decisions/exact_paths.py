@@ -7,7 +7,7 @@ import numpy as np
 import glru
 from tests.certificates.exact import optimum, precise
 
-RESOLUTION = {"error": 0.0, "log_loss": 1e-9, "mse": 1e-9}
+RESOLUTION = {"error": 0.0, "log_loss": 1e-9, "squared_error": 1e-9}
 """Values closer than this share of the present one count as equal."""
 
 
@@ -43,11 +43,13 @@ def term(criterion, y, score):
     y = Decimal(float(y))
     if criterion == "error":
         return Decimal(int(y * score <= 0))
-    return (y - score) ** 2 if criterion == "mse" else (1 + (-y * score).exp()).ln()
+    return (y - score) ** 2 if criterion == "squared_error" else (1 + (-y * score).exp()).ln()
 
 
 @precise
-def exact_path(problem, X_val=None, y_val=None, splits=None, criterion="mse", direction="backward", groups=None):
+def exact_path(
+    problem, X_val=None, y_val=None, splits=None, criterion="squared_error", direction="backward", groups=None
+):
     """The columns of every step, an empty one where the search stops; None where some optimum is not unique."""
     sets = groups or [(j,) for j in range(problem.n_columns)]
     judges, known = judged_by(problem, X_val, y_val, splits), {}

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 
 import glru
 from tests.cases import LOSSES, dense, each, make, targets, uneven
-from tests.core import CRITERIA, Contest, Model, Move, ValidationJudge, decide
+from tests.core import CRITERIA, Contest, Goal, Model, Move, ValidationJudge, ValidationRows, _budget, decide
 from tests.decisions.exact_paths import exact_path
 from tests.decisions.retraining import carefully, real
 
@@ -86,7 +86,7 @@ CASES = {
 def test_all_methods_take_the_same_path(loss, case):
     penalty = glru.L2(0.05 if case.get("scaling") != "sum" else 1.0)
     problem, X_val, y_val = split(loss, penalty, **case)
-    criterion = "mse" if loss.task == "regression" else "error"
+    criterion = "squared_error" if loss.task == "regression" else "error"
     expected = brute_force(problem, X_val, y_val, criterion)
     for method in METHODS:
         result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, criterion=criterion, tol=1e-10)
@@ -100,7 +100,7 @@ def test_all_methods_take_the_same_path(loss, case):
 @pytest.mark.parametrize("loss", [glru.Logistic(), glru.SquaredHinge(), glru.Squared()], ids=str)
 def test_other_penalties(loss, penalty):
     problem, X_val, y_val = split(loss, penalty, d=5)
-    criterion = "mse" if loss.task == "regression" else "error"
+    criterion = "squared_error" if loss.task == "regression" else "error"
     expected = brute_force(problem, X_val, y_val, criterion)
     for method in METHODS:
         result = glru.stepwise(problem, X_val=X_val, y_val=y_val, method=method, criterion=criterion, tol=1e-10)
@@ -113,7 +113,7 @@ def test_other_penalties(loss, penalty):
 @pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared(), glru.SmoothedHinge()], ids=str)
 def test_other_directions(loss, direction):
     problem, X_val, y_val = split(loss, glru.L2(0.02), seed=3)
-    criteria = {"Logistic": ("error", "log_loss"), "SmoothedHinge": ("error",), "Squared": ("mse",)}
+    criteria = {"Logistic": ("error", "log_loss"), "SmoothedHinge": ("error",), "Squared": ("squared_error",)}
     for criterion in criteria[type(loss).__name__]:
         expected = brute_force(problem, X_val, y_val, criterion, direction)
         assert expected or direction == "both"
@@ -161,7 +161,7 @@ def test_scores_that_are_exactly_zero_are_errors():
         # Every removal loses one row more; the first column goes first.
         assert steps(result) == [(0,), (1,), (2,), (3,)]
         assert [step.value for step in result.path] == [2.0, 3.0, 4.0, 5.0]
-        assert result.path[0].n_vague == 0
+        assert result.path[0].n_open == 0
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
@@ -191,11 +191,11 @@ def test_groups_and_kept_columns():
             named, X_val=queries, y_val=y_val, criterion="log_loss", groups=groups, method=method, tol=1e-10
         )
         assert steps(result) == expected
-        assert result.selected_names == tuple(names[j] for j in result.selected)
+        assert result.names == tuple(names[j] for j in result.selected)
     same = glru.stepwise(named, X_val=queries, y_val=y_val, criterion="log_loss", groups=[0, 0, 1, 1, 1, 2], tol=1e-10)
     assert steps(same) == expected
     kept = glru.stepwise(named, X_val=queries, y_val=y_val, forced=True, keep=["b", "d"])
-    assert kept.selected.tolist() == [1, 3] and kept.selected_names == ("b", "d")
+    assert kept.selected.tolist() == [1, 3] and kept.names == ("b", "d")
     assert all(step.feature in names for step in kept.path)
     forward = glru.stepwise(
         named, X_val=queries, y_val=y_val, direction="forward", keep=["b"], forced=True, max_features=3
@@ -254,7 +254,9 @@ def test_regression_on_real_data():
     problem = glru.Problem(X[:300], y[:300] - 150.0, loss=glru.Squared(), penalty=glru.L2(0.01), fit_intercept=True)
     paths = []
     for method in METHODS:
-        result = glru.stepwise(problem, X_val=X[300:], y_val=y[300:] - 150.0, criterion="mse", method=method, tol=1e-10)
+        result = glru.stepwise(
+            problem, X_val=X[300:], y_val=y[300:] - 150.0, criterion="squared_error", method=method, tol=1e-10
+        )
         paths.append(steps(result))
     assert paths[0] == paths[1] == paths[2]
 
@@ -335,13 +337,13 @@ def test_result_prints_and_tabulates():
         ({"max_features": 0}, "max_features must be at least 1"),
         ({"max_steps": -1}, "max_steps must be at least 0"),
         ({"direction": "both", "forced": True}, "never ends"),
-        ({"groups": [0, 1]}, "one label a column"),
+        ({"groups": [0, 1]}, "one label per column"),
         ({"groups": [[0, 1], [1, 2]]}, "one group only"),
         ({"keep": [17]}, "17"),
         ({"y_val": None}, "go together"),
         ({"cv": 3}, "not both"),
         ({"X_val": np.ones((3, 2)), "y_val": [1, -1, 1]}, "columns of the problem"),
-        ({"y_val": [1, -1]}, "one label a row"),
+        ({"y_val": [1, -1]}, "one label per row"),
         ({"y_val": [7] * 12}, "classes of the problem"),
         ({"X_val": np.full((12, 6), np.nan)}, "X_val"),
     ],
@@ -382,7 +384,7 @@ def random_search(seed, loss):
 def test_paths_are_those_of_exact_trainings(loss, seed):
     """With an intercept, over folds and with groups: the path of 40-digit trainings, and every choice proven."""
     problem, rows, options = random_search(seed, loss)
-    criterion = "mse" if loss.task == "regression" else "error"
+    criterion = "squared_error" if loss.task == "regression" else "error"
     groups = [tuple(group) for group in options["groups"]] if "groups" in options else None
     expected = exact_path(
         problem, *rows, splits=options.get("cv"), criterion=criterion, direction=options["direction"], groups=groups
@@ -401,7 +403,7 @@ def test_a_wide_interval_of_the_present_value_leaves_a_clear_choice_proven():
     X = dense(50, 4, 2)
     y = 1e6 + X[:, 0] + 0.01 * X[:, 1]
     problem = glru.Problem(X[:35], y[:35], loss=glru.Squared(), penalty=glru.L2(1e-3), fit_intercept=True)
-    result = glru.stepwise(problem, X_val=X[35:], y_val=y[35:], criterion="mse", direction="forward")
+    result = glru.stepwise(problem, X_val=X[35:], y_val=y[35:], criterion="squared_error", direction="forward")
     assert steps(result)[0] == (0,)
     assert result.certified
 
@@ -436,42 +438,42 @@ def test_ties_that_no_interval_shows_are_proven():
     options = {"loss": glru.Huber(30.0), "fit_intercept": True}
     Z = X[:, [0, 2, 2]]
     twins = glru.Problem(Z[:40], y[:40], penalty=glru.L2(1e-4), **options)
-    removed = glru.stepwise(twins, X_val=Z[40:], y_val=y[40:], criterion="mse", forced=True, max_steps=1)
+    removed = glru.stepwise(twins, X_val=Z[40:], y_val=y[40:], criterion="squared_error", forced=True, max_steps=1)
     step = removed.path[0]
     assert np.all(step.upper[1:] - step.lower[1:] > 1e-9 * step.upper[1:])
     assert steps(removed) == [(1,)] and removed.certified
     sparse = glru.Problem(X[:40], y[:40], penalty=glru.ElasticNet(1e-4, 20.0), **options)
-    stopped = glru.stepwise(sparse, X_val=X[40:], y_val=y[40:], criterion="mse")
+    stopped = glru.stepwise(sparse, X_val=X[40:], y_val=y[40:], criterion="squared_error")
     assert steps(stopped) == [] and stopped.certified
 
 
 def test_choices_that_are_not_proven_are_marked():
     """An L1 penalty bounds no score: the path says so step by step, and no guess passes for a bound."""
     problem, X_val, y_val = split(glru.Squared(), glru.L1(0.03), d=5)
-    result = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="mse", forced=True, min_features=2)
+    result = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="squared_error", forced=True, min_features=2)
     assert result.proven == (False,) * 3 and not result.certified and result.n_unproven == 3
     first, *lines = repr(result).splitlines()
     assert "3 of 3 choices not proven" in first
     assert sum("not proven: " in line for line in lines) == 3
     assert result.to_frame()["proven"].tolist() == [False] * 3
     for step in result.path:
-        assert step.n_vague > 0 and np.all(step.upper == np.inf)
+        assert step.n_open > 0 and np.all(step.upper == np.inf)
     other, *rows = split(glru.Squared(), glru.L2(0.03), d=5)
-    proven = glru.stepwise(other, None, None, *rows, criterion="mse", forced=True)
+    proven = glru.stepwise(other, None, None, *rows, criterion="squared_error", forced=True)
     assert all(proven.proven) and "not proven" not in repr(proven)
-    naive = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="mse", method="naive", max_steps=1)
+    naive = glru.stepwise(problem, X_val=X_val, y_val=y_val, criterion="squared_error", method="naive", max_steps=1)
     assert naive.proven == (False,) and "not proven: trained, without bounds" in repr(naive)
 
 
 @pytest.mark.parametrize(
     ("loss", "criterion", "remedy"),
     [
-        (glru.Logistic(), "mse", "'mse' is for regression.*Use 'error'"),
-        (glru.SquaredHinge(), "mse", "'mse' is for regression.*Use 'error'"),
+        (glru.Logistic(), "squared_error", "'squared_error' is for regression.*Use 'error'"),
+        (glru.SquaredHinge(), "squared_error", "'squared_error' is for regression.*Use 'error'"),
         (glru.SquaredHinge(), "log_loss", "needs probabilities.*SquaredHinge.*Use 'error'"),
         (glru.Hinge(), "log_loss", "needs probabilities.*Hinge.*Use 'error'"),
-        (glru.Squared(), "log_loss", "needs probabilities.*Squared.*Use 'mse'"),
-        (glru.Huber(), "error", "'error' is for classification.*Use 'mse'"),
+        (glru.Squared(), "log_loss", "needs probabilities.*Squared.*Use 'squared_error'"),
+        (glru.Huber(), "error", "'error' is for classification.*Use 'squared_error'"),
     ],
 )
 def test_criteria_need_their_loss(loss, criterion, remedy):
@@ -484,21 +486,21 @@ def test_criteria_need_their_estimator():
     X = dense(30, 4, 1)
     y = X[:, 0] > 0.0
     for model in (RidgeClassifier(), LogisticRegression()):
-        with pytest.raises(ValueError, match=r"'mse' is for regression.*is a classifier. Use 'error'"):
-            glru.stepwise(model, X, y, cv=3, criterion="mse")
+        with pytest.raises(ValueError, match=r"'squared_error' is for regression.*is a classifier. Use 'error'"):
+            glru.stepwise(model, X, y, cv=3, criterion="squared_error")
     with pytest.raises(ValueError, match="'log_loss' needs probabilities"):
         glru.stepwise(RidgeClassifier(), X, y, cv=3, criterion="log_loss")
     with pytest.raises(ValueError, match="is a classifier"):
-        glru.StepwiseSelector(LinearSVC(), criterion="mse").fit(X, y)
+        glru.StepwiseSelector(LinearSVC(), criterion="squared_error").fit(X, y)
     # A regression on -1 and +1 may be judged either way.
     signs = glru.Problem(X, np.where(y, 1.0, -1.0), loss=glru.Squared(), penalty=glru.L2(0.1))
-    for criterion in ("error", "mse"):
+    for criterion in ("error", "squared_error"):
         assert glru.stepwise(signs, cv=3, criterion=criterion, max_steps=1).criterion == criterion
 
 
 def test_criteria_need_their_task():
     problem, X_val, y_val = split(glru.Squared(), glru.L2(0.05))
-    with pytest.raises(ValueError, match="Use 'mse'"):
+    with pytest.raises(ValueError, match="Use 'squared_error'"):
         glru.stepwise(problem, X_val=X_val, y_val=y_val)
     with pytest.raises(TypeError, match=r"glru\.Problem"):
         glru.stepwise(X_val, X_val=X_val, y_val=y_val)
@@ -536,7 +538,11 @@ def test_terms_hold_every_score_inside(name, y, ends, share):
     score = min(max(low + share * (high - low), low), high)
     criterion = CRITERIA[name]
     bounds = criterion.terms(np.array([y]), np.array([low]), np.array([high]))
-    value = {"error": float(y * score <= 0.0), "log_loss": np.logaddexp(0.0, -y * score), "mse": (y - score) ** 2}[name]
+    value = {
+        "error": float(y * score <= 0.0),
+        "log_loss": np.logaddexp(0.0, -y * score),
+        "squared_error": (y - score) ** 2,
+    }[name]
     assert bounds[0][0] <= value * (1 + 1e-15) and value * (1 - 1e-15) <= bounds[1][0]
 
 
@@ -558,13 +564,14 @@ def test_columns_with_an_absolute_value_among_others(criterion):
 def test_a_column_that_comes_is_looked_at_by_its_own_penalty():
     """Also where removals of the same step, of columns with squares alone, are judged together."""
     problem = make(glru.Logistic(), glru.ElasticNet(np.full(4, 0.02), np.array([0.0, 0.0, 0.0, 0.3])), 6, 4)
-    judge = ValidationJudge(Model(problem, np.arange(3), 1e-9), problem.matrix, problem.y, CRITERIA["log_loss"])
+    rows = ValidationRows(problem, problem.matrix, problem.y, CRITERIA["log_loss"])
+    judge = ValidationJudge(Model(problem, np.arange(3), 1e-9), rows)
     moves = [Move((0,), add=False), Move((3,), add=True)]
-    screened = judge.screen(moves, "certified", lambda: None)
-    worth = judge.look(moves[1], lambda low, high: False, "certified", 1e-9)
+    screened = judge.screen(moves, _budget.UNLIMITED)
+    value = judge.refine(moves[1], Goal())
     trained = glru.solve(problem, tol=1e-13)
     exact = float(np.logaddexp(0.0, -problem.y * trained.scores).sum())
-    for low, high in ((screened.lower[1], screened.upper[1]), (worth.lower, worth.upper)):
+    for low, high in ((screened.lower[1], screened.upper[1]), (value.lower, value.upper)):
         assert low <= exact * (1.0 + 1e-9) and exact * (1.0 - 1e-9) <= high
 
 

@@ -51,7 +51,7 @@ def test_same_features_as_scikit_learn(model, data, scoring, direction):
     theirs = SequentialFeatureSelector(
         model, n_features_to_select=4, direction=direction, scoring=scoring, cv=[(train, val)]
     ).fit(X, y)
-    criterion = {"accuracy": "error", "neg_log_loss": "log_loss"}.get(scoring, "mse")
+    criterion = {"accuracy": "error", "neg_log_loss": "log_loss"}.get(scoring, "squared_error")
     ours = glru.StepwiseSelector(
         model,
         direction=direction,

@@ -167,7 +167,9 @@ def path_answers(problem: glru.Problem) -> Answer:
 
 def stepwise_answers(problem: glru.Problem, data: Data, direction: str) -> Answer:
     """Feature selection on the rows set aside: moves, the criterion after each, and what is selected."""
-    criterion = "mse" if not is_classification(problem) else "error" if direction == "backward" else "log_loss"
+    criterion = (
+        "squared_error" if not is_classification(problem) else "error" if direction == "backward" else "log_loss"
+    )
     result = glru.stepwise(
         problem,
         X_val=data.X_aside,
@@ -187,7 +189,8 @@ def stepwise_answers(problem: glru.Problem, data: Data, direction: str) -> Answe
         answer["selected"] = sorted(selected)
     else:
         answer["removed"] = sorted(set(range(problem.n_columns)) - selected)
-    return {f"stepwise {direction} {criterion}": answer}
+    recorded_as = "mse" if criterion == "squared_error" else criterion
+    return {f"stepwise {direction} {recorded_as}": answer}
 
 
 def is_classification(problem: glru.Problem) -> bool:

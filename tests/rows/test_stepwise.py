@@ -22,8 +22,8 @@ def _split(seed, n_columns=6, task="classification"):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(
     ("loss", "criterion"),
-    [(glru.Logistic(), "error"), (glru.Logistic(), "log_loss"), (glru.Squared(), "mse")],
-    ids=["error", "log-loss", "mse"],
+    [(glru.Logistic(), "error"), (glru.Logistic(), "log_loss"), (glru.Squared(), "squared_error")],
+    ids=["error", "log-loss", "squared_error"],
 )
 def test_the_path_of_memory_and_of_retraining(tmp_path, direction, fit_intercept, loss, criterion):
     X, y, X_val, y_val = _split(1, task=loss.task)

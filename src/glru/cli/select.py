@@ -33,8 +33,8 @@ def select(
         typer.Option(help="certified: Newton candidates; glru: the paper's; naive: every candidate is trained."),
     ] = "certified",
     criterion: Annotated[
-        Literal["error", "log_loss", "mse"] | None,
-        typer.Option(help="What is to be smallest; by default error for classes, mse for a regression."),
+        Literal["error", "log_loss", "squared_error"] | None,
+        typer.Option(help="What is to be smallest; by default error for classes, squared_error for a regression."),
     ] = None,
     validation: Annotated[
         Path | None, typer.Option(help="A file with the validation rows; by default a share of DATA.")
@@ -52,7 +52,7 @@ def select(
     begin = time.perf_counter()
     with bar(out.quiet) as report:
         job = inputs.job(data, loss, strength)
-        rule = criterion or ("error" if job.problem.loss.task == "classification" else "mse")
+        rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
         problem, X_val, y_val = _split(job, data, validation, share, seed, loo)
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)
         result = glru.stepwise(
@@ -115,7 +115,7 @@ def outcome(
             "upper": step.value_upper,
             "n_candidates": step.n_candidates,
             "n_trainings": step.n_trainings,
-            "n_open": step.n_vague,
+            "n_open": step.n_open,
             "proven": proven,
             "decided_by": step.decided_by,
             "seconds": round(step.seconds, 6),

@@ -17,7 +17,7 @@ NAMED = 30
 NAMES = {
     "error": "wrong labels (validation rows)",
     "log_loss": "log-loss on validation rows (nats)",
-    "mse": "squared error on validation rows",
+    "squared_error": "squared error on validation rows",
 }
 
 
@@ -164,5 +164,4 @@ def step_name(step: Any, names: Sequence[str] | None) -> str:
     """What the columns of a step are called."""
     if names is not None:
         return ", ".join(names[column] for column in step.columns)
-    feature = step.feature
-    return ", ".join(map(str, feature)) if isinstance(feature, tuple) else str(feature)
+    return str(step.label)

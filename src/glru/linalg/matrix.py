@@ -321,4 +321,4 @@ class Transpose:
 
 def dense_height(n_columns: int) -> int:
     """Rows of a dense chunk: temporaries stay in the cache, and rows of many columns keep BLAS busy."""
-    return max(SMALL // n_columns + 1, n_columns)
+    return max(SMALL // max(n_columns, 1) + 1, n_columns)

@@ -93,6 +93,8 @@ class Blocks:
         The files and folders that are known to be read.
     absent : Absent or None
         Rows that have weight 0, whatever their own.
+    columns : array of int or None
+        The columns of the blocks that count; None: all of them.
     traffic : Traffic
         What the passes have cost.
     """
@@ -102,6 +104,7 @@ class Blocks:
     column_names: tuple[str, ...] | None
     inputs: tuple[str, ...]
     absent: Absent | None = None
+    columns: NDArray[np.intp] | None = None
     traffic: Traffic = field(default_factory=Traffic)
 
     @property
@@ -174,6 +177,16 @@ class Blocks:
             absent = Absent(np.union1d(np.asarray(self.absent.rows), np.asarray(absent.rows)).astype(np.int64))
         left = replace(self, absent=absent)
         return replace(left, summary=replace(self.summary, weights=left.sum(weigh, task)))
+
+    def select_columns(self, columns: NDArray[np.intp]) -> "Blocks":
+        """The same blocks, of which some columns count; without a pass, as sizes of all columns bound those of some."""
+        names = self.column_names
+        return replace(
+            self,
+            summary=self.summary.select_columns(columns),
+            column_names=None if names is None else tuple(names[j] for j in columns),
+            columns=columns if self.columns is None else self.columns[columns],
+        )
 
     def extended(self, block: Block, task: Task) -> "Blocks":
         """These blocks and one more, which is in memory and has valid numbers."""

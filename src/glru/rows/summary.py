@@ -165,6 +165,10 @@ class Summary:
         shared = self.n_filled != 1.0
         return None if shared.all() else shared
 
+    def select_columns(self, columns: NDArray[np.intp]) -> "Summary":
+        """What is known of the rows with some of their columns; the largest norm and the sample are those of all columns."""
+        return replace(self, squares=self.squares[columns], n_filled=self.n_filled[columns])
+
 
 def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
     """The summary of a block."""

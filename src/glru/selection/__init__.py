@@ -1,6 +1,6 @@
 """Choosing features with proof."""
 
 from glru.selection.result import Step, StepwiseResult
-from glru.selection.search import search
+from glru.selection.search import Settings, search
 
-__all__ = ["Step", "StepwiseResult", "search"]
+__all__ = ["Settings", "Step", "StepwiseResult", "search"]

@@ -1,10 +1,12 @@
 """Who wins a step: the first candidate, in a fixed order, whose value is least, decided from intervals."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
+from glru._budget import UNLIMITED, Budget
 from glru.linalg import Array
 
 
@@ -78,6 +80,41 @@ class Contest:
     def fix(self, place: int, value: float) -> None:
         """Take a value for a candidate whose bounds stay open."""
         self.lower[place] = self.upper[place] = value
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """How well the value of a candidate has to be known: until it has won the contest or lost it.
+
+    Attributes
+    ----------
+    contest : Contest or None
+        The contest; None: the value is wanted as exactly as it can be known.
+    place : int
+        The candidate.
+    budget : Budget
+        Asked each time, so that a search ends in the midst of a refinement.
+    rest_lower, rest_upper : float
+        Bounds of what other folds add to the value.
+    """
+
+    contest: Contest | None = None
+    place: int = 0
+    budget: Budget = UNLIMITED
+    rest_lower: float = 0.0
+    rest_upper: float = 0.0
+
+    def is_reached(self, lower: float, upper: float) -> bool:
+        """Whether such bounds of the candidate's value are enough."""
+        self.budget.check()
+        if self.contest is None:
+            return False
+        return self.contest.is_settled_by(self.place, lower + self.rest_lower, upper + self.rest_upper)
+
+    def with_rest(self, lower: float, upper: float) -> "Goal":
+        """The goal of one fold, if the others add something between these bounds."""
+        return replace(self, rest_lower=self.rest_lower + lower, rest_upper=self.rest_upper + upper)
 
 
 def decide(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from glru.bounds import errors, log_losses, margins, residuals
-from glru.linalg import TINY, UNIT, Array, arrays_of, gamma, namespace, to_host
+from glru.linalg import FEW, TINY, UNIT, Array, arrays_of, gamma, namespace, to_host
 from glru.losses.base import Loss, where_true
 
 
@@ -34,17 +34,21 @@ class Criterion:
     resolution: float
     counts: bool
 
-    def sums(self, y: Array, lower: Any, upper: Any) -> tuple[Array, Array]:
+    def sum_bounds(self, y: Array, lower: Any, upper: Any) -> tuple[Array, Array]:
         """Bounds of the sum over the rows (the first axis), the rounding of the summation included."""
         arrays = arrays_of(lower)
-        return self.added(*self.terms(arrays.put(y), lower, upper))
+        return self.add_terms(*self.terms(arrays.put(y), lower, upper))
 
-    def added(self, least: Any, most: Any) -> tuple[Array, Array]:
-        """The same from the terms, wherever they live; sums come to the host."""
+    def add_terms(self, least: Any, most: Any) -> tuple[Array, Array]:
+        """Bounds of the sum from bounds of its terms, wherever these live; sums come to the host."""
         xp = namespace(least)
         # Numbers of rows are added without an error.
-        off = 0.0 if self.counts else gamma(least.shape[0] + 2)
-        return to_host(xp.sum(least, axis=0)) * (1.0 - off), to_host(xp.sum(most, axis=0)) * (1.0 + off)
+        error = 0.0 if self.counts else gamma(least.shape[0] + 2)
+        return to_host(xp.sum(least, axis=0)) * (1.0 - error), to_host(xp.sum(most, axis=0)) * (1.0 + error)
+
+    def mean_bounds(self, lower: Any, upper: Any, n_rows: int) -> tuple[Any, Any]:
+        """Bounds of the criterion from those of its sum: themselves if it counts, else divided by the rows, rounded outward."""
+        return (lower, upper) if self.counts else (lower / n_rows * (1.0 - FEW), upper / n_rows * (1.0 + FEW))
 
 
 def _errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
@@ -59,7 +63,7 @@ def _log_losses(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     return least * (1.0 - slack), most * (1.0 + slack)
 
 
-def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+def _squared_errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     # A difference of two floats has a relative error of one unit, however much cancels, and its square one of three.
     slack = 8.0 * UNIT
     near, far = residuals(y, lower, upper)
@@ -70,21 +74,21 @@ def _squares(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
     "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False),
-    "mse": Criterion("mse", "regression", _squares, 1e-9, False),
+    "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False),
 }
 
 
-def checked_criterion(name: str, loss: Loss, signs: bool = False) -> Criterion:
-    """The criterion of a name, where it goes with the loss; ``signs``: a regression on -1 and +1 has errors, too."""
+def find_criterion(name: str, loss: Loss, signs: bool = False) -> Criterion:
+    """The criterion of a name, if it goes with the loss; ``signs``: a regression on -1 and +1 has errors, too."""
     if name not in CRITERIA:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, CRITERIA))}; got {name!r}.")
     criterion = CRITERIA[name]
     if name == "log_loss" and not loss.probabilities:
-        other = "'error'" if loss.task == "classification" or signs else "'mse'"
+        other = "'error'" if loss.task == "classification" or signs else "'squared_error'"
         raise ValueError(
             f"the criterion 'log_loss' needs probabilities, which only the logistic loss gives; got {loss!r}. Use {other}."
         )
     if criterion.task != loss.task and not (name == "error" and signs):
-        other = "'error'" if loss.task == "classification" else "'mse'"
+        other = "'error'" if loss.task == "classification" else "'squared_error'"
         raise ValueError(f"the criterion {name!r} is for {criterion.task}; got {loss!r}, for {loss.task}. Use {other}.")
     return criterion

@@ -1,51 +1,46 @@
-"""Judges of a step: what a model of some columns is worth, and what each move would make of it."""
+"""Judges of a step: the value of a criterion for the model of some columns, and after each move."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, final
+from functools import cached_property, partial
+from math import fsum
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.duality import feasible_dual
-from glru.linalg import Array, Matrix
-from glru.losses import Hinge
+from glru._budget import Budget
+from glru.certificate import Certificate
+from glru.linalg import Array, Matrix, gamma
+from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions import DualBox
+from glru.refine import refine
+from glru.regions import EVERY, PAPER
+from glru.regions.gap import centers
+from glru.selection.contest import Goal
+from glru.selection.criteria import Criterion
+from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
 from glru.solution import Solution
 from glru.solvers import solve
-from glru.updates import newton_candidate
-from glru.updates.mapping import new_coefficients
 
-Columns = NDArray[np.intp]
-Enough = Callable[[float, float], bool]
-Check = Callable[[], None]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Move:
-    """Columns of the whole problem that leave or come together."""
-
-    columns: tuple[int, ...]
-    add: bool
+Zeros = NDArray[np.bool_]
+"""Rows whose score is exactly zero."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Screened:
-    """What is known of every move before any is looked at on its own.
+    """What is known of every move before any is refined on its own.
 
     Attributes
     ----------
     lower, upper : array of shape (n_moves,)
         Bounds of the criterion's sum.
     certain : array of shape (n_moves,)
-        Rows whose part in it is certain (``C + I`` of Algorithm 5, where the criterion counts errors).
+        Rows whose part in it is certain (``C + I`` of Algorithm 5, if the criterion counts errors).
     stage : str
         What it was found by.
     """
@@ -55,13 +50,18 @@ class Screened:
     certain: Array
     stage: str
 
+    @classmethod
+    def unknown(cls, n_moves: int, stage: str) -> "Screened":
+        """Nothing known of any move."""
+        return cls(np.zeros(n_moves), np.full(n_moves, np.inf), np.zeros(n_moves), stage)
+
 
 @final
 @dataclass(frozen=True)
-class Worth:
+class Value:
     """Bounds of the criterion's sum, the stage that gave them, and the sum of the model they were found at.
 
-    ``guess`` is unproven: it stands in where the bounds stay open, as with a penalty that bounds no score (L1).
+    ``guess`` is unproven: it stands in if the bounds stay open, as with a penalty that bounds no score (L1).
     """
 
     lower: float
@@ -71,7 +71,7 @@ class Worth:
 
 
 class Judge(ABC):
-    """The model of some columns of a problem, and its worth."""
+    """The value of a criterion for the model of some columns of a problem."""
 
     @property
     @abstractmethod
@@ -79,113 +79,295 @@ class Judge(ABC):
         """Number of rows that are judged."""
 
     @abstractmethod
-    def value(self) -> Worth:
-        """The worth of the present columns."""
+    def value(self) -> Value:
+        """The value of the present columns."""
 
     @abstractmethod
-    def screen(self, moves: list[Move], method: str, check: Check) -> Screened:
-        """First bounds for every move; ``check`` is called between parts of the work and may raise."""
+    def screen(self, moves: list[Move], budget: Budget) -> Screened:
+        """First bounds for every move; raises when the budget is spent."""
 
     @abstractmethod
-    def look(self, move: Move, enough: Enough, method: str, tol: float) -> Worth:
-        """The worth after one move, its bounds tight enough or as tight as they get."""
+    def refine(self, move: Move, goal: Goal) -> Value:
+        """The value after one move, its bounds tight enough or as tight as they get."""
 
     @abstractmethod
     def after(self, move: Move) -> "Judge":
         """The judge of the columns after a move."""
 
-    def ties(self, moves: list[Move], check: Check) -> list[int]:
-        """A label for each move: 0 where it provably leaves every score as it is, the same where scores are the same."""
+    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+        """A label for each move: 0 if it provably leaves every score as it is, the same if scores are the same."""
         return list(range(1, len(moves) + 1))
 
 
-class Model:
-    """The model of some columns of a whole problem, and the problems a move away from it.
+@final
+class ValidationRows:
+    """Rows that judge, in the columns of a whole problem."""
 
-    ``start`` is a point close to the optimum, or where to train from; without it the training starts from nothing.
-    """
+    def __init__(self, whole: Problem, X: Matrix, y: Array, criterion: Criterion) -> None:
+        self.whole, self.X, self.y, self.criterion = whole, X, y, criterion
 
-    def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
-        self.whole, self.chosen, self.tol, self.start = whole, chosen, tol, start
-        self.problem = sub_problem(whole, chosen)
+    def select(self, chosen: Columns) -> Matrix:
+        """The rows with some columns."""
+        return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
+
+    def sum_bounds(self, lower: Array, upper: Array, zeros: Zeros) -> tuple[float, float]:
+        """Bounds of the criterion's sum from bounds of the scores."""
+        low, high = self.criterion.sum_bounds(self.y, np.where(zeros, 0.0, lower), np.where(zeros, 0.0, upper))
+        return float(low), float(high)
+
+    def sum_at(self, queries: Matrix, point: Point, zeros: Zeros) -> float:
+        """The sum of a model as it is; a score within its rounding error of zero counts as an error."""
+        middle, off = centers(queries, point.coef, point.intercept)
+        return self.sum_bounds(middle - off, middle + off, zeros)[1]
+
+    def zeros(self, chosen: Columns) -> Zeros:
+        """Rows whose score is exactly zero whatever the coefficients of some columns."""
+        if self.whole.fit_intercept:
+            return np.full(self.y.size, chosen.size == 0 and self._is_balanced)
+        return np.asarray(~self._filled[:, chosen].any(axis=1))
+
+    def zeros_after(self, chosen: Columns, moves: list[Move]) -> Zeros:
+        """The rows whose score is exactly zero after each move from some columns, of shape (n_rows, n_moves)."""
+        found = np.zeros((self.y.size, len(moves)), dtype=bool)
+        if self.whole.fit_intercept:
+            return found
+        now = self._filled[:, chosen].sum(axis=1)
+        most = max(len(move.columns) for move in moves)
+        for row in np.flatnonzero(now <= most):
+            own = [np.count_nonzero(self._filled[row, list(move.columns)]) for move in moves]
+            signs = [1 if move.add else -1 for move in moves]
+            found[row] = now[row] + np.array(signs) * np.array(own) == 0
+        return found
 
     @cached_property
-    def solution(self) -> Solution:
-        """The trained model; only trained if asked for."""
-        return solve(self.problem, tol=self.tol, start=self.start)
+    def _filled(self) -> NDArray[np.bool_]:
+        """Which entries can contribute to a score."""
+        filled: NDArray[np.bool_] = self.X.dense() != 0.0
+        return filled & ~self.whole.dead_columns if self.whole.in_memory else filled
+
+    @cached_property
+    def _is_balanced(self) -> bool:
+        """Whether the optimal intercept without any column is exactly zero: two classes of equal weight.
+
+        The losses treat both classes alike, so the slopes at zero cancel; a curvature there makes the optimum unique.
+        """
+        problem = self.whole
+        if not problem.in_memory or float(problem.loss.curvature(1.0, 0.0)) == 0.0:
+            return False
+        return bool(np.all(np.abs(problem.y) == 1.0)) and fsum(problem.weights * problem.y) == 0.0
+
+
+@final
+class ValidationJudge(Judge):
+    """A model judged on validation rows, by one of the methods of :func:`glru.stepwise`."""
+
+    def __init__(self, model: Model, rows: ValidationRows, method: str = "certified") -> None:
+        self.model, self.rows, self.method = model, rows, method
+        self.screening: Screening = (
+            ColumnFamilies(model, rows.X, method) if model.whole.in_memory else SummedHessian(model, rows.y.size)
+        )
+        self._points: dict[Move, Point] = {}
 
     @property
-    def near(self) -> Point:
-        """The start, or the trained model where there is none or it is at hand."""
-        if self.start is None or "solution" in self.__dict__:
-            return self.solution.point
-        return self.start
+    def n_rows(self) -> int:
+        return int(self.rows.y.size)
 
-    def trial(self, move: Move, carried: bool = False) -> tuple[Problem, Point, Columns]:
-        """The problem after a move, the present model as a point of it, and its columns.
+    def value(self) -> Value:
+        model = self.model
+        certificate = model.solution.certificate if model.whole.in_memory else None
+        value, point = self._refine(model.problem, model.point, model.chosen, Goal(), EVERY, certificate)
+        if not model.whole.in_memory:
+            model.start = point
+        return value
 
-        New coefficients are zero, or what the optimality condition makes of the old dual point (``carried``: the paper's
-        candidate, which is far off where the penalty is weak).
-        """
-        changed, chosen = np.array(move.columns, dtype=np.intp), self.chosen_after(move)
-        problem = sub_problem(self.whole, chosen)
-        coef = np.zeros(self.whole.n_columns)
-        coef[self.chosen] = self.solution.coef
-        if move.add and carried:
-            pulls = self.whole.weights * self.solution.dual
-            correlations = self.whole.matrix.dense(changed).T @ pulls
-            coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
-        dual = feasible_dual(problem, self.solution.dual)
-        return problem, Point(coef[chosen], self.solution.intercept, dual), chosen
+    def screen(self, moves: list[Move], budget: Budget) -> Screened:
+        lower, upper, stage = self.screening.bounds(moves, partial(self._are_settled, budget), budget)
+        zeros, criterion = self.rows.zeros_after(self.model.chosen, moves), self.rows.criterion
+        lower[zeros] = upper[zeros] = 0.0
+        low, high = criterion.terms(self.rows.y[:, None], lower, upper)
+        with np.errstate(invalid="ignore"):
+            certain = high - low <= self._precision / max(self.n_rows, 1)
+        return Screened(*criterion.add_terms(low, high), certain.sum(axis=0), stage)
 
-    def after(self, move: Move, start: Point | None = None) -> "Model":
-        """The model after a move, trained from a candidate or from the present one."""
-        if start is None:
-            _, start, _ = self.trial(move)
-        return Model(self.whole, self.chosen_after(move), self.tol, start)
+    def refine(self, move: Move, goal: Goal) -> Value:
+        chosen = move.apply(self.model.chosen)
+        zeros = self.rows.zeros(chosen)
+        if self.method == "certified":
+            bounds = self.screening.refine(move, partial(self._is_settled, zeros, goal))
+            if bounds is not None and self._is_settled(zeros, goal, *bounds):
+                low, high = self.rows.sum_bounds(*bounds, zeros)
+                return Value(low, high, "refine", high)
+        problem, point = self.screening.trial(move)
+        if self.method == "naive":
+            trained = solve(problem, tol=self.model.tol, start=point).point
+            guess = self.rows.sum_at(self.rows.select(chosen), trained, zeros)
+            return Value(guess, guess, "training", guess)
+        names = EVERY if self.method == "certified" else PAPER
+        value, point = self._refine(problem, point, chosen, goal, names)
+        if not problem.in_memory:
+            # Worth a pass over the data if the move is made; in memory, where columns may be many, another start costs less.
+            self._points[move] = point
+        return value
 
-    def leaves_all_scores(self, move: Move) -> bool:
-        """Whether the coefficients of the columns that leave or come are provably zero at the optimum with them."""
-        if not move.add:
-            return bool(self._zero_columns[np.isin(self.chosen, move.columns)].all())
-        problem, point, chosen = self.trial(move)
-        return bool(zero_columns(problem, point)[np.isin(chosen, move.columns)].all())
+    def _refine(
+        self,
+        problem: Problem,
+        point: Point,
+        chosen: Columns,
+        goal: Goal,
+        names: Collection[str],
+        certificate: Certificate | None = None,
+    ) -> tuple[Value, Point]:
+        """The value of the model of some columns, and the point it was found at."""
+        queries, zeros = self.rows.select(chosen), self.rows.zeros(chosen)
+        if zeros.all():
+            sure = self.rows.sum_at(queries, point, zeros)
+            return Value(sure, sure, "carry", sure), point
+        found = refine(problem, point, queries, partial(self._is_settled, zeros, goal), names, certificate)
+        bounds = self.rows.sum_bounds(found.lower, found.upper, zeros)
+        return Value(*bounds, found.stage, self.rows.sum_at(queries, found.point, zeros)), found.point
+
+    def _is_settled(self, zeros: Zeros, goal: Goal, lower: Array, upper: Array) -> bool:
+        """Whether bounds of the scores make the sum known well enough."""
+        low, high = self.rows.sum_bounds(lower, upper, zeros)
+        return high - low <= self._precision or goal.is_reached(low, high)
+
+    def _are_settled(self, budget: Budget, lower: Any, upper: Any) -> NDArray[np.bool_]:
+        """Which moves are known well enough, or worse than another."""
+        budget.check()
+        low, high = self.rows.criterion.sum_bounds(self.rows.y[:, None], lower, upper)
+        return (high - low <= self._precision) | (low > high.min(initial=np.inf))
 
     @cached_property
-    def _zero_columns(self) -> NDArray[np.bool_]:
-        return zero_columns(self.problem, self.solution.point)
+    def _precision(self) -> float:
+        """A sum known up to this is known well enough; the present model's sum tells the scale."""
+        criterion = self.rows.criterion
+        if criterion.counts:
+            return 0.0
+        point = self.model.point
+        scores = self.rows.select(self.model.chosen) @ point.coef + point.intercept
+        return 0.05 * criterion.resolution * float(criterion.terms(self.rows.y, scores, scores)[1].sum())
 
-    def chosen_after(self, move: Move) -> Columns:
-        """The columns after a move."""
-        changed = np.array(move.columns, dtype=np.intp)
-        return np.union1d(self.chosen, changed) if move.add else np.setdiff1d(self.chosen, changed)
+    def after(self, move: Move) -> "ValidationJudge":
+        start = self._points.get(move) or self.screening.candidate(move) or self.screening.trial(move)[1]
+        return ValidationJudge(self.model.after(move, start), self.rows, self.method)
+
+    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+        whole = self.model.whole
+        if not whole.in_memory or whole.matrix.only_products:
+            return super().find_ties(moves, budget)
+        labels = _same_columns(moves, [whole.matrix, self.rows.X], whole.penalty)
+        for k, move in enumerate(moves):
+            budget.check()
+            labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
+        return labels
 
 
-def zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
-    """Which coefficients are provably zero at the optimum, seen from a point near it; penalties of squares make none so."""
-    if problem.penalty.smooth or isinstance(problem.loss, Hinge):
-        return np.zeros(problem.n_columns, dtype=bool)
-    lower, upper = DualBox(newton_candidate(problem, point, 3), problem.fit_intercept).coef_bounds()
-    return (lower == 0.0) & (upper == 0.0)
-
-
-def same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
+def _same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
     """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
-
-    def content(column: int) -> tuple[Any, ...]:
+    contents: dict[int, tuple[bytes, ...]] = {}
+    for column in (column for move in moves for column in move.columns):
         entries = (matrix.dense(np.array([column])).tobytes() for matrix in matrices)
         part = penalty.select(np.array([column]))
-        return (*entries, np.asarray(part.quadratic).tobytes(), np.asarray(part.absolute).tobytes())
-
+        contents[column] = (*entries, np.asarray(part.quadratic).tobytes(), np.asarray(part.absolute).tobytes())
     labels: dict[Any, int] = {}
-    kinds = ((move.add, tuple(sorted(content(column) for column in move.columns))) for move in moves)
+    kinds = ((move.add, tuple(sorted(contents[column] for column in move.columns))) for move in moves)
     return [labels.setdefault(kind, len(labels) + 1) for kind in kinds]
 
 
-def sub_problem(whole: Problem, chosen: Columns) -> Problem:
-    """The problem with some of the columns."""
-    if chosen.size == whole.n_columns:
-        return whole
-    names = whole.column_names
-    kept = None if names is None else tuple(names[j] for j in chosen)
-    return whole.derive(X=whole.matrix[:, chosen], penalty=whole.penalty.select(chosen), column_names=kept)
+@final
+class LeaveOneOutJudge(Judge):
+    """A model judged by its own leave-one-out scores: every move is trained and validated."""
+
+    def __init__(self, model: Model, criterion: Criterion, method: str = "certified") -> None:
+        self.model, self.criterion, self.method = model, criterion, method
+
+    @property
+    def n_rows(self) -> int:
+        return self.model.whole.n_rows
+
+    def value(self) -> Value:
+        return self._value_of(self.model.solution, "certified")
+
+    def screen(self, moves: list[Move], budget: Budget) -> Screened:
+        return Screened.unknown(len(moves), "carry")
+
+    def refine(self, move: Move, goal: Goal) -> Value:
+        problem, point = self.model.trial(move)
+        solution = solve(problem, tol=self.model.tol, start=point)
+        return self._value_of(solution, "naive" if self.method == "naive" else "certified")
+
+    def after(self, move: Move) -> "LeaveOneOutJudge":
+        return LeaveOneOutJudge(self.model.after(move, self.model.trial(move)[1]), self.criterion, self.method)
+
+    def _value_of(self, solution: Solution, method: Literal["naive", "certified"]) -> Value:
+        y = solution.problem.y
+        width = None if self.criterion.counts or method == "naive" else self._width(solution)
+        result = leave_one_out(solution, method=method, width=width)
+        low, high = self.criterion.sum_bounds(y, result.score_lower, result.score_upper)
+        guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
+        return Value(float(low), float(high), "training" if method == "naive" else "loocv", guess)
+
+    def _width(self, solution: Solution) -> float:
+        """How well held-out scores have to be known for a sum to half the resolution.
+
+        A log-loss moves by less than its score times itself; a square by twice the residual, which is at least about as
+        large held out as in training.
+        """
+        residual = solution.scores - solution.problem.y
+        scale = float(np.sqrt(np.mean(residual**2))) if self.criterion.task == "regression" else 1.0
+        return 0.25 * self.criterion.resolution * (scale or 1.0)
+
+
+@final
+class FoldsJudge(Judge):
+    """Several judges, one per fold; the sums add up."""
+
+    def __init__(self, judges: Sequence[Judge], criterion: Criterion) -> None:
+        self.judges, self.criterion = judges, criterion
+        self._screened: dict[Move, list[tuple[float, float]]] = {}
+        # Numbers of rows are added without an error.
+        self._error = 0.0 if criterion.counts else gamma(len(judges) + 2)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(judge.n_rows for judge in self.judges)
+
+    def value(self) -> Value:
+        return self._add([judge.value() for judge in self.judges])
+
+    def screen(self, moves: list[Move], budget: Budget) -> Screened:
+        found = [judge.screen(moves, budget) for judge in self.judges]
+        self._screened = {move: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
+        lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
+        certain = np.sum([s.certain for s in found], axis=0)
+        return Screened(lower * (1.0 - self._error), upper * (1.0 + self._error), certain, found[0].stage)
+
+    def refine(self, move: Move, goal: Goal) -> Value:
+        known = self._screened.get(move, [(0.0, np.inf)] * len(self.judges))
+        parts = [Value(float(low), float(high), "carry", float(high)) for low, high in known]
+        for k, judge in enumerate(self.judges):
+            if parts[k].upper <= parts[k].lower:
+                continue
+            rest = parts[:k] + parts[k + 1 :]
+            own = goal.with_rest(sum(part.lower for part in rest), sum(part.upper for part in rest))
+            parts[k] = judge.refine(move, own)
+            whole = self._add(parts)
+            if goal.is_reached(whole.lower, whole.upper):
+                break
+        return self._add(parts)
+
+    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+        labels = np.array([judge.find_ties(moves, budget) for judge in self.judges])
+        # Equal sums are claimed only where all folds agree.
+        agreed = np.all(labels == labels[0], axis=0)
+        return np.where(agreed, labels[0], len(moves) + 1 + np.arange(len(moves))).tolist()
+
+    def after(self, move: Move) -> "FoldsJudge":
+        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion)
+
+    def _add(self, parts: list[Value]) -> Value:
+        stages = ("training", "loocv", "refine", "newton", "carry")
+        stage = min((part.stage for part in parts), key=stages.index)
+        lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
+        return Value(lower * (1.0 - self._error), upper * (1.0 + self._error), stage, guess)

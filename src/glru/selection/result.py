@@ -1,12 +1,20 @@
 """The path of a stepwise selection."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from html import escape
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import make_frame, show_interval
 from glru.linalg import Array
+
+if TYPE_CHECKING:
+    from glru.display.stepwise import StepwiseDisplay
+
+SHOWN = 10
+"""Steps that are printed."""
 
 
 @final
@@ -21,15 +29,15 @@ class Step:
     columns : tuple of int
         The columns that left or came, by their places in the problem.
     feature : str, int or tuple
-        The same by name, where there are names.
+        Their names, or their places if there are no names.
     value_lower, value_upper : float
-        Proven bounds of the criterion after the step; equal where it is a count that is decided.
-    n_candidates, n_trainings, n_vague : int
+        Proven bounds of the criterion after the step; equal if it is a count that is decided.
+    n_candidates, n_trainings, n_open : int
         Moves there were; those that needed a training; values on which the choice depends and whose bounds stayed open, so
         that the trained model's value was taken, unproven (a tie, an optimum that is not unique, an L1 penalty, which
         bounds no score).
     decided_by : dict
-        How many candidates each stage settled, as far as the step needed it.
+        How many candidates each stage decided, as far as the step needed it.
     seconds : float
         Time of the step.
     candidates : tuple of (action, columns)
@@ -37,7 +45,7 @@ class Step:
     lower, upper : array of shape (n_candidates,)
         Proven bounds of each move's value when the step was decided; with the method "naive" the values themselves.
     first_lower, first_upper, first_certain : array of shape (n_candidates,)
-        The same after the first stage, and how many validation rows were certain then. With the criterion "error"
+        The bounds after the first stage, and how many validation rows were certain then. With the criterion "error"
         ``first_lower`` is ``I`` of Algorithm 5, ``first_certain - I`` is ``C`` and the rest of the rows ``Z``.
     """
 
@@ -48,7 +56,7 @@ class Step:
     value_upper: float
     n_candidates: int
     n_trainings: int
-    n_vague: int
+    n_open: int
     decided_by: dict[str, int]
     seconds: float
     candidates: tuple[tuple[str, tuple[int, ...]], ...]
@@ -57,6 +65,11 @@ class Step:
     first_lower: Array
     first_upper: Array
     first_certain: Array
+
+    @property
+    def label(self) -> str:
+        """The columns that left or came, as text; empty for a stop."""
+        return ", ".join(map(str, self.feature)) if isinstance(self.feature, tuple) else str(self.feature)
 
     @property
     def value(self) -> float:
@@ -73,8 +86,8 @@ class StepwiseResult:
     ----------
     selected : array of int
         The columns chosen, by their places in the problem.
-    selected_names : tuple or None
-        Their names, where there are names.
+    names : tuple or None
+        Their names; None if the problem has no names.
     path : tuple of Step
         Every step.
     start_value : tuple of float
@@ -91,13 +104,17 @@ class StepwiseResult:
     >>> import numpy as np, glru
     >>> X = np.random.default_rng(0).normal(size=(60, 3))
     >>> y = X[:, 0] > 0.3
-    >>> result = glru.stepwise(glru.Problem(X[:40], y[:40], penalty=glru.L2(0.1)), X[40:], y[40:])
+    >>> result = glru.stepwise(glru.Problem(X[:40], y[:40], penalty=glru.L2(0.1)), X_val=X[40:], y_val=y[40:])
     >>> result.certified, result.n_trainings
     (True, 0)
+    >>> result
+    StepwiseResult(backward, 'certified', 'error': 2 columns selected in 1 steps, 0 trainings)
+      start                    error 2
+      remove 2                 error 1
     """
 
     selected: NDArray[np.intp]
-    selected_names: tuple[Any, ...] | None
+    names: tuple[Any, ...] | None
     path: tuple[Step, ...]
     start_value: tuple[float, float]
     direction: str
@@ -119,7 +136,7 @@ class StepwiseResult:
     @property
     def proven(self) -> tuple[bool, ...]:
         """Whether each step is that of training all candidates, given the columns it started from; never with "naive"."""
-        return tuple(self.method != "naive" and step.n_vague == 0 for step in self.path)
+        return tuple(self.method != "naive" and step.n_open == 0 for step in self.path)
 
     @property
     def n_unproven(self) -> int:
@@ -132,37 +149,64 @@ class StepwiseResult:
             return ""
         if self.method == "naive":
             return "not proven: trained, without bounds"
-        n_open = self.path[place].n_vague
+        n_open = self.path[place].n_open
         return f"not proven: {n_open} value{'' if n_open == 1 else 's'} open"
 
-    def to_frame(self) -> Any:
-        """One row a step (a pandas DataFrame)."""
-        import pandas as pd
+    @property
+    def criterion_bounds(self) -> tuple[float, float]:
+        """Proven bounds of the criterion for the selected columns."""
+        if not self.path:
+            return self.start_value
+        return self.path[-1].value_lower, self.path[-1].value_upper
 
-        names = ("action", "feature", "value_lower", "value_upper", "n_candidates", "n_trainings", "n_vague", "seconds")
-        frame = pd.DataFrame([{name: getattr(step, name) for name in names} for step in self.path], columns=list(names))
-        return frame.assign(proven=np.array(self.proven, dtype=bool))
+    def to_frame(self) -> Any:
+        """One row per step: what it did, the criterion after it, and how it was decided (pandas or polars)."""
+        columns: dict[str, list[Any]] = {
+            "action": [step.action for step in self.path],
+            "feature": [step.label for step in self.path],
+        }
+        for name in ("value_lower", "value_upper", "n_candidates", "n_trainings", "n_open", "seconds"):
+            columns[name] = [getattr(step, name) for step in self.path]
+        return make_frame(columns | {"proven": list(self.proven)})
+
+    def plot(self, ax: Any = None, step: int | None = None) -> "StepwiseDisplay":
+        """Draw the criterion along the path, or the candidates of one step; see :class:`glru.StepwiseDisplay`."""
+        from glru.display.stepwise import StepwiseDisplay
+
+        return StepwiseDisplay.from_result(self).plot(ax, step)
 
     def __repr__(self) -> str:
-        n_moves = sum(step.action != "stop" for step in self.path)
-        proof = f", {self.n_unproven} of {len(self.path)} choices not proven" if self.n_unproven else ""
-        lines = [
-            f"StepwiseResult({self.direction}, {self.method!r}, {self.criterion!r}: {self.selected.size} columns "
-            f"selected in {n_moves} steps, {self.n_trainings} trainings{proof})",
-            f"  {'start':<24} {self.criterion} {_interval(*self.start_value)}",
+        lines = [f"StepwiseResult({self._summary})"]
+        lines += [
+            f"  {what:<24} {self.criterion} {value}{doubt and f'  ({doubt})'}" for what, value, doubt in self._lines()
         ]
-        for place, step in enumerate(self.path[:10]):
-            doubt = self.doubt(place)
-            if step.action == "stop" and not doubt:
-                continue
-            what = "stop" if step.action == "stop" else f"{step.action} {step.feature}"
-            value = _interval(step.value_lower, step.value_upper)
-            lines.append(f"  {what:<24} {self.criterion} {value}" + (f"  ({doubt})" if doubt else ""))
-        rest = self.proven[10:]
+        rest = self.proven[SHOWN:]
         if rest:
             lines.append(f"  ... and {len(rest)} more" + (f", {rest.count(False)} not proven" if not all(rest) else ""))
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in self._lines(len(self.path))
+        )
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in ("step", self.criterion, ""))
+        return f"<p>StepwiseResult: {escape(self._summary)}</p><table><tr>{head}</tr>{rows}</table>"
 
-def _interval(lower: float, upper: float) -> str:
-    return f"{lower:.6g}" if upper - lower <= 1e-6 * max(1.0, abs(lower)) else f"between {lower:.6g} and {upper:.6g}"
+    @property
+    def _summary(self) -> str:
+        n_moves = sum(step.action != "stop" for step in self.path)
+        proof = f", {self.n_unproven} of {len(self.path)} choices not proven" if self.n_unproven else ""
+        return (
+            f"{self.direction}, {self.method!r}, {self.criterion!r}: {self.selected.size} columns selected in {n_moves} "
+            f"steps, {self.n_trainings} trainings{proof}"
+        )
+
+    def _lines(self, n_steps: int = SHOWN) -> list[tuple[str, str, str]]:
+        """What the first steps did, the criterion after each, and whether its choice is in doubt."""
+        lines = [("start", show_interval(*self.start_value), "")]
+        for place, step in enumerate(self.path[:n_steps]):
+            doubt = self.doubt(place)
+            if step.action != "stop" or doubt:
+                what = "stop" if step.action == "stop" else f"{step.action} {step.label}"
+                lines.append((what, show_interval(step.value_lower, step.value_upper), doubt))
+        return lines

@@ -1,289 +1,299 @@
 """The search of a stepwise selection: step after step until none is better."""
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._budget import Budget, OutOfTime
 from glru.cascade import Report, reporter
-from glru.changes.base import matched_columns
-from glru.linalg import FEW, Array, Matrix, calm_blas
+from glru.changes import layout_of
+from glru.changes.base import column_positions, matched_columns
+from glru.linalg import Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.point import Point
 from glru.problem import Problem
-from glru.selection.blocks import BlockJudge
-from glru.selection.contest import Contest, decide
-from glru.selection.criteria import Criterion, checked_criterion
-from glru.selection.groups import column_groups, kept_columns
-from glru.selection.judge import Judge, Model, Move, Screened, Worth
-from glru.selection.panel import LeaveOneOutJudge, Panel
+from glru.selection.contest import Contest, Goal, decide
+from glru.selection.criteria import CRITERIA, Criterion, find_criterion
+from glru.selection.judge import FoldsJudge, Judge, LeaveOneOutJudge, Screened, ValidationJudge, ValidationRows, Value
+from glru.selection.moves import Columns, Model, Move
 from glru.selection.result import Step, StepwiseResult
-from glru.selection.validation import ValidationJudge
 from glru.solution import Solution
-from glru.solvers import solve
 from glru.updates.local_rows import require_local
 
-Columns = NDArray[np.intp]
+Direction = Literal["backward", "forward", "both"]
+Method = Literal["certified", "glru", "naive"]
+CriterionName = Literal["error", "log_loss", "squared_error"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Settings:
+    """How to search; every option is that of :func:`glru.stepwise`, and checked as far as no data is needed."""
+
+    direction: Direction = "backward"
+    method: Method = "certified"
+    criterion: CriterionName = "error"
+    max_steps: int | None = None
+    min_features: int = 1
+    max_features: int | None = None
+    forced: bool = False
+    groups: Sequence[Any] | None = None
+    keep: Sequence[Any] = ()
+    cv: Any = None
+    tol: float = 1e-6
+    max_seconds: float | None = None
+    progress: bool | Report = False
+
+    def __post_init__(self) -> None:
+        if self.direction not in ("backward", "forward", "both"):
+            raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {self.direction!r}.")
+        if self.method not in ("certified", "glru", "naive"):
+            raise ValueError(f"method must be 'certified', 'glru' or 'naive'; got {self.method!r}.")
+        if self.criterion not in CRITERIA:
+            raise ValueError(f"criterion must be one of {', '.join(map(repr, CRITERIA))}; got {self.criterion!r}.")
+        if self.forced and self.direction == "both":
+            raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
+        if self.min_features < 1:
+            raise ValueError(f"min_features must be at least 1; got {self.min_features!r}.")
+        if self.max_features is not None and self.max_features < 1:
+            raise ValueError(f"max_features must be at least 1; got {self.max_features!r}.")
+        if self.max_steps is not None and self.max_steps < 0:
+            raise ValueError(f"max_steps must be at least 0; got {self.max_steps!r}.")
 
 
 @np.errstate(all="ignore")
-def search(
-    problem: Problem | Solution,
-    X_val: Any = None,
-    y_val: Any = None,
-    direction: Literal["backward", "forward", "both"] = "backward",
-    method: Literal["certified", "glru", "naive"] = "certified",
-    criterion: Literal["error", "log_loss", "mse"] = "error",
-    max_steps: int | None = None,
-    min_features: int = 1,
-    max_features: int | None = None,
-    forced: bool = False,
-    groups: Sequence[Any] | None = None,
-    keep: Sequence[Any] = (),
-    cv: Any = None,
-    tol: float = 1e-6,
-    progress: bool | Report = False,
-    max_seconds: float | None = None,
-) -> StepwiseResult:
-    """The search itself; see :func:`glru.stepwise`."""
+def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settings) -> StepwiseResult:
+    """Search stepwise from a problem or its solution; see :func:`glru.stepwise`."""
     solution = problem if isinstance(problem, Solution) else None
     problem = problem.problem if isinstance(problem, Solution) else problem
-    _check(problem, direction, method, forced, min_features, max_features, max_steps)
-    budget = Budget(max_seconds)
+    if not isinstance(problem, Problem):
+        raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
+    budget = Budget(settings.max_seconds)
     signs = problem.in_memory and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
-    rule = checked_criterion(criterion, problem.loss, signs)
-    sets = column_groups(problem, groups)
-    kept = kept_columns(problem, keep)
-    stays = np.isin(np.arange(problem.n_columns), kept)
-    moving = [group for group in sets if not stays[group].any()]
+    criterion = find_criterion(settings.criterion, problem.loss, signs)
+    moving = movable_groups(problem, settings)
     start = np.arange(problem.n_columns)
-    if direction == "forward":
+    if settings.direction == "forward":
         start = np.setdiff1d(start, np.concatenate([np.empty(0, dtype=np.intp), *moving]))
-    most = problem.n_columns if max_features is None else max_features
-    removals = [Move(tuple(group.tolist()), add=False) for group in moving]
-    additions = [Move(move.columns, add=True) for move in removals]
-    steps: list[Step] = []
-    interrupted = False
-    with reporter(progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
-        if problem.in_memory:
-            judge = _judge(problem, solution, start, X_val, y_val, cv, rule, tol)
-        else:
-            judge = _judge_blocks(problem, solution, start, X_val, y_val, cv, rule, tol, method)
-        value = judge.value()
-        first_value, chosen, visited = value, start, {start.tobytes()}
+    with reporter(settings.progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
+        judge = make_judge(problem, solution, start, X_val, y_val, criterion, settings)
+        walk = Walk(problem, judge, start, moving, criterion, settings, budget)
+        walk.run(report)
+    return walk.result()
+
+
+@final
+class Walk:
+    """A search under way: the judge of the present columns and the path so far."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        judge: Judge,
+        start: Columns,
+        moving: list[Columns],
+        criterion: Criterion,
+        settings: Settings,
+        budget: Budget,
+    ) -> None:
+        self.problem, self.judge, self.start = problem, judge, start
+        self.criterion, self.settings, self.budget = criterion, settings, budget
+        self.removals = [Move(tuple(group.tolist()), add=False) for group in moving]
+        self.additions = [Move(move.columns, add=True) for move in self.removals]
+        self.value = self.first = judge.value()
+        self.chosen, self.visited = start, {start.tobytes()}
+        self.path: list[Step] = []
+        self.interrupted = False
+
+    def run(self, report: Report) -> None:
+        """Make steps until no move is better, a limit is reached or somebody interrupts."""
+        most, n_rows = self.settings.max_steps, self.judge.n_rows
         try:
-            while max_steps is None or len(steps) < max_steps:
-                moves = _moves(removals, additions, chosen, direction, min_features, most)
-                if not moves:
-                    break
-                budget.check()
-                step, move, known = _step(judge, moves, value, method, rule, forced, tol, budget)
-                if move is None:
-                    steps.append(step(problem, value, judge.n_rows, rule))
-                    break
-                changed = np.array(move.columns, dtype=np.intp)
-                ahead = np.union1d(chosen, changed) if move.add else np.setdiff1d(chosen, changed)
-                if ahead.tobytes() in visited:
-                    # Every step makes the criterion less, so columns that come back were told apart by noise alone.
-                    break
-                visited.add(ahead.tobytes())
-                chosen, judge = ahead, judge.after(move)
-                value = judge.value() if known is None else known
-                steps.append(step(problem, value, judge.n_rows, rule))
-                report(
-                    f"{rule.name} {_means(value.lower, value.upper, judge.n_rows, rule)[1]:.4g}",
-                    len(steps),
-                    chosen.size,
-                )
+            while (most is None or len(self.path) < most) and self._step():
+                value = self.criterion.mean_bounds(self.value.lower, self.value.upper, n_rows)[1]
+                report(f"{self.criterion.name} {value:.4g}", len(self.path), self.chosen.size)
         except (KeyboardInterrupt, OutOfTime):
-            interrupted = True
-            chosen = _replayed(start, steps)
-    names = problem.column_names
-    return StepwiseResult(
-        selected=chosen,
-        selected_names=None if names is None else tuple(names[j] for j in chosen),
-        path=tuple(steps),
-        start_value=_means(first_value.lower, first_value.upper, judge.n_rows, rule),
-        direction=direction,
-        method=method,
-        criterion=criterion,
-        interrupted=interrupted,
-        n_rows=judge.n_rows,
-    )
+            # In the midst of a step: what counts is the path.
+            self.interrupted, self.chosen = True, self.start
+            for step in self.path:
+                if step.columns:
+                    self.chosen = Move(step.columns, add=step.action == "add").apply(self.chosen)
+
+    def _step(self) -> bool:
+        """Make one step; whether there may be another."""
+        moves = self._moves()
+        if not moves:
+            return False
+        self.budget.check()
+        contest = StepContest(self.judge, moves, self.value, self.criterion, self.settings, self.budget)
+        move, known = contest.decide()
+        if move is None:
+            self.path.append(contest.record(self.problem, None, self.value))
+            return False
+        ahead = move.apply(self.chosen)
+        if ahead.tobytes() in self.visited:
+            # Every step makes the criterion less, so columns that come back were told apart by noise alone.
+            return False
+        self.visited.add(ahead.tobytes())
+        self.chosen, self.judge = ahead, self.judge.after(move)
+        self.value = self.judge.value() if known is None else known
+        self.path.append(contest.record(self.problem, move, self.value))
+        return True
+
+    def _moves(self) -> list[Move]:
+        """All moves in the order in which ties are broken: by their lowest column."""
+        found, chosen, settings = [], self.chosen, self.settings
+        members = set(chosen.tolist())
+        most = self.problem.n_columns if settings.max_features is None else settings.max_features
+        for removal, addition in zip(self.removals, self.additions, strict=True):
+            size = len(removal.columns)
+            if removal.columns[0] in members:
+                if settings.direction != "forward" and chosen.size - size >= settings.min_features:
+                    found.append(removal)
+            elif settings.direction != "backward" and chosen.size + size <= most:
+                found.append(addition)
+        return found
+
+    def result(self) -> StepwiseResult:
+        """What was found."""
+        chosen, names, n_rows = self.chosen, self.problem.column_names, self.judge.n_rows
+        return StepwiseResult(
+            selected=chosen,
+            names=None if names is None else tuple(names[j] for j in chosen),
+            path=tuple(self.path),
+            start_value=self.criterion.mean_bounds(self.first.lower, self.first.upper, n_rows),
+            direction=self.settings.direction,
+            method=self.settings.method,
+            criterion=self.criterion.name,
+            interrupted=self.interrupted,
+            n_rows=n_rows,
+        )
 
 
-def _step(
-    judge: Judge,
-    moves: list[Move],
-    value: Worth,
-    method: str,
-    rule: Criterion,
-    forced: bool,
-    tol: float,
-    budget: Budget,
-) -> tuple[Callable[..., Step], Move | None, Worth | None]:
-    """Decide a step: how to record it once its value is known, the move (None: no move is best), and its worth if proven."""
-    begin = time.perf_counter()
-    screened = _unknown(len(moves)) if method == "naive" else judge.screen(moves, method, budget.check)
-    stages = [screened.stage] * len(moves)
-    offset = 0 if forced else 1
-    resolution = rule.resolution * value.guess
-    stay = (
-        [value] * offset if method != "naive" else [Worth(value.guess, value.guess, "training", value.guess)] * offset
-    )
-    lower = np.concatenate([[worth.lower for worth in stay], screened.lower])
-    upper = np.concatenate([[worth.upper for worth in stay], screened.upper])
-    contest = Contest(lower, upper, resolution)
+@final
+class StepContest:
+    """One step: its candidates, the present columns first unless a move is forced, and what is known of their values."""
 
-    def look(place: int) -> tuple[float, float, float]:
-        budget.check()
-        if place < offset:
+    def __init__(
+        self,
+        judge: Judge,
+        moves: list[Move],
+        value: Value,
+        criterion: Criterion,
+        settings: Settings,
+        budget: Budget,
+    ) -> None:
+        self.begin = time.perf_counter()
+        self.judge, self.moves, self.value, self.criterion, self.budget = judge, moves, value, criterion, budget
+        self.naive = settings.method == "naive"
+        self.screened = Screened.unknown(len(moves), "training") if self.naive else judge.screen(moves, budget)
+        self.stages = [self.screened.stage] * len(moves)
+        self.offset = 0 if settings.forced else 1
+        ends = (value.guess, value.guess) if self.naive else (value.lower, value.upper)
+        lower = np.concatenate([[ends[0]] * self.offset, self.screened.lower])
+        upper = np.concatenate([[ends[1]] * self.offset, self.screened.upper])
+        self.contest = Contest(lower, upper, criterion.resolution * value.guess)
+        self.n_open = 0
+
+    def decide(self) -> tuple[Move | None, Value | None]:
+        """The best move (None: no move is better), and its value if that is proven."""
+        if self.naive:
+            for place in range(self.offset, self.offset + len(self.moves)):
+                self.contest.fix(place, self._refine(place)[2])
+        winner, self.n_open = decide(self.contest, self._refine, self._find_ties)
+        self.seconds = time.perf_counter() - self.begin
+        low, high = float(self.contest.lower[winner]), float(self.contest.upper[winner])
+        proven = not self.naive and self.n_open == 0 and high - low <= 0.1 * self.contest.resolution
+        move = self.moves[winner - self.offset] if winner >= self.offset else None
+        return move, Value(low, high, "newton", high) if proven else None
+
+    def _refine(self, place: int) -> tuple[float, float, float]:
+        """Bounds of a candidate's value that decide whether it wins, or as tight as they get, and a guess."""
+        self.budget.check()
+        if place < self.offset:
             # The present model's bounds are as tight as they get.
-            return value.lower, value.upper, value.guess
+            return self.value.lower, self.value.upper, self.value.guess
+        goal = Goal(None if self.naive else self.contest, place, self.budget)
+        value = self.judge.refine(self.moves[place - self.offset], goal)
+        self.stages[place - self.offset] = value.stage
+        return value.lower, value.upper, value.guess
 
-        def enough(low: float, high: float) -> bool:
-            budget.check()
-            return method != "naive" and contest.is_settled_by(place, low, high)
+    def _find_ties(self) -> list[int]:
+        return [0] * self.offset + self.judge.find_ties(self.moves, self.budget)
 
-        worth = judge.look(moves[place - offset], enough, method, tol)
-        stages[place - offset] = worth.stage
-        return worth.lower, worth.upper, worth.guess
-
-    if method == "naive":
-        for place in range(offset, lower.size):
-            contest.fix(place, look(place)[2])
-    winner, vague = decide(contest, look, lambda: [0] * offset + judge.ties(moves, budget.check))
-    move = moves[winner - offset] if winner >= offset else None
-    seconds = time.perf_counter() - begin
-
-    def record(problem: Problem, after: Worth, n_rows: int, rule: Criterion) -> Step:
+    def record(self, problem: Problem, move: Move | None, value: Value) -> Step:
+        """The step for the path; ``value``: after the move."""
+        n_rows, bounds = self.judge.n_rows, self.criterion.mean_bounds
         columns = () if move is None else move.columns
-        low, high = _means(after.lower, after.upper, n_rows, rule)
-        ends = _means(contest.lower[offset:], contest.upper[offset:], n_rows, rule)
-        first = _means(screened.lower, screened.upper, n_rows, rule)
+        names: tuple[Any, ...] = columns
+        if problem.column_names is not None:
+            names = tuple(problem.column_names[j] for j in columns)
+        low, high = bounds(value.lower, value.upper, n_rows)
+        lower, upper = bounds(self.contest.lower[self.offset :], self.contest.upper[self.offset :], n_rows)
+        first_lower, first_upper = bounds(self.screened.lower, self.screened.upper, n_rows)
         return Step(
-            action="stop" if move is None else _action(move),
+            action="stop" if move is None else move.action,
             columns=columns,
-            feature=_feature(problem, columns),
+            feature=names[0] if len(names) == 1 else names,
             value_lower=low,
             value_upper=high,
-            n_candidates=len(moves),
-            n_trainings=stages.count("training"),
-            n_vague=vague,
-            decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
-            seconds=seconds,
-            candidates=tuple((_action(m), m.columns) for m in moves),
-            lower=ends[0],
-            upper=ends[1],
-            first_lower=first[0],
-            first_upper=first[1],
-            first_certain=screened.certain,
+            n_candidates=len(self.moves),
+            n_trainings=self.stages.count("training"),
+            n_open=self.n_open,
+            decided_by={stage: self.stages.count(stage) for stage in dict.fromkeys(self.stages)},
+            seconds=self.seconds,
+            candidates=tuple((candidate.action, candidate.columns) for candidate in self.moves),
+            lower=lower,
+            upper=upper,
+            first_lower=first_lower,
+            first_upper=first_upper,
+            first_certain=self.screened.certain,
         )
 
-    low, high = float(contest.lower[winner]), float(contest.upper[winner])
-    proven = method != "naive" and vague == 0 and high - low <= 0.1 * resolution
-    return record, move, Worth(low, high, "newton", high) if proven else None
 
-
-def _action(move: Move) -> str:
-    return "add" if move.add else "remove"
-
-
-def _feature(problem: Problem, columns: tuple[int, ...]) -> Any:
-    names = columns if problem.column_names is None else tuple(problem.column_names[j] for j in columns)
-    return names[0] if len(names) == 1 else names
-
-
-def _unknown(n_moves: int) -> Screened:
-    """Nothing known of any move."""
-    return Screened(np.zeros(n_moves), np.full(n_moves, np.inf), np.zeros(n_moves), "training")
-
-
-def _means(lower: Any, upper: Any, n_rows: int, rule: Criterion) -> tuple[Any, Any]:
-    """Bounds of a criterion from bounds of its sum: themselves where it counts, else divided by the rows, rounded outward."""
-    return (lower, upper) if rule.counts else (lower / n_rows * (1.0 - FEW), upper / n_rows * (1.0 + FEW))
-
-
-def _moves(
-    removals: list[Move], additions: list[Move], chosen: Columns, direction: str, min_features: int, max_features: int
-) -> list[Move]:
-    """All moves in the order in which ties are broken: by their lowest column."""
-    found, members = [], set(chosen.tolist())
-    for out, into in zip(removals, additions, strict=True):
-        size = len(out.columns)
-        if out.columns[0] in members:
-            if direction != "forward" and chosen.size - size >= min_features:
-                found.append(out)
-        elif direction != "backward" and chosen.size + size <= max_features:
-            found.append(into)
-    return found
-
-
-def _replayed(start: Columns, steps: list[Step]) -> Columns:
-    chosen = start
-    for step in steps:
-        if step.action == "add":
-            chosen = np.union1d(chosen, step.columns).astype(np.intp)
-        elif step.action == "remove":
-            chosen = np.setdiff1d(chosen, step.columns).astype(np.intp)
-    return chosen
-
-
-def _judge_blocks(
+def make_judge(
     problem: Problem,
     solution: Solution | None,
     chosen: Columns,
     X_val: Any,
     y_val: Any,
-    cv: Any,
-    rule: Criterion,
-    tol: float,
-    method: str,
+    criterion: Criterion,
+    settings: Settings,
 ) -> Judge:
-    require_local(problem, "stepwise")
-    if method != "certified" or cv is not None or X_val is None or y_val is None:
-        raise ValueError(
-            "stepwise of rows in blocks has method='certified' and judges on validation rows in memory; "
-            f"got method={method!r}, cv={cv!r}, X_val={'None' if X_val is None else 'rows'}. Give X_val and y_val."
-        )
-    X, y = validation_rows(problem, X_val, y_val)
-    start = Point(np.zeros(problem.n_columns))
-    if chosen.size == problem.n_columns:
-        start = (solve(problem, tol=tol) if solution is None else solution).point
-    return BlockJudge(problem, chosen, X.dense(), y, rule, start)
-
-
-def _judge(
-    problem: Problem,
-    solution: Solution | None,
-    chosen: Columns,
-    X_val: Any,
-    y_val: Any,
-    cv: Any,
-    rule: Criterion,
-    tol: float,
-) -> Judge:
+    """What judges some columns: validation rows, folds, or the rows themselves, one left out at a time."""
+    method, tol = settings.method, settings.tol
+    if not problem.in_memory:
+        require_local(problem, "stepwise")
+        if method != "certified" or settings.cv is not None or X_val is None or y_val is None:
+            raise ValueError(
+                "stepwise of rows in blocks has method='certified' and judges on validation rows in memory; "
+                f"got method={method!r}, cv={settings.cv!r}, X_val={'None' if X_val is None else 'rows'}. "
+                "Give X_val and y_val."
+            )
     if (X_val is None) != (y_val is None):
         raise ValueError("X_val and y_val go together; got only one of them.")
-    if X_val is not None and cv is not None:
+    if X_val is not None and settings.cv is not None:
         raise ValueError("give validation rows or cv, not both.")
     start = solution.point if solution is not None and chosen.size == problem.n_columns else None
+    if chosen.size == 0 and not problem.in_memory:
+        start = Point(np.zeros(0))
     if X_val is not None:
-        X, y = validation_rows(problem, X_val, y_val)
-        return ValidationJudge(Model(problem, chosen, tol, start), X, y, rule)
-    if cv is None:
-        return LeaveOneOutJudge(Model(problem, chosen, tol, start), rule)
-    judges: list[Judge] = []
-    for train, test in splits_in_memory(problem, cv, None):
+        rows = ValidationRows(problem, *validation_rows(problem, X_val, y_val), criterion)
+        return ValidationJudge(Model(problem, chosen, tol, start), rows, method)
+    if settings.cv is None:
+        return LeaveOneOutJudge(Model(problem, chosen, tol, start), criterion, method)
+    judges = []
+    for train, test in splits_in_memory(problem, settings.cv, None):
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         fold = problem.derive(sample_weight=weight)
-        judges.append(ValidationJudge(Model(fold, chosen, tol), problem.matrix[test], problem.y[test], rule))
-    return Panel(judges, rule)
+        rows = ValidationRows(fold, problem.matrix[test], problem.y[test], criterion)
+        judges.append(ValidationJudge(Model(fold, chosen, tol), rows, method))
+    return FoldsJudge(judges, criterion)
 
 
 def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:
@@ -297,7 +307,7 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
         return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
     labels = _inputs.as_array(y_val, "y_val")
     if labels.shape != (X.shape[0],):
-        raise ValueError(f"y_val must have shape ({X.shape[0]},), one label a row of X_val; got {labels.shape}.")
+        raise ValueError(f"y_val must have shape ({X.shape[0]},), one label per row of X_val; got {labels.shape}.")
     assert problem.classes is not None
     unknown = ~np.isin(labels, problem.classes)
     if unknown.any():
@@ -307,26 +317,33 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
     return X, np.where(labels == problem.classes[1], 1.0, -1.0)
 
 
-def _check(
-    problem: Problem,
-    direction: str,
-    method: str,
-    forced: bool,
-    min_features: int,
-    max_features: int | None,
-    max_steps: int | None,
-) -> None:
-    if not isinstance(problem, Problem):
-        raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
-    if direction not in ("backward", "forward", "both"):
-        raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {direction!r}.")
-    if method not in ("certified", "glru", "naive"):
-        raise ValueError(f"method must be 'certified', 'glru' or 'naive'; got {method!r}.")
-    if forced and direction == "both":
-        raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
-    if min_features < 1:
-        raise ValueError(f"min_features must be at least 1; got {min_features!r}.")
-    if max_features is not None and max_features < 1:
-        raise ValueError(f"max_features must be at least 1; got {max_features!r}.")
-    if max_steps is not None and max_steps < 0:
-        raise ValueError(f"max_steps must be at least 0; got {max_steps!r}.")
+def movable_groups(problem: Problem, settings: Settings) -> list[Columns]:
+    """The groups of columns that leave and come together, in the order of their lowest column, without those that stay."""
+    kept = column_positions(settings.keep, layout_of(problem)) if len(settings.keep) else ()
+    stays = np.isin(np.arange(problem.n_columns), kept)
+    return [group for group in column_groups(problem, settings.groups) if not stays[group].any()]
+
+
+def column_groups(problem: Problem, groups: Sequence[Any] | None) -> list[Columns]:
+    """The groups in the order of their lowest column; every column is in exactly one."""
+    n_columns = problem.n_columns
+    if groups is None:
+        return [np.array([j]) for j in range(n_columns)]
+    if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
+        found = [np.sort(column_positions(group, layout_of(problem))) for group in groups]
+        named = np.concatenate(found)
+        if np.unique(named).size != named.size:
+            raise ValueError("a column can be in one group only; some are in several.")
+        found += [np.array([j]) for j in np.setdiff1d(np.arange(n_columns), named)]
+    else:
+        labels = list(groups)
+        if len(labels) != n_columns:
+            raise ValueError(
+                f"groups must have one label per column, {n_columns} of them, or be a list of lists of columns; "
+                f"got {len(labels)} labels."
+            )
+        places: dict[Any, list[int]] = {}
+        for column, label in enumerate(labels):
+            places.setdefault(label, []).append(column)
+        found = [np.array(columns) for columns in places.values()]
+    return sorted(found, key=lambda group: int(group[0]))

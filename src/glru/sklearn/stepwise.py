@@ -6,45 +6,31 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
+from glru.problem import Problem
 from glru.selection.result import Step, StepwiseResult
-from glru.selection.search import search
+from glru.selection.search import Settings, search
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 
 
 def estimator_stepwise(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    X_val: Any = None,
-    y_val: Any = None,
-    sample_weight: Any = None,
-    groups: Any = None,
-    keep: Any = (),
-    **options: Any,
+    estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
 ) -> StepwiseResult:
     """The search on an estimator's objective; its penalised intercept, if it has one, always stays."""
     adapted = adapt(estimator, X, y, sample_weight)
-    _check(adapted, options.get("criterion"))
+    _check(adapted, settings.criterion)
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
-    if offset:
-        keep = [0, *(column if isinstance(column, str) else column + offset for column in keep)]
-        names = problem.column_names
-        keep = keep if names is None else [names[j] if isinstance(j, int) else j for j in keep]
-        groups = None if groups is None else _shifted_groups(groups, offset)
-        options["min_features"] = options.get("min_features", 1) + offset
-        if options.get("max_features") is not None:
-            options["max_features"] += offset
-    result = search(problem, X_val, y_val, groups=groups, keep=keep, **options)
-    return _shifted(result, offset) if offset else result
+    if not offset:
+        return search(problem, X_val, y_val, settings)
+    return _shifted(search(problem, X_val, y_val, _shifted_settings(settings, problem, offset)), offset)
 
 
 def _check(adapted: Adapted, criterion: Any) -> None:
-    if adapted.classes is not None and criterion == "mse":
+    if adapted.classes is not None and criterion == "squared_error":
         raise ValueError(
-            f"the criterion 'mse' is for regression; {type(adapted.estimator).__name__} is a classifier. Use 'error'."
+            f"the criterion 'squared_error' is for regression; {type(adapted.estimator).__name__} is a classifier. Use 'error'."
         )
     if len(adapted.problems) > 1:
         raise ValueError(
@@ -55,6 +41,19 @@ def _check(adapted: Adapted, criterion: Any) -> None:
         raise ValueError("stepwise takes the model alone; scale the data first and give the model behind the scaler.")
 
 
+def _shifted_settings(settings: Settings, problem: Problem, offset: int) -> Settings:
+    """The settings in the columns of the problem, of which the first is the constant one."""
+    keep = [0, *(column if isinstance(column, str) else column + offset for column in settings.keep)]
+    names, most = problem.column_names, settings.max_features
+    return replace(
+        settings,
+        groups=None if settings.groups is None else _shifted_groups(settings.groups, offset),
+        keep=keep if names is None else [names[j] if isinstance(j, int) else j for j in keep],
+        min_features=settings.min_features + offset,
+        max_features=None if most is None else most + offset,
+    )
+
+
 def _shifted_groups(groups: Any, offset: int) -> Any:
     if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
         return [[j if isinstance(j, str) else j + offset for j in group] for group in groups]
@@ -63,9 +62,9 @@ def _shifted_groups(groups: Any, offset: int) -> Any:
 
 def _shifted(result: StepwiseResult, offset: int) -> StepwiseResult:
     """The result in the columns of the data, without the constant one."""
-    names = None if result.selected_names is None else result.selected_names[offset:]
+    names = None if result.names is None else result.names[offset:]
     path = tuple(_shifted_step(step, offset) for step in result.path)
-    return replace(result, selected=result.selected[offset:] - offset, selected_names=names, path=path)
+    return replace(result, selected=result.selected[offset:] - offset, names=names, path=path)
 
 
 def _shifted_step(step: Step, offset: int) -> Step:

@@ -9,6 +9,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
+from glru.selection import Settings
 from glru.sklearn.estimators.base import validated
 from glru.sklearn.stepwise import estimator_stepwise
 
@@ -27,8 +28,8 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
         The rows that judge: a share of the data drawn at random (stratified for a classifier), rows of their own,
         leave-one-out, or folds as in scikit-learn.
-    criterion : {"auto", "error", "log_loss", "mse"}, default="auto"
-        What to make small; "auto" is "error" for a classifier and "mse" for a regressor.
+    criterion : {"auto", "error", "log_loss", "squared_error"}, default="auto"
+        What to make small; "auto" is "error" for a classifier and "squared_error" for a regressor.
     method : {"certified", "glru", "naive"}, default="certified"
         As in :func:`glru.stepwise`.
     max_steps, min_features, max_features, forced, groups, keep, tol
@@ -66,7 +67,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         estimator: Any,
         direction: Literal["backward", "forward", "both"] = "backward",
         validation: Any = 0.1,
-        criterion: Literal["auto", "error", "log_loss", "mse"] = "auto",
+        criterion: Literal["auto", "error", "log_loss", "squared_error"] = "auto",
         method: Literal["certified", "glru", "naive"] = "certified",
         max_steps: int | None = None,
         min_features: int = 1,
@@ -106,14 +107,10 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         data = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         matrix, targets = data
         classifier = is_classifier(self.estimator)
-        criterion = ("error" if classifier else "mse") if self.criterion == "auto" else self.criterion
-        train, options = self._rows(matrix, targets, classifier)
+        criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
+        train, X_val, y_val, cv = self._rows(matrix, targets, classifier)
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
-        self.result_ = estimator_stepwise(
-            self.estimator,
-            matrix[train],
-            targets[train],
-            sample_weight=weight,
+        settings = Settings(
             direction=self.direction,
             method=self.method,
             criterion=criterion,
@@ -123,29 +120,30 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             forced=self.forced,
             groups=self._places(self.groups),
             keep=self._places(self.keep),
+            cv=cv,
             tol=self.tol,
-            **options,
         )
+        self.result_ = estimator_stepwise(self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings)
         self.support_ = np.zeros(matrix.shape[1], dtype=bool)
         self.support_[self.result_.selected] = True
         fit_options = {} if sample_weight is None else {"sample_weight": sample_weight}
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets, **fit_options)
         return self
 
-    def _rows(self, X: Any, y: Any, classifier: bool) -> tuple[NDArray[np.intp], dict[str, Any]]:
-        """The rows to train on, and what judges."""
-        every = np.arange(X.shape[0])
-        judge = self.validation
+    def _rows(self, X: Any, y: Any, classifier: bool) -> tuple[NDArray[np.intp], Any, Any, Any]:
+        """The rows to train on, and what judges: validation rows and their targets, or folds."""
+        every, judge = np.arange(X.shape[0]), self.validation
         if isinstance(judge, tuple) and len(judge) == 2:
-            return every, {"X_val": validated(self, judge[0], reset=False, accept_sparse="csr"), "y_val": judge[1]}
+            return every, validated(self, judge[0], reset=False, accept_sparse="csr"), judge[1], None
         if judge is None or (isinstance(judge, str) and judge == "loo"):
-            return every, {}
+            return every, None, None, None
         if isinstance(judge, float):
             train, val = train_test_split(
                 every, test_size=judge, random_state=self.random_state, stratify=y if classifier else None
             )
-            return np.sort(train), {"X_val": X[np.sort(val)], "y_val": y[np.sort(val)]}
-        return every, {"cv": judge}
+            train, val = np.sort(train), np.sort(val)
+            return train, X[val], y[val], None
+        return every, None, None, judge
 
     def _places(self, columns: Any) -> Any:
         """Columns given by name, by their places; anything else as it is."""

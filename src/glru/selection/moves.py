@@ -1,0 +1,286 @@
+"""The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+from scipy.linalg import solve as solve_system
+
+from glru._budget import Budget
+from glru.bounds import Bounds
+from glru.certificate import certify
+from glru.duality import feasible_dual
+from glru.linalg import Array, Matrix
+from glru.losses import Hinge
+from glru.point import Point
+from glru.problem import Problem
+from glru.refine import NEWTON_STEPS, Settled, certified_bounds
+from glru.regions import DualBox
+from glru.solution import Solution
+from glru.solvers import solve
+from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
+from glru.updates import newton_candidate
+from glru.updates.carried_rows import has_carried
+from glru.updates.columns import (
+    LocalColumns,
+    WideColumns,
+    carried_columns,
+    has_local_columns,
+    has_wide_columns,
+)
+from glru.updates.mapping import new_coefficients
+
+Columns = NDArray[np.intp]
+
+AllSettled = Callable[[Any, Any], NDArray[np.bool_]]
+"""Called with bounds of shape (n_rows, n_moves) where they live: which moves are known well enough."""
+
+MOST_ROWS = 1000
+"""Additions are handled in the dimension of the rows up to this many rows, or as many as there are columns."""
+
+BATCH_STEPS = 6
+"""Steps with the old Hessian for removals that share one metric."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Move:
+    """Columns of the whole problem that leave or come together."""
+
+    columns: tuple[int, ...]
+    add: bool
+
+    @property
+    def action(self) -> str:
+        """What the move does."""
+        return "add" if self.add else "remove"
+
+    def apply(self, chosen: Columns) -> Columns:
+        """The columns after the move."""
+        changed = np.array(self.columns, dtype=np.intp)
+        return np.union1d(chosen, changed) if self.add else np.setdiff1d(chosen, changed)
+
+
+@final
+class Model:
+    """The model of some columns of a whole problem.
+
+    ``start`` is a point close to the optimum, or where to train from; without it the training starts from nothing.
+    """
+
+    def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
+        self.whole, self.chosen, self.tol, self.start = whole, chosen, tol, start
+        self.problem = whole.select_columns(chosen)
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The trained model; only trained if asked for."""
+        return solve(self.problem, tol=self.tol, start=self.start)
+
+    @property
+    def near(self) -> Point:
+        """The start, or the trained model if there is no start or the training was done."""
+        if self.start is None or "solution" in self.__dict__:
+            return self.solution.point
+        return self.start
+
+    @property
+    def point(self) -> Point:
+        """The trained model; in blocks, where a training costs passes, a start is good enough."""
+        return self.solution.point if self.whole.in_memory else self.near
+
+    def trial(self, move: Move, carried: bool = False) -> tuple[Problem, Point]:
+        """The problem after a move, and the present model as a point of it.
+
+        New coefficients are zero, or what the optimality condition makes of the old dual point (``carried``: the paper's
+        candidate, which is far off if the penalty is weak).
+        """
+        changed, chosen = np.array(move.columns, dtype=np.intp), move.apply(self.chosen)
+        problem = self.whole.select_columns(chosen)
+        coef = np.zeros(self.whole.n_columns)
+        coef[self.chosen] = self.solution.coef
+        if move.add and carried:
+            correlations = self.whole.matrix.dense(changed).T @ (self.whole.weights * self.solution.dual)
+            coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
+        dual = feasible_dual(problem, self.solution.dual)
+        return problem, Point(coef[chosen], self.solution.intercept, dual)
+
+    def after(self, move: Move, start: Point) -> "Model":
+        """The model after a move, trained from a candidate."""
+        return Model(self.whole, move.apply(self.chosen), self.tol, start)
+
+    def leaves_all_scores(self, move: Move) -> bool:
+        """Whether the coefficients of the columns that leave or come are provably zero at the optimum with them."""
+        if not move.add:
+            return bool(self._zero_columns[np.isin(self.chosen, move.columns)].all())
+        problem, point = self.trial(move)
+        return bool(_zero_columns(problem, point)[np.isin(move.apply(self.chosen), move.columns)].all())
+
+    @cached_property
+    def _zero_columns(self) -> NDArray[np.bool_]:
+        return _zero_columns(self.problem, self.solution.point)
+
+
+def _zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
+    """Which coefficients are provably zero at the optimum, seen from a point near it; penalties of squares make none so."""
+    if problem.penalty.smooth or isinstance(problem.loss, Hinge):
+        return np.zeros(problem.n_columns, dtype=bool)
+    lower, upper = DualBox(newton_candidate(problem, point, 3), problem.fit_intercept).coef_bounds()
+    return (lower == 0.0) & (upper == 0.0)
+
+
+class Screening(ABC):
+    """What is found of all moves of a step together, from the present model, before any is refined on its own."""
+
+    @abstractmethod
+    def bounds(self, moves: list[Move], settled: AllSettled, budget: Budget) -> tuple[Array, Array, str]:
+        """Bounds of the validation scores after every move, of shape (n_rows, n_moves), and the stage that found them.
+
+        Moves that are ``settled`` are not bounded more tightly.
+        """
+
+    @abstractmethod
+    def trial(self, move: Move) -> tuple[Problem, Point]:
+        """The problem after a move, and where its refinement starts."""
+
+    def candidate(self, move: Move) -> Point | None:
+        """The model after a move that the bounds were found at, if there is one."""
+        return None
+
+    def refine(self, move: Move, settled: Settled) -> Bounds | None:
+        """Tighter bounds of the validation scores after one move, by what all moves share; None if nothing is shared."""
+        return None
+
+
+@final
+class ColumnFamilies(Screening):
+    """Moves of rows in memory: single columns by their families, others by the certificate of the carried model."""
+
+    def __init__(self, model: Model, X: Matrix, method: str) -> None:
+        self.model, self.X, self.method = model, X, method
+        self._local: LocalColumns | None = None
+
+    def bounds(self, moves: list[Move], settled: AllSettled, budget: Budget) -> tuple[Array, Array, str]:
+        shape = (self.X.shape[0], len(moves))
+        lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+        alone = np.ones(len(moves), dtype=bool)
+        for add in (False, True):
+            places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
+            columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
+            found = self._family(columns, add, settled, budget) if places.size else None
+            if found is not None:
+                lower[:, places], upper[:, places] = found
+                alone[places] = False
+        for k in np.flatnonzero(alone).tolist():
+            budget.check()
+            problem, point = self.model.trial(moves[k], carried=True)
+            queries = self._select(moves[k].apply(self.model.chosen))
+            lower[:, k], upper[:, k] = certified_bounds(certify(problem, point), queries)
+        return lower, upper, "newton" if self.method == "certified" and not alone.all() else "carry"
+
+    def _select(self, chosen: Columns) -> Matrix:
+        return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
+
+    @cached_property
+    def queries(self) -> Matrix:
+        """The validation rows in the present columns."""
+        return self._select(self.model.chosen)
+
+    def trial(self, move: Move) -> tuple[Problem, Point]:
+        return self.model.trial(move)
+
+    def candidate(self, move: Move) -> Point | None:
+        if self._local is None or len(move.columns) > 1 or move.add:
+            return None
+        return self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
+
+    def refine(self, move: Move, settled: Settled) -> Bounds | None:
+        """More Newton steps of one move in the dimension of the rows, if the moves of its kind were bounded there."""
+        columns = np.array(move.columns, dtype=np.intp)
+        if "_wide" not in self.__dict__ or columns.size > 1 or not self._has_wide(columns):
+            return None
+        vectors = self.model.whole.matrix.dense(columns)[:, 0], self.X.dense(columns)[:, 0]
+        lam = float(self.model.whole.quadratic[columns[0]])
+        return self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, NEWTON_STEPS)
+
+    def _family(self, columns: Columns, add: bool, settled: AllSettled, budget: Budget) -> Bounds | None:
+        """Bounds for moves of single columns; None if no family applies."""
+        problem, places = self.model.problem, np.searchsorted(self.model.chosen, columns)
+        if self.method != "certified":
+            if self.method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
+                return carried_columns(self.model.solution, self.queries, places)
+        elif self._has_wide(columns) and self._rows_are_few(add):
+            make, lam = partial(self._column_blocks, columns, budget), self.model.whole.quadratic[columns]
+            return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
+        elif not add and has_local_columns(problem):
+            self._local = LocalColumns(problem, self.model.near, self.queries)
+            return self._local.bounds(places, settled, BATCH_STEPS)
+        return None
+
+    def _column_blocks(self, columns: Columns, budget: Budget, start: int, stop: int) -> tuple[Array, Array]:
+        """Some of the columns, of the training rows and of the validation rows."""
+        budget.check()
+        here = columns[start:stop]
+        return self.model.whole.matrix.block(here), self.X.block(here)
+
+    def _has_wide(self, columns: Columns) -> bool:
+        """Whether :class:`WideColumns` applies to moves of some columns: those that come need squares alone, too."""
+        penalty = self.model.whole.penalty.select(columns)
+        return has_wide_columns(self.model.problem) and penalty.smooth and penalty.strong_convexity > 0.0
+
+    @cached_property
+    def _wide(self) -> WideColumns:
+        return WideColumns(self.model.solution, self.queries)
+
+    def _rows_are_few(self, add: bool) -> bool:
+        n_rows = self.model.problem.n_rows
+        if add:
+            return n_rows <= max(MOST_ROWS, self.model.whole.n_columns)
+        return n_rows < self.model.problem.n_columns or not has_local_columns(self.model.problem)
+
+
+@final
+class SummedHessian(Screening):
+    """Moves of rows in blocks: one pass sums the Hessian over all columns at the present model.
+
+    That model is a point of the whole problem with zeros elsewhere, so the Newton equations of every model a move away are
+    parts of these sums. They give no bounds, but starts from which one to three passes do as a rule.
+    """
+
+    def __init__(self, model: Model, n_rows: int) -> None:
+        self.model, self.n_rows = model, n_rows
+
+    def bounds(self, moves: list[Move], settled: AllSettled, budget: Budget) -> tuple[Array, Array, str]:
+        shape = (self.n_rows, len(moves))
+        return np.full(shape, -np.inf), np.full(shape, np.inf), "newton"
+
+    def trial(self, move: Move) -> tuple[Problem, Point]:
+        """The problem after a move, and where the quadratic model of the whole problem is least on its columns."""
+        whole, chosen = self.model.whole, move.apply(self.model.chosen)
+        point, gradient, hessian = self._sums
+        last = [whole.n_columns] if whole.fit_intercept else []
+        places = np.append(chosen, last).astype(np.intp)
+        gone = np.setdiff1d(self.model.chosen, chosen)
+        right = hessian[np.ix_(places, gone)] @ point.coef[gone] - gradient[places]
+        try:
+            step: Array = solve_system(hessian[np.ix_(places, places)], right, assume_a="pos", check_finite=False)
+        except (LinAlgError, ValueError):
+            step = np.zeros(places.size)
+        return whole.select_columns(chosen), Point(point.coef[chosen], point.intercept).moved(step)
+
+    @cached_property
+    def _sums(self) -> tuple[Point, Array, Array]:
+        """The present model as a point of the whole problem, and the objective's gradient and Hessian there."""
+        whole, near = self.model.whole, self.model.near
+        coef = np.zeros(whole.n_columns)
+        coef[self.model.chosen] = near.coef
+        point = Point(coef, near.intercept)
+        here: Expansion = expand(whole, point, Floor.of(whole.loss))
+        assert here.hessian is not None
+        upper = whole_hessian(whole.totals, here.hessian)
+        return point, whole_gradient(whole.totals, point, here.gradient), np.triu(upper) + np.triu(upper, 1).T
