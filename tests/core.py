@@ -20,7 +20,6 @@ from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outwa
 from glru.linalg.arrays import HostArrays
 from glru.losses import Loss, ProximalHinge
 from glru.metric import device
-from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
@@ -55,7 +54,6 @@ __all__ = [
     "STAGES",
     "UNIT",
     "Cascade",
-    "ColumnMetric",
     "Contest",
     "DualBox",
     "Floor",

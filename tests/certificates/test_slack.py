@@ -292,7 +292,10 @@ def test_norms_of_forces(fit_intercept):
             columns = [[mpmath.mpf(float(v)) for v in column] for column in problem.X.T] + ones
             gradient = [mpmath.fdot(zip(column, forces[:, 0].tolist(), strict=True)) for column in columns]
             if fit_intercept:
-                gradient[-1] -= mpmath.fsum(taken[:, 0].tolist())
+                # The rows are centred, so what is taken from the intercept's entry takes the mean row along.
+                total = mpmath.fsum(taken[:, 0].tolist())
+                shift = [*side.center.tolist(), 1.0]
+                gradient = [entry - mpmath.mpf(c) * total for entry, c in zip(gradient, shift, strict=True)]
             true = mpmath.sqrt((mpmath.matrix([gradient]) * exact * mpmath.matrix(gradient))[0])
         for moves in (right, right * (1.0 + 1e-3 * random.normal(size=right.shape)), 0.0 * right):
             pulls = metric.bends[:, None] * moves
