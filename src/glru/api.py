@@ -16,7 +16,7 @@ from glru.changes import Change
 from glru.linalg import Array, use_threads
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.cross_validation import CrossValResult, held_out_folds
-from glru.model_selection.loocv import Bound, leave_one_out
+from glru.model_selection.loocv import Bound, Width, leave_one_out, widths_of
 from glru.model_selection.loocv import Method as LOOCVMethod
 from glru.model_selection.result import LOOCVResult
 from glru.problem import Problem
@@ -42,7 +42,7 @@ def loocv(
     *,
     method: LOOCVMethod = "certified",
     bound: Bound = "auto",
-    width: float | None = None,
+    width: Width = None,
     tol: float = 1e-6,
     max_seconds: float | None = None,
     max_memory: int | None = None,
@@ -69,9 +69,11 @@ def loocv(
         bound, then one Newton step for the rest.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
         Which bounds may decide; "auto" uses all that apply.
-    width : float, default=None
-        Refine until every interval is at most this wide. If not given, a classification is refined until every label is
-        decided, a regression to a width of 1e-6 times the spread of the targets.
+    width : float or "labels", default=None
+        Refine until every interval is at most this wide, with trainings where nothing else helps. ``"labels"``: only until every
+        label is decided. If not given, every label is decided, and intervals are narrowed to 2e-6 on average as far as that costs
+        no training, so that metrics are known to at least four digits; what stays wider is said in the result. A regression is refined to
+        1e-6 times the spread of the targets.
     tol : float, default=1e-6
         Relative gap of the trainings of "naive", and of the first training where a problem or an estimator is given.
     max_seconds : float, default=None
@@ -121,7 +123,6 @@ def loocv(
     options: dict[str, Any] = {
         "method": method,
         "bound": bound,
-        "width": width,
         "tol": tol,
         "max_seconds": max_seconds,
         "max_memory": max_memory,
@@ -132,9 +133,9 @@ def loocv(
         if is_estimator(model):
             _require_data("loocv", model, X, y)
             _refuse(f"{type(model).__name__}, whose rows are in memory", max_trainings=max_trainings, output=output)
-            return adapted_loocv(adapt(model, X, y, sample_weight), **options)
+            return adapted_loocv(adapt(model, X, y, sample_weight), width=width, **options)
         _refuse_data("loocv", model, X, y, sample_weight)
-        return leave_one_out(model, **options, max_trainings=max_trainings, output=output)
+        return leave_one_out(model, **options, **widths_of(model, width), max_trainings=max_trainings, output=output)
 
 
 @overload
@@ -145,7 +146,7 @@ def cross_val_predict(
     cv: Any = ...,
     n_jobs: int | None = ...,
     verbose: int = ...,
-    width: float | None = ...,
+    width: Width = ...,
     tol: float = ...,
     max_seconds: float | None = ...,
     progress: Progress = ...,
@@ -183,7 +184,7 @@ def cross_val_predict(
     params: dict[str, Any] | None = None,
     method: Method = "predict",
     sample_weight: Any = None,
-    width: float | None = None,
+    width: Width = None,
     tol: float = 1e-6,
     max_seconds: float | None = None,
     progress: Progress = False,
@@ -217,9 +218,10 @@ def cross_val_predict(
         What to ask an estimator for.
     sample_weight : array of shape (n_rows,), default=None
         Weights of an estimator's rows in training; the same as in ``params``.
-    width : float, default=None
-        Largest interval of a score to accept. If not given, labels are decided. Scores that are asked for have a width of
-        1e-4 by default (in a regression, times the spread of y; for a problem's, 1e-6 times that).
+    width : float or "labels", default=None
+        Largest interval of a score to accept. If not given, labels are decided. Scores that are asked for are proven to 1e-4 (in a
+        regression, times the spread of y), and narrowed to the smaller of 1e-6 and the estimator's ``tol`` as far as that
+        costs no training; those of a problem as in :func:`glru.loocv`, which also explains ``"labels"``.
     tol : float, default=1e-6
         Relative gap of the first training.
     max_seconds : float, default=None
@@ -263,13 +265,25 @@ def cross_val_predict(
                 max_seconds=max_seconds,
             )
             weight = _fit_weight(model, sample_weight, params)
+            if isinstance(width, str):
+                raise ValueError(
+                    f"width must be a number for an estimator, whose method says what is needed; got {width!r}. Leave it out."
+                )
             return estimator_cross_val_predict(model, X, y, cv, groups, method, weight, width, tol, shown)
         _refuse_data("cross_val_predict", model, X, y, sample_weight, params)
         if method != "predict":
             raise ValueError(
                 f"method is for an estimator; a {type(model).__name__} gives bounds of its scores. Leave it out; got {method!r}."
             )
-        return held_out_folds(model, 5 if cv is None else cv, groups, width, tol, shown, max_seconds)
+        return held_out_folds(
+            model,
+            5 if cv is None else cv,
+            groups,
+            tol=tol,
+            progress=shown,
+            max_seconds=max_seconds,
+            **widths_of(model, width),
+        )
 
 
 def cross_val_score(

@@ -67,6 +67,9 @@ FEW_ROWS, MANY_ROWS = 4, 32
 TRIED_ROWS = 8
 """After this number of rows, a step on single rows ends once it spares fewer than half a training: both together cost more."""
 
+TIGHTENED_SHARE = 8
+"""At most one row in so many is narrowed on its own: far from the price of training every row."""
+
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most so many different factors."""
 
@@ -297,6 +300,43 @@ class Cascade:
                     break
                 self.run(step.stage, rows, partial(step.work, self), step.proven)
         self._give_up()
+
+    def tighten(self, width: float) -> None:
+        """Narrow intervals until they are ``width`` wide on average; which stage decided a row stays as it is.
+
+        This is done by the steps that take many rows at once and by Newton steps of a few single rows. What these leave wider is not
+        worth a training of its own.
+        """
+        if self.budget.spent:
+            return
+        codes, limited, before = self.stage_codes, self.limited.copy(), self.width
+        report, seconds, begin = self.report, dict(self.seconds), time.perf_counter()
+        self.width, self.report = 0.5 * width, _silent
+        for step in STEPS:
+            if step.tightens and step.applies(self) and step.price < self._open_widest().size:
+                for rows in step.rows(self) if step.rows is not None else ():
+                    self.run(step.stage, rows, partial(step.work, self))
+        if self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self)):
+            rows = self.open_rows()
+            order = np.argsort(self.lower[rows] - self.upper[rows], kind="stable")
+            for row in rows[order[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]]:
+                if float(np.sum(self.upper - self.lower)) <= width * self.lower.size:
+                    break
+                self.run("refine", np.array([row]), self.refine)
+        self.stage_codes, self.limited, self.width = codes, limited, before
+        self.report, self.seconds = report, seconds
+        self._tell("tighten", begin)
+
+    def _open_widest(self) -> Rows:
+        """Open the rows with the widest intervals, as many as keep the others narrow enough on average."""
+        assert self.width is not None
+        widths = self.upper - self.lower
+        order = np.argsort(-widths, kind="stable")
+        rest = np.cumsum(widths[order][::-1])[::-1]
+        rows = order[(rest > self.width * widths.size) & (widths[order] > self.width)]
+        self.stage_codes = np.zeros(widths.size, dtype=np.int8)
+        self.stage_codes[rows] = OPEN
+        return rows
 
     def run(self, stage: str, rows: Rows, work: Callable[[Rows], Bounds], proven: bool = True) -> None:
         """Run a stage on some rows and take in what it proves; not ``proven``: the scores that it gives, as they are."""
@@ -581,6 +621,8 @@ class Step:
         What it costs before its first row, in trainings, at most: fewer open rows are left to what comes after it.
     proven : bool, default=True
         Whether it proves bounds.
+    tightens : bool, default=False
+        Whether it takes all rows at once and makes intervals as narrow as is asked for, not only one step narrower.
     """
 
     stage: str
@@ -590,6 +632,7 @@ class Step:
     work: Callable[[Cascade, Rows], Bounds] = Cascade.carry
     price: int = 1
     proven: bool = True
+    tightens: bool = False
 
 
 def _all_open(cascade: Cascade) -> list[Rows]:
@@ -692,6 +735,7 @@ STEPS = (
         _has_local,
         _all_open,
         Cascade.local,
+        tightens=True,
     ),
     Step(
         "local",
@@ -713,6 +757,7 @@ STEPS = (
         _has_local,
         Cascade.batches,
         Cascade.local_newton,
+        tightens=True,
     ),
     Step(
         "newton",
@@ -721,6 +766,7 @@ STEPS = (
         _ungrouped,
         Cascade.wide_newton,
         price=2,
+        tightens=True,
     ),
     Step(
         "refine",
@@ -729,6 +775,7 @@ STEPS = (
         _ungrouped,
         Cascade.wide_steps,
         price=2,
+        tightens=True,
     ),
     Step(
         "newton",

@@ -244,6 +244,11 @@ class Refinement:
                 return factor
         return SHRINKAGES[-1]
 
+    def tighten(self, point: Point) -> None:
+        """Narrow the bounds by Newton steps under the local certificate, where there is one over the columns; no training."""
+        if not self.done and has_local(self.problem) and not uses_rows(self.problem):
+            self.local_steps(point)
+
     def train(self, point: Point, tol: float, thorough: bool = True, asked: bool = False) -> Solution:
         """Train from a point until the bounds are settled, or to a relative gap; ``thorough``: by all regions each time.
 
@@ -322,15 +327,26 @@ def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid
 
 
 def fold_bounds(
-    solution: Solution, problem: Problem, test: Rows, width: float | None, budget: Budget = UNLIMITED
+    solution: Solution,
+    problem: Problem,
+    test: Rows,
+    width: float | None,
+    budget: Budget = UNLIMITED,
+    aim: float | None = None,
 ) -> tuple[Bounds, str]:
-    """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them."""
+    """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them.
+
+    ``aim``: a width to go on to, as far as a few Newton steps under the local certificate reach it.
+    """
     if budget.spent:
         return unbounded(test.size), "undetermined"
     data = solution.problem
 
     def settled(lower: Array, upper: Array) -> bool:
         return bool(np.all(is_decided(lower, upper, width)))
+
+    def narrow(lower: Array, upper: Array) -> bool:
+        return settled(lower, upper) and (aim is None or bool(np.all(is_decided(lower, upper, aim))))
 
     if not problem.in_memory:
         work = Refinement(problem, BlockRows(data, test), settled, budget=budget)
@@ -339,12 +355,15 @@ def fold_bounds(
     if has_wide_rows(problem):
         models = RowModels(problem)
         near = models.retrained(
-            problem.weights, models.place(solution), test, lambda *ends: budget.spent or settled(*ends)
+            problem.weights, models.place(solution), test, lambda *ends: budget.spent or narrow(*ends)
         )
         if near.exhausted or budget.spent or settled(near.lower, near.upper):
             done = settled(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
     found = refine(problem, point, data.matrix[test], settled, budget=budget)
-    late = budget.spent and not settled(found.lower, found.upper)
-    return (found.lower, found.upper), "undetermined" if late else found.stage
+    if budget.spent and not settled(found.lower, found.upper):
+        return (found.lower, found.upper), "undetermined"
+    closer = Refinement(problem, data.matrix[test], narrow, budget=budget, found=(found.lower, found.upper))
+    closer.tighten(found.point)
+    return closer.found, found.stage

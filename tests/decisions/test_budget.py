@@ -74,7 +74,7 @@ def test_folds_stop(clock):
     problem = make(glru.Logistic(), glru.L2(0.01), 30, 5)
     solution = glru.solve(problem)
     result = glru.cross_val_predict(solution, cv=6, max_seconds=10.0)
-    assert 0 < result.decided_by["undetermined"] < 6
+    assert 0 < result.decided_by["undetermined"] < 30
     whole, known = glru.cross_val_predict(solution, cv=6), result.bounds.signs != 0
     assert 0 < known.sum() < 30
     assert np.array_equal(result.bounds.signs[known], whole.bounds.signs[known])

@@ -686,3 +686,30 @@ def test_metric_errors(small, line):
     flat = glru.loocv(glru.Problem(dense(5, 2), np.ones(5), loss=glru.Squared()))
     with pytest.raises(ValueError, match="r2 needs targets that differ"):
         flat.metric_bounds("r2")
+
+
+@pytest.mark.parametrize("shape", [(80, 5), (40, 90)], ids=["tall", "wide"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_metrics_of_a_default_call_have_four_digits(shape, fit_intercept):
+    """The default narrows what labels alone leave wide; decisions, stages and trainings are those of the labels."""
+    problem = make(glru.Logistic(), glru.L2(0.02), *shape, seed=8, fit_intercept=fit_intercept)
+    solution = glru.solve(problem)
+    result, labels = glru.loocv(solution), glru.loocv(solution, width="labels")
+    low, high = result.metric_bounds("log_loss")
+    assert high - low <= 1e-4 * low
+    assert np.mean(result.bounds.width) <= result.aim < np.mean(labels.bounds.width) and labels.aim is None
+    assert result.decided_by == labels.decided_by and result.n_trainings == labels.n_trainings == 0
+    assert np.array_equal(result.labels, labels.labels)
+    assert np.all(result.score_lower >= labels.score_lower) and np.all(result.score_upper <= labels.score_upper)
+    assert_proven(result, *held_out(solution))
+
+
+def test_intervals_that_stay_wide_are_said_to(small):
+    """Without the local certificate the default trains no more rows than the labels need, and says what it left."""
+    problem = make(glru.SquaredHinge(), glru.L2(0.02), 60, 5, seed=3)
+    result, labels = glru.loocv(problem), glru.loocv(problem, width="labels")
+    assert result.n_trainings == labels.n_trainings
+    assert "not 2e-06 on average without trainings" in repr(result) and "on average" not in repr(labels)
+    for width, message in (("label", "'labels' or None; got 'label'"), ("labels", "a regression has no labels")):
+        with pytest.raises(ValueError, match=message):
+            glru.loocv(make(glru.Squared(), glru.L2(0.1), 20, 3), width=width)

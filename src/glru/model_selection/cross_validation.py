@@ -38,7 +38,7 @@ class CrossValResult(HeldOutScores):
     bounds : ScoreBounds
         Proven bounds of its score under the model trained without that fold.
     decided_by : dict
-        How many folds each stage decided.
+        How many held-out rows each stage decided.
     n_trainings : int
         Folds that needed a training.
     train_rows : tuple of array
@@ -93,8 +93,12 @@ def held_out_folds(
     tol: float = 1e-6,
     progress: bool | Report = False,
     max_seconds: float | None = None,
+    aim: float | None = None,
 ) -> CrossValResult:
-    """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`."""
+    """Held-out scores of a problem or of its solution; the parameters are those of :func:`glru.cross_val_predict`.
+
+    ``aim``: a width to go on to where labels are decided, as far as a few Newton steps reach it.
+    """
     budget = Budget(max_seconds)
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
@@ -107,7 +111,7 @@ def held_out_folds(
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         for k, (train, test) in enumerate(splits):
             numbers = np.asarray(test, dtype=np.intp)
-            bounds, stage = fold_bounds(solution, _fold(data, train, test), numbers, width, budget)
+            bounds, stage = fold_bounds(solution, _fold(data, train, test), numbers, width, budget, aim)
             found.append(bounds)
             stages.append(stage)
             report(stage, k + 1, len(splits))
@@ -118,7 +122,7 @@ def held_out_folds(
         folds=np.repeat(np.arange(len(splits)), [len(test) for _, test in splits]),
         y=np.concatenate(data.map(_targets))[rows],
         bounds=concatenate(found),
-        decided_by={stage: stages.count(stage) for stage in dict.fromkeys(stages)},
+        decided_by=_count(stages, [len(test) for _, test in splits]),
         n_trainings=stages.count("training"),
         train_rows=tuple(train for train, _ in splits if train is not None),
         n_passes=data.traffic.passes - before,
@@ -128,6 +132,14 @@ def held_out_folds(
 def _fold(problem: Problem, train: Rows | None, test: Test) -> Problem:
     """The problem of a fold: only some rows have weight; ``train``: None for all rows that are not tested."""
     return problem.without(test).require_weight() if train is None else _without(problem, train)
+
+
+def _count(stages: list[str], sizes: list[int]) -> dict[str, int]:
+    """How many held-out rows are in the folds that each stage decided."""
+    counts: dict[str, int] = {}
+    for stage, size in zip(stages, sizes, strict=True):
+        counts[stage] = counts.get(stage, 0) + size
+    return counts
 
 
 def _targets(part: Problem) -> Array:

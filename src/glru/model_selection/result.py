@@ -249,6 +249,8 @@ class LOOCVResult(HeldOutScores):
         An estimate that saves trainings, not a proof that none could decide the row.
     finest_width : float or None
         The narrowest of those intervals; None where no row was given up.
+    aim : float or None
+        The width on average that intervals were narrowed to as far as that cost no training; None where another one was asked for.
     seconds : dict
         Time spent in each stage.
     n_passes : float
@@ -279,6 +281,7 @@ class LOOCVResult(HeldOutScores):
     finest_width: float | None = None
     n_passes: float = 0.0
     known_classes: NDArray[Any] | None = None
+    aim: float | None = None
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -397,7 +400,9 @@ class LOOCVResult(HeldOutScores):
             lines.append(("limited", f"{int(self.limited.sum())} rows: {self.limit}"))
         lines.append(("trainings", f"{self.n_trainings} of {n_rows}"))
         if kept:
-            lines.append(self._show_widths())
+            name, shown = self._show_widths()
+            wide = self.aim is not None and not float(np.mean(self.bounds.width)) <= self.aim
+            lines.append((name, f"{shown}; not {self.aim:.0e} on average without trainings" if wide else shown))
         if not self.problem.in_memory:
             lines.append(("passes", f"{self.n_passes:.3g}"))
         lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))
@@ -429,4 +434,5 @@ def merge_classes(
         seconds=seconds,
         finest_width=min(finest) if finest and limited.any() else None,
         known_classes=classes,
+        aim=first.aim,
     )

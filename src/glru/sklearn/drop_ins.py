@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru.cascade import Report
 from glru.linalg import Array, move_like
-from glru.model_selection.loocv import check_width, leave_one_out
+from glru.model_selection.loocv import AIM, Width, check_width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
@@ -18,6 +18,7 @@ from glru.sklearn.held_out import (
     FINE,
     HeldOut,
     decides_by_sign,
+    default_aim,
     default_width,
     held_out,
     held_out_labels,
@@ -31,7 +32,11 @@ Method = Literal["predict", "decision_function", "predict_proba", "predict_log_p
 
 
 def adapted_loocv(
-    adapted: Adapted, solutions: Sequence[Solution] | None = None, tol: float = 1e-6, **options: Any
+    adapted: Adapted,
+    solutions: Sequence[Solution] | None = None,
+    tol: float = 1e-6,
+    width: Width = None,
+    **options: Any,
 ) -> LOOCVResult:
     """Leave-one-out of an estimator's problems, or of their solutions."""
     require_bounds(adapted)
@@ -43,13 +48,15 @@ def adapted_loocv(
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.classes is None or decides_by_sign(adapted):
-        found = leave_one_out(solutions[0], tol=tol, **options)
+        found = leave_one_out(solutions[0], tol=tol, **options, **widths_of(adapted.problems[0], width))
         return replace(found, known_classes=adapted.classes)
-    widths = [options.pop("width", None)]
-    if widths == [None]:
+    aim = AIM if width is None else None
+    if width is None or isinstance(width, str):
         widths = [default_width(adapted), FINE * default_width(adapted)]
-    for width in widths:
-        results = [leave_one_out(solution, tol=tol, width=width, **options) for solution in solutions]
+    else:
+        widths = [width]
+    for least in widths:
+        results = [leave_one_out(solution, tol=tol, width=least, aim=aim, **options) for solution in solutions]
         bounds = adapted.bounds([result.bounds for result in results])
         found = merge_classes(results, bounds, adapted.targets_of(adapted.targets.y), adapted.classes)
         if found.decided.all():
@@ -144,7 +151,8 @@ def _found(
     check_width(width)
     if method == "predict" and adapted.classes is not None:
         return held_out_labels(adapted, cv, groups, width, tol, progress)
-    return held_out(adapted, cv, groups, width or default_width(adapted), tol, progress)
+    aim = default_aim(adapted) if width is None else None
+    return held_out(adapted, cv, groups, width or default_width(adapted), tol, progress, aim=aim)
 
 
 def _check_method(adapted: Adapted, method: str) -> None:

@@ -25,6 +25,10 @@ Split = tuple[Rows | None, Rows]
 WIDTH = 1e-4
 """Intervals of held-out scores are at most this wide where the caller names no width: what scikit-learn's solvers reach."""
 
+AIM, FINEST_AIM = 1e-6, 1e-10
+"""Scores go on to this width, or to an estimator's ``tol`` if that is smaller, as far as a few steps without a training reach it;
+float64 resolves few scores much further."""
+
 FINE = 1e-4
 """By this factor narrower where scores of several classes are too close for their label."""
 
@@ -86,10 +90,11 @@ def held_out(
     progress: bool | Report,
     solutions: Sequence[Solution] | None = None,
     warn: bool = True,
+    aim: float | None = None,
 ) -> HeldOut:
     """Held-out scores to a width, or only as far as labels need them where ``width`` is None.
 
-    ``warn``: of scores that are not proven to that width.
+    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training.
     """
     require_bounds(adapted)
     splits = _splits(adapted, cv, groups)
@@ -98,10 +103,10 @@ def held_out(
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.shifts is None and all(train is None for train, _ in splits):
-        results = [leave_one_out(solution, width=width, progress=progress) for solution in solutions]
+        results = [leave_one_out(solution, width=width, progress=progress, aim=aim) for solution in solutions]
         parts = [result.bounds.take(rows) for result in results]
     else:
-        parts = _fold_by_fold(adapted, solutions, splits, width, progress)
+        parts = _fold_by_fold(adapted, solutions, splits, width, progress, aim)
     bounds = adapted.bounds(parts)
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
@@ -133,6 +138,14 @@ def default_width(adapted: Adapted) -> float:
     """The width that is asked for where the caller names none: for a regression, in units of the targets' spread."""
     spread = float(np.ptp(adapted.problems[0].y)) if adapted.classes is None else 1.0
     return WIDTH * (spread or 1.0)
+
+
+def default_aim(adapted: Adapted) -> float:
+    """The width that scores go on to where the caller names none: what the estimator itself is asked for, or better."""
+    tol = getattr(adapted.estimator, "tol", None)
+    aim = max(min(AIM, float(tol) if tol else AIM), FINEST_AIM)
+    spread = float(np.ptp(adapted.problems[0].y)) if adapted.classes is None else 1.0
+    return max(aim * min(spread or 1.0, 1.0), FINEST_AIM * spread)
 
 
 def require_bounds(adapted: Adapted) -> None:
@@ -198,7 +211,12 @@ def _check_left_out(adapted: Adapted) -> None:
 
 
 def _fold_by_fold(
-    adapted: Adapted, solutions: Sequence[Solution], splits: list[Split], width: float | None, progress: bool | Report
+    adapted: Adapted,
+    solutions: Sequence[Solution],
+    splits: list[Split],
+    width: float | None,
+    progress: bool | Report,
+    aim: float | None = None,
 ) -> list[ScoreBounds]:
     """Bounds of all test rows' scores for every problem."""
     found = []
@@ -208,7 +226,7 @@ def _fold_by_fold(
             parts = []
             for done, (train, test) in enumerate(splits):
                 kept = np.delete(everything, test) if train is None else train
-                bounds, stage = fold_bounds(solution, adapted.fold(k, kept), test, width)
+                bounds, stage = fold_bounds(solution, adapted.fold(k, kept), test, width, aim=aim)
                 parts.append(bounds)
                 report(stage, k * len(splits) + done + 1, len(solutions) * len(splits))
             found.append(concatenate(parts))

@@ -16,7 +16,7 @@ from glru.cascade import Report
 from glru.certificate import Certificate, certify
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host, use_threads
-from glru.model_selection.loocv import Bound, Method
+from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
@@ -115,7 +115,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         *,
         method: Method = "certified",
         bound: Bound = "auto",
-        width: float | None = None,
+        width: Width = None,
         tol: float = 1e-6,
         max_seconds: float | None = None,
         max_memory: int | None = None,
