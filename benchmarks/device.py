@@ -92,7 +92,7 @@ def _stages(torch, problem, peak) -> None:
 
 def _loocv(torch, problem, start=None):
     solution, fit = _timed(torch, lambda: glru.solve(problem, start=start))
-    result, loo = _timed(torch, lambda: glru.loocv(solution))
+    result, loo = _timed(torch, lambda: glru.loocv(solution, width="labels"))
     return solution, result, fit, loo
 
 
@@ -162,7 +162,7 @@ def _compare(X, y, found) -> None:
     for lam, theirs in zip(LAMS, found, strict=True):
         begin = time.perf_counter()
         start = glru.solve(problem.derive(penalty=glru.L2(lam)), start=start)
-        ours = glru.loocv(start)
+        ours = glru.loocv(start, width="labels")
         seconds = time.perf_counter() - begin
         same = np.array_equal(ours.bounds.signs, theirs.bounds.signs)
         apart = np.maximum(ours.score_lower, theirs.score_lower) > np.minimum(ours.score_upper, theirs.score_upper)

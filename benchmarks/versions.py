@@ -40,6 +40,7 @@ def questions() -> dict[str, Question]:
     import glru
 
     found: dict[str, Question] = {}
+    labels = labels_only(glru.loocv)
     shapes = [(100, 5, 1.0), (600, 20, 1.0), (5000, 30, 1.0), (60, 500, 1.0), (100, 4000, 1.0), (300, 200, 0.05)]
     for n, d, density in shapes:
         X, y = _binary(n, d, density=density)
@@ -48,7 +49,7 @@ def questions() -> dict[str, Question]:
             problem = glru.Problem(X, y, penalty=glru.L2(0.1), fit_intercept=intercept)
             solution = glru.solve(problem)
             found[f"solve, {name}"] = lambda p=problem: glru.solve(p)
-            found[f"leave-one-out labels, {name}"] = lambda s=solution: glru.loocv(s, **labels_only(glru.loocv))
+            found[f"leave-one-out labels, {name}"] = lambda s=solution: glru.loocv(s, **labels)
             found[f"after one row, {name}"] = lambda s=solution, Q=X[:5]: glru.after(
                 s, glru.RemoveRows([3])
             ).score_bounds(Q)
@@ -69,7 +70,7 @@ def questions() -> dict[str, Question]:
     W, v = _binary(60, 500)
     found["solve, L1, 60 x 500"] = lambda: glru.solve(glru.Problem(W, v, penalty=glru.L1(0.05)))
     hinge = glru.Problem(X, y, loss=glru.Hinge(), penalty=glru.L2(0.1))
-    found["leave-one-out labels, hinge, 100 x 5"] = lambda: glru.loocv(hinge, **labels_only(glru.loocv))
+    found["leave-one-out labels, hinge, 100 x 5"] = lambda: glru.loocv(hinge, **labels)
     from sklearn.linear_model import LogisticRegression, Ridge
 
     for n, d in [(600, 20), (100, 4000)]:
@@ -82,11 +83,14 @@ def questions() -> dict[str, Question]:
 
 
 def labels_only(function: Callable[..., object]) -> dict[str, Any]:
-    """The option with which this version's ``loocv`` decides labels and nothing more."""
-    import inspect
+    """The option with which this version's ``loocv`` decides labels and nothing more; older versions need none."""
+    import glru
 
-    parameter = inspect.signature(function).parameters.get("width")
-    return {} if parameter is None or parameter.default is None else {"width": None}
+    try:
+        function(glru.Problem([[1.0], [-2.0], [3.0]], [1, -1, 1]), width="labels")
+    except (TypeError, ValueError):
+        return {}
+    return {"width": "labels"}
 
 
 def work() -> None:
