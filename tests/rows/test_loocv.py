@@ -45,6 +45,21 @@ def test_bounds_hold_the_retrained_scores(loss, shape, tmp_path):
         assert trained.n_trainings <= 5
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("max_iter", [1, 2, 3])
+def test_bounds_hold_where_the_base_is_several_steps_away(max_iter, tmp_path):
+    """Curvatures fall from step to step here, so that no norm in the metric of one step bounds those of the next."""
+    random = np.random.default_rng(0)
+    X = random.choice([-1.0, 1.0], size=(300, 1)) * random.uniform(0.9, 1.1, size=(300, 1))
+    y = X[:, 0] > 0.0
+    y[[5, 100]] ^= True
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-4), fit_intercept=True)
+    known = glru.loocv(glru.solve(problem, tol=1e-12), width=1e-6)
+    found = glru.loocv(glru.solve(in_blocks(tmp_path, problem), max_iter=max_iter))
+    assert np.all(found.score_lower <= known.score_upper)
+    assert np.all(known.score_lower <= found.score_upper)
+
+
 @each(SHAPES, "shape")
 @each(LOCAL | CARRIED, "loss")
 def test_bounds_against_60_digits(loss, shape, tmp_path):

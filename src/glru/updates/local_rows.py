@@ -399,9 +399,10 @@ class LocalRows:
             loss_step_norm=metric.gradient_norm(here.gradient, zero) if several else 0.0,
         )
 
-    @cached_property
+    @property
     def norm_bound(self) -> float:
         """At least the largest norm of a row that counts, from the Euclidean norms, which costs nothing."""
+        # Asked for while the base is found, too: under whatever metric there is then.
         return row_norm_bound(self.base.metric, self.problem.totals.largest_norm)
 
     def learn_norm(self, largest: float) -> None:
