@@ -59,7 +59,7 @@ def questions() -> dict[str, Question]:
         fitted = glru.Problem(X[:half], y[:half], penalty=glru.L2(0.1))
         if d <= 500:
             found[f"two eliminations, {n} x {d}"] = lambda p=fitted, A=X[half:], b=y[half:]: glru.stepwise(
-                p, A, b, max_steps=2
+                p, X_val=A, y_val=b, max_steps=2
             )
     X, y = _binary(100, 5)
     found["Problem, 100 x 5"] = lambda: glru.Problem(X, y)
