@@ -74,14 +74,18 @@ class State:
     primal: Callable[[], tuple[Array, float]]
 
     @cached_property
+    def _model(self) -> tuple[Array, float]:
+        return self.primal()
+
+    @property
     def coef(self) -> Array:
         """Coefficients, formed only if asked for."""
-        return self.primal()[0]
+        return self._model[0]
 
-    @cached_property
+    @property
     def intercept(self) -> float:
         """The intercept."""
-        return self.primal()[1]
+        return self._model[1]
 
     @property
     def point(self) -> Point:
