@@ -15,7 +15,6 @@ NAMES = [
     "memory",
     "versions",
     "carry_cost",
-    "slack",
     "tightness",
     "device",
     "scale",

@@ -16,6 +16,7 @@ from glru.cascade import Report
 from glru.certificate import Certificate, certify
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host, use_threads
+from glru.losses import Hinge
 from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
@@ -43,6 +44,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         As in scikit-learn.
     """
 
+    loss: Any
+    kappa: float
     coef_: Array
     intercept_: Any
     _known = True
@@ -180,7 +183,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.array_api_support = True
+        # Data on a device is trained by Newton's method: the hinge and an L1 part need the host.
+        tags.array_api_support = self.loss != "hinge" and not isinstance(self.loss, Hinge) and self.kappa == 0.0
         return tags
 
 
