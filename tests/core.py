@@ -30,6 +30,7 @@ from glru.refine import newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
+from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA
 from glru.selection.judge import FoldsJudge, Judge, Screened, ValidationJudge, ValidationRows, Value
@@ -128,6 +129,7 @@ __all__ = [
     "linear_range",
     "local_rows",
     "loss_terms",
+    "moves",
     "newton",
     "newton_candidate",
     "newton_ellipsoids",

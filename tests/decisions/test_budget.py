@@ -18,8 +18,8 @@ from tests.core import (
     WideRows,
     _budget,
     cascade,
+    moves,
     refine,
-    validation,
 )
 from tests.decisions.retraining import assert_proven, held_out
 
@@ -172,7 +172,7 @@ STEPS = {
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),
     "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "certified", 2),
     "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", WideColumns, "_bounds", 2),
-    "candidates one by one": (glru.Hinge(), (20, 6), "stepwise", validation, "certify", 3),
+    "candidates one by one": (glru.Hinge(), (20, 6), "stepwise", moves, "certify", 3),
 }
 """Where the time goes in each stage: a loss, a shape, options, and what is called once a step; the call at which time is up."""
 
