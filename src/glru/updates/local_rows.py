@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, UNIT, Array, gamma
+from glru.linalg import FEW, TINY, UNIT, Array, gamma
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
 from glru.point import Point
@@ -499,7 +499,7 @@ class RowCandidates:
         """The candidates of the closed form."""
         base, arrays, fit_intercept = family.base, family.base.metric.arrays, part.fit_intercept
         block = (arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()).T
-        lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4))
+        lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4)) + TINY
         factors, _ = base.own_factors(part)
         new = cls(family, rows, removals, factors, lengths, block, exact)
         new.images = base.metric.solve(block)
