@@ -110,7 +110,7 @@ def test_splits_of_single_rows_take_the_cascade():
             estimator, X, y, cv=cv, method="decision_function", progress=lambda *call: calls.append(call)
         )
         assert np.array_equal(ours, expected)
-    assert {stage for stage, _, _ in calls} <= {"carry", "local", "newton", "refine", "training"}
+    assert {stage for stage, _, _ in calls} <= {"carry", "local", "newton", "refine", "training", "tighten"}
     assert len(calls) < 3 * 40
 
 

@@ -378,8 +378,8 @@ class LiveModel:
         >>> live = glru.LiveModel(LogisticRegression()).fit(X, X[:, 0] > 0)
         >>> removal = live.remove_rows([0, 1])
         >>> live.predict_proba(X[:2]).round(2)
-        array([[0.39, 0.61],
-               [0.16, 0.84]])
+        array([[0.4 , 0.6 ],
+               [0.13, 0.87]])
         """
         loss = self._state.spec.objective.loss
         if not loss.probabilities:
