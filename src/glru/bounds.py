@@ -206,7 +206,7 @@ class ScoreBounds(NamedTuple):
 
         Parameters
         ----------
-        name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
+        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2"}
             The metric; log-loss and Brier score are for losses whose scores are log-odds.
         loss : Loss
             The loss of the model.
@@ -300,7 +300,9 @@ def _mae(y: Array, lower: Array, upper: Array) -> Interval:
 
 def _r2(y: Array, lower: Array, upper: Array) -> Interval:
     if np.all(y == y[0]):
-        raise ValueError(f"r2 needs targets that differ; all are {float(y[0])!r}. Use 'mse' or 'mae'.")
+        raise ValueError(
+            f"r2 needs targets that differ; all are {float(y[0])!r}. Use 'squared_error' or 'absolute_error'."
+        )
     # Around a mean that is off by ``off`` the squares are larger by at most off^2, and never smaller.
     unit = gamma(2 * y.size + 8)
     most = float(np.mean((y - y.mean()) ** 2)) * (1.0 + unit)
@@ -321,4 +323,4 @@ CLASSIFICATION: dict[str, Metric] = {
     "brier": _brier,
     "roc_auc": _roc_auc,
 }
-REGRESSION: dict[str, Metric] = {"mse": _mse, "mae": _mae, "r2": _r2}
+REGRESSION: dict[str, Metric] = {"squared_error": _mse, "absolute_error": _mae, "r2": _r2}

@@ -165,7 +165,7 @@ def test_tune_by_C_and_log_loss():
     assert [step["C"] for step in said["result"]["path"]] == pytest.approx([0.01, 0.1, 1.0])
     assert [step["upper"] for step in said["result"]["path"]] == pytest.approx(path.upper.tolist(), rel=1e-9)
     assert said["result"]["strength"] == "C"
-    assert "criterion 'mse' does not fit" in complaint("tune", "wine:0v1", "--criterion", "mse")
+    assert "criterion 'squared_error' does not fit" in complaint("tune", "wine:0v1", "--criterion", "squared_error")
 
 
 def test_tune_for_people_and_in_pictures(tmp_path):

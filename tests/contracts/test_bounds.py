@@ -81,7 +81,10 @@ def test_every_score_between_the_ends_agrees(ends, y):
     assert not np.any(changes & (np.abs(scores - 1.0) <= 0.5)) and not np.any(stays & (np.abs(scores - 1.0) > 0.5))
     least, most = bounds.metric("accuracy", glru.Logistic(), y)
     assert least <= np.mean(np.sign(scores) == y) <= most
-    truth = {"mse": metrics.mean_squared_error(y, scores), "mae": metrics.mean_absolute_error(y, scores)}
+    truth = {
+        "squared_error": metrics.mean_squared_error(y, scores),
+        "absolute_error": metrics.mean_absolute_error(y, scores),
+    }
     for name, value in truth.items():
         least, most = bounds.metric(name, glru.Squared(), y)
         assert least <= value * (1.0 + 1e-14) and value <= most * (1.0 + 1e-14)

@@ -548,7 +548,7 @@ def test_repr(small, line):
     assert lines[5].split() == ["trainings", "0", "of", "30"]
     assert [line.split()[0] for line in lines[6:]] == ["widths", "seconds"]
     regression = glru.loocv(line[0])
-    assert "errors" not in repr(regression) and repr(regression).splitlines()[1].startswith("  mse ")
+    assert "errors" not in repr(regression) and repr(regression).splitlines()[1].startswith("  squared error ")
     assert regression._repr_html_().count("<tr>") == len(repr(regression).splitlines()) - 1
 
 
@@ -576,8 +576,8 @@ EXACT_METRICS = {
     "accuracy": lambda y, z: metrics.accuracy_score(y, np.sign(z)),
     "brier": lambda y, z: metrics.brier_score_loss(y, expit(z), pos_label=1),
     "roc_auc": metrics.roc_auc_score,
-    "mse": metrics.mean_squared_error,
-    "mae": metrics.mean_absolute_error,
+    "squared_error": metrics.mean_squared_error,
+    "absolute_error": metrics.mean_absolute_error,
     "r2": metrics.r2_score,
 }
 
@@ -585,7 +585,7 @@ EXACT_METRICS = {
 @pytest.mark.parametrize("name", EXACT_METRICS)
 @pytest.mark.parametrize("width", [None, 1e-6, 3.0])
 def test_metric_bounds(small, line, name, width):
-    solution, scores, _ = line if name in ("mse", "mae", "r2") else small
+    solution, scores, _ = line if name in ("squared_error", "absolute_error", "r2") else small
     y = solution.problem.y
     result = glru.loocv(solution, width=width)
     low, high = result.metric_bounds(name)
@@ -593,7 +593,7 @@ def test_metric_bounds(small, line, name, width):
     assert low - 1e-9 <= exact <= high + 1e-9
     # The ends are reached: models at the ends of the intervals are worst and best.
     lower, upper = result.score_lower, result.score_upper
-    if name in ("mse", "mae", "r2"):
+    if name in ("squared_error", "absolute_error", "r2"):
         ends = [np.where(np.abs(lower - y) > np.abs(upper - y), lower, upper), np.clip(y, lower, upper)]
     else:
         ends = [np.where(y > 0, lower, upper), np.where(y > 0, upper, lower)]
@@ -631,7 +631,7 @@ def test_metrics_stay_in_their_range(small, line, sign):
     y = line[0].problem.y
     exact = with_bounds(glru.loocv(line[0]), y, y)
     assert exact.metric_bounds("r2")[1] == 1.0
-    for name in ("mse", "mae"):
+    for name in ("squared_error", "absolute_error"):
         low, high = exact.metric_bounds(name)
         assert low == 0.0 <= high <= 1e-100
 
@@ -641,7 +641,7 @@ def test_small_means_keep_their_digits(line):
     y = line[0].problem.y
     near = with_bounds(glru.loocv(line[0]), y + 1e-9, y + 1e-9)
     error = np.mean((near.score_lower - y) ** 2)
-    low, high = near.metric_bounds("mse")
+    low, high = near.metric_bounds("squared_error")
     assert low <= error <= high and high - low <= 1e-12 * error
 
 
@@ -679,9 +679,9 @@ def test_a_bound_at_the_threshold_proves_an_error_but_no_label(small):
 
 
 def test_metric_errors(small, line):
-    with pytest.raises(ValueError, match=r"metric must be one of log_loss, accuracy, brier, roc_auc .*'mse'"):
-        glru.loocv(small[0]).metric_bounds("mse")
-    with pytest.raises(ValueError, match=r"metric must be one of mse, mae, r2 .*'accuracy'"):
+    with pytest.raises(ValueError, match=r"metric must be one of log_loss, accuracy, brier, roc_auc .*'squared_error'"):
+        glru.loocv(small[0]).metric_bounds("squared_error")
+    with pytest.raises(ValueError, match=r"metric must be one of squared_error, absolute_error, r2 .*'accuracy'"):
         glru.loocv(line[0]).metric_bounds("accuracy")
     flat = glru.loocv(glru.Problem(dense(5, 2), np.ones(5), loss=glru.Squared()))
     with pytest.raises(ValueError, match="r2 needs targets that differ"):

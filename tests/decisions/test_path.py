@@ -22,7 +22,7 @@ def test_path_is_single_runs(options):
     problem = make(glru.Logistic(), glru.L2(7.0), 30, 4, seed=2, **options)
     path = glru.loocv_path(problem, LAMS)
     assert np.array_equal(path.lams, sorted(LAMS, reverse=True))
-    assert path.criterion == "errors"
+    assert path.criterion == "error"
     assert path.certified
     errors = []
     for lam, result, low, high in zip(path.lams, path.results, path.lower, path.upper, strict=True):
@@ -66,7 +66,7 @@ def test_log_loss(problem):
 def test_mse():
     problem = make(glru.Squared(), glru.L2(7.0), 30, 4, seed=2)
     path = glru.loocv_path(problem, LAMS)
-    assert path.criterion == "mse"
+    assert path.criterion == "squared_error"
     values = []
     for lam in path.lams:
         scores, _ = held_out(glru.solve(problem.derive(penalty=glru.L2(lam))))
@@ -87,7 +87,7 @@ def test_what_makes_a_choice_certain(problem):
 
 def test_repr(problem):
     lines = repr(glru.loocv_path(problem, LAMS)).splitlines()
-    assert lines[0].startswith("LOOCVPath(errors, best lam ")
+    assert lines[0].startswith("LOOCVPath(error, best lam ")
     assert [float(line.split()[0]) for line in lines[1:]] == sorted(LAMS, reverse=True)
 
 
@@ -102,10 +102,10 @@ def test_errors(problem):
         glru.loocv_path(problem.derive(penalty=glru.ElasticNet(1.0, 1.0)), LAMS)
     with pytest.raises(ValueError, match="L2 penalty of one strength"):
         glru.loocv_path(problem.derive(penalty=glru.L2(np.ones(6))), LAMS)
-    with pytest.raises(ValueError, match="criterion 'mse' does not fit a classification loss"):
-        glru.loocv_path(problem, LAMS, criterion="mse")
-    with pytest.raises(ValueError, match="criterion 'errors' does not fit a regression loss"):
-        glru.loocv_path(make(glru.Squared(), glru.L2(1.0), 8, 2), LAMS, criterion="errors")
+    with pytest.raises(ValueError, match="criterion 'squared_error' does not fit a classification loss"):
+        glru.loocv_path(problem, LAMS, criterion="squared_error")
+    with pytest.raises(ValueError, match="criterion 'error' does not fit a regression loss"):
+        glru.loocv_path(make(glru.Squared(), glru.L2(1.0), 8, 2), LAMS, criterion="error")
     with pytest.raises(ValueError, match="at least one strength; got none"):
         glru.loocv_path(problem, [])
     for lam in (-1.0, np.nan, np.inf):

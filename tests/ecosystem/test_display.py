@@ -104,8 +104,8 @@ def test_path_display(closing):
     problem = make(glru.Logistic(), glru.L2(1.0), 40, 4, seed=3)
     path = glru.loocv_path(problem, [1.0, 0.1, 0.01])
     display = glru.display.RegularizationPathDisplay.from_path(path)
-    assert list(display.bands) == ["errors", "log_loss"]
-    assert np.array_equal(display.bands["errors"][0], path.lower)
+    assert list(display.bands) == ["error", "log_loss"]
+    assert np.array_equal(display.bands["error"][0], path.lower)
     lower, upper = display.bands["log_loss"]
     assert [(low, high) for low, high in zip(lower, upper, strict=True)] == [
         result.metric_bounds("log_loss") for result in path.results
@@ -124,10 +124,10 @@ def test_path_display(closing):
 def test_path_display_of_a_regression_and_of_infinite_ends(closing):
     path = glru.loocv_path(make(glru.Squared(), glru.L2(1.0), 20, 3), [1.0, 0.1])
     display = glru.display.RegularizationPathDisplay.from_path(path, as_C=True)
-    assert list(display.bands) == ["mse"] and np.array_equal(display.lams, 1.0 / path.lams)
+    assert list(display.bands) == ["squared_error"] and np.array_equal(display.lams, 1.0 / path.lams)
     assert display.plot().ax_[0].get_ylabel() == "held-out squared error"
-    bands = {"errors": (np.array([1.0, 2.0]), np.array([np.inf, 3.0]))}
-    open_ = glru.display.RegularizationPathDisplay(np.array([1.0, 0.1]), bands, 1, "errors", False).plot()
+    bands = {"error": (np.array([1.0, 2.0]), np.array([np.inf, 3.0]))}
+    open_ = glru.display.RegularizationPathDisplay(np.array([1.0, 0.1]), bands, 1, "error", False).plot()
     assert open_.title == "best lam: 0.1, not certified (2 to 3 errors)"
     open_.figure_.canvas.draw()
     assert np.all(np.isfinite(open_.ax_[0].get_ylim()))

@@ -263,7 +263,7 @@ def test_loocv_counts_the_errors(name):
 def test_loocv_of_a_regression():
     X, y = diabetes()
     held = model_selection.cross_val_predict(Ridge(0.5), X, y, cv=LeaveOneOut())
-    low, high = glru.loocv(Ridge(0.5), X, y).metric_bounds("mse")
+    low, high = glru.loocv(Ridge(0.5), X, y).metric_bounds("squared_error")
     assert low <= np.mean((held - y) ** 2) <= high
 
 

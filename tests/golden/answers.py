@@ -95,7 +95,7 @@ def loocv_answers(solution: glru.Solution) -> Answer:
     if is_classification(solution.problem):
         answer |= {"labels": _labels(result.bounds.signs), "count": [result.errors_lower, result.errors_upper]}
     else:
-        answer |= {"value": [float(end) for end in result.metric_bounds("mse")]}
+        answer |= {"value": [float(end) for end in result.metric_bounds("squared_error")]}
     return answer
 
 

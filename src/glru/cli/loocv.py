@@ -18,7 +18,10 @@ from glru.report import loocv_page
 TOP, WORK = 20, 2e10
 """Rows in the report's list of influence, and the operations that may be spent on it."""
 
-METRICS = {"classification": ("accuracy", "log_loss", "brier", "roc_auc"), "regression": ("mse", "mae", "r2")}
+METRICS = {
+    "classification": ("accuracy", "log_loss", "brier", "roc_auc"),
+    "regression": ("squared_error", "absolute_error", "r2"),
+}
 NOTES = {
     "certified": "all of it holds for the exactly retrained models, which were not trained",
     "glru": "all of it holds for the exactly retrained models",

@@ -28,8 +28,8 @@ def tune(
         str | None, typer.Option("--C", help=f"Values of scikit-learn's C to try instead, for example {CS}.")
     ] = None,
     criterion: Annotated[
-        Literal["errors", "log_loss", "mse"] | None,
-        typer.Option(help="What is to be smallest; by default errors for classes, mse for a regression."),
+        Literal["error", "log_loss", "squared_error"] | None,
+        typer.Option(help="What is to be smallest; by default error for classes, squared_error for a regression."),
     ] = None,
     width: Annotated[
         float | None, typer.Option(help="Refine until every held-out score is known to this width.")

@@ -11,7 +11,11 @@ from glru.model_selection import LOOCVPath
 
 Bands = dict[str, tuple[Array, Array]]
 
-NAMES = {"errors": "held-out errors (rows)", "log_loss": "held-out log-loss (nats)", "mse": "held-out squared error"}
+NAMES = {
+    "error": "held-out errors (rows)",
+    "log_loss": "held-out log-loss (nats)",
+    "squared_error": "held-out squared error",
+}
 
 
 @final
@@ -62,13 +66,13 @@ class RegularizationPathDisplay:
             Show ``C = 1 / lam``, for problems with scaling "sum".
         """
         bands: Bands = {}
-        if path.criterion in ("errors", "log_loss"):
+        if path.criterion in ("error", "log_loss"):
             counts = [(result.errors_lower, result.errors_upper) for result in path.results]
-            bands["errors"] = _ends(counts)
+            bands["error"] = _ends(counts)
             if type(path.results[0].problem.loss).__name__ == "Logistic":
                 bands["log_loss"] = _ends([result.metric_bounds("log_loss") for result in path.results])
         else:
-            bands["mse"] = (path.lower, path.upper)
+            bands["squared_error"] = (path.lower, path.upper)
         strengths = 1.0 / path.lams if as_C else path.lams
         return cls(strengths, bands, path.best_index, path.criterion, path.certified, "C" if as_C else "lam")
 
@@ -76,7 +80,7 @@ class RegularizationPathDisplay:
     def title(self) -> str:
         """The best strength and whether it is proven to be."""
         low, high = (ends[self.best] for ends in self.bands[self.criterion])
-        if self.criterion == "errors":
+        if self.criterion == "error":
             value = f"{low:.0f} errors" if low == high else f"{low:.0f} to {high:.0f} errors"
         else:
             value = f"{self.criterion.replace('_', '-')} at most {high:.4g}"
@@ -107,7 +111,7 @@ class RegularizationPathDisplay:
             panel.axvline(self.lams[self.best], color=ORANGE, linestyle="--", linewidth=1.5, label=label)
             panel.set_ylabel(NAMES[name])
             panel.set_xscale("log")
-            panel.locator_params(axis="y", integer=name == "errors", nbins=6)
+            panel.locator_params(axis="y", integer=name == "error", nbins=6)
         panels[0].legend(frameon=False)
         panels[0].set_title(self.title)
         panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")

@@ -17,7 +17,7 @@ from glru.penalties import L2
 from glru.problem import Problem
 from glru.solution import Solution
 
-Criterion = Literal["errors", "log_loss", "mse"]
+Criterion = Literal["error", "log_loss", "squared_error"]
 
 
 @final
@@ -31,7 +31,7 @@ class LOOCVPath:
         The grid, from the strongest penalty to the weakest.
     results : tuple of LOOCVResult
         One result a strength.
-    criterion : {"errors", "log_loss", "mse"}
+    criterion : {"error", "log_loss", "squared_error"}
         What decides.
     lower, upper : array of shape (n_lams,)
         Certified interval of the criterion at each strength.
@@ -97,8 +97,8 @@ def loocv_path(
         What to validate, with an L2 penalty; its own strength is not used.
     lams : sequence of float
         The strengths.
-    criterion : {"errors", "log_loss", "mse"}, default=None
-        What to minimise; errors for a classification and mse for a regression if not given. Log-loss is for the logistic
+    criterion : {"error", "log_loss", "squared_error"}, default=None
+        What to minimise; "error" for a classification and "squared_error" for a regression if not given. Log-loss is for the logistic
         loss.
     width : float, default=None
         Largest interval of a held-out score; with ``criterion="log_loss"`` 1e-6 if not given.
@@ -123,9 +123,9 @@ def loocv_path(
         raise ValueError(f"loocv_path needs an L2 penalty of one strength; got {problem.penalty!r}.")
     task = problem.loss.task
     if criterion is None:
-        criterion = "errors" if task == "classification" else "mse"
-    if criterion not in (("errors", "log_loss") if task == "classification" else ("mse",)):
-        known = "'errors' or 'log_loss'" if task == "classification" else "'mse'"
+        criterion = "error" if task == "classification" else "squared_error"
+    if criterion not in (("error", "log_loss") if task == "classification" else ("squared_error",)):
+        known = "'error' or 'log_loss'" if task == "classification" else "'squared_error'"
         raise ValueError(f"criterion {criterion!r} does not fit a {task} loss; got {problem.loss!r}. Use {known}.")
     if criterion == "log_loss":
         require_probabilities(criterion, problem.loss)
@@ -145,6 +145,6 @@ def loocv_path(
 
 
 def _value(result: LOOCVResult, criterion: Criterion) -> tuple[float, float]:
-    if criterion == "errors":
+    if criterion == "error":
         return float(result.errors_lower), float(result.errors_upper)
     return result.metric_bounds(criterion)

@@ -90,7 +90,7 @@ class HeldOutScores(Shown):
 
         Parameters
         ----------
-        name : {"log_loss", "accuracy", "brier", "roc_auc", "mse", "mae", "r2"}
+        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2"}
             The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic loss and
             two classes; for more classes there is the accuracy.
 
@@ -139,7 +139,7 @@ class HeldOutScores(Shown):
     def _show_metrics(self) -> list[tuple[str, str]]:
         """The lines of the metrics that people want."""
         if self._classes is None:
-            names = ["mse", "mae"]
+            names = ["squared_error", "absolute_error"]
         else:
             names = ["accuracy"]
             if self._bounds.lower.ndim == 1:

@@ -188,7 +188,7 @@ def _stages(result: LOOCVResult) -> Section:
 def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
     y, (lower, upper) = result.y, result.bounds
     n_rows = y.size
-    mse, r2 = result.metric_bounds("mse"), result.metric_bounds("r2")
+    mse, r2 = result.metric_bounds("squared_error"), result.metric_bounds("r2")
     summary = [
         f"Each of the {count(n_rows, 'row')} of {data_name} was held out once and predicted by the model that is trained on "
         f"all other rows: the held-out R² is {between(*r2)}.",
@@ -197,7 +197,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     numbers = [
         ("held-out R²", between(*r2)),
         ("mean squared error", between(*mse)),
-        ("mean absolute error", between(*result.metric_bounds("mae"))),
+        ("mean absolute error", between(*result.metric_bounds("absolute_error"))),
         ("trainings beyond the first", f"{result.n_trainings:,}"),
     ]
     residual, _ = residuals(y, lower, upper)

@@ -15,7 +15,7 @@ from glru.sklearn.estimators.regressor import GLRURegressor, Regressor
 from glru.sklearn.held_out import HeldOut, default_width, held_out
 from glru.solution import Solution
 
-CRITERIA = {"classification": ("errors", "log_loss"), "regression": ("mse", "mae")}
+CRITERIA = {"classification": ("error", "log_loss"), "regression": ("squared_error", "absolute_error")}
 
 
 class Tuned(LinearModel):
@@ -33,7 +33,7 @@ class Tuned(LinearModel):
             adapted = self._adapt(self._model(**{name: float(value)}), X, y, sample_weight)
             _check_criterion(adapted, criterion)
             start = self._train(adapted, start)
-            width = None if criterion == "errors" and len(adapted.problems) == 1 else default_width(adapted)
+            width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
             cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
             bounds.append(value_bounds(held_out(adapted, cv, groups, width, self.tol, False, start), criterion))
             found.append((adapted, start))
@@ -68,14 +68,14 @@ def _check_criterion(adapted: Adapted, criterion: str) -> None:
     """Refuse a criterion that does not go with the estimator's loss and classes."""
     if criterion == "log_loss":
         adapted.require_probabilities()
-    if criterion != "errors" and len(adapted.problems) > 1:
-        raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'errors'.")
+    if criterion != "error" and len(adapted.problems) > 1:
+        raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'error'.")
 
 
 def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
     """The certified interval of a criterion of held-out scores."""
     adapted: Adapted = found.adapted
-    if criterion == "errors":
+    if criterion == "error":
         low, high = found.bounds.errors(adapted.targets_of(adapted.targets.y[found.rows]))
         return float(low), float(high)
     problem = adapted.problems[0]
@@ -96,7 +96,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         The grid of ``C``.
     lams : sequence of float, default=None
         The grid of ``lam``; instead of ``Cs``.
-    criterion : {"errors", "log_loss"}, default="errors"
+    criterion : {"error", "log_loss"}, default="error"
         What to minimise; the second for two classes and the logistic loss.
     kappa, fit_intercept, class_weight, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
@@ -129,7 +129,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         *,
         Cs: Any = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
         lams: Any = None,
-        criterion: str = "errors",
+        criterion: str = "error",
         kappa: float = 0.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -187,7 +187,7 @@ class GLRURegressorCV(Regressor, Tuned):
         As in :class:`glru.GLRURegressor`.
     Cs, lams
         As in :class:`glru.GLRUClassifierCV`.
-    criterion : {"mse", "mae"}, default="mse"
+    criterion : {"squared_error", "absolute_error"}, default="squared_error"
         What to minimise.
     kappa, fit_intercept, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRURegressor`.
@@ -215,7 +215,7 @@ class GLRURegressorCV(Regressor, Tuned):
         *,
         Cs: Any = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
         lams: Any = None,
-        criterion: str = "mse",
+        criterion: str = "squared_error",
         kappa: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-6,
