@@ -16,7 +16,6 @@ from glru.changes.base import Composite, matched_columns, row_positions
 from glru.existence import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
-from glru.metric.rows import uses_rows
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
 from glru.refine import newton_ellipsoids
@@ -26,7 +25,6 @@ from glru.solvers import solve
 from glru.solvers.newton import Until
 from glru.updates import best_candidate, carried_point, carry
 from glru.updates.local_rows import require_local
-from glru.updates.newton import newton_step
 
 CandidateName = Literal["carry", "newton", "auto"]
 BoundName = Literal["primal", "dual", "local", "auto"]
@@ -36,8 +34,8 @@ Verdict = Literal["yes", "no", "undetermined"]
 BLOCK_STEPS = 3
 """Newton steps of a candidate over rows in blocks; each is a pass over the data."""
 
-LOCAL_STEPS, LOCAL_ENOUGH = 12, 1e-8
-"""Newton steps under the local certificate alone at most, and the share of the first gradient that is not reduced any further."""
+LOCAL_ENOUGH = 1e-8
+"""The share of the first gradient's norm below which Newton steps under the local certificate end."""
 
 MUCH_NARROWER = 1e-3
 """Where an interval has this share of the carried ball's width, regions around the carried model are not asked: they are wider."""
@@ -157,10 +155,8 @@ class After:
         problem = self.problem
         if not has_local(problem) or (problem.fit_intercept and lacks_class(problem)):
             return None
-        point = self.carried.point
         before = first = np.inf
-        for step in range(LOCAL_STEPS):
-            region = LocalEllipsoid.at(problem, point)
+        for step, region in enumerate(newton_ellipsoids(problem, self.carried.point)):
             if not region.nu < before:  # full steps overshoot here; those of the certificates are damped
                 return None
             first = region.nu if step == 0 else first
@@ -169,7 +165,6 @@ class After:
             if np.isfinite(region.radius) and (region.nu <= LOCAL_ENOUGH * first or stalled):
                 return region
             before = region.nu
-            point = newton_step(problem, point) if uses_rows(problem) else region.stepped()
         return None
 
     @cached_property

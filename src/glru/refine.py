@@ -22,6 +22,7 @@ from glru.solvers import State, train
 from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
+from glru.updates.newton import newton_step
 from glru.updates.wide_rows import RowModels, has_wide_rows
 
 NEWTON_STEPS = 8
@@ -316,14 +317,17 @@ def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
 
 
 def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid]:
-    """The ellipsoids at a point and after Newton steps from it, while they get smaller; a Hessian over the columns each."""
-    before = np.inf
+    """The local ellipsoids at a point and after full Newton steps from it, until a step does not reduce the gradient's norm.
+
+    A step is made in the dimension of the rows or of the columns, whichever the metric has, and of rows in blocks from sums.
+    """
+    before, by_rows = np.inf, problem.in_memory and uses_rows(problem)
     for _ in range(LOCAL_STEPS):
         region = LocalEllipsoid.at(problem, point)
         yield region
         if not region.nu < before:
             return
-        before, point = region.nu, region.stepped()
+        before, point = region.nu, newton_step(problem, point) if by_rows else region.stepped()
 
 
 def fold_bounds(

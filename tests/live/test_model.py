@@ -380,3 +380,30 @@ def test_scores_and_probabilities_are_refused_where_there_are_none():
     narrow.remove_rows([0])
     with pytest.raises(UndeterminedError, match="no interval within width=1e-300"):
         narrow.predict_proba(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    "estimator",
+    [LogisticRegression(), LogisticRegression(fit_intercept=False), RidgeClassifier()],
+    ids=["logistic", "no intercept", "ridge"],
+)
+def test_wide_data_is_answered_without_training(estimator, sparse):
+    random = np.random.default_rng(4)
+    X = random.normal(0.5, 1.0, (130, 150)) * (random.random((130, 150)) < (0.2 if sparse else 1.0))
+    y = np.where(X[:, :5].sum(axis=1) + random.normal(0.0, 1.0, 130) > X[:, :5].sum(axis=1).mean(), "yes", "no")
+    queries, kind = random.normal(0.0, 1.0, (90, 150)), sp.csr_array if sparse else np.asarray
+    live = glru.LiveModel(estimator, width=1e-6).fit(kind(X[:40]), y[:40])
+    live.remove_rows([3, 17])
+    live.add_rows(kind(X[40:45]), y[40:45])
+    X, y = np.vstack([np.delete(X[:40], [3, 17], axis=0), X[40:45]]), np.append(np.delete(y[:40], [3, 17]), y[40:45])
+    for columns in ([], [7, 8]):
+        if columns:
+            live.remove_columns(columns)
+            X, queries = np.delete(X, columns, axis=1), np.delete(queries, columns, axis=1)
+        for some in (queries[:1], queries):  # more queries than rows, and a second question about the same state
+            scores, doubt = retrained(estimator, X, y, some)
+            assert np.all(np.abs(live.decision_function(some) - scores) <= 5e-7 + doubt)
+            found = live.predict_certified(some).bounds
+            assert np.all((found.lower <= scores + doubt) & (scores - doubt <= found.upper))
+    assert live.revision == 1

@@ -48,9 +48,9 @@ class LiveModel:
 
     Changes are only noted, at the cost of the change. A query is answered from a certificate of what retraining on the
     present data would give: from the stored model as it is where that costs no more than the change (no unpenalised
-    intercept), then from Newton steps, for the logistic and the squared loss on data with no more columns than rows. Where that
-    leaves a queried label open, the model is trained, warm-started, and stopped once the label is proven. What was computed
-    serves all queries until the next change.
+    intercept), then from Newton steps, for the logistic and the squared loss. Where that leaves a queried label open, the
+    model is trained, warm-started, and stopped once the label is proven. What was computed serves all queries until the
+    next change.
 
     Threads may share a live model. Methods run one at a time, so that a change or a query waits for a training that is
     under way; attributes are read without waiting, each from one consistent state. To make several calls as one, hold

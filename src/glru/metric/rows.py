@@ -62,10 +62,26 @@ class RowSide:
         self.center = problem.matrix.mean_row() if problem.fit_intercept else None
         if self.center is not None and problem.unpenalised.size:
             self.center = np.where(lam > 0.0, self.center, 0.0)
-        self.gram = problem.matrix.row_gram(self.inverse, self.center)
-        self.border = constraint_columns(problem)
-        squares = to_host(self.arrays.xp.linalg.diagonal(self.gram.data))
-        self.norms = np.sqrt(squares * (1.0 + gamma(problem.n_columns + 8))) * (1.0 + FEW) + self.tiny
+        self._take(problem.matrix.row_gram(self.inverse, self.center), constraint_columns(problem))
+
+    def _take(self, gram: Matrix, border: Array) -> None:
+        self.gram, self.border = gram, border
+        squares = to_host(self.arrays.xp.linalg.diagonal(gram.data))
+        self.norms = np.sqrt(squares * (1.0 + gamma(self.inverse.size + 8))) * (1.0 + FEW) + self.tiny
+
+    def extend(self, rows: Matrix, problem: Problem | None = None) -> "RowSide":
+        """The side with more rows behind those at hand, from their products alone: the centre stays as it is.
+
+        ``problem``: that of all rows. Without it the new rows are queries, and :meth:`images` and :meth:`pulled` leave them out.
+        """
+        side = RowSide.__new__(RowSide)
+        side.problem, side.arrays = problem or self.problem, self.arrays
+        side.inverse, side.center = self.inverse, self.center
+        centred = self.rows(rows)
+        across = self.images(centred)
+        gram = np.block([[self.gram.data, across], [across.T, centred.row_gram(self.inverse).data]])
+        side._take(as_matrix(gram), np.concatenate([self.border, self.free_part(rows)]))
+        return side
 
     @property
     def tiny(self) -> float:

@@ -77,19 +77,30 @@ class Images:
 @final
 @dataclass(frozen=True, eq=False)
 class Retrained:
-    """Bounds of some rows' scores under a model, the Newton steps it took, and whether rounding allows no narrower ones."""
+    """Bounds of some rows' scores under a model, the Newton steps it took, and whether rounding allows no narrower ones.
+
+    ``gap``: at least how far the objective of the candidate that gave the last bounds is above its optimum; ``duals`` and
+    ``free``: the last candidate.
+    """
 
     lower: Array
     upper: Array
     n_steps: int
     exhausted: bool
+    gap: float
+    duals: Array
+    free: Array
 
 
 class RowModels:
-    """Models of a problem's rows and columns with any weights, and their certificates over the rows."""
+    """Models of a problem's rows and columns with any weights, and their certificates over the rows.
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.arrays, self.side = problem, problem.arrays, RowSide(problem)
+    ``side``: that of the problem, or one with more rows, which have no weight and are asked about.
+    """
+
+    def __init__(self, problem: Problem, side: RowSide | None = None) -> None:
+        self.problem, self.arrays, self.side = problem, problem.arrays, RowSide(problem) if side is None else side
+        self.y = np.append(problem.y, np.ones(self.side.norms.size - problem.n_rows))
         self.local = problem.loss.self_concordance is not None
         self.constant = float(problem.loss.self_concordance or 0.0)
 
@@ -108,7 +119,7 @@ class RowModels:
     def forces(self, weights: Any, duals: Any, scores: Any, without: Entries | None) -> tuple[Any, Any]:
         """``e = s o l'(z) + b``, and the sizes of its parts."""
         arrays = self.arrays
-        pulls = weights * self.problem.loss.gradient(arrays.put(self.problem.y)[:, None], scores)
+        pulls = weights * self.problem.loss.gradient(arrays.put(self.y)[:, None], scores)
         if without is not None:
             pulls = arrays.zeroed(pulls, without)
         forces = pulls + duals
@@ -169,9 +180,9 @@ class RowModels:
     def gaps(self, weights: Any, duals: Any, without: Entries | None) -> tuple[Any, Any, Array]:
         """Duals that lie in the domain of the loss conjugate, their scores, and at least the gaps there."""
         arrays, loss = self.arrays, self.problem.loss
-        y, xp = arrays.put(self.problem.y)[:, None], arrays.xp
+        y, xp = arrays.put(self.y)[:, None], arrays.xp
         used = weights > 0.0
-        dual = -loss.project(self.problem.y[:, None], -duals / xp.where(used, weights, 1.0))
+        dual = -loss.project(self.y[:, None], -duals / xp.where(used, weights, 1.0))
         pulls = xp.where(used, weights * dual, 0.0)
         if without is not None:
             pulls = arrays.zeroed(pulls, without)
@@ -189,7 +200,7 @@ class RowModels:
     def images(self, metric: RowMetric, rows: Rows) -> Images:
         """``H^-1 x`` of some rows."""
         arrays, side = self.arrays, self.side
-        units = arrays.units(self.problem.n_rows, rows)
+        units = arrays.units(self.y.size, rows)
         change, moves = metric.step(-units, np.zeros((side.n_free, rows.size)))
         pulls = -(arrays.put(metric.bends)[:, None] * moves)
         norms, missed, left, image = metric.force_norms(units, pulls, -arrays.inner(pulls, moves))
@@ -257,10 +268,10 @@ class RowModels:
         problem, arrays = self.problem, self.arrays
         found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
         duals, free, scores = start
-        floor, before, steps, exhausted = Floor.of(problem.loss), np.inf, 0, False
+        floor, before, steps, exhausted, gap = Floor.of(problem.loss), np.inf, 0, False, np.array([np.inf])
         while steps < n_steps:
             steps += 1
-            _, _, bends = problem.loss.expand(problem.y, scores)
+            _, _, bends = problem.loss.expand(self.y, scores)
             metric = RowMetric(self.side, weights * floor.raised(bends, scores))
             column = arrays.put(duals[:, None])
             errors = self.side.score_errors(column, free[:, None])
@@ -284,6 +295,8 @@ class RowModels:
                     top = float(top) * (1.0 + FEW)
                     bounds = self.ellipsoid(images, scores[queries], off, moved, nu, reach, top)
                     found = intersect(found, bounds)
+                    # By convexity, as for a local ellipsoid.
+                    gap = nu * local_radius(self.constant, top, nu, reach) * (1.0 + FEW) + TINY**2
             elif not self.local:
                 pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
                 errors = self.side.score_errors(pulls, free[:, None])
@@ -301,11 +314,11 @@ class RowModels:
             if length > 0.0:
                 duals, free = duals - length * left, free + length * change
                 scores = self.scores(duals, free)
-        return Retrained(*found, steps, exhausted)
+        return Retrained(*found, steps, exhausted, float(gap[0]), duals, free)
 
     def _length(self, weights: Array, duals: Array, scores: Array, left: Array, image: Array, moved: Array) -> float:
         """How far to go along a step."""
-        loss, y = self.problem.loss, self.problem.y
+        loss, y = self.problem.loss, self.y
         slope, bend = -float(duals @ image), float(left @ image)
         pulls = weights * loss.gradient(y, scores) * moved
         noise = 8.0 * UNIT * (float(np.abs(pulls).sum()) + abs(slope))
