@@ -210,16 +210,13 @@ class Log:
         """The entries in the order they were made."""
         return tuple(self.written[: self.length])
 
-    def entry(self, number: int) -> Entry | None:
-        """One entry; None where there is none of that number."""
-        return self.written[number] if 0 <= number < self.length else None
-
     def removal(self, change: ChangeEntry) -> ChangeEntry:
         """The removal of rows that a change is, as the history has it: of its keys only those that are not forgotten.
 
         An error where it is no such entry, and where the data does not show the removal: by the number of rows, and by keys.
         """
-        known = self.entry(change.number) if isinstance(change, ChangeEntry) else None
+        here = isinstance(change, ChangeEntry) and 0 <= change.number < self.length
+        known = self.written[change.number] if here else None
         if not isinstance(known, ChangeEntry) or replace(change, keys=None) != replace(known, keys=None):
             raise ValueError(
                 f"change must be an entry of this model's history, as remove_rows returns it; got {change!r}."
@@ -282,7 +279,7 @@ class Log:
                 solver=solution.solver,
                 n_iter=int(solution.n_iter),
                 gap=float(solution.certificate.gap),
-                radius=radius_of(solution.certificate),
+                radius=radius_of(solution.certificate.gap, solution.problem.penalty),
             ),
             state,
         )

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, unbounded
-from glru.certificate import Certificate, ball_radius
+from glru.certificate import ball_radius
 from glru.changes import AddRows, Change, Composite, RemoveRows
 from glru.changes.base import row_positions
 from glru.linalg import Array, Matrix
 from glru.metric.rows import RowSide
+from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
 from glru.refine import Refinement
@@ -202,7 +203,7 @@ class Proofs:
         # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
         solution = work.train(self._point, 0.0, thorough=False, asked=True)
         found, best = self._with_zeros(queries, work.found), solution.certificate
-        return answer.merge(found, decided, "training", best.gap, radius_of(best)), solution
+        return answer.merge(found, decided, "training", best.gap, radius_of(best.gap, best.penalty)), solution
 
     def _ask_cheaply(self, X: Matrix, decided: Decided) -> Answer:
         """What the stored model proves, then what Newton steps under the local certificate do."""
@@ -281,7 +282,7 @@ class Proofs:
             found.append(near)
         bounds = concatenate([(near.lower, near.upper) for near in found])
         gap = max(near.gap for near in found)
-        return answer.merge(self._with_zeros(X[rows], bounds), decided, stage, gap, self._radius(gap))
+        return answer.merge(self._with_zeros(X[rows], bounds), decided, stage, gap, radius_of(gap, problem.penalty))
 
     def _refine(self, X: Matrix, decided: Decided, known: Bounds) -> Refinement:
         return Refinement(self.problem, X, lambda *ends: bool(decided(*ends).all()), found=known)
@@ -301,13 +302,8 @@ class Proofs:
     def _size(self, region: Region) -> tuple[float, float]:
         """The gap of a region's centre, and how far it is at most from the retrained model."""
         if isinstance(region, LocalEllipsoid):
-            return region.gap, self._radius(region.gap)
-        return self.after.carried.gap, radius_of(self.after.carried)
-
-    def _radius(self, gap: float) -> float:
-        """How far a model with a gap is at most from the retrained one."""
-        strength = self.problem.penalty.strong_convexity
-        return float(ball_radius(gap / strength)) if strength > 0.0 else np.inf
+            return region.gap, radius_of(region.gap, self.problem.penalty)
+        return self.after.carried.gap, radius_of(self.after.carried.gap, self.after.carried.penalty)
 
     def refreshed(self, tol: float) -> Solution:
         """Train the present problem to a tolerance.
@@ -327,10 +323,10 @@ def steps_of(change: Change) -> tuple[Change, ...]:
     return change.steps if isinstance(change, Composite) else (change,)
 
 
-def radius_of(certificate: Certificate) -> float:
-    """How far the optimal coefficients can be from the certificate's; inf where that is unknown."""
-    strength = certificate.penalty.strong_convexity
-    return float(ball_radius(certificate.gap / strength)) if strength > 0.0 else np.inf
+def radius_of(gap: float, penalty: Penalty) -> float:
+    """How far the coefficients of a model with a gap are at most from the optimal ones; inf where that is unknown."""
+    strength = penalty.strong_convexity
+    return float(ball_radius(gap / strength)) if strength > 0.0 else np.inf
 
 
 def undetermined(bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None) -> UndeterminedError:

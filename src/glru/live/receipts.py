@@ -70,7 +70,8 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     box = unbounded(coef.size)
     for region in regions:
         box = intersect(box, region.coef_bounds())
-    radius = min(radius_of(certificate), float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size))
+    radius = float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size)
+    radius = min(radius_of(certificate.gap, certificate.penalty), radius)
     ends = [region.intercept_bounds() for region in regions]
     edge = np.array([max(low for low, _ in ends)]), np.array([min(high for _, high in ends)])
     shift = float(_farthest(np.array([certificate.intercept]), edge)[0])

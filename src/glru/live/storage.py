@@ -137,7 +137,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
     """A live model and the token of its file; a ``ValueError`` says why a file is none."""
     _clean(Path(path))
     try:
-        members = _members(path)
+        with open(path, "rb") as file, opened(file, packed=False) as archive:
+            members = {name: archive.read(name) for name in archive.names}
         return unpack(members), _token(members["document"])
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error!r}.") from None
@@ -201,12 +202,6 @@ def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
 
 def _matrix_out(name: str, X: Matrix) -> Arrays:
     return {f"{name}_{part}" if part else name: array for part, array in X.parts.items()}
-
-
-def _members(path: str | os.PathLike[str]) -> Arrays:
-    """The arrays in a file."""
-    with open(path, "rb") as file, opened(file, packed=False) as archive:
-        return {name: archive.read(name) for name in archive.names}
 
 
 def unpack(arrays: Arrays) -> Saved:
