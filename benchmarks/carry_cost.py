@@ -1,7 +1,7 @@
 """Time to bound the removal of one row or column with the carried candidate, as the rest of the data grows.
 
 Each time is that of ``after(solution, change, candidate="carry", bound="primal").score_bounds(query)`` for one query,
-with the solution's own certificate at hand: it is made once for all changes. The time should depend on the size of
+given the solution's own certificate, which is computed once for all changes. The time should depend on the size of
 the change alone: one row has d entries whatever n, one column n entries whatever d.
 """
 

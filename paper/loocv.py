@@ -34,9 +34,9 @@ class Settings:
     repeats : int
         Of how many runs the shortest time is taken, where a run trains nothing.
     full : int
-        With so many rows or fewer all trainings are done.
+        With at most this many rows all trainings are done.
     sample : int
-        Else so many of those that the paper's bound decides, and so many of the others.
+        Otherwise, at most this many of the rows that the paper's bound decides, and as many of the others.
     """
 
     log2_lam: tuple[int, ...]

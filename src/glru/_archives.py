@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROOM, RATIO = 1 << 30, 100
-"""What is unpacked may have so many bytes, or be so many times as large as the packed file if that is more."""
+"""An unpacked file may have ROOM bytes, or RATIO times the size of the packed file if that is more."""
 
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def room_for(packed: int) -> int:
+def unpacked_limit(packed: int) -> int:
     """How many bytes a packed file of some size may unpack to."""
     return max(ROOM, RATIO * packed)
 
@@ -27,7 +27,7 @@ class Archive:
 
     def __init__(self, members: zipfile.ZipFile, size: int, packed: bool) -> None:
         self._members, self._packed = members, packed
-        self._left = room_for(size) if packed else size
+        self._left = unpacked_limit(size) if packed else size
         self._infos = {info.filename.removesuffix(".npy"): info for info in members.infolist()}
 
     @property
@@ -44,7 +44,7 @@ class Archive:
         self._left -= info.file_size
         if self._left < 0:
             raise ValueError(
-                f"its members unpack to more than {RATIO} times its size; with {name!r} they would. Save it once more with "
+                f"its members unpack to more than {RATIO} times its size; with {name!r} they would. Save it again with "
                 "numpy.savez, which does not pack."
             )
         with self._members.open(info) as member:
@@ -61,7 +61,7 @@ class Archive:
 
 
 @contextmanager
-def opened(file: IO[bytes], packed: bool) -> Iterator[Archive]:
+def open_archive(file: IO[bytes], packed: bool) -> Iterator[Archive]:
     """The archive in a file; a ``ValueError`` says why it is none, or why an array in it cannot be read.
 
     ``packed``: whether its members may be compressed. Ours are not, so that none can be larger than the file.

@@ -32,9 +32,9 @@ def write_atomically(target: Path, write: Callable[[Path], None], make_folder: b
         # What was to be written did not come: nothing is wrong with the place.
         raise
     except OSError as error:
-        raise _explained(error, target) from None
+        raise _explain(error, target) from None
     finally:
-        _removed(part)
+        _remove(part)
 
 
 @contextmanager
@@ -46,9 +46,9 @@ def exclusive(target: Path, wait: bool = True) -> Iterator[bool]:
     """
     path = target.with_name(f".{target.name}.lock")
     try:
-        file = _locked(path, wait)
+        file = _open_locked(path, wait)
     except OSError as error:
-        raise _explained(error, target) from None
+        raise _explain(error, target) from None
     if file is None:
         yield False
         return
@@ -56,10 +56,10 @@ def exclusive(target: Path, wait: bool = True) -> Iterator[bool]:
         try:
             yield True
         finally:
-            _removed(path)
+            _remove(path)
 
 
-def _locked(path: Path, wait: bool) -> IO[bytes] | None:
+def _open_locked(path: Path, wait: bool) -> IO[bytes] | None:
     """A file that is open and locked; None where it is another's and there is no waiting."""
     while True:
         file = path.open("ab")
@@ -100,7 +100,7 @@ def remove_leftovers(target: Path) -> None:
     Only parts of writers that all ask for :func:`exclusive` are known to be nobody's any more.
     """
     for part in leftovers(target):
-        _removed(part)
+        _remove(part)
 
 
 def leftovers(target: Path) -> list[Path]:
@@ -123,8 +123,8 @@ def check_target(target: Path, what: str) -> None:
         raise ValueError(f"{what} must lie in a folder that you may write to; {target.parent} is not. Name another.")
 
 
-def _explained(error: OSError, target: Path) -> OSError:
-    """The same kind of error, with the file it is about and what to do."""
+def _explain(error: OSError, target: Path) -> OSError:
+    """Make an error of the same type that names the file and a remedy."""
     reason = error.strerror or str(error)
     found = type(error)(
         f"{target} could not be written ({reason}). Free space, or name another file in a folder that exists and that you "
@@ -134,7 +134,7 @@ def _explained(error: OSError, target: Path) -> OSError:
     return found
 
 
-def _removed(part: Path) -> None:
+def _remove(part: Path) -> None:
     """Remove what is left of a write that failed, as far as the folder allows it."""
     try:
         part.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 import glru
 from glru.live import ChangeEntry, UndeterminedError
 from glru.verify.claims import _criterion
-from glru.verify.retraining import retrained
+from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, left_out, some_queries
 from tests.attack.generators import hostile_change, hostile_problem, unscaled_problem, unscaled_rows
 from tests.attack.models import Model, classifier, labelled, regressor
@@ -111,7 +111,7 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
     for name, solution in trained.items():
         if cold.status == "converged":
             yield fact(f"warm start converges: {name}", solution.status == "converged" and solution.relative_gap <= tol)
-    truth = retrained(changed, DIGITS)
+    truth = retrain(changed, DIGITS)
     if truth is None:
         return
     queries = some_queries(random, changed)[-40:]
@@ -233,7 +233,7 @@ def problem_labels(random: np.random.Generator) -> Iterator[Answer]:
     solution = silently(glru.solve, problem, tol=float(random.choice([1e-1, 1e-6, 1e-12])))
     change = hostile_change(random, problem)
     changed = change.apply(problem)
-    truth = retrained(changed, DIGITS)
+    truth = retrain(changed, DIGITS)
     if truth is not None:
         queries = some_queries(random, changed)
         out = glru.after(solution, change)
@@ -247,7 +247,7 @@ def problem_labels(random: np.random.Generator) -> Iterator[Answer]:
     for fold, (train, _) in enumerate(splits if folds is not None else []):
         weight = np.zeros(problem.n_rows)
         weight[train] = problem.sample_weight[train]
-        truth, mine = retrained(problem.derive(sample_weight=weight), DIGITS), folds.folds == fold
+        truth, mine = retrain(problem.derive(sample_weight=weight), DIGITS), folds.folds == fold
         if truth is None:
             continue
         exact = truth.scores(problem.X[folds.rows[mine]])
@@ -519,7 +519,7 @@ def _exact_value(problem: glru.Problem, splits: Any, criterion: str, columns: li
         else:  # a column of zeros stands for none
             part = problem.derive(X=np.zeros((problem.n_rows, 1)), penalty=glru.L2(1.0), sample_weight=weight)
             rows = np.zeros((len(test), 1))
-        truth = retrained(part, DIGITS)
+        truth = retrain(part, DIGITS)
         if truth is None:
             return None
         value, doubt = _criterion(criterion, rows, problem.y[test])(truth)

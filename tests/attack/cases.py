@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from glru.verify.claims import _criterion
-from glru.verify.retraining import retrained
+from glru.verify.retraining import retrain
 from tests.attack.generators import hostile_change, hostile_problem, hostile_wide_problem
 from tests.core import (
     LocalColumns,
@@ -64,7 +64,7 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
     problem = hostile_problem(random)
     change = hostile_change(random, problem)
     changed = change.apply(problem)
-    truth = retrained(changed, DIGITS)
+    truth = retrain(changed, DIGITS)
     if truth is None:
         return
     solution = quiet(problem, random)
@@ -89,7 +89,7 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
 def points(random: np.random.Generator) -> Iterator[Answer]:
     """Every region by itself, at points that no training or step has led to."""
     problem = hostile_problem(random)
-    truth = retrained(problem, DIGITS)
+    truth = retrain(problem, DIGITS)
     if truth is None:
         return
     solution = quiet(problem, random)
@@ -125,7 +125,7 @@ def left_out(problem: glru.Problem) -> tuple[np.ndarray, list[Any]]:
         weight = np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight)
         if not weight.any():
             continue
-        truth = retrained(problem.derive(sample_weight=weight), DIGITS)
+        truth = retrain(problem.derive(sample_weight=weight), DIGITS)
         if truth is None and row == 2 and not rows:
             break  # where the first three have no optimum that is found, the others are not worth their time
         if truth is not None:
@@ -155,7 +155,7 @@ def validation(random: np.random.Generator) -> Iterator[Answer]:
             return
         raise
     for fold, train in enumerate(folds.train_rows):
-        truth, mine = retrained(_trained_on(problem, train), DIGITS), folds.folds == fold
+        truth, mine = retrain(_trained_on(problem, train), DIGITS), folds.folds == fold
         if truth is not None:
             scores = truth.scores(problem.X[folds.rows[mine]])
             yield "cross_val_predict", scores, folds.score_lower[mine], folds.score_upper[mine]
@@ -218,7 +218,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     if add:
         if not has_wide_columns(problem) or not lam[last] > 0.0 or not whole.penalty.smooth:
             return
-        truth = retrained(whole, DIGITS)
+        truth = retrain(whole, DIGITS)
         if truth is not None:
             wide = WideColumns(solution, as_matrix(queries[:, :last]))
             ends = wide.bounds(lambda a, b: (dense[:, last:], queries[:, last:]), lam[last:], 1.0, 1)
@@ -234,7 +234,7 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     if has_carried(problem) and problem.penalty.smooth:
         found["carried columns"] = carried_columns(solution, as_matrix(queries), columns)
     for j in columns if found else ():
-        truth = retrained(glru.RemoveColumns([j]).apply(problem), DIGITS)
+        truth = retrain(glru.RemoveColumns([j]).apply(problem), DIGITS)
         if truth is not None:
             scores = truth.scores(np.delete(queries, j, axis=1))
             for name, (lower, upper) in found.items():
@@ -321,7 +321,7 @@ def _worth(parts: list[Any], columns: list[int], criterion: str) -> tuple[Any, A
     total, off, count = 0, 0, 0
     for problem, rows, targets in parts:
         gone = [j for j in range(problem.n_columns) if j not in columns]
-        truth = retrained(glru.RemoveColumns(gone).apply(problem) if gone else problem, DIGITS)
+        truth = retrain(glru.RemoveColumns(gone).apply(problem) if gone else problem, DIGITS)
         if truth is None:
             return None
         value, doubt = _criterion(criterion, rows[:, columns], targets)(truth)
@@ -365,7 +365,7 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
         gone = np.sort(random.choice(problem.n_rows, int(random.integers(1, problem.n_rows)), replace=False))
         weight = problem.sample_weight.copy()
         weight[gone] = 0.0
-        truth = retrained(problem.derive(sample_weight=weight), DIGITS) if weight.any() else None
+        truth = retrain(problem.derive(sample_weight=weight), DIGITS) if weight.any() else None
         if truth is not None:
             out = glru.after(solution, glru.RemoveRows(gone))
             yield "after in blocks: scores", truth.scores(dense), *out.score_bounds(dense)
@@ -373,7 +373,7 @@ def blocks(random: np.random.Generator) -> Iterator[Answer]:
             yield "after in blocks: coefficients", coefs, *out.coef_bounds()
         kept = np.sort(random.choice(dense.shape[1], int(random.integers(1, dense.shape[1] + 1)), replace=False))
         out_of = [j for j in range(dense.shape[1]) if j not in kept]
-        truth = retrained(glru.RemoveColumns(out_of).apply(problem) if out_of else problem, DIGITS)
+        truth = retrain(glru.RemoveColumns(out_of).apply(problem) if out_of else problem, DIGITS)
         if truth is not None:
             part = cut.select_columns(kept)
             start = glru.Point(solution.coef[kept], solution.intercept)

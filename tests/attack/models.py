@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.verify.retraining import retrained
+from glru.verify.retraining import retrain
 from tests.attack.generators import unscaled_rows
 from tests.cases import l1
 
@@ -56,7 +56,7 @@ class Model:
         if self.scaled:
             scaler = StandardScaler().fit(X)
             X, queries, extra = scaler.transform(X), scaler.transform(queries), ROUNDED
-        truth = retrained(self.problem(X, y), DIGITS)
+        truth = retrain(self.problem(X, y), DIGITS)
         if truth is None:
             return None
         if self.constant is not None:

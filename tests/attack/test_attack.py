@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import glru
-from glru.verify.retraining import retrained
+from glru.verify.retraining import retrain
 from tests.attack.campaign import campaign
 from tests.attack.cases import left_out, never
 from tests.attack.generators import unscaled_rows
@@ -78,7 +78,7 @@ def test_new_columns_whose_squares_underflow():
     solution = glru.solve(problem, tol=1e-2)
     change = glru.AddColumns(1e-170 * dense(12, 1, 5), glru.L2(1e-300))
     out = glru.after(solution, change, candidate="carry", bound="dual")
-    truth = retrained(change.apply(problem))
+    truth = retrain(change.apply(problem))
     lower, upper = out.coef_bounds()
     assert float(lower[-1]) < truth.coef[-1] < float(upper[-1])
 
@@ -91,7 +91,7 @@ def test_rows_whose_squares_underflow():
     lower, upper = family.bounds(np.arange(11), lambda low, high: np.zeros(low.shape, dtype=bool))
     for row in range(11):
         weight = np.where(np.arange(11) == row, 0.0, 1.0)
-        ((score, off),) = retrained(problem.derive(sample_weight=weight)).scores(X[row : row + 1])
+        ((score, off),) = retrain(problem.derive(sample_weight=weight)).scores(X[row : row + 1])
         assert float(lower[row]) <= score + off
         assert float(upper[row]) >= score - off
 
@@ -161,7 +161,7 @@ def test_a_gradient_whose_square_underflows():
     problem = glru.Problem(np.array([[9e-310], [1e-309], [1.1e-309]]), [-1, 1, -1], glru.Logistic(), glru.L2(15.3))
     for scaling in ("sum", "mean"):
         moved = problem.derive(scaling=scaling)
-        truth = retrained(moved)
+        truth = retrain(moved)
         coef = np.array([float(truth.coef[0]) + 1e-319])
         lower, upper = LocalEllipsoid.at(moved, Point(coef)).coef_bounds()
         assert float(lower[0]) <= truth.coef[0] <= float(upper[0])
@@ -185,7 +185,7 @@ def test_one_row(loss, fit_intercept):
         glru.AddColumns([[0.7]]),
     ):
         changed = change.apply(problem)
-        truth = retrained(changed)
+        truth = retrain(changed)
         lower, upper = glru.after(solution, change).score_bounds(changed.X)
         one_class = loss.task == "classification" and fit_intercept and changed.n_rows == 1
         assert (truth is None) == one_class

@@ -19,7 +19,7 @@ BAD_TEXT = {
     "open-quote": ('a,b,y\n1,"2,0\n3,4,1\n', "cannot be read"),
     "twice": ("a,a,y\n1,2,0\n3,4,1\n", "distinct column names; more than once: 'a'"),
     "numbers-as-names": ("1,2,0\n3,4,1\n", "must hold the names of the columns; it holds numbers (1, 2, 0, ...)"),
-    "nan": (GOOD + "nan,2,1\n,3,0\n", "missing are some of 'a' (2, first in row 4). Fill them in (--impute median)"),
+    "nan": (GOOD + "nan,2,1\n,3,0\n", "values are missing in 'a' (2, first in row 4). Fill them in (--impute median)"),
     "text-in-numbers": (
         GOOD + "12k,2,1\n",
         "text is in 'a' ('12k' among numbers in row 4). Encode categories (--one-hot)",

@@ -174,7 +174,7 @@ def test_table_for_people(tmp_path):
     text = glru_command("loocv", path, "--verify", 3).stdout
     result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.01)))
     assert re.search(rf"held-out errors +{result.n_errors} of 40 rows", text)
-    assert re.search(r"brute force +3 rows retrained in .*, 3 of 3 labels agree", text)
+    assert re.search(r"brute force +3 models retrained in .*, 3 of 3 labels agree", text)
     for word in ("data.csv", "40 rows x 4 columns, standardised", "lam = 0.01", "trainings", "proof", "time"):
         assert word in text
     quiet = glru_command("loocv", path, "--quiet", "--out", tmp_path / "rows.csv")

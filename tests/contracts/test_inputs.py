@@ -129,7 +129,7 @@ def test_dates_as_labels_are_labels():
     """Two dates are two classes; a missing one is none."""
     labels = np.where(Y == 1, np.datetime64("2021-01-02"), np.datetime64("2021-01-01"))
     assert glru.Problem(X, labels).classes.size == 2
-    labels[7] = np.datetime64("NaT")
+    labels[7] = np.datetime64("NaT", "D")
     with pytest.raises(ValueError, match="y must be finite; entry 7 is NaT"):
         glru.Problem(X, labels)
 

@@ -162,7 +162,7 @@ def test_imputation_is_learnt_once(table, tmp_path):
     frame, contents = table
     prepared = datasets.prepare(contents, drop=["city", "age", "job"], normalize="none")
     frame[:1].with_columns(ill=pl.lit(None)).write_parquet(tmp_path / "new.parquet")
-    with pytest.raises(ValueError, match="no missing values; missing are some of 'ill'"):
+    with pytest.raises(ValueError, match="no missing values; values are missing in 'ill'"):
         prepared.features(datasets.read(tmp_path / "new.parquet"))
 
 

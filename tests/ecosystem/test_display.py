@@ -32,13 +32,16 @@ def test_from_result(result):
     assert np.array_equal(display.upper, result.score_upper[order])
     right = np.where(result.bounds.signs == 0, 0, np.where(result.bounds.signs == result.problem.y, 1, -1))
     assert np.array_equal(display.verdicts, right[order])
-    assert display.title == f"40 held-out rows, {result.errors_lower} to {result.errors_upper} errors, 0 trainings"
+    assert (
+        display.title
+        == f"40 held-out rows, {result.errors_lower} to {result.errors_upper} errors, 0 trainings beyond the first"
+    )
 
 
 def test_plot(result):
     display = glru.display.LOOCVDisplay.from_result(result).plot()
     try:
-        names = {1: ("correct", CORRECT), -1: ("wrong", WRONG), 0: ("undetermined", OPEN)}
+        names = {1: ("correct", CORRECT), -1: ("wrong", WRONG), 0: ("open", OPEN)}
         assert len({color for _, color in names.values()}) == 3
         lines = {line.get_label(): line for line in display.ax_.lines if not line.get_label().startswith("_")}
         expected = {
@@ -77,7 +80,7 @@ def test_nothing_undetermined_and_nothing_known():
     clear = glru.loocv(make(glru.Logistic(), glru.L2(0.1), 20, 2, seed=3))
     open_ = glru.loocv(make(glru.Logistic(), glru.L1(0.02), 8, 3), bound="primal")
     assert open_.decided_by == {"undetermined": 8}
-    for result, legend in ((clear, "undetermined"), (open_, "correct")):
+    for result, legend in ((clear, "open"), (open_, "correct")):
         display = glru.display.LOOCVDisplay.from_result(result).plot()
         try:
             assert not any(text.get_text().startswith(legend) for text in display.ax_.get_legend().get_texts())
@@ -155,7 +158,7 @@ def test_influence_among_some_rows(closing):
     solution = glru.solve(make(glru.Squared(), glru.L2(0.05), 30, 4))
     display = glru.display.InfluenceDisplay.from_solution(solution, top=3, rows=[4, 8, 15, 16, 23])
     assert set(display.rows) <= {4, 8, 15, 16, 23} and not display.certified
-    assert "not proven to be the first" in display.title
+    assert "not proven" in display.title
     display.plot()
     assert [text.get_text() for text in display.ax_.get_yticklabels()] == [str(row) for row in display.rows]
     assert display.ax_.get_legend() is None
@@ -198,7 +201,7 @@ def test_after_display(closing):
     old = np.where(solution.scores > 0, 1, -1)
     counts = [int(np.sum(labels == old)), int(np.sum(labels == -old)), int(np.sum(labels == 0))]
     assert [int(np.sum(display.verdicts == verdict)) for verdict in (1, -1, 0)] == counts
-    assert f"{counts[0]} labels unchanged, {counts[1]} changed, {counts[2]} undetermined" in display.title
+    assert f"{counts[0]} labels unchanged, {counts[1]} changed, {counts[2]} open" in display.title
     display.plot().figure_.canvas.draw()
     regression = glru.solve(make(glru.Squared(), glru.L2(0.05)))
     with pytest.raises(ValueError, match="shows classifications"):

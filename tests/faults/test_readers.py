@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 import glru
 from glru import datasets
-from glru.datasets import files, matrices
+from glru.datasets import files
 from tests.cases import make
 from tests.cli.running import complaint, sample, write
 from tests.core import _archives
@@ -229,7 +229,7 @@ def test_an_absurd_index(tmp_path, thrifty, index):
 
 
 def test_many_columns_that_are_meant(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrices, "MOST_COLUMNS", 10)
+    monkeypatch.setattr(files, "MOST_COLUMNS", 10)
     path = tmp_path / "data.libsvm"
     path.write_text("1 1:0.5 12:1\n-1 2:1\n")
     with pytest.raises(ValueError, match="say so: n_columns=12"):

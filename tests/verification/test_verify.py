@@ -3,7 +3,7 @@
 import pytest
 
 import glru
-from glru.verify.retraining import retrained
+from glru.verify.retraining import retrain
 from tests.cases import LOSSES, PENALTIES, PROBLEMS, each, make, uneven, with_bounds
 from tests.certificates import exact
 from tests.certificates.truth import trained
@@ -16,7 +16,7 @@ def test_retraining_agrees_with_the_oracle_of_the_tests(loss, penalty, options):
     """Two programs that share nothing but the definitions give the same 30 digits."""
     problem = make(loss, penalty, 20, 5, seed=3, **options)
     start = trained(problem, 1e-13)
-    other, own = exact.optimum(problem, start.coef, start.intercept), retrained(problem)
+    other, own = exact.optimum(problem, start.coef, start.intercept), retrain(problem)
     if isinstance(loss, glru.Hinge) and isinstance(penalty, glru.L1) and own is None:
         return  # a linear program: its sets are not always found, and that is said
     assert own is not None and other is not None
@@ -76,7 +76,7 @@ def test_open_bounds_are_counted():
 def test_a_model_without_optimum_is_unsettled():
     """Separable rows without a penalty have no optimal model."""
     problem = glru.Problem([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1], penalty=glru.L2([0.0]))
-    assert retrained(problem, 30) is None
+    assert retrain(problem, 30) is None
 
 
 def test_errors():

@@ -14,7 +14,7 @@ from glru.cli.output import SCHEMA
 def version(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """The versions of glru and of what it stands on."""
+    """The versions of glru and of its dependencies."""
     if as_json:
         header = {"schema": SCHEMA, "command": "version", "version": glru.__version__}
         sys.stdout.write(json.dumps(header | {"versions": versions()}, indent=2) + "\n")

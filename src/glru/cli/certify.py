@@ -14,7 +14,7 @@ from glru.cli import inputs, output
 from glru.cli.options import DataOptions, FileOptions, OutputOptions
 from glru.cli.progress import bar
 from glru.datasets import Prepared
-from glru.datasets.targets import class_name
+from glru.datasets.preparation import class_name
 from glru.linalg import RawMatrix
 
 
@@ -35,7 +35,7 @@ def certify(
         task = "classification" if hasattr(estimator, "classes_") else "regression"
         if data.normalize == "auto":
             data = replace(data, normalize="none")
-        prepared = inputs.prepared_data(data, task)
+        prepared = inputs.prepare_data(data, task)
         read = time.perf_counter() - begin
         X, y = _columns(prepared, estimator), _labels(prepared, estimator)
         try:
@@ -107,7 +107,7 @@ def _table(prepared: Prepared, proof: glru.ModelCertificate, X: RawMatrix, task:
 def outcome(
     prepared: Prepared, path: str, proof: glru.ModelCertificate, columns: dict[str, Any], seconds: dict[str, float]
 ) -> output.Outcome:
-    """What is proven about the model, in all forms."""
+    """What is proven about the model, in every output format."""
     name = type(proof.adapted.estimator).__name__
     widths = columns["score_upper"] - columns["score_lower"]
     settled = int(columns["settled"].sum()) if "settled" in columns else None

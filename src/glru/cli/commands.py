@@ -58,14 +58,14 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Messages instead of tracebacks for what a user can put right."""
+    """Print a message instead of a traceback where the user can correct the cause."""
     with warnings.catch_warnings():
-        warnings.showwarning = _warned  # type: ignore[assignment]
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
             yield
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read the output has seen enough; the frame of the command line ends quietly.
+            # The reader of the output has closed it; typer ends the process quietly.
             raise
         except (ValueError, OSError, ModuleNotFoundError) as error:
             sys.stderr.write(f"error: {_reason(error)}\n")
@@ -79,10 +79,10 @@ def _reason(error: Exception) -> str:
     """An error's message; one of the operating system that names no file is about the standard output."""
     if not isinstance(error, OSError) or error.filename is not None or error.strerror is None:
         return str(error)
-    # What is still in the buffer would fail once more when the process ends.
+    # The rest of the buffer would fail again when the process ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return f"the result could not be printed ({error.strerror}). Free space, or print it elsewhere."
 
 
-def _warned(message: Warning | str, *details: Any) -> None:
+def _show_warning(message: Warning | str, *details: Any) -> None:
     sys.stderr.write(f"warning: {message}\n")

@@ -46,12 +46,12 @@ PARAMETER = re.compile(rf"\b({'|'.join(PARAMETERS)})=(True|False|\[\.\.\.\]|\.\.
 """A parameter of the library with its value, as errors advise it."""
 
 FLAGS = {"ids": "id"}
-"""Flags that are not called as the parameter is."""
+"""Flags whose name differs from that of the parameter."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A prepared problem and what is told about it."""
+    """A prepared problem and what is reported about it."""
 
     prepared: Prepared
     problem: glru.Problem
@@ -63,12 +63,12 @@ class Job:
         return self.prepared.ids[row] if self.prepared.ids else str(row)
 
 
-def job(data: DataOptions, loss: LossOptions, strength: StrengthOptions) -> Job:
-    """Read, prepare and pose a problem."""
+def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions) -> Job:
+    """Read and prepare the data, and make the problem."""
     begin = time.perf_counter()
     penalty, scaling = _penalty(strength)
     chosen = LOSSES[loss.loss]() if loss.loss else None
-    prepared = prepared_data(data, chosen.task if chosen else None)
+    prepared = prepare_data(data, chosen.task if chosen else None)
     task = prepared.targets.task
     chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
     intercept = task == "regression" if loss.intercept is None else loss.intercept
@@ -87,15 +87,15 @@ def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
     return (glru.ElasticNet(lam, strength.kappa) if strength.kappa else glru.L2(lam)), scaling
 
 
-def prepared_data(data: DataOptions, task: Any) -> Prepared:
-    """The data in the form of the training problem."""
+def prepare_data(data: DataOptions, task: Any) -> Prepared:
+    """Read the data and bring it into the form of the training problem."""
     path = file_of(data)
     with flags_in_errors():
         return datasets.prepare(
             datasets.load(data.data) if path is None else read(path, data),
             target=data.target,
             positive=data.positive,
-            drop=listed(data.drop),
+            drop=split_list(data.drop),
             ids=data.id,
             one_hot=data.one_hot,
             impute=data.impute,
@@ -111,7 +111,7 @@ def file_of(data: DataOptions) -> Path | None:
 
 
 def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Contents:
-    """Read a file of the run as its options say."""
+    """Read a file with the options of the command."""
     # A shell passes a tab on as the two characters that it is written with.
     delimiter = "\t" if data.delimiter == r"\t" else data.delimiter
     return datasets.read(
@@ -159,8 +159,8 @@ def _flag(match: re.Match[str]) -> str:
     return f"{flag} {shlex.quote(value[1:-1])}" if value.startswith("'") else flag
 
 
-def listed(text: str) -> list[str]:
-    """The parts of a text separated by commas."""
+def split_list(text: str) -> list[str]:
+    """Split a text at its commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -175,7 +175,7 @@ def command_line() -> str:
 
 
 def data_facts(prepared: Prepared) -> dict[str, Any]:
-    """The data, for programs."""
+    """Facts about the data for the JSON output."""
     classes = prepared.targets.classes
     return {
         "name": prepared.name,

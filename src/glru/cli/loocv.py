@@ -14,19 +14,24 @@ from glru.cli.progress import bar
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import trained
 from glru.report import loocv_page
+from glru.report.format import format_count
+from glru.report.loocv import STAGE_NAMES, describe_open
 
 TOP, WORK = 20, 2e10
 """Rows in the report's list of influence, and the operations that may be spent on it."""
+
+BRUTE_FORCE_TOL = 1e-9
+"""Relative gap of the models that ``--verify`` retrains: their scores are off by about its square root."""
 
 METRICS = {
     "classification": ("accuracy", "log_loss", "brier", "roc_auc"),
     "regression": ("squared_error", "absolute_error", "r2"),
 }
 NOTES = {
-    "certified": "all of it holds for the exactly retrained models, which were not trained",
+    "certified": "all of it holds for the exactly retrained models",
     "glru": "all of it holds for the exactly retrained models",
     "naive": "nothing is proven: the scores are those of the trained models",
-    "approx": "nothing is proven: one Newton step for each row",
+    "approx": "nothing is proven: the scores are those of one Newton step per row",
     "approx-glru": "labels decided by carry are proven, the others are approximate",
 }
 
@@ -38,7 +43,10 @@ def loocv(
     out: OutputOptions,
     method: Annotated[
         Literal["certified", "glru", "naive", "approx", "approx-glru"],
-        typer.Option(help="certified: the cascade of bounds; glru: the paper's; naive: brute force; approx: unproven."),
+        typer.Option(
+            help="certified: bounds, and training where they do not decide; glru: the paper's algorithm; naive: retrain for "
+            "every row; approx: one Newton step per row, unproven."
+        ),
     ] = "certified",
     bound: Annotated[
         Literal["auto", "primal", "dual", "local"], typer.Option(help="Which bounds may decide.")
@@ -56,7 +64,7 @@ def loocv(
     output.check(out, [inputs.file_of(data)], checkpoint)
     begin = time.perf_counter()
     with bar(out.quiet) as report:
-        job = inputs.job(data, loss, strength)
+        job = inputs.make_job(data, loss, strength)
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
         if out.plot is not None and job.problem.loss.task == "regression":
             raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
@@ -73,13 +81,13 @@ def loocv(
 
 
 def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int, report: Any) -> dict[str, Any]:
-    """Retrain the problem without some rows, one at a time and from nothing, and compare."""
+    """Retrain from scratch without each of some rows, and compare."""
     problem = job.problem
     count = min(count, problem.n_rows)
     rows = np.sort(np.random.default_rng(seed).choice(problem.n_rows, count, replace=False))
     begin, scores = time.perf_counter(), np.empty(count)
     for k, row in enumerate(rows):
-        model = glru.solve(glru.RemoveRows([row]).apply(problem), tol=1e-9)
+        model = glru.solve(glru.RemoveRows([row]).apply(problem), tol=BRUTE_FORCE_TOL)
         scores[k] = float((problem.X[row : row + 1] @ model.coef)[0]) + model.intercept
         report("brute force", k + 1, count)
     seconds = time.perf_counter() - begin
@@ -102,14 +110,14 @@ def outcome(
     check: dict[str, Any] | None,
     seconds: dict[str, float],
 ) -> output.Outcome:
-    """What leave-one-out found, in all forms."""
+    """The result of leave-one-out in every output format."""
     problem, facts = job.problem, job.facts | {"settings": options}
-    metrics = {name: result.metric_bounds(name) for name in METRICS[problem.loss.task] if _has(result, name)}
-    undetermined = int(np.sum(result.stages == "undetermined"))
+    metrics = {name: result.metric_bounds(name) for name in METRICS[problem.loss.task] if _has_metric(result, name)}
     values: dict[str, Any] = {
         "certified": result.certified,
         "errors": None,
-        "undetermined": undetermined,
+        "undetermined": result.n_undetermined,
+        "wider_than_asked": _count_wide(result),
         "limited": int(np.sum(result.limited)),
         "n_trainings": result.n_trainings,
         "decided_by": result.decided_by,
@@ -123,13 +131,15 @@ def outcome(
         count = output.interval(result.errors_lower, result.errors_upper)
         lines.append(("held-out errors", f"{count} of {problem.n_rows} rows ({share} %)"))
     lines += [(name.replace("_", " "), output.interval(*ends)) for name, ends in metrics.items()]
-    lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in result.decided_by.items())))
-    lines.append(("trainings", f"{result.n_trainings} beyond the first, of {problem.n_rows} that brute force needs"))
-    lines.append(("proof", NOTES[result.method] + (f"; {undetermined} rows are undetermined" if undetermined else "")))
+    lines.append(
+        ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
+    )
+    lines.append(("trainings", f"{result.n_trainings} beyond the first; brute force needs {problem.n_rows}"))
+    lines.append(("proof", "; ".join([NOTES[result.method], *describe_open(result)])))
     if result.limit is not None:
-        lines.append(("limit", f"{int(np.sum(result.limited))} of these rows were given up: {result.limit}"))
+        lines.append(("limit", f"{format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}"))
     if check:
-        lines.append(("brute force", _compared(check)))
+        lines.append(("brute force", _describe_check(check)))
     lines.append(("time", f"{output.duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))
     title = f"Leave-one-out cross-validation of {job.prepared.name}"
     return output.Outcome(
@@ -165,19 +175,26 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) ->
     )
 
 
-def _has(result: glru.LOOCVResult, name: str) -> bool:
+def _count_wide(result: glru.LOOCVResult) -> int:
+    return int(np.sum((result.stages == "undetermined") & result.decided))
+
+
+def _has_metric(result: glru.LOOCVResult, name: str) -> bool:
     return name not in ("log_loss", "brier") or result.problem.loss.probabilities
 
 
-def _compared(check: dict[str, Any]) -> str:
-    text = f"{check['rows']} rows retrained in {output.duration(check['seconds'])}"
+def _describe_check(check: dict[str, Any]) -> str:
+    text = f"{check['rows']} models retrained in {output.duration(check['seconds'])}"
     if "labels_compared" in check:
         text += f", {check['labels_that_agree']} of {check['labels_compared']} labels agree"
-    return f"{text}; no score outside its interval by more than {check['largest_distance_outside']:.1g}"
+    return (
+        f"{text}; trained to a relative gap of {BRUTE_FORCE_TOL:g}, their scores lie at most "
+        f"{check['largest_distance_outside']:.1g} outside the intervals"
+    )
 
 
 def describe(job: inputs.Job) -> list[tuple[str, str]]:
-    """Data and model for people."""
+    """Describe data and model in words."""
     data, model = job.facts["data"], job.facts["model"]
     classes = "" if data["classes"] is None else f", {data['classes']['+1']} against {data['classes']['-1']}"
     normalised = {"none": "as they are", "dense": "standardised", "sparse": "scaled"}[data["normalize"]]
@@ -191,7 +208,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
 
 
 def table(job: inputs.Job, result: glru.LOOCVResult) -> dict[str, Any]:
-    """One line a row."""
+    """The columns of ``--out``, one entry per row."""
     n_rows = job.problem.n_rows
     columns: dict[str, Any] = {"row": np.arange(n_rows)}
     if job.prepared.ids:

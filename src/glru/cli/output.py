@@ -1,4 +1,4 @@
-"""What a command found, and the forms in which it is told: a table, JSON, files."""
+"""The result of a command and its output formats: a table, JSON, files."""
 
 import io
 import json
@@ -15,17 +15,18 @@ import glru
 from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
 from glru.cli.options import OutputOptions
+from glru.report.format import format_interval
 
 SCHEMA = "glru/1"
 LONGEST_NAME = 40
-"""Characters of a line's name that are printed before it is folded."""
+"""Width of the first column of the printed table; longer names are folded."""
 
 TABLES, PICTURES = (".csv", ".parquet"), (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command found.
+    """The result of a command.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Outcome:
     page: Callable[[], str] | None = None
 
     def as_json(self) -> str:
-        """The result as strict JSON: what is infinite or unknown is null."""
+        """The result as strict JSON, with null for infinite or unknown values."""
         seconds = {name: round(value, 6) for name, value in self.seconds.items()}
         values = {"schema": SCHEMA, "command": self.command, "version": glru.__version__}
         values |= self.facts | {"result": self.result, "seconds": seconds}
@@ -95,20 +96,20 @@ def deliver(outcome: Outcome, output: OutputOptions) -> None:
     """Write the files that were asked for, then print the result."""
     written = []
     if output.out is not None and outcome.table is not None:
-        written.append(_written(output.out, _table(outcome.table(), output.out.suffix.lower())))
+        written.append(_write(output.out, _table(outcome.table(), output.out.suffix.lower())))
     if output.plot is not None and outcome.display is not None:
         _matplotlib()
-        written.append(_written(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
+        written.append(_write(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
     if output.html is not None and outcome.page is not None:
-        written.append(_written(output.html, outcome.page().encode()))
+        written.append(_write(output.html, outcome.page().encode()))
     if output.json:
         sys.stdout.write(outcome.as_json() + "\n")
     elif not output.quiet:
         show(outcome.title, outcome.lines + [("written", str(path)) for path in written])
 
 
-def _written(path: Path, data: bytes) -> Path:
-    """Write a file that was made in memory: other libraries tell of a full disk in errors of their own."""
+def _write(path: Path, data: bytes) -> Path:
+    """Write a file that was made in memory: other libraries report a full disk by errors of their own."""
 
     def write(part: Path) -> None:
         part.write_bytes(data)
@@ -151,7 +152,7 @@ def _picture(figure: Any, suffix: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Values as JSON knows them."""
+    """Convert values to types that JSON knows."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -164,13 +165,12 @@ def _plain(value: Any) -> Any:
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """A time as text."""
     if seconds < 1.0:
         return f"{1000.0 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120.0 else f"{seconds / 60.0:.1f} min"
 
 
 def interval(lower: float, upper: float) -> str:
-    """An interval for people: one number where its ends agree to as many digits as are shown."""
-    low, high = f"{lower:.6g}", f"{upper:.6g}"
-    return low if low == high else f"{low} to {high}"
+    """An interval as text, to six digits."""
+    return format_interval(lower, upper, digits=6)

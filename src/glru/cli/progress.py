@@ -14,7 +14,7 @@ Report = Callable[[str, int, int], None]
 
 @contextmanager
 def bar(quiet: bool, console: Any = None) -> Iterator[Report]:
-    """A function to call with what is done, how much of it, and how much there is."""
+    """Yield a function that shows progress; call it with the task, the amount done and the total."""
     if console is None:
         if quiet or not sys.stderr.isatty():
             yield lambda what, done, total: None

@@ -51,7 +51,7 @@ def select(
     output.check(out, [inputs.file_of(data), validation])
     begin = time.perf_counter()
     with bar(out.quiet) as report:
-        job = inputs.job(data, loss, strength)
+        job = inputs.make_job(data, loss, strength)
         rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
         problem, X_val, y_val = _split(job, data, validation, share, seed, loo)
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)
@@ -105,7 +105,7 @@ def _split(
 def outcome(
     job: inputs.Job, result: glru.StepwiseResult, settings: dict[str, Any], seconds: dict[str, float]
 ) -> output.Outcome:
-    """What the selection found, in all forms."""
+    """The selection in every output format."""
     names = job.prepared.names
     steps: list[dict[str, Any]] = [
         {

@@ -44,14 +44,14 @@ def tune(
     values = grid(C if C is not None else lam or LAMS)
     strength = StrengthOptions(C=1.0) if C is not None else StrengthOptions(lam=1.0)
     with bar(out.quiet) as report:
-        job = inputs.job(data, loss, strength)
+        job = inputs.make_job(data, loss, strength)
         path = glru.loocv_path(
             job.problem,
             [1.0 / value for value in values] if C is not None else values,
             criterion=criterion,
             width=width,
             tol=loss.tol,
-            progress=_counted(report, len(values)),
+            progress=_count_strengths(report, len(values)),
             checkpoint=checkpoint,
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
@@ -66,13 +66,13 @@ def grid(text: str) -> list[float]:
         if min(low, high) > 0.0:
             return np.geomspace(low, high, int(parts[2])).tolist()
     elif len(parts) == 1:
-        values = [number(part) for part in inputs.listed(text)]
+        values = [number(part) for part in inputs.split_list(text)]
         if values and min(values) > 0.0:
             return values
     raise typer.BadParameter(f"strengths must be above 0, as 1,0.1,0.01 or LOW:HIGH:COUNT; got {text!r}.")
 
 
-def _counted(report: Any, count: int) -> Any:
+def _count_strengths(report: Any, count: int) -> Any:
     """A report that also says which of the strengths is being worked on."""
     turn, last = 1, 0
 
@@ -87,7 +87,7 @@ def _counted(report: Any, count: int) -> Any:
 def outcome(
     job: inputs.Job, path: glru.LOOCVPath, as_C: bool, width: float | None, seconds: dict[str, float]
 ) -> output.Outcome:
-    """What the path found, in all forms."""
+    """The path in every output format."""
     name = "C" if as_C else "lam"
     strengths = 1.0 / path.lams if as_C else path.lams
     best = float(strengths[path.best_index])
@@ -110,7 +110,11 @@ def outcome(
         lines.append(
             (f"{name} = {value:.4g}", f"{path.criterion.replace('_', ' ')} {output.interval(low, high)}{mark}")
         )
-    proof = "no other of these values can be better" if path.certified else "the intervals leave open which is best"
+    proof = (
+        "no other of these values can be better"
+        if path.certified
+        else "the intervals overlap, so it is open which is best"
+    )
     lines.append(("best", f"{name} = {best:.6g}: {proof}"))
     lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))

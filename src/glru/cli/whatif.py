@@ -47,7 +47,7 @@ def whatif(
         raise typer.BadParameter("say what changes: --remove-rows, --add-rows or --remove-columns.")
     begin = time.perf_counter()
     with bar(out.quiet):
-        job = inputs.job(data, loss, strength)
+        job = inputs.make_job(data, loss, strength)
         if out.plot is not None and job.problem.loss.task == "regression":
             raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
         removed = positions(remove_rows, job.problem.n_rows)
@@ -67,7 +67,7 @@ def whatif(
         seconds["retrain"] = time.perf_counter() - done
     seconds["total"] = time.perf_counter() - begin
     settings: dict[str, Any] = {"remove_rows": removed, "add_rows": str(add_rows) if add_rows else None}
-    settings |= {"remove_columns": inputs.listed(remove_columns), "query": str(query) if query else None}
+    settings |= {"remove_columns": inputs.split_list(remove_columns), "query": str(query) if query else None}
     settings |= {"bound": bound, "candidate": candidate}
     output.deliver(outcome(job, after, names, (old, bounds, new), settings, seconds), out)
 
@@ -75,7 +75,7 @@ def whatif(
 def positions(text: str, n_rows: int) -> list[int]:
     """Row positions from 3,17,20:30."""
     found: list[int] = []
-    for part in inputs.listed(text):
+    for part in inputs.split_list(text):
         first, mark, last = part.partition(":")
         try:
             found += range(int(first), int(last)) if mark else [int(first)]
@@ -96,7 +96,7 @@ def _change(
         steps.append(glru.RemoveRows(removed))
     if add_rows is not None:
         steps.append(glru.AddRows(*inputs.new_labelled_rows(add_rows, data, job.prepared)))
-    gone = job.prepared.positions(inputs.listed(remove_columns))
+    gone = job.prepared.positions(inputs.split_list(remove_columns))
     if gone:
         steps.append(glru.RemoveColumns(gone))
     return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
@@ -118,7 +118,7 @@ def outcome(
     settings: dict[str, Any],
     seconds: dict[str, float],
 ) -> output.Outcome:
-    """What is proven after the change, in all forms."""
+    """The result of the change in every output format."""
     old, bounds, new = scores
     lower, upper = bounds
     widths = bounds.width
@@ -134,7 +134,7 @@ def outcome(
     changed = f"{after.problem.n_rows} rows x {after.problem.n_columns} columns"
     lines = [*describe(job), ("changed data", changed)]
     if after.remark is not None:
-        lines.append(("no answer", after.remark))
+        lines.append(("nothing proven", after.remark))
     lines.append(
         (
             "certificate",
@@ -146,9 +146,7 @@ def outcome(
         verdicts = verdicts_of(bounds, old)
         counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
         values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
-        lines.append(
-            ("labels", f"{counts[0]} unchanged, {counts[1]} changed, {counts[2]} undetermined, of {old.size} queries")
-        )
+        lines.append(("labels", f"{counts[0]} unchanged, {counts[1]} changed, {counts[2]} open, of {old.size} queries"))
         columns["label"] = bounds.signs
         columns["verdict"] = np.select(
             [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
@@ -158,13 +156,15 @@ def outcome(
         columns["retrained_score"] = new
         outside = float(np.maximum(np.maximum(lower - new, new - upper), 0.0).max())
         values["retrained_outside"] = outside
-        lines.append(("retrained", f"no score outside its interval by more than {outside:.1g}"))
+        lines.append(
+            ("retrained", f"scores lie at most {outside:.1g} outside their intervals (the training stops at --tol)")
+        )
     if after.remark is None:
-        lines.append(("proof", "all of it holds for the exactly retrained model, which was not trained"))
+        lines.append(("proof", "all of it holds for the exactly retrained model"))
     lines.append(("time", f"{output.duration(seconds['bounds'])} beyond the first training"))
     return output.Outcome(
         "whatif",
-        f"What becomes of the model of {job.prepared.name}",
+        f"The model of {job.prepared.name} after the change",
         lines,
         job.facts | {"settings": settings},
         values,

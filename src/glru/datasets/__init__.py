@@ -1,4 +1,4 @@
-"""Data to start from: bundled datasets by name, files, and both prepared for training."""
+"""Load datasets by name, read files, and prepare both for training."""
 
 from glru.datasets.catalogue import Dataset, Entry, list, load
 from glru.datasets.files import Contents, read

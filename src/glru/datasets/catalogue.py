@@ -30,7 +30,7 @@ EXAMPLES = {"digits": "digits:3v8", "wine": "wine:0v1", "iris": "iris:0v1"}
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Data as their source has them, with targets -1/+1 (classification) or real (regression).
+    """A dataset as its source has it, with targets -1/+1 (classification) or real (regression).
 
     Attributes
     ----------

@@ -1,10 +1,10 @@
-"""From a dataset or a file to the numbers of a training problem, and the same way again for new rows.
+"""Turn a dataset or a file into the numbers of a training problem, and new rows into the same form.
 
 The columns are encoded, imputed and scaled by scikit-learn's transformers; this module chooses them, names what they
 make, and says what is wrong with a column in terms of the file.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,19 +14,81 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.datasets.catalogue import Dataset, Task
-from glru.datasets.files import Contents
-from glru.datasets.tables import check_kinds, check_values, polars
-from glru.datasets.targets import Targets
+from glru.datasets.files import Contents, polars
 from glru.linalg import Array, RawMatrix, as_matrix
 
 Imputation = Literal["mean", "median", "most-frequent"]
 Scaling = Literal["dense", "sparse", "none"]
 
 TARGETS = ("target", "label", "class", "y")
-"""Names that a target column is recognised by, where none is given."""
+"""Column names that are taken for the target if none is given."""
+
+OTHERS = "others"
+"""The name of all classes but the positive one, where there are several."""
 
 LARGEST = 16 << 30
 """Bytes of the largest dense array that is made of sparse data."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What the numbers of ``y`` stand for.
+
+    Attributes
+    ----------
+    column : str or None
+        The column of the table; None for a matrix.
+    task : {"classification", "regression"}
+        What is trained.
+    classes : tuple of str or None
+        What -1 and +1 stand for.
+    """
+
+    column: str | None
+    task: Task
+    classes: tuple[str, str] | None
+
+    @classmethod
+    def fit(cls, values: Sequence[Any], column: str | None, positive: str | None, task: Task | None) -> "Targets":
+        """Learn what some targets stand for."""
+        what = f"the target {column!r}" if column else "the target y"
+        _require_known(values, what)
+        names = sorted({class_name(value) for value in set(values)}, key=_order)
+        if task == "regression":
+            if positive is not None:
+                raise ValueError(f"a positive class is for classification losses; got {positive!r} for a regression.")
+            return cls(column, "regression", None)
+        if positive is not None:
+            if positive not in names:
+                raise ValueError(f"the positive class must be a value of {what} ({_list(names)}); got {positive!r}.")
+            if len(names) < 2:
+                raise ValueError(f"{what} must have two classes; all {len(values)} rows are {names[0]!r}.")
+            others = next(name for name in names if name != positive) if len(names) == 2 else OTHERS
+            return cls(column, "classification", (others, positive))
+        if len(names) == 1:
+            raise ValueError(f"{what} must have two classes; all {len(values)} rows are {names[0]!r}.")
+        if len(names) > 2:
+            raise ValueError(
+                f"{what} must have two classes; it has {len(names)} values ({_list(names)}). Single one out "
+                "(positive=...), or train a regression (task='regression')."
+            )
+        return cls(column, "classification", (names[0], names[1]))
+
+    def encode(self, values: Sequence[Any]) -> Array:
+        """Return targets as -1/+1 or real numbers."""
+        what = f"the target {self.column!r}" if self.column else "the target y"
+        _require_known(values, what)
+        if self.classes is None:
+            return _numbers(values, what)
+        known = {value: class_name(value) for value in set(values)}
+        strange = sorted(set(known.values()) - set(self.classes))
+        if strange and self.classes[0] != OTHERS:
+            raise ValueError(
+                f"{what} must be one of {_list(self.classes)}, as in the training data; got {_list(strange)}."
+            )
+        positive = {value for value, name in known.items() if name == self.classes[1]}
+        return np.array([1.0 if value in positive else -1.0 for value in values])
 
 
 @final
@@ -79,7 +141,7 @@ class Prepared:
         return _plain(self.transformer.transform(self._columns_of(contents)))
 
     def labelled(self, contents: Contents) -> tuple[RawMatrix, Array]:
-        """Return new rows and their targets in the terms of the training problem."""
+        """Return new rows and their targets in the form of the training problem."""
         return self.features(contents), self.targets.encode(_target_values(contents, self.targets.column))
 
     def positions(self, names: Sequence[str]) -> list[int]:
@@ -104,9 +166,9 @@ class Prepared:
             raise ValueError(f"a table must have the columns of the training data; missing: {_list(absent, repr)}.")
         known: dict[str, Any] = dict(_categories(encoder))
         numbers = [name for name in columns if name not in known]
-        check_kinds(contents.table, numbers, one_hot=False)
+        _check_kinds(contents.table, numbers, one_hot=False)
         table = _typed(contents.table, columns, set(known))
-        check_values(table, table.height if self.imputed else 0)
+        _check_values(table, table.height if self.imputed else 0)
         for name, values in known.items():
             strange = sorted(set(table[name].drop_nulls().to_list()) - set(values))
             if strange:
@@ -139,7 +201,7 @@ def prepare(
     drop : sequence of str, default=()
         Columns to leave out.
     ids : str, default=None
-        A column that names the rows, left out of the model.
+        A column with the names of the rows; it is not used by the model.
     one_hot : bool, default=False
         Turn text columns into columns of zeros and ones.
     impute : {"mean", "median", "most-frequent"}, default=None
@@ -270,9 +332,9 @@ def _columns(
             )
         return _matrix_columns(contents, used), []
     names = [contents.names[k] for k in used]
-    text = set(check_kinds(contents.table, names, one_hot))
+    text = set(_check_kinds(contents.table, names, one_hot))
     table = _typed(contents.table, names, text)
-    check_values(table, table.height - 1 if impute else 0)
+    _check_values(table, table.height - 1 if impute else 0)
     return table, [("columns", _encoder(names, text, impute))]
 
 
@@ -381,8 +443,100 @@ def _fill(X: Any) -> Array:
 
 
 def _plain(X: Any) -> RawMatrix:
-    """An array or CSR array of what a transformer returned."""
+    """Convert the output of a transformer to an array or a CSR array."""
     return as_matrix(np.ascontiguousarray(X) if isinstance(X, np.ndarray) or hasattr(X, "to_numpy") else X).data
+
+
+def _require_known(values: Sequence[Any], what: str) -> None:
+    if any(value is None or value != value for value in set(values)):
+        bad = [k for k, value in enumerate(values) if value is None or value != value]
+        raise ValueError(f"{what} must be known in every row; it is missing in {len(bad)}, first in row {bad[0]}.")
+
+
+def _numbers(values: Sequence[Any], what: str) -> Array:
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        text = next(value for value in values if not isinstance(value, int | float))
+        raise ValueError(f"{what} must hold numbers for a regression; got {str(text)!r}.") from None
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{what} must be finite; row {int(np.argmin(np.isfinite(numbers)))} is not.")
+    return numbers
+
+
+def class_name(value: Any) -> str:
+    """Name a class; 1, 1.0 and "1" have the same name."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _order(name: str) -> tuple[int, float, str]:
+    """Sort key: numbers by size, then text."""
+    try:
+        return 0, float(name), name
+    except ValueError:
+        return 1, 0.0, name
+
+
+def _check_kinds(table: Any, columns: Sequence[str], one_hot: bool) -> list[str]:
+    """Return the columns of text; an error for those that are neither text nor numbers, and for text unless encoded."""
+    pl = polars()
+    schema, text = dict(table.schema), []
+    for name in columns:
+        kind = schema[name]
+        if kind in (pl.String, pl.Categorical, pl.Enum):
+            text.append(name)
+        elif not (kind.is_numeric() or kind in (pl.Boolean, pl.Null)):
+            raise ValueError(f"columns must hold numbers or text; {name!r} holds {kind}. Leave it out (drop=[...]).")
+    if text and not one_hot:
+        raise ValueError(_text_message(table, text))
+    return text
+
+
+def _check_values(table: Any, most_missing: int) -> None:
+    """Check that columns have finite values, and at most ``most_missing`` missing ones each."""
+    pl = polars()
+    known = table.fill_nan(None)
+    counts = dict(zip(known.columns, known.null_count().row(0), strict=True))
+    gaps = {name: np.flatnonzero(known[name].is_null()) for name, count in counts.items() if count}
+    if gaps and most_missing == 0:
+        raise ValueError(_missing_message(gaps))
+    empty = next((name for name, rows in gaps.items() if rows.size > most_missing), None)
+    if empty is not None:
+        raise ValueError(f"column {empty!r} has no values at all. Leave it out (drop=[...]).")
+    numbers = [name for name, kind in table.schema.items() if kind == pl.Float64]
+    infinite = np.argwhere(np.isinf(table.select(numbers).to_numpy())) if numbers else np.empty((0, 2))
+    if infinite.size:
+        row, place = (int(k) for k in infinite[0])
+        value = table[numbers[place]][row]
+        raise ValueError(
+            f"columns must be finite; {numbers[place]!r} is {value} in row {row}. Correct the value, or leave the column out "
+            "(drop=[...])."
+        )
+
+
+def _text_message(table: Any, text: Sequence[str]) -> str:
+    pl = polars()
+    described = []
+    for name in text[:5]:
+        values = table[name].cast(pl.String)
+        numbers = values.cast(pl.Float64, strict=False)
+        row = int((values.is_not_null() & numbers.is_null()).arg_max() or 0)
+        among = " among numbers" if 2 * (len(numbers) - numbers.null_count()) > len(numbers) else ""
+        described.append(f"{name!r} ({values[row]!r}{among} in row {row})")
+    more = f" and {len(text) - 5} more" if len(text) > 5 else ""
+    return (
+        f"columns must hold numbers; text is in {', '.join(described)}{more}. Encode categories (one_hot=True), correct the "
+        "values, or leave the columns out (drop=[...])."
+    )
+
+
+def _missing_message(gaps: Mapping[str, Any]) -> str:
+    shown = [f"{name!r} ({len(rows)}, first in row {rows[0]})" for name, rows in list(gaps.items())[:5]]
+    more = f" and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
+    return (
+        f"columns must have no missing values; values are missing in {', '.join(shown)}{more}. Fill them in "
+        "(impute='median'), or leave the columns out (drop=[...])."
+    )
 
 
 def _list(names: Sequence[str], show: Any = str) -> str:

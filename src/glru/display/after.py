@@ -13,7 +13,7 @@ from glru.linalg import Array
 GROUPS: dict[int, Group] = {
     1: ("label unchanged", BLUE, 3.0),
     -1: ("label changed", ORANGE, 6.0),
-    0: ("undetermined", GREY, 6.0),
+    0: ("open", GREY, 6.0),
 }
 
 
@@ -26,7 +26,7 @@ class AfterDisplay:
     lower, upper : array of shape (n_queries,)
         Bounds of the retrained scores, in the order they are drawn.
     verdicts : array of shape (n_queries,)
-        1 unchanged, -1 changed, 0 undetermined.
+        1 unchanged, -1 changed, 0 open.
     title : str
         What is shown.
 
@@ -39,7 +39,7 @@ class AfterDisplay:
     >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
     >>> display = glru.display.AfterDisplay.from_after(out, X[500:], X[500:] @ solution.coef)
     >>> display.title
-    '69 queries after the change: 69 labels unchanged, 0 changed, 0 undetermined'
+    '69 queries after the change: 69 labels unchanged, 0 changed, 0 open'
     """
 
     def __init__(self, lower: Array, upper: Array, verdicts: NDArray[np.int8], title: str) -> None:
@@ -47,7 +47,7 @@ class AfterDisplay:
 
     @classmethod
     def from_after(cls, out: After, X: Any, old_scores: Array) -> "AfterDisplay":
-        """The display of what is proven about some queries.
+        """Make the display of what is proven about some queries.
 
         Parameters
         ----------
@@ -64,13 +64,13 @@ class AfterDisplay:
 
     @classmethod
     def from_bounds(cls, bounds: ScoreBounds, old_scores: Array) -> "AfterDisplay":
-        """The display of bounds that are at hand."""
+        """Make the display from bounds of the retrained scores."""
         verdicts = verdicts_of(bounds, old_scores)
         order = np.argsort(middle(bounds), kind="stable")
         counts = [int(np.sum(verdicts == verdict)) for verdict in GROUPS]
         title = (
             f"{bounds.n_rows} queries after the change: {counts[0]} labels unchanged, {counts[1]} changed, "
-            f"{counts[2]} undetermined"
+            f"{counts[2]} open"
         )
         return cls(*bounds.take(order), verdicts[order], title)
 

@@ -67,7 +67,7 @@ class DeterminationRateDisplay:
         bounds: Sequence[BoundName] = ("primal", "dual", "newton"),
         tol: float = 1e-9,
     ) -> "DeterminationRateDisplay":
-        """Train a problem at every strength and ask what each change leaves proven.
+        """Train a problem at every strength and count the labels that are proven after each change.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ class InfluenceDisplay:
     r"""The rows whose removal moves the model most, with certified intervals of how far.
 
     The influence of row ``i`` is the distance :math:`\|w^{*(-i)} - w\|_2` between the coefficients retrained without
-    it and the coefficients at hand.
+    it and the present coefficients.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class InfluenceDisplay:
         """Find the most influential rows of a model.
 
         The old optimum's bound says for every row how far its removal can move the model at most. The rows are then
-        looked at with the Newton candidate, in that order, until no other row can come among the first ``top``.
+        bounded more tightly around the Newton candidate, in that order, until no other row can be among the first ``top``.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class InfluenceDisplay:
     @property
     def title(self) -> str:
         """What is shown and whether it is proven."""
-        proof = "proven" if self.certified else "not proven to be the first"
+        proof = "proven" if self.certified else "not proven"
         return f"the {self.rows.size} most influential of {self.n_rows} rows ({proof})"
 
     def plot(self, ax: Any = None) -> "InfluenceDisplay":

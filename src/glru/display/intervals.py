@@ -30,7 +30,7 @@ def middle(bounds: ScoreBounds) -> Array:
 
 
 def usual_size(bounds: ScoreBounds) -> float:
-    """How far from zero most scores are: the few beyond are drawn at the edge, the decision is made in the middle."""
+    """The 95 % quantile of the absolute scores, plus a tenth; larger scores are drawn at the edge."""
     return 1.1 * max(1e-12, float(np.quantile(np.abs(middle(bounds)), 0.95)))
 
 

@@ -9,19 +9,19 @@ from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_interva
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 
-GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("undetermined", GREY, 6.0)}
+GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("open", GREY, 6.0)}
 
 
 @final
 class LOOCVDisplay:
-    """Held-out intervals sorted by score, coloured by correct, wrong or undetermined.
+    """Held-out intervals sorted by score, coloured by correct, wrong or open.
 
     Parameters
     ----------
     lower, upper : array of shape (n_rows,)
         Bounds of the held-out scores, in the order they are drawn.
     verdicts : array of shape (n_rows,)
-        1 correct, -1 wrong, 0 undetermined.
+        1 correct, -1 wrong, 0 open.
     title : str
         What is shown.
 
@@ -42,7 +42,7 @@ class LOOCVDisplay:
 
     @classmethod
     def from_result(cls, result: LOOCVResult) -> "LOOCVDisplay":
-        """The display of a leave-one-out result of a classification."""
+        """Make the display of a leave-one-out result of a classification."""
         if result.bounds.lower.ndim == 2:
             raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use result.to_frame().")
         if result.classes is None:
@@ -51,7 +51,7 @@ class LOOCVDisplay:
         verdicts = result.bounds.verdicts(result.y)
         low, high = result.errors_lower, result.errors_upper
         errors = f"{low} errors" if low == high else f"{low} to {high} errors"
-        title = f"{result.y.size} held-out rows, {errors}, {result.n_trainings} trainings"
+        title = f"{result.y.size} held-out rows, {errors}, {result.n_trainings} trainings beyond the first"
         return cls(result.score_lower[order], result.score_upper[order], verdicts[order], title)
 
     def plot(self, ax: Any = None) -> "LOOCVDisplay":

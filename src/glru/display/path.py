@@ -56,7 +56,7 @@ class RegularizationPathDisplay:
 
     @classmethod
     def from_path(cls, path: LOOCVPath, as_C: bool = False) -> "RegularizationPathDisplay":
-        """The display of a leave-one-out path.
+        """Make the display of a leave-one-out path.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from glru.selection import StepwiseResult
 Inside = tuple[Array, Array, Array, float]
 
 NAMED = 30
-"""Most steps whose features are written below them."""
+"""Largest number of steps for which the features are written below the axis."""
 
 NAMES = {
     "error": "wrong labels (validation rows)",
@@ -71,7 +71,7 @@ class StepwiseDisplay:
 
     @classmethod
     def from_result(cls, result: StepwiseResult, names: Sequence[str] | None = None) -> "StepwiseDisplay":
-        """The display of a stepwise selection.
+        """Make the display of a stepwise selection.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._archives import opened
+from glru._archives import open_archive
 from glru._files import exclusive, leftovers, remove_leftovers, write_atomically
 from glru.linalg import Array, Matrix, as_matrix
 from glru.live import history
@@ -114,7 +114,7 @@ def _check_known(target: Path, known: Collection[str]) -> None:
 def _token_at(path: Path) -> str | None:
     """The token of a file; None where it is no file of a live model."""
     try:
-        with path.open("rb") as file, opened(file, packed=False) as archive:
+        with path.open("rb") as file, open_archive(file, packed=False) as archive:
             return _token(archive.read("document"))
     except (ValueError, KeyError, RecursionError):
         return None
@@ -137,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
     """A live model and the token of its file; a ``ValueError`` says why a file is none."""
     _clean(Path(path))
     try:
-        with open(path, "rb") as file, opened(file, packed=False) as archive:
+        with open(path, "rb") as file, open_archive(file, packed=False) as archive:
             members = {name: archive.read(name) for name in archive.names}
         return unpack(members), _token(members["document"])
     except (KeyError, TypeError, IndexError, AttributeError) as error:

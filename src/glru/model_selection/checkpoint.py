@@ -18,7 +18,7 @@ from typing import Any, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._archives import opened
+from glru._archives import open_archive
 from glru._budget import Budget
 from glru._files import check_target, write_atomically
 from glru.bounds import Bounds
@@ -145,7 +145,7 @@ class Checkpoint:
 
     def _read(self) -> None:
         try:
-            with self.path.open("rb") as file, opened(file, packed=False) as archive:
+            with self.path.open("rb") as file, open_archive(file, packed=False) as archive:
                 strange = [name for name in archive.names if not ENTRY.fullmatch(name)]
                 if strange:
                     # Other archives, data among them, are not taken over: they would be overwritten.

@@ -10,12 +10,12 @@ from glru.display.after import verdicts_of
 from glru.display.intervals import middle, usual_size
 from glru.linalg import Array
 from glru.losses import Logistic
+from glru.report.format import format_count
 from glru.report.loocv import DRAWN, LISTED
 from glru.report.page import Provenance, Section, cards, page, table
 from glru.report.svg import Axis, Mark, around, intervals
-from glru.report.words import count
 
-KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "undetermined")}
+KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
 
 
 def after_page(
@@ -48,7 +48,7 @@ def after_page(
     verdicts = verdicts_of(bounds, old_scores) if classification else np.ones(lower.size, dtype=np.int8)
     tally = [int(np.sum(verdicts == verdict)) for verdict in KINDS]
     summary = [
-        f"The model of {data_name} was asked what it would become on {count(out.problem.n_rows, 'row')} and {count(out.problem.n_columns, 'column')}, without being retrained."
+        f"This is what is proven about the model of {data_name} retrained on the changed data, {format_count(out.problem.n_rows, 'row')} and {format_count(out.problem.n_columns, 'column')}."
     ]
     if out.remark is not None:
         summary.append(f"Nothing can be proven: {out.remark}")
@@ -56,7 +56,7 @@ def after_page(
     if classification:
         summary.append(
             f"Of {lower.size:,} queries {tally[0]:,} are proven to keep their label and {tally[1]:,} to change it; "
-            f"{tally[2]:,} are undetermined."
+            f"{tally[2]:,} are open."
         )
         numbers += [(name, f"{number:,}") for (_, name), number in zip(KINDS.values(), tally, strict=True)]
     numbers += [("largest interval", f"{bounds.width.max():.3g}"), ("duality gap at most", f"{out.gap:.3g}")]
@@ -97,12 +97,15 @@ def after_page(
     kinds = [KINDS[int(verdicts[k])][0] for k in order[:LISTED]]
     sections = [
         Section(
-            "Retrained scores", "Each interval holds the score of the retrained model. Point at one to see it.", plot
+            "Retrained scores",
+            "Each interval contains the score of the retrained model; the largest scores are drawn at the edge. Hover over one for "
+            "details.",
+            plot,
         ),
         Section(
-            "Queries to look at",
-            "Undetermined ones first, then changed ones. Sort by a column's name.",
+            "Queries to inspect",
+            "Open labels first, then changed ones. Click a column name to sort.",
             table(header, rows, kinds),
         ),
     ]
-    return page(f"What becomes of the model of {data_name}", summary, cards(numbers), sections, origin)
+    return page(f"The model of {data_name} after the change", summary, cards(numbers), sections, origin)

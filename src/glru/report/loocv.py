@@ -11,15 +11,17 @@ from glru.display.intervals import usual_size
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
+from glru.report.format import format_count, format_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import Axis, Mark, around, bars, intervals
-from glru.report.words import between, count
 
 DRAWN, LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
 
-KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "undetermined")}
+KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 LEGEND = dict(KINDS.values())
+STAGE_NAMES = {"undetermined": "open"}
+"""Stages whose name in a sentence differs from that in the result."""
 
 
 def loocv_page(
@@ -72,31 +74,31 @@ Parts = tuple[list[str], list[tuple[str, str]], list[Section]]
 def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str], name: Callable[[int], str]) -> Parts:
     labels, y, n_rows = result.bounds.signs, result.y, result.problem.n_rows
     verdicts = result.bounds.verdicts(y)
-    errors = between(result.errors_lower, result.errors_upper)
+    errors = format_interval(result.errors_lower, result.errors_upper)
     summary = [
-        f"Each of the {count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
-        "model that is trained on all other rows.",
-        _proof(result, n_rows),
+        f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
+        "model trained on all other rows.",
+        _describe_proof(result, n_rows),
     ]
     low, high = result.metric_bounds("accuracy")
-    accuracy = between(100.0 * low, 100.0 * high)
+    accuracy = format_interval(100.0 * low, 100.0 * high)
     numbers = [("held-out errors", errors), ("held-out accuracy", f"{accuracy} %")]
     if isinstance(result.problem.loss, Logistic):
-        numbers.append(("held-out log-loss", between(*result.metric_bounds("log_loss"), digits=3)))
+        numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
     numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
 
     def class_name(sign: float) -> str:
-        return {1: classes[1], -1: classes[0], 0: "neither proven"}[int(sign)]
+        return {1: classes[1], -1: classes[0], 0: "open"}[int(sign)]
 
     def tip(row: int) -> str:
         low, high = result.score_lower[row], result.score_upper[row]
         return (
             f"row {name(row)}\nclass {class_name(y[row])}, held-out {class_name(labels[row])}\n"
-            f"score {low:.5g} to {high:.5g}\n{KINDS[int(verdicts[row])][1]}, decided by {result.stages[row]}"
+            f"score {low:.5g} to {high:.5g}\n{KINDS[int(verdicts[row])][1]}, decided by {STAGE_NAMES.get(result.stages[row], result.stages[row])}"
         )
 
     order = np.argsort(result.scores, kind="stable")
-    drawn = _drawn(order, verdicts)
+    drawn = _choose_drawn(order, verdicts)
     ranks = np.empty(n_rows)
     ranks[order] = np.arange(n_rows)
     edge = usual_size(result.bounds)
@@ -106,30 +108,48 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
         for row in drawn[np.argsort(-verdicts[drawn], kind="stable")]
     ]
     x, y_axis = Axis(-1.0, n_rows, "rows, sorted by held-out score"), Axis(-edge, edge, f"held-out score ({unit})")
-    note = "" if drawn.size == n_rows else f" {count(drawn.size, 'row')} of {n_rows:,} are drawn, all errors first."
-    text = "Where an interval does not touch the line at zero, the class is proven. Point at a row to see it." + note
-    sections = [Section("Held-out scores", text, intervals(x, y_axis, marks, _present(marks)))]
-    sections.append(_looked_at(result, verdicts, class_name, name))
+    note = (
+        "" if drawn.size == n_rows else f" {format_count(drawn.size, 'row')} of {n_rows:,} are drawn, all errors first."
+    )
+    text = (
+        "Where an interval does not touch the line at zero, the class is proven. The largest scores are drawn at the edge. "
+        "Hover over a row for details." + note
+    )
+    sections = [Section("Held-out scores", text, intervals(x, y_axis, marks, _make_legend(marks)))]
+    sections.append(_list_rows(result, verdicts, class_name, name))
     sections.append(_stages(result))
     return summary, numbers, sections
 
 
-def _proof(result: LOOCVResult, n_rows: int) -> str:
+def _describe_proof(result: LOOCVResult, n_rows: int) -> str:
     if not result.certified:
         return f"The method “{result.method}” proves nothing: these are the scores that it computed."
-    left = int(np.sum(result.stages == "undetermined"))
-    said = (
-        f"This is proven for the exactly retrained models, with {count(result.n_trainings, 'training')} beyond the first "
-        f"instead of the {n_rows:,} of brute force."
+    text = (
+        f"This is proven for the exactly retrained models, with {format_count(result.n_trainings, 'training')} beyond the "
+        f"first; brute force needs {n_rows:,}."
     )
-    if not left:
-        return said
-    said = f"{said} {count(left, 'row')} could not be decided and count as undetermined."
-    return said if result.limit is None else f"{said} For {int(np.sum(result.limited)):,} of them, {result.limit}."
+    text += "".join(f" {part}." for part in describe_open(result))
+    return (
+        text
+        if result.limit is None
+        else f"{text} {format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}."
+    )
 
 
-def _drawn(order: NDArray[np.intp], verdicts: NDArray[np.int8]) -> NDArray[np.intp]:
-    """The rows to draw: errors and undetermined ones first, the others evenly."""
+def describe_open(result: LOOCVResult) -> list[str]:
+    """Say how many labels are open, and how many scores are known less precisely than asked."""
+    n_open = result.n_undetermined
+    n_wide = int(np.sum((result.stages == "undetermined") & result.decided))
+    what = "score" if result.classes is None else "label"
+    found = [f"{format_count(n_open, what)} {'is' if n_open == 1 else 'are'} open"] if n_open else []
+    if n_wide:
+        verb = "has a proven label but an interval" if n_wide == 1 else "have proven labels but intervals"
+        found.append(f"{format_count(n_wide, 'row')} {verb} wider than asked")
+    return found
+
+
+def _choose_drawn(order: NDArray[np.intp], verdicts: NDArray[np.int8]) -> NDArray[np.intp]:
+    """Choose the rows to draw: wrong and open ones first, the others evenly."""
     if order.size <= DRAWN:
         return order
     special = order[verdicts[order] != 1]
@@ -139,15 +159,15 @@ def _drawn(order: NDArray[np.intp], verdicts: NDArray[np.int8]) -> NDArray[np.in
     return np.concatenate([rest, special])
 
 
-def _present(marks: Sequence[Mark]) -> dict[str, str]:
+def _make_legend(marks: Sequence[Mark]) -> dict[str, str]:
     counts = {kind: sum(mark.kind == kind for mark in marks) for kind in LEGEND}
     return {kind: f"{name} ({counts[kind]:,})" for kind, name in LEGEND.items() if counts[kind]}
 
 
-def _looked_at(
+def _list_rows(
     result: LOOCVResult, verdicts: NDArray[np.int8], class_name: Callable[[float], str], name: Callable[[int], str]
 ) -> Section:
-    """The table of undetermined and wrong rows, then of those nearest to the threshold."""
+    """List open and wrong rows, then those nearest to the threshold."""
     (lower, upper), labels = result.bounds, result.bounds.signs
     distance = np.minimum(np.abs(lower), np.abs(upper))
     order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:LISTED]
@@ -158,30 +178,32 @@ def _looked_at(
             class_name(labels[row]),
             float(lower[row]),
             float(upper[row]),
-            str(result.stages[row]),
+            STAGE_NAMES.get(result.stages[row], str(result.stages[row])),
             KINDS[int(verdicts[row])][1],
         ]
         for row in order
     ]
     header = ["row", "class", "held-out class", "score from", "score to", "decided by", "verdict"]
     kinds = [KINDS[int(verdicts[row])][0] for row in order]
-    text = "Undetermined rows, then wrong ones, then those nearest to the threshold. Sort by a column's name."
-    return Section("Rows to look at", text, table(header, rows, kinds))
+    text = "Open rows, then wrong ones, then those nearest to the threshold. Click a column name to sort."
+    return Section("Rows to inspect", text, table(header, rows, kinds))
 
 
 def _stages(result: LOOCVResult) -> Section:
     meaning = {
-        "carry": "the old model's own bound",
+        "carry": "a bound around the old model",
         "local": "a Newton candidate under a local certificate",
         "newton": "more Newton steps, in batches",
         "refine": "more Newton steps, row by row",
         "training": "a training, stopped when the row was decided",
         "approx": "one Newton step, without proof",
-        "undetermined": "not decided",
+        "undetermined": "not decided, or known less precisely than asked",
     }
-    rows: list[list[Cell]] = [[stage, meaning[stage], number] for stage, number in result.decided_by.items()]
+    rows: list[list[Cell]] = [
+        [STAGE_NAMES.get(stage, stage), meaning[stage], number] for stage, number in result.decided_by.items()
+    ]
     return Section(
-        "What decided", "The cheapest proof is tried first.", table(["stage", "what it is", "rows decided"], rows)
+        "How rows were decided", "The cheapest proof is tried first.", table(["stage", "what it is", "rows"], rows)
     )
 
 
@@ -190,14 +212,14 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     n_rows = y.size
     mse, r2 = result.metric_bounds("squared_error"), result.metric_bounds("r2")
     summary = [
-        f"Each of the {count(n_rows, 'row')} of {data_name} was held out once and predicted by the model that is trained on "
-        f"all other rows: the held-out R² is {between(*r2)}.",
-        _proof(result, n_rows),
+        f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once and predicted by the model trained on "
+        f"all other rows: the held-out R² is {format_interval(*r2)}.",
+        _describe_proof(result, n_rows),
     ]
     numbers = [
-        ("held-out R²", between(*r2)),
-        ("mean squared error", between(*mse)),
-        ("mean absolute error", between(*result.metric_bounds("absolute_error"))),
+        ("held-out R²", format_interval(*r2)),
+        ("mean squared error", format_interval(*mse)),
+        ("mean absolute error", format_interval(*result.metric_bounds("absolute_error"))),
         ("trainings beyond the first", f"{result.n_trainings:,}"),
     ]
     residual, _ = residuals(y, lower, upper)
@@ -215,8 +237,10 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     ]
     header = ["row", "target", "prediction from", "prediction to", "residual at least"]
     sections = [
-        Section("Held-out predictions", "On the line a prediction is right. Point at a row to see it." + note, plot),
-        Section("Rows to look at", "The largest residuals. Sort by a column's name.", table(header, rows)),
+        Section(
+            "Held-out predictions", "On the diagonal a prediction is exact. Hover over a row for details." + note, plot
+        ),
+        Section("Rows to inspect", "The largest residuals. Click a column name to sort.", table(header, rows)),
         _stages(result),
     ]
     return summary, numbers, sections

@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import final
 
 CERTIFIED = (
-    "Certified means: an interval or a label comes with a mathematical proof, computed from a duality gap and including "
-    "the rounding of that computation, that it holds for the exactly retrained model, without that model having been "
-    "trained. What cannot be proven is called undetermined; nothing is guessed."
+    "A certified interval or label comes with a mathematical proof that it holds for the exactly retrained model. The proof "
+    "is computed from a duality gap and accounts for the rounding errors of that computation. What cannot be proven is "
+    "called open; nothing is guessed."
 )
 
 
@@ -68,7 +68,7 @@ def _cell(value: Cell) -> str:
 
 
 def cards(values: Sequence[tuple[str, str]]) -> str:
-    """The numbers that matter, large."""
+    """The most important numbers, in large type."""
     items = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in values)
     return f'<div class="cards">{items}</div>'
 
@@ -100,7 +100,7 @@ def page(title: str, summary: Sequence[str], numbers: str, sections: Sequence[Se
 {numbers}
 {"".join(parts)}
 <section><h2>What certified means</h2><p>{escape(CERTIFIED)}</p></section>
-<section class="origin"><h2>To repeat it</h2><pre>{escape(origin.command)}</pre><dl>{settings}</dl><p>{escape(versions)}</p></section>
+<section class="origin"><h2>How to repeat this run</h2><pre>{escape(origin.command)}</pre><dl>{settings}</dl><p>{escape(versions)}</p></section>
 </main>
 <div id="tip" role="status" hidden></div>
 <script>

@@ -3,9 +3,9 @@
 from glru.display import RegularizationPathDisplay
 from glru.display.path import NAMES
 from glru.model_selection import LOOCVPath
+from glru.report.format import format_count, format_interval
 from glru.report.page import Provenance, Section, cards, page, table
 from glru.report.svg import Mark, around, band
-from glru.report.words import between, count
 
 
 def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = False) -> str:
@@ -29,15 +29,15 @@ def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = 
     """
     shown = RegularizationPathDisplay.from_path(path, as_C)
     axis, best = shown.axis, float(shown.lams[shown.best])
-    value = between(path.lower[path.best_index], path.upper[path.best_index])
+    value = format_interval(path.lower[path.best_index], path.upper[path.best_index])
     proof = (
-        "It is proven that none of the other strengths can do better."
+        "No other strength in the list can do better; this is proven."
         if path.certified
         else "The certified intervals overlap, so another strength may do as well or better."
     )
     criterion = NAMES[path.criterion]
     summary = [
-        f"Of {count(path.lams.size, 'strength')} of the penalty tried on {data_name}, {axis} = {best:.4g} is best by {criterion}: "
+        f"Of {format_count(path.lams.size, 'strength')} of the penalty tried on {data_name}, {axis} = {best:.4g} is best by {criterion}: "
         f"{value} under exact leave-one-out cross-validation.",
         proof,
     ]
@@ -48,11 +48,11 @@ def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = 
         x = around(shown.lams.tolist(), f"strength of the penalty, {axis}", log=True)
         y = around([*lower.tolist(), *upper.tolist()], NAMES[name], zero=True)
         marks = [
-            Mark(float(lam), low, high, "good", f"{axis} = {lam:.4g}\n{NAMES[name]}: {between(low, high, 6)}")
+            Mark(float(lam), low, high, "good", f"{axis} = {lam:.4g}\n{NAMES[name]}: {format_interval(low, high, 6)}")
             for lam, low, high in zip(shown.lams, lower, upper, strict=True)
         ]
         legend = {"good": "certified interval", "best-key": f"best {axis}"}
-        text = "The true value at each strength lies inside its interval. Point at one to see it."
+        text = "The true value at each strength lies inside its interval. Hover over one for details."
         sections.append(Section(NAMES[name][0].upper() + NAMES[name][1:], text, band(x, y, marks, best, legend)))
     short = [name.replace("_", "-") for name in shown.bands]
     header = [axis, *(f"{name} {end}" for name in short for end in ("from", "to")), "trainings"]
@@ -60,5 +60,5 @@ def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = 
         [float(lam), *(float(ends[k]) for pair in shown.bands.values() for ends in pair), path.results[k].n_trainings]
         for k, lam in enumerate(shown.lams)
     ]
-    sections.append(Section("All strengths", "Sort by a column's name.", table(header, rows)))
+    sections.append(Section("All strengths", "Click a column name to sort.", table(header, rows)))
     return page(f"Choice of {axis} for {data_name}", summary, cards(numbers), sections, origin)

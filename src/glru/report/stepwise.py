@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from glru.display import StepwiseDisplay
 from glru.display.stepwise import NAMES, step_name
+from glru.report.format import format_count, format_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import Axis, Mark, around, band
-from glru.report.words import between, count
 from glru.selection import StepwiseResult
 
 
@@ -31,17 +31,17 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
     """
     shown = StepwiseDisplay.from_result(result, names)
     criterion = NAMES[result.criterion]
-    first, last = between(shown.lower[0], shown.upper[0]), between(shown.lower[-1], shown.upper[-1])
+    first, last = format_interval(shown.lower[0], shown.upper[0]), format_interval(shown.lower[-1], shown.upper[-1])
     candidates = sum(step.n_candidates for step in result.path)
     proof = (
-        f"Every choice is proven to be that of training all {candidates:,} candidates, of which "
-        f"{result.n_trainings:,} were trained."
+        f"Every choice is proven to be the one that training all {candidates:,} candidates would make; "
+        f"{result.n_trainings:,} of them were trained."
         if result.certified
-        else f"{result.n_unproven:,} of {count(len(result.path), 'choice')} are not proven; the table marks them."
+        else f"{result.n_unproven:,} of {format_count(len(result.path), 'choice')} are not proven; the table marks them."
     )
     summary = [
-        f"Of {count(int(shown.n_features[0]), 'feature')} of {data_name} the search ({result.direction}) arrived at "
-        f"{count(int(shown.n_features[-1]), 'feature')} in {count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
+        f"Of {format_count(int(shown.n_features[0]), 'feature')} of {data_name} the search ({result.direction}) arrived at "
+        f"{format_count(int(shown.n_features[-1]), 'feature')} in {format_count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
         proof + (" The search was interrupted." if result.interrupted else ""),
     ]
     numbers = [
@@ -58,7 +58,7 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
             low,
             high,
             "open" if doubts[k] else "good",
-            f"step {k}: {labels[k]}\n{shown.n_features[k]} features\n{criterion}: {between(low, high, 6)}"
+            f"step {k}: {labels[k]}\n{shown.n_features[k]} features\n{criterion}: {format_interval(low, high, 6)}"
             + (f"\n{doubts[k]}" if doubts[k] else ""),
         )
         for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
@@ -84,8 +84,8 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
     legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
     plot = band(x, y, marks, None, legend)
     sections = [
-        Section("The criterion along the path", "Point at a step to see what it did.", plot),
+        Section("The criterion along the path", "Hover over a step to see what it did.", plot),
         Section("The path", f"From and to: the certified interval of {criterion} after the step.", table(header, rows)),
-        Section("Selected features", "Sort by a column's name.", table(["column", "feature"], chosen)),
+        Section("Selected features", "Click a column name to sort.", table(["column", "feature"], chosen)),
     ]
     return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)

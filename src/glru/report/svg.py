@@ -1,4 +1,4 @@
-"""Plots as inline SVG: static without JavaScript, with every mark carrying the text that hovering shows."""
+"""Plots as inline SVG: static without JavaScript; every mark carries the text that is shown on hover."""
 
 import math
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Axis:
 
 
 def around(values: Sequence[float], label: str, zero: bool = False, log: bool = False) -> Axis:
-    """An axis that holds all finite values, with some room."""
+    """Make an axis that contains all finite values, with a margin."""
     finite = [value for value in values if math.isfinite(value) and (value > 0.0 or not log)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if zero:

@@ -1,4 +1,4 @@
-"""A training problem in arbitrary precision: losses and penalties stated once more, from their definitions alone."""
+"""A training problem in arbitrary precision: losses and penalties written again from their definitions."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -14,14 +14,14 @@ Objects = NDArray[np.object_]
 
 
 def context(digits: int) -> Any:
-    """An arithmetic of its own, so that nobody else's precision changes."""
+    """A separate mpmath context, so that the global precision does not change."""
     arithmetic = require("mpmath", "verify", "glru.verify").MPContext()
     arithmetic.dps = digits
     return arithmetic
 
 
 def precise(mp: Any, values: Any) -> Objects:
-    """Float64 numbers as they are, digit by digit."""
+    """Convert float64 numbers exactly."""
     array = np.asarray(values, dtype=np.float64)
     out = np.empty(array.shape, dtype=object)
     out.ravel()[:] = [mp.mpf(float(v)) for v in array.ravel()]
@@ -62,7 +62,7 @@ class Precise:
         used = np.flatnonzero(w != 0)
         return _array([self.mp.fdot(row[used], w[used]) + b for row in self.X])
 
-    def pulls(self, slopes: Objects) -> Objects:
+    def correlations(self, slopes: Objects) -> Objects:
         """``X^T (s o g)``."""
         weighted = self.weights * slopes
         used = np.flatnonzero(weighted != 0)
@@ -74,7 +74,7 @@ class Precise:
         return _array([g for g, _ in pairs]), _array([h for _, h in pairs])
 
     def slope(self, y: Any, z: Any) -> tuple[Any, Any]:
-        """The same for one row."""
+        """First and second derivative of the loss of one row."""
         mp, loss, short = self.mp, self.loss, 1 - y * z
         if isinstance(loss, Squared):
             return z - y, mp.one

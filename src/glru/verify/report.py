@@ -1,4 +1,4 @@
-"""``verify``: a sample of proven bounds held against retraining in arbitrary precision."""
+"""``verify``: a sample of proven bounds compared with retraining in arbitrary precision."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -18,13 +18,13 @@ class Verification:
     Attributes
     ----------
     checked : int
-        Bounds that were held against a retrained model.
+        Bounds that were compared with a retrained model.
     wrong : tuple of str
-        What lies outside its bounds; empty, or there is a bug to report.
+        Numbers outside their bounds. If there are any, please report a bug.
     unsettled : int
         Bounds of the sample whose model could not be retrained to that precision, or has no optimum.
     undetermined : int
-        Numbers of the whole result that it gives no finite bound for.
+        Numbers of the result without a finite bound.
     tightest : float
         How near a number came to an end of its bounds, as a share of their half-width: 1 in the middle, 0 at an end;
         ``nan`` where no bounds are finite on both sides.
@@ -62,18 +62,18 @@ def verify(
     targets: Any = None,
     seed: int = 0,
 ) -> Verification:
-    """Hold a sample of proven bounds against models retrained in arbitrary precision.
+    """Compare a sample of proven bounds with models retrained in arbitrary precision.
 
-    The checker shares nothing with the proofs: losses, penalties and optimality conditions are stated once more, and models
+    The checker shares nothing with the proofs: losses, penalties and optimality conditions are written separately, and models
     are trained by Newton's method with ``digits`` digits. That is slow, so it looks at a sample: half of it where the
     bounds come nearest to zero, the rest at random.
 
     Parameters
     ----------
     result : LOOCVResult, CrossValResult, After or StepwiseResult
-        What is to be verified.
+        The result to verify.
     problem : Problem
-        What it was made from; of an ``After``, the problem before the change.
+        The problem it was computed from; for an ``After``, the problem before the change.
     sample : int, default=20
         How many bounds to check; None: all of them.
     digits : int, default=50
@@ -112,11 +112,11 @@ def verify(
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
     margins, wrong, unsettled = [], [], 0
-    for group in _by_model(_drawn(telling, sample, seed)):
+    for group in _group_by_model(_draw_sample(telling, sample, seed)):
         # Imported late: those who never verify need not wait for it.
-        from glru.verify.retraining import retrained
+        from glru.verify.retraining import retrain
 
-        trained = retrained(group[0].model(), digits)
+        trained = retrain(group[0].model(), digits)
         if trained is None:
             unsettled += len(group)
             continue
@@ -138,7 +138,7 @@ def verify(
     )
 
 
-def _drawn(claims: list[Claim], sample: int | None, seed: int) -> list[Claim]:
+def _draw_sample(claims: list[Claim], sample: int | None, seed: int) -> list[Claim]:
     """Half the sample where the bounds are nearest to zero, the rest at random."""
     if sample is None or len(claims) <= sample:
         return claims
@@ -148,7 +148,7 @@ def _drawn(claims: list[Claim], sample: int | None, seed: int) -> list[Claim]:
     return [claims[k] for k in sorted([*near, *rest.tolist()])]
 
 
-def _by_model(claims: list[Claim]) -> list[list[Claim]]:
+def _group_by_model(claims: list[Claim]) -> list[list[Claim]]:
     groups: dict[int, list[Claim]] = {}
     for claim in claims:
         groups.setdefault(id(claim.model), []).append(claim)

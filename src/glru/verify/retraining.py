@@ -2,7 +2,7 @@
 
 A smoothed problem solved in float64 tells which coefficients are zero and which rows sit on the hinge's kink. With those sets
 fixed the conditions are equations, solved by Newton's method with residuals in full precision. Then every condition is
-checked; sets that fail it are mended, and where that does not end nothing is returned.
+checked; sets that fail it are corrected, and if that does not converge, nothing is returned.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from glru.verify.start import Start
 Floats = NDArray[np.float64]
 
 LARGEST = 60
-"""Systems in more unknowns than this are not solved in full precision; float64 factors with precise residuals have to do."""
+"""Systems in more unknowns than this are not solved in full precision; float64 factors with precise residuals are used."""
 
 
 @final
@@ -57,20 +57,20 @@ class Trained:
         return found
 
 
-def retrained(problem: Problem, digits: int = 50) -> Trained | None:
+def retrain(problem: Problem, digits: int = 50) -> Trained | None:
     """An optimum of a problem; None where none was found that meets every condition."""
     exact = precise_problem(problem, digits + 15)
     with np.errstate(all="ignore"):
         start = Start(exact)
-        w, b, slopes = start.found()
+        w, b, slopes = start.find()
     if w is None:
         return None
     sets = _Sets(exact, w, b, slopes)
     for _ in range(60):
-        solved = _solved(exact, sets, digits)
+        solved = _solve(exact, sets, digits)
         if solved is None:
             return None
-        if sets.mended(*solved[:3]):
+        if sets.repair(*solved[:3]):
             dual = _dual(exact, *solved, exact.mp.mpf(10) ** -digits)
             doubts = solved[3] * np.append(exact.scales, exact.mp.one) * 1000
             return Trained(solved[0] * exact.scales, solved[1], doubts, dual, exact.mp)
@@ -102,19 +102,19 @@ class _Sets:
         self.sides = np.where((slopes > 1e-9) & (slopes < 1.0 - 1e-9), np.nan, np.round(slopes))
         self.q = precise(mp, np.clip(slopes, 0.0, 1.0))
 
-    def mended(self, w: Objects, b: Any, q: Objects) -> bool:
-        """Whether a solution meets all conditions; what fails is moved to another set."""
+    def repair(self, w: Objects, b: Any, q: Objects) -> bool:
+        """Move what fails a condition to another set; return whether nothing failed."""
         exact, mp = self.exact, self.mp
         self.w, self.b, self.q = w, b, q
         good = True
         scores = exact.scores(w, b)
         g = -exact.y * q if exact.kinked else exact.slopes(scores)[0]
-        pulls = exact.pulls(g) + exact.lam * w
+        gradient = exact.correlations(g) + exact.lam * w
         for j in np.flatnonzero(exact.kappa > 0):
             if self.on[j] and w[j] * self.signs[j] <= 0:
                 self.on[j], self.signs[j], self.w[j], good = False, 0.0, mp.zero, False
-            elif not self.on[j] and abs(pulls[j]) > exact.kappa[j]:
-                self.on[j], self.signs[j], good = True, -float(mp.sign(pulls[j])), False
+            elif not self.on[j] and abs(gradient[j]) > exact.kappa[j]:
+                self.on[j], self.signs[j], good = True, -float(mp.sign(gradient[j])), False
         if exact.kinked:
             short = 1 - exact.y * scores
             for i in range(len(short)):
@@ -126,7 +126,7 @@ class _Sets:
         return good
 
 
-def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Objects, Objects] | None:
+def _solve(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Objects, Objects] | None:
     """Coefficients, intercept and slopes with the sets held, and what a step may still change of the first two."""
     mp = exact.mp
     on = np.flatnonzero(sets.on)
@@ -140,8 +140,8 @@ def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Obj
     equations = _Equations(exact, on, edge, sets.signs)
     small = mp.mpf(10) ** (-digits)
     for _ in range(150):
-        residual, bends = equations.residual(w, b, q)
-        step = equations.step(residual, bends)
+        residual, curvatures = equations.residual(w, b, q)
+        step = equations.step(residual, curvatures)
         if step is None:
             return None
         length = mp.one if exact.kinked else equations.length(w, b, q, step)
@@ -149,7 +149,7 @@ def _solved(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Obj
         w[on] += length * step[: len(on)]
         b = b + length * step[one[0]] if one else b
         q[edge] += length * step[len(on) + len(one) :]
-        floors = small * equations.floors(w, b, q, bends)
+        floors = small * equations.floors(w, b, q, curvatures)
         if length == 1 and all(abs(m) <= f for m, f in zip(step, floors, strict=True)):
             doubts = np.full(len(w) + 1, mp.zero, dtype=object)
             doubts[[*on, *([len(w)] if one else [])]] = floors[: len(on) + len(one)]
@@ -173,23 +173,27 @@ class _Equations:
         """What is left of every equation, and the curvatures."""
         exact, mp = self.exact, self.exact.mp
         scores = exact.scores(w, b)
-        bends = np.full(len(scores), mp.zero, dtype=object)
+        curvatures = np.full(len(scores), mp.zero, dtype=object)
         if exact.kinked:
             g = -exact.y * q
         else:
-            g, bends = exact.slopes(scores)
-        parts = list((exact.pulls(g) + exact.lam * w + self.kinks)[self.on])
+            g, curvatures = exact.slopes(scores)
+        parts = list((exact.correlations(g) + exact.lam * w + self.kinks)[self.on])
         parts += [mp.fdot(exact.weights, g)] if exact.intercept else []
         parts += [scores[i] - exact.y[i] for i in self.edge]
-        return _column(parts), bends
+        return _column(parts), curvatures
 
-    def floors(self, w: Objects, b: Any, q: Objects, bends: Objects) -> Objects:
+    def floors(self, w: Objects, b: Any, q: Objects, curvatures: Objects) -> Objects:
         """The size of every unknown, at least that of the terms that cancel in its equation, over its curvature."""
         exact, mp = self.exact, self.exact.mp
         scores = exact.scores(w, b)
         # A slope is itself a difference: of a score and a target where the loss is quadratic.
-        g = abs(exact.y * q) if exact.kinked else abs(exact.slopes(scores)[0]) + bends * (abs(scores) + abs(exact.y))
-        terms, curved = exact.weights * g, exact.weights * bends
+        g = (
+            abs(exact.y * q)
+            if exact.kinked
+            else abs(exact.slopes(scores)[0]) + curvatures * (abs(scores) + abs(exact.y))
+        )
+        terms, curved = exact.weights * g, exact.weights * curvatures
         found = []
         for k in range(self.design.shape[1]):
             column, j = self.design[:, k], self.on[k] if k < len(self.on) else None
@@ -200,7 +204,7 @@ class _Equations:
             found.append(max(here, size / bend) if bend > 0 else 1 + here)
         return _column([*found, *[mp.one] * len(self.edge)])
 
-    def step(self, residual: Objects, bends: Objects) -> Objects | None:
+    def step(self, residual: Objects, curvatures: Objects) -> Objects | None:
         """The Newton step: from float64 factors while that makes residuals small, in full precision otherwise."""
         if not len(residual):
             return residual
@@ -212,7 +216,9 @@ class _Equations:
             top = size if size > 0 else self.exact.mp.one
             right = np.array([float(r / top) for r in residual])
             try:
-                found = np.linalg.solve(self._matrix(self.floats, bends.astype(np.float64)).astype(np.float64), -right)
+                found = np.linalg.solve(
+                    self._matrix(self.floats, curvatures.astype(np.float64)).astype(np.float64), -right
+                )
             except np.linalg.LinAlgError:
                 found = np.full(right.shape, np.nan)
             if np.all(np.isfinite(found)):
@@ -220,7 +226,7 @@ class _Equations:
             self.full = True
         if len(residual) > LARGEST:
             return None
-        return _eliminated(self.exact.mp, self._matrix(self.design, bends), -residual)
+        return _eliminate(self.exact.mp, self._matrix(self.design, curvatures), -residual)
 
     def length(self, w: Objects, b: Any, q: Objects, step: Objects) -> Any:
         """A length at which a step has not overshot."""
@@ -238,14 +244,14 @@ class _Equations:
             length /= 2
         return length
 
-    def _matrix(self, design: NDArray[Any], bends: NDArray[Any]) -> Objects:
+    def _matrix(self, design: NDArray[Any], curvatures: NDArray[Any]) -> Objects:
         """The derivative of the equations, from the design in float64 or in full precision."""
         exact, inner = self.exact, design.shape[1]
         size = inner + len(self.edge)
         matrix = np.full((size, size), exact.mp.zero, dtype=object)
-        used = np.flatnonzero(bends != 0)
+        used = np.flatnonzero(curvatures != 0)
         if used.size:
-            weights = exact.weights[used].astype(design.dtype) * bends[used]
+            weights = exact.weights[used].astype(design.dtype) * curvatures[used]
             matrix[:inner, :inner] = design[used].T @ (weights[:, None] * design[used])
         for place, j in enumerate(self.on):
             matrix[place, place] += exact.lam[j]
@@ -255,7 +261,7 @@ class _Equations:
         return matrix
 
 
-def _eliminated(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
+def _eliminate(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
     """Gaussian elimination with scaled pivots; None where the matrix is singular."""
     size = len(right)
     system = np.hstack([matrix, right[:, None]])

@@ -29,12 +29,12 @@ class Start:
             *(np.pad(a.astype(np.float64), pad) for a in (exact.lam, exact.kappa)),
         )
 
-    def found(self) -> tuple[Floats | None, float, Floats]:
+    def find(self) -> tuple[Floats | None, float, Floats]:
         """Coefficients, intercept and slopes ``-y g`` of the rows."""
         w = np.zeros(self.X.shape[1])
         for width in WIDTHS:
             for _ in range(100):
-                moved = self._stepped(w, width)
+                moved = self._step(w, width)
                 if moved is None:
                     break
                 w = moved
@@ -49,7 +49,7 @@ class Start:
         kink = self.kappa * np.where(bent, w / width, np.sign(w))
         return self.X.T @ (self.s * g) + self.lam * w + kink, h, self.kappa * bent / width
 
-    def _stepped(self, w: Floats, width: float) -> Floats | None:
+    def _step(self, w: Floats, width: float) -> Floats | None:
         gradient, h, bend = self._gradient(w, width)
         hessian = self.X.T @ ((self.s * h)[:, None] * self.X) + np.diag(self.lam + bend)
         # Where the loss is flat the largest curvature it may have sets the scale, so that no step is endless.
