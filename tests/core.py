@@ -46,8 +46,9 @@ from glru.updates.carry import carry
 from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.row_models import has_row_models, has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
-from glru.updates.wide_rows import WideRows, has_row_models, has_wide_rows
+from glru.updates.wide_rows import WideRows
 
 __all__ = [
     "CRITERIA",

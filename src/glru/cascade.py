@@ -41,8 +41,9 @@ from glru.updates.carried_rows import (
 )
 from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.row_models import has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
-from glru.updates.wide_rows import WideRows, has_wide_rows
+from glru.updates.wide_rows import WideRows
 
 STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
 """What may decide a row, in the order of the price; "approx" proves nothing."""

@@ -23,7 +23,7 @@ from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.newton import newton_step
-from glru.updates.wide_rows import RowModels, has_wide_rows
+from glru.updates.row_models import RowModels, has_wide_rows
 
 NEWTON_STEPS = 8
 """Newton steps of one problem before it is trained in full."""

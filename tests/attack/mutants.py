@@ -217,17 +217,23 @@ MUTANTS: dict[str, Mutant] = {
         "glru.metric.rows:RowMetric.force_norms", result(lambda found: (found[0], 0.0 * found[1], *found[2:])), SLACK
     ),
     "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
-    "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.wide_rows:RowModels.rounding", scaled(0.0), SLACK),
-    "curvatures-that-do-not-move": Mutant("glru.updates.wide_rows:RowModels.reach", scaled(0.0), FAMILIES),
+    "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.row_models:RowModels.rounding", scaled(0.0), SLACK),
+    "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.reach", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
     ),
     "tenth-of-the-gradient-of-wide-rows": Mutant("glru.updates.wide_rows:WideRows._norms", scaled(0.1), FAMILIES),
+    "tenth-of-the-radius-of-exact-steps": Mutant(
+        "glru.updates.wide_rows:ExactSteps._certificate", inside(local_radius=scaled(0.1)), FAMILIES
+    ),
+    "shares-of-the-old-metric-too-large": Mutant(
+        "glru.updates.wide_rows:WideRows.least_shares", result(lambda shares: 100.0 * shares), FAMILIES
+    ),
     "moves-of-scores-taken-as-exact": Mutant(
-        "glru.updates.wide_rows:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
+        "glru.updates.row_models:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
     ),
     "small-share-of-the-gap-of-wide-rows": Mutant(
-        "glru.updates.wide_rows:RowModels.gaps", result(lambda found: (*found[:2], 1e-4 * found[2])), FAMILIES
+        "glru.updates.row_models:RowModels.gaps", result(lambda found: (*found[:2], 1e-4 * found[2])), FAMILIES
     ),
     # Families of columns, and searches over them.
     "tenth-of-the-radius-of-columns": Mutant(

@@ -405,6 +405,28 @@ def test_weak_penalties_of_wide_rows(loss, fit_intercept):
     assert rows.size == 10
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+@np.errstate(all="ignore")
+def test_exact_steps_of_removals_that_move_far(fit_intercept, spread):
+    """Weak penalties, columns of other units, duplicated rows: steps with the models' own Hessians, step by step."""
+    reached = 0
+    for seed, lam in enumerate((1e-5, 1e-2)):
+        base = make(glru.Logistic(), glru.L2(lam), 7, 24, seed=seed, fit_intercept=fit_intercept)
+        X = np.vstack([base.X, base.X[:1]]) * np.where(np.arange(24) % 3 == 0, spread, 1.0)
+        problem = glru.Problem(X, np.append(base.y, base.y[0]), penalty=glru.L2(lam), fit_intercept=fit_intercept)
+        family = WideRows(glru.solve(problem))
+        rows, exact = left_out(problem)
+        known = family.bounds(rows, never, 1)
+        for n_steps in (2, 8):
+            lower, upper = family.bounds(rows, never, n_steps)
+            assert np.all(lower >= known[0]) and np.all(upper <= known[1])
+            for (score, doubt), low, high in zip(exact, lower, upper, strict=True):
+                assert low <= score + doubt and score - doubt <= high
+        reached += int(np.count_nonzero(upper - lower < 1e-2 * (known[1] - known[0])))
+    assert reached > 4
+
+
 def test_centred_rows_are_the_same_models():
     """Columns far from zero: the row side of dense data with an intercept centres them, and loses no digits."""
     problem = make(glru.Logistic(), glru.L2(0.05), 10, 24, seed=2, fit_intercept=True)

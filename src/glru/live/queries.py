@@ -24,7 +24,7 @@ from glru.solution import Solution
 from glru.solvers import solve
 from glru.updates import carried_point
 from glru.updates.carry import is_plain
-from glru.updates.wide_rows import RowModels, has_wide_rows
+from glru.updates.row_models import RowModels, has_wide_rows
 
 SHOWN = 10
 """How many queries an error names."""

@@ -409,6 +409,11 @@ class Leverages:
         norms = self.alone / np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
         self.norms = np.where(np.isfinite(self.alone), norms, np.inf)
 
+    @cached_property
+    def own(self) -> Array:
+        """``Q_ii``, without proof."""
+        return np.abs(self.metric.side.arrays.entries(self.scores, self._diagonal))
+
     def _sizes(self) -> tuple[Array, Array, tuple[Array, Array]]:
         """The rows' norms summed over the images, the norms of what these miss of the border, and the scores' errors."""
         metric, side, arrays = self.metric, self.metric.side, self.metric.side.arrays

@@ -68,7 +68,10 @@ class Candidates(Protocol):
         ...
 
     def exact(self, members: Mask) -> "Candidates | None":
-        """The candidates of some members as they are, for steps with Hessians of their own; None where there are none."""
+        """The candidates of some members as they are, for steps with Hessians of their own; None where there are none.
+
+        The first candidates are asked: where chord steps did not contract, there is no telling that the later ones are better.
+        """
         ...
 
 
@@ -103,39 +106,55 @@ def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened
     n_steps : int
         Most certificates per member with chord steps, and again with exact ones.
     """
-    finished: list[Tightened] = []
-    waiting: list[tuple[Candidates, Tightened | None, float]] = [(candidates, None, 0.0)]
-    while waiting:
-        batch, known, spent = waiting.pop()
-        before: Array | float = np.inf
-        for step in range(n_steps):
-            now = batch.certify()
-            exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~(now.norms < 0.5 * before)
-            if known is None:
-                known = Tightened(np.arange(now.norms.size), now.lower, now.upper, exhausted)
-            else:
-                lower, upper = intersect((known.lower, known.upper), (now.lower, now.upper))
-                known = Tightened(known.members, lower, upper, exhausted)
-            spent += batch.cost
-            more = step + 1 < n_steps and spent + batch.cost <= 1.0
-            left = ~to_host(decided(known.lower, known.upper)) & ~exhausted
-            going = left & (now.norms < batch.contraction * before) & more
-            exact = batch.exact(left & ~going) if np.any(left & ~going) else None
-            if exact is not None and spent + exact.cost <= 1.0:
-                waiting.append((exact, known.take(left & ~going), spent))
-                finished.append(known.take(~left))
-            else:
-                finished.append(known.take(~going))
-            if not going.any():
-                break
-            known, before, batch = known.take(going), now.norms[going], batch.step(going)
-    order = np.argsort(np.concatenate([part.members for part in finished]))
+    done, slow, spent = _run(candidates, None, decided, n_steps, 0.0)
+    if slow.members.size:
+        chosen = np.zeros(slow.members.size + done.members.size, dtype=bool)
+        chosen[slow.members] = True
+        exact = candidates.exact(chosen)
+        if exact is not None and spent + exact.cost <= 1.0:
+            more, slow, _ = _run(exact, slow, decided, n_steps, spent)
+            done = _concatenate([done, more])
+    done = _concatenate([done, slow])
+    return Tightened(done.members, to_host(done.lower), to_host(done.upper), done.exhausted)
+
+
+def _run(
+    batch: Candidates, known: Tightened | None, decided: Decided, n_steps: int, spent: float
+) -> tuple[Tightened, Tightened, float]:
+    """The members that one kind of steps finishes, those that it leaves open, and what was spent on each of these."""
+    finished, slow, before = [], [], np.full(1, np.inf)
+    for step in range(n_steps):
+        now = batch.certify()
+        exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~(now.norms < 0.5 * before)
+        if known is None:
+            known = Tightened(np.arange(now.norms.size), now.lower, now.upper, exhausted)
+        else:
+            lower, upper = intersect((known.lower, known.upper), (now.lower, now.upper))
+            known = Tightened(known.members, lower, upper, exhausted)
+        spent += batch.cost
+        left = ~to_host(decided(known.lower, known.upper)) & ~exhausted
+        going = left & (now.norms < batch.contraction * before)
+        if step + 1 == n_steps or spent + batch.cost > 1.0:
+            going[:] = False
+        finished.append(known.take(~left))
+        slow.append(known.take(left & ~going))
+        if not going.any():
+            break
+        known, before, batch = known.take(going), now.norms[going], batch.step(going)
+    return _concatenate(finished), _concatenate(slow), spent
+
+
+def _concatenate(parts: list[Tightened]) -> Tightened:
+    """Bounds of several groups of members, in the order of these."""
+    order = np.argsort(np.concatenate([part.members for part in parts]))
+    arrays = arrays_of(parts[0].lower)
     lower, upper = (
-        np.concatenate([to_host(getattr(part, end)) for part in finished], axis=-1)[..., order]
-        for end in ("lower", "upper")
+        _take(arrays.concatenate(ends, axis=ends[0].ndim - 1), order)
+        for ends in ([part.lower for part in parts], [part.upper for part in parts])
     )
-    return Tightened(np.arange(order.size), lower, upper, np.concatenate([part.exhausted for part in finished])[order])
+    members, exhausted = [part.members for part in parts], [part.exhausted for part in parts]
+    return Tightened(np.concatenate(members)[order], lower, upper, np.concatenate(exhausted)[order])
 
 
-def _take(ends: Any, members: Mask) -> Any:
+def _take(ends: Any, members: NDArray[Any]) -> Any:
     return ends[members] if ends.ndim == 1 else arrays_of(ends).take(ends, members)

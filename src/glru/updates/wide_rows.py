@@ -1,12 +1,19 @@
-r"""Models of the same wide data with other weights, in the dimension of the rows: all leave-one-out removals at once, or one by one.
+r"""All leave-one-out removals from wide data at once, in the dimension of the rows.
 
-Candidates are pairs :math:`(b, \beta)` of :class:`~glru.metric.rows.RowSide`. Without row ``i`` the Newton step from the old model is
-:math:`\delta + c_i H^{-1} x_i`, with :math:`\delta` the step that all removals share,
-:math:`c_i = s'_i (g_i + h_i \delta z_i) / (1 - \ell_i)` and :math:`\ell_i = s'_i h_i Q_{ii}`. Every candidate is written down in full, and
-what is certified is the gradient there: the next Newton step gives both the bound of its norm and the next candidate.
+Without row ``i`` the Newton step from the old model is :math:`\delta + c_i H^{-1} x_i`, with :math:`\delta` the step that all
+removals share, :math:`c_i = s'_i (g_i + h_i \delta z_i) / (1 - \ell_i)` and :math:`\ell_i = s'_i h_i Q_{ii}`. Every candidate is
+written down in full as a pair :math:`(b, \beta)`, one per column, and certified by its own gradient.
 
-A loss that is not self-concordant is certified by the duality gap: the candidate's dual point is :math:`a = b / s'`, so that the
-penalty's Fenchel-Young terms vanish.
+Candidates step on with the old Hessian (:class:`ChordSteps`), or with their own (:class:`ExactSteps`). Their certificates differ
+in the metric. Let :math:`M` be the old metric without the row, with curvatures :math:`d`, and :math:`H` the Hessian at the candidate, with
+:math:`D`. For every :math:`c \in (0, 1]`,
+
+.. math:: H \succeq c M - \sum_k (c d_k - D_k)_+ x_k x_k^\top \succeq \Bigl(c - \sum_k (c d_k - D_k)_+ \|x_k\|^2_{M^{-1}}\Bigr) M ,
+
+since :math:`x x^\top \preceq \|x\|^2_{M^{-1}} M`. Rows that lose their curvature cost what they carry in the metric: where a few scores move far
+this is much more than :math:`e^{-T} M`, ``T`` the largest move. Chord steps bound the gradient in :math:`M` and divide by the root of that share
+twice (as :func:`~glru.regions.local.local_radius` does with :math:`e^T`). Exact steps bound it in :math:`H` itself, from the step as a
+trial vector (:meth:`~glru.metric.rows.RowMetric.force_norms`), and need the share only for the norms of rows and of free coordinates.
 """
 
 from collections.abc import Callable
@@ -17,316 +24,33 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, intersect, widen
-from glru.certificate import ball_radius, loss_terms
+from glru.bounds import Bounds
+from glru.certificate import ball_radius
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
-from glru.metric.rows import RowMetric, RowSide, uses_rows
-from glru.problem import Problem
+from glru.metric.rows import RowMetric
 from glru.regions.local import local_radius
 from glru.solution import Solution
-from glru.solvers.newton import step_length
-from glru.sums import Floor
-from glru.updates.batch import SLOW, Certified, Decided, tighten
-from glru.updates.carried_rows import removal_factors, shared_norms, shared_part, weight_error
+from glru.updates.batch import Certified, Decided, tighten
+from glru.updates.carried_rows import removal_factors, shared_norms, shared_part
+from glru.updates.row_models import MOST_STEPS, Errors, Images, Retrained, RowModels, Rows
 
-Rows = NDArray[np.intp]
-Errors = tuple[Array, Array]
+FAR = 4.0
+"""Where a step moved a score further than this, the next ones start from the old model: Newton steps from there are shortened."""
 
-MOST_STEPS = 30
-"""Newton steps of a single model, each with a factor of its own."""
+NOTICEABLE = 0.1
+"""Curvatures are taken in full by an exact step until those that are not change the metric by less than this share."""
 
+LARGEST_CORRECTION = 192
+"""Most rows whose curvatures a step takes in full."""
+
+SHARES = (1.0, 0.5, 0.1, 0.01)
+"""Shares of the old curvatures that are tried as a lower bound of the new ones."""
+
+LINE_SEARCH_STEPS = 8
+"""Most times a step is shortened."""
 
 CHEAP_ROWS = 128
 """Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
-
-
-def has_wide_rows(problem: Problem) -> bool:
-    """Whether models with other weights are found and certified in the dimension of the rows, and that is the smaller one."""
-    return uses_rows(problem) and has_row_models(problem)
-
-
-def has_row_models(problem: Problem) -> bool:
-    """Whether :class:`RowModels` certifies models: a self-concordant loss, or a smooth one without free coordinates."""
-    free = problem.fit_intercept or problem.unpenalised.size > 0
-    certified = problem.loss.self_concordance is not None or (np.isfinite(problem.loss.smoothness) and not free)
-    return certified and problem.penalty.smooth and problem.n_rows <= problem.largest
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Images:
-    """``H^-1 x`` of some rows: what it does to the scores, and how well it is known.
-
-    Attributes
-    ----------
-    scores, change : array of shape (n_rows, n_images), (n_free, n_images)
-        The image's scores and its unpenalised part.
-    errors : pair of array
-        The error of row ``k``'s score is at most ``norms[k] first + second``.
-    norms, rest : array of shape (n_images,)
-        At least the norms of the rows, and of what the image misses of them.
-    """
-
-    scores: Any
-    change: Array
-    errors: Errors
-    norms: Array
-    rest: Array
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Retrained:
-    """Bounds of some rows' scores under a model, the Newton steps it took, and whether rounding allows no narrower ones.
-
-    ``gap``: at least how far the objective of the candidate that gave the last bounds is above its optimum; ``duals`` and
-    ``free``: the last candidate.
-    """
-
-    lower: Array
-    upper: Array
-    n_steps: int
-    exhausted: bool
-    gap: float
-    duals: Array
-    free: Array
-
-
-class RowModels:
-    """Models of a problem's rows and columns with any weights, and their certificates over the rows.
-
-    ``side``: that of the problem, or one with more rows, which have no weight and are asked about.
-    """
-
-    def __init__(self, problem: Problem, side: RowSide | None = None) -> None:
-        self.problem, self.arrays, self.side = problem, problem.arrays, RowSide(problem) if side is None else side
-        self.y = np.append(problem.y, np.ones(self.side.norms.size - problem.n_rows))
-        self.local = problem.loss.self_concordance is not None
-        self.constant = float(problem.loss.self_concordance or 0.0)
-
-    def place(self, solution: Solution) -> tuple[Array, Array, Array]:
-        """A solution as ``b`` and ``beta``, and its scores."""
-        free = solution.coef[self.problem.unpenalised]
-        if self.problem.fit_intercept:
-            free = np.append(free, self.side.intercept(solution.coef, solution.intercept))
-        duals = solution.problem.weights * solution.dual
-        return duals, free, self.scores(duals, free)
-
-    def scores(self, duals: Array, free: Array) -> Array:
-        """The scores of one model."""
-        return to_host(self.side.scores(self.arrays.put(duals[:, None]), free[:, None]))[:, 0]
-
-    def forces(self, weights: Any, duals: Any, scores: Any, without: Entries | None) -> tuple[Any, Any]:
-        """``e = s o l'(z) + b``, and the sizes of its parts."""
-        arrays = self.arrays
-        pulls = weights * self.problem.loss.gradient(arrays.put(self.y)[:, None], scores)
-        if without is not None:
-            pulls = arrays.zeroed(pulls, without)
-        forces = pulls + duals
-        sizes = arrays.absolute(pulls)
-        sizes += arrays.xp.abs(duals)
-        return forces, sizes
-
-    def masses(self, sizes: Any) -> Errors:
-        """The norms of the rows and of the border summed over the sizes of forces."""
-        return to_host(self.arrays.put(self.side.norms) @ sizes), to_host(
-            self.arrays.put(self.side.border_norms) @ sizes
-        )
-
-    def reach(self, moved: Array, errors: Errors, used: NDArray[np.bool_]) -> Array:
-        """The logarithm of what the exact curvatures may differ by from those of the metric.
-
-        ``moved``: how far a score is at most from where these were taken.
-        """
-        off = float(self.side.norms[used].max(initial=0.0)) * errors[0] + errors[1]
-        return (self.constant * (moved + off) + weight_error(self.problem)) * (1.0 + FEW) + FEW
-
-    def rounding(
-        self, metric: RowMetric, sizes: Errors, errors: Errors, reach: Array, free_norms: Array | float
-    ) -> Array:
-        """At least the norm of the gradient's error: of its parts and their weights, and of slopes at scores that are off."""
-        parts = self.unit * (sizes[0] + np.where(sizes[1] > 0.0, sizes[1] * free_norms, 0.0))
-        # The slopes are off by at most the curvature on the way times the score's error, and D^(1/2) Q D^(1/2) <= 1.
-        return parts + np.exp(reach) * metric.spread(errors) * (1.0 + FEW)
-
-    @property
-    def unit(self) -> float:
-        """Relative error of the gradient's parts: of their weights, their evaluation and their sum."""
-        return 2.0 * (weight_error(self.problem) + FEW)
-
-    def corrected(
-        self, images: "Images", forces: Any, duals: Any, sizes: Any, errors: Errors, reach: Array, bends: Array
-    ) -> Errors:
-        """How much higher than at the optimum the images' rows score to first order, and how far that may be off.
-
-        ``x^T H^-1`` times the gradient, which is given by forces and duals, a column for each image or one for all;
-        ``sizes``: of the forces' parts.
-        """
-        arrays, side = self.arrays, self.side
-        known = arrays.xp.abs(images.scores)
-        moved = arrays.inner(images.scores, forces)
-        off = arrays.inner(known, sizes) * (self.unit + gamma(bends.size + 8)) * (1.0 + FEW)
-        total = to_host(arrays.put(side.norms) @ sizes)
-        off = off + images.errors[0] * total + images.errors[1] * to_host(arrays.xp.sum(sizes, axis=0)) * (1.0 + FEW)
-        seen = to_host(arrays.put(bends) @ known), to_host(arrays.put(bends * side.norms) @ known)
-        off = off + np.exp(reach) * (errors[0] * seen[1] + errors[1] * seen[0]) * (1.0 + FEW)
-        if side.n_free:
-            left = to_host(arrays.put(side.border.T) @ duals)
-            moved = moved - (images.change * left).sum(axis=0)
-            most = to_host(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
-            off = off + gamma(bends.size + side.n_free + 8) * (np.abs(images.change) * most).sum(axis=0)
-        return moved, off * (1.0 + FEW) + FEW * np.abs(moved)
-
-    def gaps(self, weights: Any, duals: Any, without: Entries | None) -> tuple[Any, Any, Array]:
-        """Duals that lie in the domain of the loss conjugate, their scores, and at least the gaps there."""
-        arrays, loss = self.arrays, self.problem.loss
-        y, xp = arrays.put(self.y)[:, None], arrays.xp
-        used = weights > 0.0
-        dual = -loss.project(self.y[:, None], -duals / xp.where(used, weights, 1.0))
-        pulls = xp.where(used, weights * dual, 0.0)
-        if without is not None:
-            pulls = arrays.zeroed(pulls, without)
-        scores, errors = self.side.gram @ pulls, self.side.score_errors(pulls, np.zeros((0, pulls.shape[1])))
-        off = arrays.put(self.side.norms)[:, None] * arrays.put(errors[0])
-        terms = xp.where(used, loss_terms(loss, y, scores, off, dual), 0.0)
-        if without is not None:
-            terms = arrays.zeroed(terms, without)
-        losses = to_host(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
-        # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
-        mass = to_host(arrays.put(self.side.norms) @ xp.abs(pulls))
-        penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * mass)
-        return pulls, scores, (losses + penalty) * (1.0 + FEW)
-
-    def images(self, metric: RowMetric, rows: Rows) -> Images:
-        """``H^-1 x`` of some rows."""
-        arrays, side = self.arrays, self.side
-        units = arrays.units(self.y.size, rows)
-        change, moves = metric.step(-units, np.zeros((side.n_free, rows.size)))
-        pulls = -(arrays.put(metric.bends)[:, None] * moves)
-        norms, missed, left, image = metric.force_norms(units, pulls, -arrays.inner(pulls, moves))
-        off = missed * metric.free if side.n_free else np.zeros(rows.size)
-        scores = image + arrays.put(side.border @ change) if side.n_free else image
-        errors = side.score_errors(left, change)
-        wrong = arrays.put(metric.root)[:, None] * (moves - scores)
-        rest = np.sqrt(arrays.inner(wrong, wrong)) + metric.spread(errors) + off
-        rest = rest + 8.0 * UNIT * to_host(arrays.put(side.norms) @ arrays.xp.abs(left))
-        return Images(scores, change, errors, (norms + off) * (1.0 + FEW), rest * (1.0 + FEW))
-
-    def ellipsoid(
-        self,
-        images: Images,
-        centers: Array,
-        off: Array,
-        moved: Errors,
-        nu: Array,
-        reach: Array,
-        top: Array | float,
-    ) -> Bounds:
-        """Bounds of the images' rows under the local certificate.
-
-        The scores are within ``|x|`` times the radius of those at the optimum. Also, with ``g`` the gradient, the mean Hessian on the
-        way there is within a factor ``1 + r`` of the image's, ``r = e^(T + kappa radius) - 1``: the score moves by ``-x^T H^-1 g``
-        up to ``r |x| |g|``.
-        """
-        radius = local_radius(self.constant, top, nu, reach)
-        plain = self.widened(centers, images.norms * radius + off)
-        loose = np.expm1(reach + self.constant * top * radius * (1.0 + FEW)) * (1.0 + FEW)
-        half = (loose * images.norms + images.rest) * nu + moved[1] + off
-        return intersect(plain, self.widened(centers - moved[0], np.where(np.isfinite(radius), half, np.inf)))
-
-    def widened(self, centers: Array, half: Array) -> Bounds:
-        """``centers -/+ half``; nothing where a centre is not a number."""
-        known = np.isfinite(centers)
-        half = half * (1.0 + FEW) + FEW * np.abs(centers)
-        return widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
-
-    def retrained(
-        self,
-        weights: Array,
-        start: tuple[Array, Array, Array],
-        queries: Rows,
-        settled: Callable[[Array, Array], bool],
-        n_steps: int = MOST_STEPS,
-    ) -> "Retrained":
-        """Bounds of some rows' scores under the model with some weights.
-
-        Each Newton step has a factor of its own and a line search.
-
-        Parameters
-        ----------
-        weights : array of shape (n_rows,)
-            The weights.
-        start : tuple of array
-            ``b``, ``beta`` and the scores of a model near it.
-        queries : array of int
-            The rows that are asked about.
-        settled : callable
-            ``settled(lower, upper)``: whether the bounds are good enough.
-        n_steps : int, default=MOST_STEPS
-            Most steps.
-        """
-        problem, arrays = self.problem, self.arrays
-        found = np.full(queries.size, -np.inf), np.full(queries.size, np.inf)
-        duals, free, scores = start
-        floor, before, steps, exhausted, gap = Floor.of(problem.loss), np.inf, 0, False, np.array([np.inf])
-        while steps < n_steps:
-            steps += 1
-            _, _, bends = problem.loss.expand(self.y, scores)
-            metric = RowMetric(self.side, weights * floor.raised(bends, scores))
-            column = arrays.put(duals[:, None])
-            errors = self.side.score_errors(column, free[:, None])
-            forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)
-            change, moves = metric.step(forces, (self.side.border.T @ duals)[:, None])
-            pulls = arrays.put(metric.bends[:, None]) * moves
-            norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), column)
-            reach = self.reach(np.zeros(1), errors, weights > 0.0)
-            rounding = self.rounding(metric, self.masses(sizes), errors, reach, metric.free)
-            nu = (norms + missed * metric.free + rounding) * (1.0 + FEW)
-            if not np.isfinite(nu[0]):
-                break
-            # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
-            proven = floor.share == 0.0
-            if self.local and proven:
-                top = (self.side.norms + self.side.border_norms * metric.free)[weights > 0.0].max(initial=0.0)
-                if self.constant * top * nu[0] < 0.9:
-                    images = self.images(metric, queries)
-                    moved = self.corrected(images, forces, column, sizes, errors, reach, metric.bends)
-                    off = self.side.norms[queries] * errors[0] + errors[1]
-                    top = float(top) * (1.0 + FEW)
-                    bounds = self.ellipsoid(images, scores[queries], off, moved, nu, reach, top)
-                    found = intersect(found, bounds)
-                    # By convexity, as for a local ellipsoid.
-                    gap = nu * local_radius(self.constant, top, nu, reach) * (1.0 + FEW) + TINY**2
-            elif not self.local:
-                pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
-                errors = self.side.score_errors(pulls, free[:, None])
-                half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
-                found = intersect(found, self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)))
-            exhausted = proven and bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
-            if settled(*found) or exhausted:
-                break
-            before = min(before, float(nu[0]))
-            left, image, change = to_host(left)[:, 0], to_host(image)[:, 0], change[:, 0]
-            length = self._length(weights, duals, scores, left, image, self.side.border @ change - image)
-            if length == 0.0 and floor.highest:
-                break
-            floor = floor.after(length)
-            if length > 0.0:
-                duals, free = duals - length * left, free + length * change
-                scores = self.scores(duals, free)
-        return Retrained(*found, steps, exhausted, float(gap[0]), duals, free)
-
-    def _length(self, weights: Array, duals: Array, scores: Array, left: Array, image: Array, moved: Array) -> float:
-        """How far to go along a step."""
-        loss, y = self.problem.loss, self.y
-        slope, bend = -float(duals @ image), float(left @ image)
-        pulls = weights * loss.gradient(y, scores) * moved
-        noise = 8.0 * UNIT * (float(np.abs(pulls).sum()) + abs(slope))
-
-        def derivative(length: float) -> float:
-            return float(weights @ (loss.gradient(y, scores + length * moved) * moved)) + slope + length * bend
-
-        return step_length(derivative, float(pulls.sum()) + slope, noise)
 
 
 @final
@@ -426,6 +150,43 @@ class WideRows(RowModels):
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
+    def summed_errors(
+        self, errors: Errors, members: NDArray[np.bool_], duals: Any, scores: Any, more: Errors
+    ) -> Errors:
+        """The errors of some models' scores after a step: they add up, and the sums were rounded."""
+        arrays = self.arrays
+        mass = to_host(arrays.put(self.side.norms) @ arrays.xp.abs(duals))
+        size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
+        first = errors[0][members] + more[0] + 8.0 * UNIT * mass
+        return first * (1.0 + FEW), (errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
+
+    def _curvatures(self, entries: Entries, scores: Any) -> Any:
+        """The weighted curvatures at the scores of models without a row each."""
+        bends = self.problem.loss.curvature(self.arrays.put(self.problem.y)[:, None], scores)
+        return self.arrays.zeroed(self._weights(entries[0]) * bends, entries)
+
+    def least_shares(self, rows: Rows, bends: Any) -> Array:
+        """Shares of the old metric without each row that the Hessians of some curvatures (a column each) have at least.
+
+        The best of a few ``c`` in the module's inequality. At ``c`` the smallest ``D_k / d_k`` nothing is left of the sum.
+        """
+        arrays, known, metric = self.arrays, self.metric.leverages, self.metric
+        entries, old = (rows, np.arange(rows.size)), arrays.put(metric.bends)[:, None]
+        with np.errstate(all="ignore"):
+            ratios = arrays.zeroed(old / arrays.xp.where(old > 0.0, bends, 1.0), entries)
+            best = 1.0 / np.maximum(arrays.largest_of(ratios, self.used), 1.0) * (1.0 - FEW)
+        if not np.all(np.isfinite(known.norms[self.used])):
+            return best
+        squares = np.where(self.used, np.square(known.norms), 0.0)
+        # A difference of curvatures is known up to a few units of the larger one.
+        rounding = 4.0 * UNIT * float(metric.bends @ squares)
+        for share in SHARES:
+            lost = share * old - bends
+            lost = arrays.zeroed(arrays.xp.where(lost > 0.0, lost, 0.0), entries)
+            total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.grown[rows])
+            best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
+        return best
+
     def _ball(self, entries: Entries, scores: Any, errors: Errors, gaps: Array) -> Bounds:
         rows = entries[0]
         half = ball_radius(gaps) * self.ball_norms[rows] + self.side.norms[rows] * errors[0] + errors[1]
@@ -474,7 +235,7 @@ class WideRows(RowModels):
             weak = arrays.xp.abs(forces)
             nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
             nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.border_norms)) @ weak) * free_norms * (1.0 + FEW)
-        nu = (nu + self.rounding(metric, self.masses(sizes), errors, reach, free_norms)) * (1.0 + FEW) + TINY
+        nu = (nu + self.rounding(metric.spread(errors), self.masses(sizes), reach, free_norms)) * (1.0 + FEW) + TINY
         radius = local_radius(self.constant, self.top * known.grown[rows], nu, reach)
         half = known.alone[rows] * radius + side.norms[rows] * errors[0] + errors[1]
         return self.widened(arrays.entries(scores, entries), half)
@@ -494,13 +255,17 @@ class WideRows(RowModels):
         forces, sizes, reach = self._pulled(entries, duals, scores, errors)
         free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
         nu = self._norms(entries, forces) + self._border_norms(duals, free_norms)
-        rounding = self.rounding(metric, self.masses(sizes), errors, reach, free_norms)
+        rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, free_norms)
         nu = (nu + rounding) * (1.0 + FEW)
         images = self.removed(rows)
         moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
         off = side.norms[rows] * errors[0] + errors[1]
         center, top = arrays.entries(scores, entries), self.top * known.grown[rows]
-        bounds = self.ellipsoid(images, center, off, moved, nu, reach, top)
+        drop = reach
+        if self.constant > 0.0 and np.any(reach > 0.5):
+            shares = self.least_shares(rows, self._curvatures(entries, scores))
+            drop = np.fmin(reach, (self.reach(np.zeros(rows.size), errors, self.used) - np.log(shares)) * (1.0 + FEW))
+        bounds = self.ellipsoid(images, center, off, moved, nu, reach, top, drop)
         # Where scores moved far, exact steps have a metric in which the same errors are smaller.
         return forces, Certified(*bounds, nu, np.where(reach < 1.0, rounding, 0.0))
 
@@ -556,7 +321,7 @@ class ChordSteps:
     scores: Any
     errors: Errors
 
-    contraction: ClassVar[float] = SLOW
+    contraction: ClassVar[float] = 0.5
 
     @property
     def cost(self) -> float:
@@ -591,13 +356,157 @@ class ChordSteps:
         duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
         left, change = family._step(entries, forces, duals)
         duals, scores = arrays.zeroed(duals - left, entries), scores - side.scores(left, -change)
-        more, mass = side.score_errors(left, change), to_host(arrays.put(side.norms) @ arrays.xp.abs(duals))
-        size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
-        # The errors of the scores add up, and the sums were rounded.
-        first = (here.errors[0][members] + more[0] + 8.0 * UNIT * mass) * (1.0 + FEW)
-        second = (here.errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
-        return ChordSteps(family, entries[0], duals, self.free[:, members] + change, scores, (first, second))
+        errors = family.summed_errors(here.errors, members, duals, scores, side.score_errors(left, change))
+        return ChordSteps(family, entries[0], duals, self.free[:, members] + change, scores, errors)
+
+    def exact(self, members: NDArray[np.bool_]) -> "ExactSteps | None":
+        """The candidates of some rows with Hessians of their own; where scores moved far, the old model is the better start."""
+        family, arrays, (_, _, here) = self.family, self.family.arrays, self._certificate
+        if not family.constant > 0.0:
+            return None
+        rows, take = self.rows[members], np.flatnonzero(members)
+        duals, scores, free = arrays.take(here.duals, take), arrays.take(here.scores, take), self.free[:, take]
+        away = arrays.zeroed(arrays.absolute(scores - arrays.put(family.base)[:, None]), (rows, np.arange(rows.size)))
+        away = arrays.largest_of(away, family.used)
+        far = np.flatnonzero(~(away < FAR))
+        first, second = (error[take] for error in here.errors)
+        if far.size:
+            start, ones = family.start, np.ones(far.size)
+            duals = arrays.replace_columns(duals, arrays.put(np.outer(start[0], ones)), far)
+            scores = arrays.replace_columns(scores, arrays.put(np.outer(start[2], ones)), far)
+            free[:, far] = start[1][:, None]
+            errors = family.side.score_errors(arrays.put(start[0][:, None]), start[1][:, None])
+            first[far], second[far] = errors[0][0], errors[1][0]
+        return ExactSteps(family, rows, duals, free, scores, (first, second))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ExactSteps:
+    """Models without one row each, one per column, which step with their own Hessians.
+
+    A Hessian differs from the old one by the curvatures of all rows, but much by few of them: the step takes these in full (a
+    correction of small rank) and leaves the others as they were. What is certified is the gradient in the exact metric,
+    from the step as a trial vector.
+    """
+
+    family: WideRows
+    rows: Rows
+    duals: Any
+    free: Array
+    scores: Any
+    errors: Errors
+
+    contraction: ClassVar[float] = np.inf
+
+    @property
+    def cost(self) -> float:
+        """A step takes about what an iteration of a training takes, and a training ten of them."""
+        return 0.1
+
+    def certify(self) -> Certified:
+        """Bounds of the removed rows' scores."""
+        return self._certificate[0]
+
+    @cached_property
+    def _bends(self) -> Any:
+        """The weighted curvatures at the candidates."""
+        return self.family._curvatures((self.rows, np.arange(self.rows.size)), self.scores)
+
+    def _moves(self, forces: Any) -> tuple[Array, Any]:
+        """Newton steps: the changes of ``beta`` and of the scores."""
+        family, arrays, metric = self.family, self.family.arrays, self.family.metric
+        known, side = metric.leverages, family.side
+        change, moves = metric.step(forces, to_host(arrays.put(side.border.T) @ self.duals))
+        # H_new = H + X_S^T E X_S takes Q_S (1 + E Q_SS)^-1 E times the moves of the rows S from the moves.
+        extra, seen = to_host(self._bends) - metric.bends[:, None], to_host(moves)
+        weight = np.abs(extra) * known.own[:, None]
+        order = np.argsort(-weight, axis=0)
+        rest = np.cumsum(np.take_along_axis(weight, order, 0)[::-1], axis=0)[::-1]
+        size = int(np.quantile(np.count_nonzero(rest > NOTICEABLE, axis=0), 0.9))
+        size = min(max(size, 1), LARGEST_CORRECTION, weight.shape[0])
+        chosen, columns = order[:size].T, np.arange(self.rows.size)[:, None]
+        extra, Q = extra[chosen, columns], to_host(known.scores)
+        systems = extra[:, :, None] * Q[chosen[:, :, None], chosen[:, None, :]]
+        systems += np.eye(size)
+        with np.errstate(all="ignore"):
+            taken = _solve_each(systems, extra * seen[chosen, columns])
+        spread = np.zeros(weight.shape)
+        spread[chosen, columns] = taken
+        moves = moves - known.scores @ arrays.put(spread)
+        return change - known.free @ spread if side.n_free else change, moves
+
+    @cached_property
+    def _certificate(self) -> tuple[Certified, Any, Any, Array]:
+        """What is proven, the step that ``b`` takes and its scores, and the step of ``beta``."""
+        family, arrays, metric, side = self.family, self.family.arrays, self.family.metric, self.family.side
+        xp, rows, known, entries = arrays.xp, self.rows, metric.leverages, (self.rows, np.arange(self.rows.size))
+        weights, bends = family._weights(rows), self._bends
+        forces, sizes = family.forces(weights, self.duals, self.scores, entries)
+        change, moves = self._moves(forces)
+        pulls = bends * moves
+        norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), self.duals)
+        share = family.least_shares(rows, bends)
+        free = metric.free * known.grown[rows] / np.sqrt(share) * (1.0 + FEW) if side.n_free else np.zeros(rows.size)
+        reach = family.reach(np.zeros(rows.size), self.errors, family.used)
+        spread = self.errors[0] * np.sqrt(to_host(arrays.put(np.square(side.norms)) @ bends))
+        spread = spread + self.errors[1] * np.sqrt(to_host(xp.sum(bends, axis=0)))
+        spread = spread * (1.0 + gamma(known.left.size + 8))
+        rounding = family.rounding(spread, family.masses(sizes), reach, free)
+        with np.errstate(all="ignore"):
+            nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
+            grown = known.grown[rows] / np.sqrt(share) * (1.0 + FEW)
+            outer = side.border_norms[:, None] * free if side.n_free else np.zeros((1, rows.size))
+            plain = side.norms[:, None] + outer
+            top = np.minimum(plain[family.used].max(axis=0, initial=0.0), family.top * grown) * (1.0 + FEW)
+            own = np.minimum(plain[entries], known.alone[rows] / np.sqrt(share)) * (1.0 + FEW)
+            half = own * local_radius(family.constant, top, nu, reach) + side.norms[rows] * self.errors[0]
+        bounds = family.widened(arrays.entries(self.scores, entries), half + self.errors[1])
+        return Certified(*bounds, nu, rounding), left, image, change
+
+    def step(self, members: NDArray[np.bool_]) -> "ExactSteps":
+        """The candidates of some rows after one more step, shortened where the objective would rise."""
+        family, side, arrays = self.family, self.family.side, self.family.arrays
+        _, left, image, change = self._certificate
+        left, image, duals, scores = (arrays.take(part, members) for part in (left, image, self.duals, self.scores))
+        rows, change = self.rows[members], change[:, members]
+        moved = arrays.put(side.border @ change) - image if side.n_free else -image
+        length = self._lengths(rows, duals, scores, left, image, moved)
+        left, change = left * arrays.put(length), change * length
+        duals, scores = duals - left, scores + moved * arrays.put(length)
+        errors = family.summed_errors(self.errors, members, duals, scores, side.score_errors(left, change))
+        return ExactSteps(family, rows, duals, self.free[:, members] + change, scores, errors)
 
     def exact(self, members: NDArray[np.bool_]) -> None:
-        """Rows whose Hessian is another are stepped on one by one."""
+        """There is nothing more exact."""
         return
+
+    def _lengths(self, rows: Rows, duals: Any, scores: Any, left: Any, image: Any, moved: Any) -> Array:
+        """How far to go along the steps: all the way, or about where the objective is lowest."""
+        family, arrays = self.family, self.family.arrays
+        loss, y = family.problem.loss, arrays.put(family.problem.y)[:, None]
+        weighted = arrays.zeroed(family._weights(rows) * moved, (rows, np.arange(rows.size)))
+        slope, bend = -arrays.inner(duals, image), arrays.inner(left, image)
+
+        def derivatives(length: Array) -> Array:
+            slopes = loss.gradient(y, scores + moved * arrays.put(length))
+            return arrays.inner(weighted, slopes) + slope + length * bend
+
+        length = np.ones(rows.size)
+        start = -derivatives(np.zeros(rows.size))
+        for _ in range(LINE_SEARCH_STEPS):
+            there = derivatives(length)
+            rises = (there > 0.5 * start) & (start > 0.0)
+            if not rises.any():
+                break
+            with np.errstate(all="ignore"):
+                length = np.where(rises, length * np.maximum(start / (start + there), 0.05), length)
+        return np.where(np.isfinite(length), length, 0.0)
+
+
+def _solve_each(systems: Array, right: Array) -> Array:
+    """Solutions of small systems, one per member; not a number where one is singular."""
+    try:
+        return np.linalg.solve(systems, right[:, :, None])[:, :, 0].astype(np.float64, copy=False)
+    except np.linalg.LinAlgError:
+        return np.full(right.shape, np.nan)
