@@ -229,6 +229,7 @@ MUTANTS: dict[str, Mutant] = {
     "shares-of-the-old-metric-too-large": Mutant(
         "glru.updates.wide_rows:WideRows.least_shares", result(lambda shares: 100.0 * shares), FAMILIES
     ),
+    "rows-alone-longer-than-they-are": Mutant("glru.metric.rows:Leverages.alone_lower", scaled(1.0 + 1e-6), FAMILIES),
     "moves-of-scores-taken-as-exact": Mutant(
         "glru.updates.row_models:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
     ),

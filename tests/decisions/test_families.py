@@ -427,6 +427,25 @@ def test_exact_steps_of_removals_that_move_far(fit_intercept, spread):
     assert reached > 4
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("lam", [1e-9, 1e-4, 1.0])
+@np.errstate(all="ignore")
+def test_closed_form_of_squared_wide_rows(fit_intercept, lam):
+    """A quadratic loss takes no steps: leverages near 1, near copies and rows without weight are bounded up to rounding."""
+    base = make(glru.Squared(), glru.L2(lam), 8, 24, seed=3, fit_intercept=fit_intercept)
+    X = base.X * 10.0 ** np.linspace(-1.0, 2.0, 24)
+    X[1] = X[0] * (1.0 + 1e-3 * np.cos(np.arange(24)))
+    weight = np.where(np.arange(8) == 7, 0.0, 1.0 + np.arange(8) % 3)
+    problem = glru.Problem(X, base.y, glru.Squared(), glru.L2(lam), fit_intercept, "sum", weight)
+    family = WideRows(glru.solve(problem))
+    assert family.has_closed_form
+    rows, exact = left_out(problem)
+    for lower, upper in (family.quick_bounds(rows), family.bounds(rows, never, 1)):
+        for (score, doubt), low, high in zip(exact, lower, upper, strict=True):
+            assert low <= score + doubt and score - doubt <= high
+    assert rows.size == 8 and (lam < 1.0 or np.all(upper - lower < 1e-6))
+
+
 def test_centred_rows_are_the_same_models():
     """Columns far from zero: the row side of dense data with an intercept centres them, and loses no digits."""
     problem = make(glru.Logistic(), glru.L2(0.05), 10, 24, seed=2, fit_intercept=True)

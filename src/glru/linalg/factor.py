@@ -25,8 +25,14 @@ def inverse_of(factor: Any) -> Any:
     """``(R^T R)^-1`` of an upper Cholesky factor, where it lives."""
     if is_foreign(factor):
         return cholesky_solve(factor, arrays_of(factor).units(factor.shape[0], np.arange(factor.shape[0])))
+    # Below the diagonal a factor is zero, and so is what dpotri leaves there.
     inverse, failed = dpotri(factor)
-    return np.triu(inverse) + np.triu(inverse, 1).T if failed == 0 else np.full_like(factor, np.nan)
+    if failed != 0:
+        return np.full_like(factor, np.nan)
+    diagonal = inverse.diagonal().copy()
+    inverse = inverse + inverse.T
+    np.fill_diagonal(inverse, diagonal)
+    return inverse
 
 
 def solve_shifted(matrix: Any, right: Any) -> Any:

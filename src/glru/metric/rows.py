@@ -229,21 +229,17 @@ class RowMetric(Metric):
     def leverages(self) -> "Leverages":
         """``H^-1 x`` of all rows."""
         side, arrays = self.side, self.side.arrays
-        everything = np.arange(self.root.size)
-        diagonal = everything, everything
         # (I + D K)^-1 = I + D^(1/2) Y on weak rows and D^(1/2) Y on strong ones: no small number is a difference.
         scale = np.where(self.strong, self.root, 1.0)
-        spread = inverse_of(self.factor) / arrays.put(scale)
+        spread = inverse_of(self.factor)
+        spread /= arrays.put(scale)
         if not self.strong.all():
             weak = np.flatnonzero(~self.strong)
             columns = cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(side.gram.data, weak))
             spread = arrays.replace_columns(spread, -columns, weak)
         if side.n_free:
-            spread = spread - arrays.put(self.border_spread @ self.free_leverages)
-        duals = arrays.put(self.root)[:, None] * spread
-        if not self.strong.all():
-            duals = arrays.add_entries(duals, np.where(self.strong, 0.0, 1.0), diagonal)
-        return Leverages(self, duals, spread)
+            spread -= arrays.put(self.border_spread @ self.free_leverages)
+        return Leverages(self, spread, self.free_leverages)
 
     def force_norms(self, forces: Any, pulls: Any, moves: Array, taken: Any = None) -> tuple[Array, Array, Any, Any]:
         """At least the norms of gradients given by forces on the rows (a column each).
@@ -381,24 +377,29 @@ class Leverages:
         By what norms grow at most in the metric without each row.
     """
 
-    def __init__(self, metric: RowMetric, duals: Any, spread: Any) -> None:
+    def __init__(self, metric: RowMetric, spread: Any, free: Array) -> None:
         side, arrays = metric.side, metric.side.arrays
         everything = np.arange(metric.root.size)
-        self.metric, self.duals, self.free = metric, duals, metric.free_leverages
+        self.metric, self.free = metric, free
         self._diagonal = everything, everything
+        duals = arrays.put(metric.root)[:, None] * spread
+        if not metric.strong.all():
+            duals = arrays.add_entries(duals, np.where(metric.strong, 0.0, 1.0), self._diagonal)
+        self.duals = duals
         self.left = arrays.entries(duals, self._diagonal)
         self.scores = side.gram @ duals
         forms = arrays.inner(duals, self.scores)
         if side.n_free:
-            self.scores = self.scores + arrays.put(side.border @ self.free)
+            self.scores += arrays.put(side.border @ self.free)
         self._mass, self._missed, self.errors = self._sizes()
         self._own, self._spread = arrays.entries(spread, self._diagonal), arrays.zeroed(spread, self._diagonal)
         # Without row i, v = -D^(1/2) Y but for v_i = 0, all divided by 1 - d_i Q_ii.
         self._grown = np.where(self.left > 0.0, 1.0 / self.left, np.nan)
-        squares = forms + arrays.inner(self._spread, self._spread)
-        squares = np.maximum(squares, 0.0) * (1.0 + gamma(everything.size + 16))
-        squares += 2.0 * side.unit * np.square(self._mass) + 8.0 * UNIT * side.norms * np.abs(self.left) * self._mass
-        norms = self._grown * (np.sqrt(squares) + 8.0 * UNIT * self._mass) * (1.0 + FEW) + TINY
+        self._squares = np.maximum(forms + arrays.inner(self._spread, self._spread), 0.0)
+        self._square_errors = gamma(everything.size + 16) * self._squares + 2.0 * side.unit * np.square(self._mass)
+        self._square_errors += 8.0 * UNIT * side.norms * np.abs(self.left) * self._mass
+        norms = np.sqrt(self._squares + self._square_errors) + 8.0 * UNIT * self._mass
+        norms = self._grown * norms * (1.0 + FEW) + TINY
         # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
         self._off = self._grown * self._missed * (1.0 + FEW)
         kept = 1.0 - self._off * metric.root * (1.0 + FEW)
@@ -408,6 +409,18 @@ class Leverages:
         # |x|^2 = a^2 / (1 + d a^2), a the norm without the row.
         norms = self.alone / np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
         self.norms = np.where(np.isfinite(self.alone), norms, np.inf)
+
+    @cached_property
+    def alone_lower(self) -> Array:
+        """At most the norm of every row in the metric without it.
+
+        The bound by a trial vector exceeds the square of the norm by at most the square of what the image misses.
+        """
+        norms = np.sqrt(np.maximum(self._squares - self._square_errors, 0.0)) * (1.0 - FEW) - 8.0 * UNIT * self._mass
+        norms = self._grown * np.maximum(norms, 0.0) * (1.0 - FEW)
+        squares = np.square(norms) * (1.0 - FEW) - np.square(self.rest_alone) * (1.0 + FEW)
+        norms = np.sqrt(np.maximum(squares, 0.0)) * (1.0 - FEW) - self._off * self.grown * (1.0 + FEW)
+        return np.where(norms > 0.0, norms, 0.0)
 
     @cached_property
     def own(self) -> Array:
@@ -427,13 +440,28 @@ class Leverages:
         missed = np.linalg.norm(off, axis=0) * metric.free * (1.0 + FEW)
         return mass, missed, (side.unit * mass * (1.0 + FEW), side.unit * second * (1.0 + FEW))
 
+    def _residuals(self) -> tuple[Any, Array]:
+        """``D^(1/2) Q + Y`` but for ``Y_ii``, and what the rows' own entries are to be: in exact arithmetic ``Q = -D^(-1/2) Y``, but for the 1 of strong rows."""
+        metric = self.metric
+        residuals = metric.side.arrays.put(metric.root)[:, None] * self.scores
+        residuals += self._spread
+        return residuals, np.where(metric.strong, -1.0 / np.where(metric.strong, metric.root, 1.0), 0.0)
+
+    def refined(self) -> "Leverages":
+        """The images after one more Newton step each: a step of iterative refinement."""
+        metric, arrays = self.metric, self.metric.side.arrays
+        root = arrays.put(metric.root)[:, None]
+        residuals, strong = self._residuals()
+        residuals = arrays.add_entries(residuals, self._own + strong, self._diagonal)
+        border = to_host(arrays.put(metric.side.border.T) @ self.duals)
+        change, moves = metric.step(root * residuals, border)
+        spread = arrays.add_entries(self._spread, self._own, self._diagonal) - (residuals + root * moves)
+        return Leverages(metric, spread, self.free + change)
+
     @cached_property
     def _rests(self) -> tuple[Array, Array]:
         metric, arrays = self.metric, self.metric.side.arrays
-        # In exact arithmetic D^(1/2) Q = -Y, but for the 1 of strong rows.
-        wrong = arrays.put(metric.root)[:, None] * self.scores
-        wrong += self._spread
-        strong = np.where(metric.strong, -1.0 / np.where(metric.strong, metric.root, 1.0), 0.0)
+        wrong, strong = self._residuals()
         seen = arrays.entries(wrong, self._diagonal)
         own = np.abs(seen + (self._own + strong)) + 8.0 * UNIT * (np.abs(seen) + np.abs(self._own) + np.abs(strong))
         others = arrays.zeroed(wrong, self._diagonal)

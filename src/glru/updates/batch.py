@@ -78,17 +78,18 @@ class Candidates(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class Tightened:
-    """Bounds of some members (numbers in the batch), and which of them rounding allows no narrower ones of."""
+    """Bounds of some members (numbers in the batch), which of them rounding allows no narrower ones of, and what each has cost."""
 
     members: NDArray[np.intp]
     lower: Any
     upper: Any
     exhausted: Mask
+    costs: Array
 
     def take(self, members: Mask) -> "Tightened":
         """Some of them."""
         lower, upper = (_take(ends, members) for ends in (self.lower, self.upper))
-        return Tightened(self.members[members], lower, upper, self.exhausted[members])
+        return Tightened(self.members[members], lower, upper, self.exhausted[members], self.costs[members])
 
 
 def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened:
@@ -106,42 +107,41 @@ def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened
     n_steps : int
         Most certificates per member with chord steps, and again with exact ones.
     """
-    done, slow, spent = _run(candidates, None, decided, n_steps, 0.0)
-    if slow.members.size:
-        chosen = np.zeros(slow.members.size + done.members.size, dtype=bool)
-        chosen[slow.members] = True
-        exact = candidates.exact(chosen)
-        if exact is not None and spent + exact.cost <= 1.0:
-            more, slow, _ = _run(exact, slow, decided, n_steps, spent)
-            done = _concatenate([done, more])
+    done, slow = _run(candidates, None, decided, n_steps)
+    chosen = np.zeros(slow.members.size + done.members.size, dtype=bool)
+    chosen[slow.members] = True
+    exact = candidates.exact(chosen) if slow.members.size else None
+    if exact is not None:
+        # A first exact step is taken whatever the chord steps have cost.
+        more, slow = _run(exact, slow, decided, n_steps)
+        done = _concatenate([done, more])
     done = _concatenate([done, slow])
-    return Tightened(done.members, to_host(done.lower), to_host(done.upper), done.exhausted)
+    return Tightened(done.members, to_host(done.lower), to_host(done.upper), done.exhausted, done.costs)
 
 
-def _run(
-    batch: Candidates, known: Tightened | None, decided: Decided, n_steps: int, spent: float
-) -> tuple[Tightened, Tightened, float]:
-    """The members that one kind of steps finishes, those that it leaves open, and what was spent on each of these."""
+def _run(batch: Candidates, known: Tightened | None, decided: Decided, n_steps: int) -> tuple[Tightened, Tightened]:
+    """The members that one kind of steps finishes, and those that it leaves open."""
     finished, slow, before = [], [], np.full(1, np.inf)
     for step in range(n_steps):
         now = batch.certify()
         exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~(now.norms < 0.5 * before)
         if known is None:
-            known = Tightened(np.arange(now.norms.size), now.lower, now.upper, exhausted)
+            known = Tightened(
+                np.arange(now.norms.size), now.lower, now.upper, exhausted, np.full(now.norms.size, batch.cost)
+            )
         else:
             lower, upper = intersect((known.lower, known.upper), (now.lower, now.upper))
-            known = Tightened(known.members, lower, upper, exhausted)
-        spent += batch.cost
+            known = Tightened(known.members, lower, upper, exhausted, known.costs + batch.cost)
         left = ~to_host(decided(known.lower, known.upper)) & ~exhausted
-        going = left & (now.norms < batch.contraction * before)
-        if step + 1 == n_steps or spent + batch.cost > 1.0:
+        going = left & (now.norms < batch.contraction * before) & (known.costs + batch.cost <= 1.0)
+        if step + 1 == n_steps:
             going[:] = False
         finished.append(known.take(~left))
         slow.append(known.take(left & ~going))
         if not going.any():
             break
         known, before, batch = known.take(going), now.norms[going], batch.step(going)
-    return _concatenate(finished), _concatenate(slow), spent
+    return _concatenate(finished), _concatenate(slow)
 
 
 def _concatenate(parts: list[Tightened]) -> Tightened:
@@ -152,8 +152,10 @@ def _concatenate(parts: list[Tightened]) -> Tightened:
         _take(arrays.concatenate(ends, axis=ends[0].ndim - 1), order)
         for ends in ([part.lower for part in parts], [part.upper for part in parts])
     )
-    members, exhausted = [part.members for part in parts], [part.exhausted for part in parts]
-    return Tightened(np.concatenate(members)[order], lower, upper, np.concatenate(exhausted)[order])
+    members, exhausted, costs = (
+        np.concatenate([getattr(part, name) for part in parts])[order] for name in ("members", "exhausted", "costs")
+    )
+    return Tightened(members, lower, upper, exhausted, costs)
 
 
 def _take(ends: Any, members: NDArray[Any]) -> Any:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds
 from glru.certificate import ball_radius
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
-from glru.metric.rows import RowMetric
+from glru.metric.rows import Leverages, RowMetric
 from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.updates.batch import Certified, Decided, tighten
@@ -45,6 +45,9 @@ LARGEST_CORRECTION = 192
 
 SHARES = (1.0, 0.5, 0.1, 0.01)
 """Shares of the old curvatures that are tried as a lower bound of the new ones."""
+
+POLISHING_STEPS = 3
+"""Most steps of iterative refinement: each gains the digits that the factor has, and where it has few the others are lost anyway."""
 
 LINE_SEARCH_STEPS = 8
 """Most times a step is shortened."""
@@ -67,6 +70,13 @@ class WideRows(RowModels):
         self.factor = float(np.median(known)) if known.size else 1.0
         self.weights = self.factor * problem.weights
         self.used = self.weights > 0.0
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether the Hessian is the same everywhere, and the other rows' weights whichever row leaves."""
+        return (
+            self.local and self.constant == 0.0 and bool(np.all(self.factors[np.isfinite(self.factors)] == self.factor))
+        )
 
     def alone(self, row: int, settled: Callable[[Array, Array], bool], n_steps: int = MOST_STEPS) -> Retrained:
         """Bounds of a row's score under the model without it, by Newton steps of that model alone."""
@@ -93,9 +103,9 @@ class WideRows(RowModels):
         """At least the largest norm of a row that counts."""
         return float(self.metric.leverages.norms[self.used].max(initial=0.0))
 
-    def removed(self, rows: Rows) -> Images:
+    def removed(self, rows: Rows, known: Leverages) -> Images:
         """The images of some rows, each in the metric without itself."""
-        known, grown = self.metric.leverages, 1.0 / self.metric.leverages.left[rows]
+        grown = 1.0 / known.left[rows]
         # No force acts on the row itself: its own score does not matter.
         scores = self.arrays.take(known.scores, rows) * self.arrays.put(grown)
         scores = self.arrays.zeroed(scores, (rows, np.arange(rows.size)))
@@ -120,6 +130,9 @@ class WideRows(RowModels):
         """Bounds of the removed rows' scores after one Newton step each, without a product more than the candidates take."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = self._usable(rows)
+        if self.has_closed_form:
+            lower[places], upper[places] = self._closed_form(rows[places], self.metric.leverages)
+            return lower, upper
         duals, free, scores, errors = self._first(rows[places])
         entries = rows[places], np.arange(places.size)
         if self.local:
@@ -128,6 +141,39 @@ class WideRows(RowModels):
             duals, scores, gaps = self.gaps(self._weights(entries[0]), duals, entries)
             lower[places], upper[places] = self._ball(entries, scores, self.side.score_errors(duals, free), gaps)
         return lower, upper
+
+    @cached_property
+    def _refined_leverages(self) -> Leverages:
+        return self.metric.leverages.refined()
+
+    def _closed_form(self, rows: Rows, known: Leverages) -> Bounds:
+        """Bounds of the removed rows' scores under a quadratic loss, from the model of all rows: no step is left to be taken.
+
+        With ``b`` the stored duals of that model, ``e`` its forces and ``a_i`` the norm of row ``i`` in the metric ``M`` without it, the
+        gradient without the row is ``b_i x_i + g``, ``g`` that of the other rows' forces. The row's score is that of the stored model less
+        ``b_i a_i^2 + x_i^T M^-1 g``.
+        """
+        arrays, side = self.arrays, self.side
+        duals, _, scores, errors = self._shared_step
+        column = arrays.put(duals[:, None])
+        forces, sizes = self.forces(arrays.put(self.weights[:, None]), column, arrays.put(scores[:, None]), None)
+        rho = self.reach(np.zeros(1), errors, self.used)
+        # The trial vector is the force itself, whose support is that of the weights.
+        scaled = np.divide(1.0, self.metric.bends, out=np.zeros(self.used.size), where=self.used)
+        nu = np.sqrt(scaled @ np.square(to_host(forces))) + self.unit * np.sqrt(scaled @ np.square(to_host(sizes)))
+        nu = nu * (1.0 + gamma(self.used.size + 8)) + np.exp(rho) * self.metric.spread(errors)
+        if side.n_free:
+            nu = nu + self._border_norms(column, self.metric.free * known.grown[rows])
+        nu = nu * (1.0 + FEW) + TINY
+        images = self.removed(rows, known)
+        moved, off = self.corrected(images, forces, column, sizes, errors, rho, self.metric.bends)
+        growth = np.expm1(rho) * (1.0 + FEW)
+        off = off + (growth * images.norms + images.rest) * nu + side.norms[rows] * errors[0] + errors[1]
+        least, most = np.square(known.alone_lower[rows]), np.square(known.alone[rows])
+        taken = duals[rows] * (0.5 * (least + most))
+        off = off + np.abs(duals[rows]) * (0.5 * (most - least) + (growth + FEW) * most)
+        off = off + FEW * (np.abs(scores[rows]) + np.abs(moved) + np.abs(taken))
+        return self.widened(scores[rows] - taken - moved, off)
 
     def _usable(self, rows: Rows) -> Rows:
         """The places of the rows whose removal leaves something of the metric."""
@@ -142,21 +188,27 @@ class WideRows(RowModels):
         return self.arrays.put(self.weights)[:, None] * self.arrays.put(ratios)
 
     def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
-        """Bounds of the removed rows' scores after Newton steps with the old Hessian; rows leave as they are decided."""
+        """Bounds of the removed rows' scores after Newton steps; rows leave as they are decided.
+
+        A quadratic loss takes no steps: its leverages get one of iterative refinement.
+        """
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = self._usable(rows)
-        if places.size:
+        if self.has_closed_form:
+            lower[places], upper[places] = self._closed_form(rows[places], self._refined_leverages)
+        elif places.size:
             found = tighten(ChordSteps(self, rows[places], *self._first(rows[places])), decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
     def summed_errors(
-        self, errors: Errors, members: NDArray[np.bool_], duals: Any, scores: Any, more: Errors
+        self, errors: Errors, members: NDArray[np.bool_], duals: Any, free: Array, scores: Any, more: Errors
     ) -> Errors:
         """The errors of some models' scores after a step: they add up, and the sums were rounded."""
         arrays = self.arrays
         mass = to_host(arrays.put(self.side.norms) @ arrays.xp.abs(duals))
         size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
+        size = size + (np.abs(self.side.border) @ np.abs(free)).max(axis=0, initial=0.0)
         first = errors[0][members] + more[0] + 8.0 * UNIT * mass
         return first * (1.0 + FEW), (errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
 
@@ -182,7 +234,7 @@ class WideRows(RowModels):
         rounding = 4.0 * UNIT * float(metric.bends @ squares)
         for share in SHARES:
             lost = share * old - bends
-            lost = arrays.zeroed(arrays.xp.where(lost > 0.0, lost, 0.0), entries)
+            lost = arrays.zeroed(arrays.xp.where(lost <= 0.0, 0.0, lost), entries)
             total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.grown[rows])
             best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
         return best
@@ -199,8 +251,25 @@ class WideRows(RowModels):
         force = self.weights * self.slopes + self.duals
         change, moves = self.metric.step(arrays.put(force[:, None]), (side.border.T @ self.duals)[:, None])
         duals, free = -self.weights * (self.slopes + self.bends * to_host(moves)[:, 0]), self.free + change[:, 0]
-        errors = side.score_errors(arrays.put(duals[:, None]), free[:, None])
-        return duals, free, self.scores(duals, free), errors
+        scores = self.scores(duals, free)
+        if self.has_closed_form:
+            duals, free, scores = self._polish(duals, free, scores)
+        return duals, free, scores, side.score_errors(arrays.put(duals[:, None]), free[:, None])
+
+    def _polish(self, duals: Array, free: Array, scores: Array) -> tuple[Array, Array, Array]:
+        """A model of a quadratic loss after further steps, as long as they shrink its forces: iterative refinement."""
+        arrays, side, loss, y = self.arrays, self.side, self.problem.loss, self.problem.y
+        curvatures = self.metric.bends
+        forces = self.weights * loss.gradient(y, scores) + duals
+        for _ in range(POLISHING_STEPS):
+            change, moves = self.metric.step(arrays.put(forces[:, None]), (side.border.T @ duals)[:, None])
+            closer = duals - (forces + curvatures * to_host(moves)[:, 0]), free + change[:, 0]
+            there = self.scores(*closer)
+            left = self.weights * loss.gradient(y, there) + closer[0]
+            if not left @ left < 0.25 * (forces @ forces):
+                break
+            (duals, free), scores, forces = closer, there, left
+        return duals, free, scores
 
     def _first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
         """The candidates one Newton step from the old model, their scores, and the errors of these."""
@@ -257,14 +326,15 @@ class WideRows(RowModels):
         nu = self._norms(entries, forces) + self._border_norms(duals, free_norms)
         rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, free_norms)
         nu = (nu + rounding) * (1.0 + FEW)
-        images = self.removed(rows)
+        images = self.removed(rows, known)
         moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
         off = side.norms[rows] * errors[0] + errors[1]
         center, top = arrays.entries(scores, entries), self.top * known.grown[rows]
         drop = reach
         if self.constant > 0.0 and np.any(reach > 0.5):
             shares = self.least_shares(rows, self._curvatures(entries, scores))
-            drop = np.fmin(reach, (self.reach(np.zeros(rows.size), errors, self.used) - np.log(shares)) * (1.0 + FEW))
+            least = (self.reach(np.zeros(rows.size), errors, self.used) - np.log(shares)) * (1.0 + FEW)
+            drop = np.where(reach > 0.5, np.fmin(reach, least), reach)
         bounds = self.ellipsoid(images, center, off, moved, nu, reach, top, drop)
         # Where scores moved far, exact steps have a metric in which the same errors are smaller.
         return forces, Certified(*bounds, nu, np.where(reach < 1.0, rounding, 0.0))
@@ -356,8 +426,9 @@ class ChordSteps:
         duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
         left, change = family._step(entries, forces, duals)
         duals, scores = arrays.zeroed(duals - left, entries), scores - side.scores(left, -change)
-        errors = family.summed_errors(here.errors, members, duals, scores, side.score_errors(left, change))
-        return ChordSteps(family, entries[0], duals, self.free[:, members] + change, scores, errors)
+        free = self.free[:, members] + change
+        errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(left, change))
+        return ChordSteps(family, entries[0], duals, free, scores, errors)
 
     def exact(self, members: NDArray[np.bool_]) -> "ExactSteps | None":
         """The candidates of some rows with Hessians of their own; where scores moved far, the old model is the better start."""
@@ -423,10 +494,11 @@ class ExactSteps:
         weight = np.abs(extra) * known.own[:, None]
         order = np.argsort(-weight, axis=0)
         rest = np.cumsum(np.take_along_axis(weight, order, 0)[::-1], axis=0)[::-1]
-        size = int(np.quantile(np.count_nonzero(rest > NOTICEABLE, axis=0), 0.9))
-        size = min(max(size, 1), LARGEST_CORRECTION, weight.shape[0])
+        # Every member takes as many rows as it needs, whatever the others need: its bounds do not depend on the batch.
+        sizes = np.clip(np.count_nonzero(rest > NOTICEABLE, axis=0), 1, min(LARGEST_CORRECTION, weight.shape[0]))
+        size = int(sizes.max())
         chosen, columns = order[:size].T, np.arange(self.rows.size)[:, None]
-        extra, Q = extra[chosen, columns], to_host(known.scores)
+        extra, Q = np.where(np.arange(size) < sizes[:, None], extra[chosen, columns], 0.0), to_host(known.scores)
         systems = extra[:, :, None] * Q[chosen[:, :, None], chosen[:, None, :]]
         systems += np.eye(size)
         with np.errstate(all="ignore"):
@@ -474,8 +546,9 @@ class ExactSteps:
         length = self._lengths(rows, duals, scores, left, image, moved)
         left, change = left * arrays.put(length), change * length
         duals, scores = duals - left, scores + moved * arrays.put(length)
-        errors = family.summed_errors(self.errors, members, duals, scores, side.score_errors(left, change))
-        return ExactSteps(family, rows, duals, self.free[:, members] + change, scores, errors)
+        free = self.free[:, members] + change
+        errors = family.summed_errors(self.errors, members, duals, free, scores, side.score_errors(left, change))
+        return ExactSteps(family, rows, duals, free, scores, errors)
 
     def exact(self, members: NDArray[np.bool_]) -> None:
         """There is nothing more exact."""
