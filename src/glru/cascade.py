@@ -82,7 +82,10 @@ USUAL_MEMORY = 2 << 30
 
 Rows = NDArray[np.intp]
 Report = Callable[[str, int, int], None]
-Recall = Callable[[Rows, Callable[[Rows], Bounds]], Bounds]
+Found = tuple[Array, Array, NDArray[np.bool_]]
+"""Bounds of some rows, and which of them are given up."""
+
+Recall = Callable[[Rows, Callable[[Rows], Found]], Found]
 """Does the work on some rows, or has it from a checkpoint."""
 
 
@@ -119,7 +122,7 @@ def _silent(stage: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-def _work_on(rows: Rows, work: Callable[[Rows], Bounds]) -> Bounds:
+def _work_on(rows: Rows, work: Callable[[Rows], Found]) -> Found:
     """Do the work: there is no checkpoint."""
     return work(rows)
 
@@ -345,7 +348,7 @@ class Cascade:
             return
         begin = time.perf_counter()
         if rows.size:
-            lower, upper = self.recall(rows, work)
+            lower, upper, self.limited[rows] = self.recall(rows, lambda rows: (*work(rows), self.limited[rows]))
             if proven:
                 self.lower[rows] = np.maximum(self.lower[rows], lower)
                 self.upper[rows] = np.minimum(self.upper[rows], upper)

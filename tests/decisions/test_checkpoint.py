@@ -16,6 +16,7 @@ CASES = {
     "hinge": (make(glru.Hinge(), glru.L2(0.05), 15, 3), {}),
     "weighted": (make(glru.SquaredHinge(), glru.ElasticNet(0.05, 0.02), 15, 3, sample_weight=np.arange(1.0, 16.0)), {}),
     "width": (make(glru.Logistic(), glru.L2(0.02), 20, 4), {"width": 1e-9}),
+    "limited": (make(glru.Logistic(), glru.L2(0.1), 12, 30, fit_intercept=True), {"width": 1e-13}),
     "regression": (make(glru.Squared(), glru.L2(0.1), 15, 3), {}),
     "glru": (make(glru.Logistic(), glru.L2(0.001), 20, 4), {"method": "glru"}),
     "naive": (make(glru.Logistic(), glru.L2(0.02), 12, 4, density=0.5), {"method": "naive"}),
@@ -35,6 +36,7 @@ def same(first, second):
     assert np.array_equal(first.score_upper, second.score_upper)
     assert np.array_equal(first.scores, second.scores, equal_nan=True)
     assert np.array_equal(first.stages, second.stages)
+    assert np.array_equal(first.limited, second.limited)
     assert first.n_trainings == second.n_trainings
 
 

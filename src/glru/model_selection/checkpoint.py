@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from glru._archives import open_archive
 from glru._budget import Budget
 from glru._files import check_target, write_atomically
-from glru.bounds import Bounds
+from glru.cascade import Found, Rows
 from glru.linalg import Array
 from glru.losses import Loss
 from glru.penalties import Penalty
@@ -32,19 +32,19 @@ from glru.solution import Solution, Status, solution_at
 EVERY, WRITES = 1.0, 10.0
 """Seconds between two writes, or so many times what a write takes if that is longer."""
 
-PARTS = ("rows", "lower", "upper")
+PARTS = ("rows", "lower", "upper", "limited")
 """What is kept of every answer."""
 
-ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|rows|lower|upper)")
+ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|rows|lower|upper|limited)")
 """The names of the arrays in the file."""
 
 PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", "weights")
 SOLUTION = ("problem", "coef", "intercept", "dual")
 """What a problem beside its data, and a solution, are told apart by."""
 
-Rows = NDArray[np.intp]
 Hash = hashlib.blake2b
-Work = Callable[[Rows], Bounds]
+Work = Callable[[Rows], Found]
+Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_]]]
 
 
 @final
@@ -60,7 +60,7 @@ class Checkpoint:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._arrays: dict[str, Array] = {}
-        self._journals: dict[str, list[tuple[Rows, Array, Array]]] = {}
+        self._journals: dict[str, Journal] = {}
         self._written, self._pause = time.perf_counter(), EVERY
         check_target(self.path, "a checkpoint")
         if self.path.exists():
@@ -99,7 +99,7 @@ class Checkpoint:
             )
         return found
 
-    def recall(self, budget: Budget, *settings: Any) -> Callable[[Rows, Work], Bounds]:
+    def recall(self, budget: Budget, *settings: Any) -> Callable[[Rows, Work], Found]:
         """A function that does work on rows once, and has it from the file in a later run of the same settings.
 
         What was under way when the time was up may have been cut short, and is not kept.
@@ -107,21 +107,21 @@ class Checkpoint:
         journal = self._journals.setdefault(digest(*settings), [])
         place = 0
 
-        def done(rows: Rows, work: Work) -> Bounds:
+        def done(rows: Rows, work: Work) -> Found:
             nonlocal place
             if place < len(journal):
-                known, lower, upper = journal[place]
+                known, lower, upper, limited = journal[place]
                 if not np.array_equal(known, rows):
                     raise ValueError(f"the checkpoint {self.path} does not fit this run. Remove it and start again.")
             else:
-                lower, upper = work(rows)
+                lower, upper, limited = work(rows)
                 if budget.spent:
-                    return lower, upper
-                journal.append((rows.copy(), lower.copy(), upper.copy()))
+                    return lower, upper, limited
+                journal.append((rows.copy(), lower.copy(), upper.copy(), limited.copy()))
                 if time.perf_counter() - self._written > self._pause:
                     self.save()
             place += 1
-            return lower, upper
+            return lower, upper, limited
 
         return done
 
@@ -131,7 +131,7 @@ class Checkpoint:
         arrays: dict[str, Any] = dict(self._arrays)
         for key, journal in self._journals.items():
             if journal:
-                arrays[f"{key}/sizes"] = np.array([rows.size for rows, _, _ in journal])
+                arrays[f"{key}/sizes"] = np.array([rows.size for rows, *_ in journal])
                 for name, parts in zip(PARTS, zip(*journal, strict=True), strict=True):
                     arrays[f"{key}/{name}"] = np.concatenate(parts)
 
@@ -161,19 +161,19 @@ class Checkpoint:
             ) from None
 
 
-def _journal(sizes: Array, rows: Array, lower: Array, upper: Array) -> list[tuple[Rows, Array, Array]]:
+def _journal(sizes: Array, *parts: NDArray[Any]) -> Journal:
     """The answers in their order, from arrays that hold all of them one behind the other."""
-    kinds = sizes.dtype.kind + rows.dtype.kind == "ii" and lower.dtype == upper.dtype == np.float64
-    flat = all(part.ndim == 1 for part in (sizes, rows, lower, upper))
-    if (
-        not kinds
-        or not flat
-        or np.any(sizes < 0)
-        or not rows.size == lower.size == upper.size == sizes.sum(dtype=object)
-    ):
+    rows, *rest = parts
+    kinds = sizes.dtype.kind + rows.dtype.kind == "ii" and [part.dtype for part in rest] == [
+        np.float64,
+        np.float64,
+        bool,
+    ]
+    flat = all(part.ndim == 1 for part in (sizes, *parts))
+    if not kinds or not flat or np.any(sizes < 0) or any(part.size != sizes.sum(dtype=object) for part in parts):
         raise ValueError("answers must be rows with two ends each.")
     edges = np.cumsum(sizes)[:-1]
-    return list(zip(*(np.split(part, edges) for part in (rows, lower, upper)), strict=True))
+    return list(zip(*(np.split(part, edges) for part in parts), strict=True))
 
 
 def digest(*values: Any) -> str:
