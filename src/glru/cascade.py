@@ -159,6 +159,8 @@ class BlockBounds:
         How many rows are in the file alone.
     errors : tuple of int
         The least and the largest number of held-out errors among these.
+    n_unlabelled : int
+        How many of these are narrow enough, but without a label.
     norm_bound : float
         At least the largest norm of a row of the block that counts.
     """
@@ -169,6 +171,7 @@ class BlockBounds:
     upper: Array
     n_written: int
     errors: tuple[int, int]
+    n_unlabelled: int
     norm_bound: float
 
 
@@ -186,12 +189,13 @@ def bound_block(
     y = part.y.astype(np.int8) if classification else part.y
     numbers = np.arange(start, start + part.n_rows)
     if output is None:
-        return BlockBounds(numbers, y, lower, upper, 0, (0, 0), highest)
+        return BlockBounds(numbers, y, lower, upper, 0, (0, 0), 0, highest)
     done = is_decided(lower, upper, width)
     output.write(part.rows.number, start, y, lower, upper, np.where(done, stage, "undetermined"))
-    wrong = ScoreBounds(lower[done], upper[done]).errors(part.y[done]) if classification else (0, 0)
-    n_written = int(np.count_nonzero(done))
-    return BlockBounds(numbers[~done], y[~done], lower[~done], upper[~done], n_written, wrong, highest)
+    written = ScoreBounds(lower[done], upper[done])
+    wrong = written.errors(part.y[done]) if classification else (0, 0)
+    unlabelled = int(np.count_nonzero(~written.decided)) if classification else 0
+    return BlockBounds(numbers[~done], y[~done], lower[~done], upper[~done], written.n_rows, wrong, unlabelled, highest)
 
 
 @final
@@ -230,8 +234,9 @@ class Cascade:
         The stages that decided them, by their places in ``STAGES``.
     limited : array of bool
         Open rows that were given up.
-    n_written, written_by, written_errors : int, str, tuple of int
-        How many rows are in the output alone, the stage that decided them, and the least and largest number of errors among them.
+    n_written, written_by, written_errors, n_unlabelled : int, str, tuple of int, int
+        How many rows are in the output alone, the stage that decided them, the least and largest number of errors among them, and
+        how many of them are narrow enough, but without a label.
     seconds : dict
         Time spent in each stage.
     n_trainings : int
@@ -256,7 +261,7 @@ class Cascade:
         self.max_memory, self.max_trainings, self.tol = max_memory, max_trainings, tol
         self.report, self.budget, self.recall, self.output = report, budget, recall, output
         self.seconds: dict[str, float] = {}
-        self.n_trainings = self.n_written = 0
+        self.n_trainings = self.n_written = self.n_unlabelled = 0
         self.written_by, self.written_errors = "undetermined", (0, 0)
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
@@ -377,6 +382,7 @@ class Cascade:
         self.n_written, self.written_by = sum(part.n_written for part in parts), stage
         low, high = np.sum([part.errors for part in parts], axis=0)
         self.written_errors = int(low), int(high)
+        self.n_unlabelled = sum(part.n_unlabelled for part in parts)
         self._tell(stage, begin)
 
     def _tell(self, stage: str, begin: float) -> None:

@@ -181,6 +181,17 @@ def test_files_hold_what_later_stages_found(tmp_path):
     np.testing.assert_allclose(frame["score_lower"], kept.score_lower, rtol=1e-9)
 
 
+def test_open_labels_in_files_are_counted(tmp_path):
+    """Intervals may be as narrow as was asked for and leave their labels open all the same."""
+    problem = make(glru.Logistic(), glru.L2(0.003), 60, 3, seed=3)
+    solution = glru.solve(in_blocks(tmp_path, problem, 4))
+    for k, width in enumerate((1.0, 1e-7)):
+        kept, written = (glru.loocv(solution, width=width, output=place) for place in (None, tmp_path / f"out{k}"))
+        assert written.n_undetermined == kept.n_undetermined
+        assert (kept.n_undetermined > 0) == (width == 1.0)
+        assert "undetermined" not in written.decided_by
+
+
 def test_time_is_up(tmp_path):
     """The pass of bounds runs in any case; what it leaves open stays so."""
     problem = make(glru.Logistic(), glru.L2(0.01), 30, 3, seed=3)

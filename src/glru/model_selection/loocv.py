@@ -221,9 +221,11 @@ def _amend(cascade: Cascade, bounds: ScoreBounds, output: Output) -> WrittenRows
     for k, (here, places) in cascade.problem.locate(cascade.numbers).items():
         output.amend(k, here, bounds.lower[places], bounds.upper[places], names[places])
     low, high = cascade.written_errors
+    n_open = cascade.open_rows().size
     if cascade.problem.loss.task == "classification":
         more = bounds.errors(cascade.y.astype(np.float64))
         low, high = low + int(more[0]), high + int(more[1])
+        n_open = cascade.n_unlabelled + int(np.count_nonzero(~bounds.decided))
     counts = np.bincount(cascade.stage_codes, minlength=len(STAGES))
     counts[STAGES.index(cascade.written_by)] += cascade.n_written
-    return WrittenRows(output.folder, (low, high), count_stages(counts))
+    return WrittenRows(output.folder, (low, high), count_stages(counts), n_open)

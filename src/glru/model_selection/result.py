@@ -203,11 +203,14 @@ class WrittenRows:
         The least and the largest number of held-out errors.
     decided_by : dict
         How many rows each stage decided.
+    n_undetermined : int
+        Rows without a label; for a regression, rows that no stage decided.
     """
 
     folder: str
     errors: tuple[int, int]
     decided_by: dict[str, int]
+    n_undetermined: int
 
 
 def count_stages(counts: NDArray[np.intp]) -> dict[str, int]:
@@ -345,7 +348,7 @@ class LOOCVResult(HeldOutScores):
     @property
     def n_undetermined(self) -> int:
         """Rows that are not decided."""
-        return self.decided_by.get("undetermined", 0) if self.output else super().n_undetermined
+        return self.results.n_undetermined if isinstance(self.results, WrittenRows) else super().n_undetermined
 
     @cached_property
     def stages(self) -> NDArray[np.str_]:
