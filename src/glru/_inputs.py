@@ -55,7 +55,7 @@ def as_vector(values: Any, length: int, name: str) -> Array:
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.shape != (length,):
-        raise ValueError(f"{name} must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
+        raise ValueError(f"{name} must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
     return finite_vector(raw, name)
 
 
@@ -108,7 +108,7 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     if raw.ndim == 2 and raw.shape[1] == 1:
         raw = raw[:, 0]
     if raw.shape != (length,):
-        raise ValueError(f"y must have one entry a row of X, shape ({length},); got shape {raw.shape}.")
+        raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
     classes = classes_of(raw)
     require_two(classes)
     return np.where(raw == classes[1], 1.0, -1.0), classes

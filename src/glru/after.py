@@ -303,7 +303,7 @@ class After:
 
     @np.errstate(all="ignore")
     def dual_bounds(self) -> tuple[Array, Array]:
-        """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one a row of the changed problem."""
+        """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one per row of the changed problem."""
         problem = self.problem
         lower, upper = self.score_bounds(problem.matrix)
         finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)

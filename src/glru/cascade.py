@@ -69,10 +69,10 @@ TRIED_ROWS = 8
 """After this number of rows, a step on single rows ends once it spares fewer than half a training: both together cost more."""
 
 TIGHTENED_SHARE = 8
-"""At most one row in so many is narrowed on its own: far from the price of training every row."""
+"""At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
 
 MOST_FACTORS = 16
-"""Families are used while the rows' weights give at most so many different factors."""
+"""Families are used while the rows' weights give at most this number of different factors."""
 
 ROWS_AT_ONCE, MODELS_AT_ONCE = 10_000, 128
 """Rows in blocks that are brought into memory at once, and models that one pass measures."""

@@ -29,7 +29,7 @@ from glru.point import Point
 from glru.problem import Problem
 
 NOT_MUCH_MORE = 32.0
-"""Errors of scores may be bounded by so many times their size: a digit and a half for a pass over the data."""
+"""Errors of scores may be bounded by this multiple of their size: a digit and a half saves a pass over the data."""
 
 
 @final
@@ -148,7 +148,7 @@ class Certificate:
 def certify(
     problem: Problem, point: Point, scores: Array | None = None, correlations: Array | None = None
 ) -> Certificate:
-    """The certificate of a point; ``X w + b`` and ``X^T (s o a)`` as computed are taken where they are at hand."""
+    """The certificate of a point; ``X w + b`` and ``X^T (s o a)`` as computed are used if they are given."""
     coef, dual = point.coef, point.dual
     assert dual is not None
     norms = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))

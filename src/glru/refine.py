@@ -107,7 +107,7 @@ def refine(
     names : collection of str, default=EVERY
         The bounds to use; without "local" no Newton step is made, and the paper's bounds stop a training.
     certificate : Certificate, default=None
-        The certificate of the point, where it is at hand: it is asked first.
+        The certificate of the point, if it is known: it is asked first.
     budget : Budget, default=UNLIMITED
         When it is spent, what is known by then is returned.
     """

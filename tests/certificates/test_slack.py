@@ -306,6 +306,25 @@ def test_norms_of_forces(fit_intercept):
                 assert found <= 4.0 * float(true)
 
 
+def test_what_a_force_misses_of_the_border_counts():
+    """With ``v = e`` nothing is left of the force, and what is taken from the intercept's entry is the whole norm but for ``v``."""
+    problem = wide_problem(fit_intercept=True)
+    side = RowSide(problem)
+    metric = RowMetric(side, np.linspace(0.2, 1.0, 7))
+    exact = exact_inverse(problem, metric.bends)
+    forces = np.full((7, 1), 1e-9)
+    taken = np.linspace(1.0, 7.0, 7)[:, None]
+    norms, missed, _, _ = metric.force_norms(forces, -forces, np.sum(forces**2 / metric.bends[:, None], axis=0), taken)
+    with mpmath.workdps(50):
+        total = mpmath.fsum(taken[:, 0].tolist()) - mpmath.fsum(forces[:, 0].tolist())
+        # In the coordinates of the data the intercept's entry takes the mean row along.
+        gradient = [-mpmath.mpf(c) * total for c in [*side.center.tolist(), 1.0]]
+        true = mpmath.sqrt((mpmath.matrix([gradient]) * exact * mpmath.matrix(gradient))[0])
+    assert true > 1.0
+    assert norms[0] + missed[0] * metric.free >= true * (1 - mpmath.mpf(10) ** -6)
+    assert norms[0] + missed[0] * metric.free <= 10.0 * float(true)
+
+
 def exact_inverse(problem, bends):
     """The inverse of the Hessian, the intercept last."""
     with mpmath.workdps(50):

@@ -345,7 +345,7 @@ def test_errors_show_what_was_given(case):
 REGRESSION = {
     "target-nan": (glru.Relabel([0], [np.nan]), "y must be finite; entry 0 is nan"),
     "target-text": (glru.AddRows(ROWS, ["a", "b"]), "y must be numeric"),
-    "target-count": (glru.AddRows(ROWS, [1.0]), "y must have one entry a row of X"),
+    "target-count": (glru.AddRows(ROWS, [1.0]), "y must have one entry per row of X"),
 }
 
 

@@ -90,7 +90,7 @@ def test_numbers_of_other_types(tmp_path):
         ({}, np.zeros(50), None, r"exactly two classes for a classification loss; got 1 \({0.0}\)"),
         ({}, np.arange(50) % 3, None, r"got 3 \({0, 1, 2}\)"),
         ({}, Y[:49], None, r"shape \(50,\); got shape \(49,\)"),
-        ({}, Y, np.ones(51), r"sample_weight must have one entry a row of X, shape \(50,\)"),
+        ({}, Y, np.ones(51), r"sample_weight must have one entry per row of X, shape \(50,\)"),
         ({}, "target", None, "X has no names"),
     ],
 )
@@ -338,7 +338,7 @@ def test_dask_frames():
     with pytest.raises(ValueError, match="y must be a column of X; got 'label'"):
         glru.Problem(data, "label")
     assert_same_model(glru.Problem(features, data[["target"]], penalty=glru.L2(0.1)))
-    with pytest.raises(ValueError, match=r"y must have one entry a row of X; got shape \(1., 2\)"):
+    with pytest.raises(ValueError, match=r"y must have one entry per row of X; got shape \(1., 2\)"):
         glru.Problem(features, data[["a", "b"]])
 
 

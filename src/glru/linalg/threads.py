@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 SMALL_WORK = 1e9
-"""Below so many operations in the largest product, waking the threads of BLAS costs more than they save."""
+"""Below this number of operations in the largest product, waking the threads of BLAS costs more than they save."""
 
 Result = TypeVar("Result")
 

@@ -238,7 +238,7 @@ class Proofs:
     def _wide(self) -> tuple[Problem, RowSide]:
         """The changed problem of wide data in the dimension of the rows; rows that are gone stay in it without a weight.
 
-        Only where columns came or went are the products of all rows computed: otherwise those of the training are at hand.
+        Only where columns came or went are the products of all rows computed: otherwise those of the training are reused.
         """
         if not self.only_rows:
             return self.problem, RowSide(self.problem)

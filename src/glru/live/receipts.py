@@ -105,7 +105,7 @@ def statement_of(updated: bool, radius: float) -> Statement:
 
 
 def issue(state: State, entry: ChangeEntry, queries: Matrix | None, at: str, identical: int) -> dict[str, Any]:
-    """The receipt of a removal of rows, as the model stands now, with so many remaining rows equal to removed ones."""
+    """The receipt of a removal of rows, as the model stands now, with this number of remaining rows equal to removed ones."""
     solution, terms, problem = state.solution, state.spec.to_json(), state.proofs.after.problem
     rows = digest_rows(problem.matrix, problem.y, problem.sample_weight)
     found = count_identical(entry.digests, rows)

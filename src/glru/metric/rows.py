@@ -70,7 +70,7 @@ class RowSide:
         self.norms = np.sqrt(squares * (1.0 + gamma(self.inverse.size + 8))) * (1.0 + FEW) + self.tiny
 
     def extend(self, rows: Matrix, problem: Problem | None = None) -> "RowSide":
-        """The side with more rows behind those at hand, from their products alone: the centre stays as it is.
+        """The side with more rows appended, from their products alone; the centre stays as it is.
 
         ``problem``: that of all rows. Without it the new rows are queries, and :meth:`images` and :meth:`pulled` leave them out.
         """

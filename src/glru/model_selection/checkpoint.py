@@ -30,7 +30,7 @@ from glru.problem import Problem
 from glru.solution import Solution, Status, solution_at
 
 EVERY, WRITES = 1.0, 10.0
-"""Seconds between two writes, or so many times what a write takes if that is longer."""
+"""Seconds between two writes, or this multiple of the time a write takes if that is longer."""
 
 PARTS = ("rows", "lower", "upper", "limited")
 """What is kept of every answer."""

@@ -46,7 +46,7 @@ class Bound:
     make : callable
         The region of a certificate; the second argument: whether there is an intercept.
     price : callable
-        What it costs against the others where a certificate is at hand; the cheapest is asked first.
+        What it costs against the others once a certificate is known; the cheapest is asked first.
     """
 
     name: str

@@ -95,7 +95,7 @@ def read_block(X: Any, y: Any, weight: Any) -> Block:
     for name, values in (("y", targets), ("sample_weight", weights)):
         if values is not None and values.shape != (matrix.shape[0],):
             raise ValueError(
-                f"{name} must have one entry a row of X; got shape {values.shape} for a block of {matrix.shape[0]} rows."
+                f"{name} must have one entry per row of X; got shape {values.shape} for a block of {matrix.shape[0]} rows."
             )
     if weights is not None:
         weights = _inputs.numeric_vector(weights, "sample_weight")

@@ -295,7 +295,7 @@ def _parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float])
     array = values if isinstance(values, np.memmap) else _inputs.as_array(values, name)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.shape != (sum(counts),):
-        raise ValueError(f"{name} must have one entry a row of X, shape ({sum(counts)},); got shape {array.shape}.")
+        raise ValueError(f"{name} must have one entry per row of X, shape ({sum(counts)},); got shape {array.shape}.")
     if isinstance(array, np.memmap):
         return _mapped(array, counts)
     edges = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -306,11 +306,11 @@ def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
     if _is_array(values):
         values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         if values.ndim != 1:
-            raise ValueError(f"{name} must have one entry a row of X; got {values.ndim} dimensions.")
+            raise ValueError(f"{name} must have one entry per row of X; got {values.ndim} dimensions.")
         known = not np.isnan(lengths).any() and not np.isnan(values.chunks[0]).any()
         if known and sum(lengths) != values.shape[0]:
             raise ValueError(
-                f"{name} must have one entry a row of X, shape ({int(sum(lengths))},); got shape {values.shape}."
+                f"{name} must have one entry per row of X, shape ({int(sum(lengths))},); got shape {values.shape}."
             )
         if known and list(values.chunks[0]) != list(lengths):
             values = values.rechunk((tuple(lengths),))

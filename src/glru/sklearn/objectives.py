@@ -67,7 +67,7 @@ class Objective:
     probabilities: bool = False
 
     def penalty(self, n_columns: int) -> Penalty:
-        """The penalty for so many columns."""
+        """The penalty for this number of columns."""
         if self.quadratic == 0.0 == self.absolute:
             return L2(np.zeros(n_columns))
         return penalty_of(self.quadratic, self.absolute)

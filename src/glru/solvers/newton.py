@@ -38,7 +38,7 @@ SMALL_STEP = 1e-4
 """A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
 
 SHARE = 32
-"""A sample holds one row in so many, but at least ``ROWS_PER_COLUMN`` rows per column."""
+"""A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per column."""
 
 ROWS_PER_COLUMN = 10
 
@@ -315,7 +315,7 @@ class ColumnSpace(Space):
 
 @final
 class RowSpace(Space):
-    r"""Unknowns: :math:`\beta`, one a row, then the unpenalised coefficients and the intercept.
+    r"""Unknowns: :math:`\beta`, one per row, then the unpenalised coefficients and the intercept.
 
     Needs a penalty above zero on all but a few columns. Rows of weight zero take no part.
     """
@@ -333,7 +333,7 @@ class RowSpace(Space):
         tail = np.append(free, self.side.intercept(point.coef, point.intercept)) if problem.fit_intercept else free
         duals = [dual_of(problem, problem.scores(point.coef, point.intercept)), np.zeros(problem.n_rows)]
         duals = duals if point.dual is None else [point.dual, *duals]
-        # A dual point need not belong to its primal point: of those at hand, start where the objective is lowest.
+        # A dual point need not belong to its primal point: of the known ones, start where the objective is lowest.
         places = [np.concatenate([problem.weights * dual, tail]) for dual in duals]
         return min(places, key=self._objective)
 

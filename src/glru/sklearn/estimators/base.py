@@ -189,7 +189,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 def validated(estimator: Any, X: Any, **options: Any) -> Any:
-    """scikit-learn's checks of data, under the name they have in the version at hand.
+    """scikit-learn's checks of data, under the name they have in the installed version.
 
     Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets come home.
     """

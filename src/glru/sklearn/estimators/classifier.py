@@ -21,7 +21,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     """What the classifiers share: labels and probabilities from scores."""
 
     def decision_function(self, X: Any) -> Array:
-        """Scores: one a row for two classes, one a row and class for more.
+        """Scores: one per row for two classes, one per row and class for more.
 
         Parameters
         ----------
