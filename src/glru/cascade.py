@@ -27,7 +27,7 @@ from glru.problem import Problem
 from glru.refine import Refinement, certified_bounds
 from glru.regions import EVERY
 from glru.rows import Memory
-from glru.solution import Solution
+from glru.solution import Solution, dual_of, solution_at
 from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
 from glru.sums import chunks
@@ -41,6 +41,8 @@ from glru.updates.carried_rows import (
 )
 from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.refits import Refits
+from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
@@ -223,6 +225,8 @@ class Cascade:
         Told of progress; when to end; where finished work comes from.
     output : Output or None, default=None
         Where the results of rows in blocks go.
+    refits : Refits or None, default=None
+        What leaving out a row changes beside the row.
 
     Attributes
     ----------
@@ -256,8 +260,12 @@ class Cascade:
         budget: Budget = UNLIMITED,
         recall: Recall = _work_on,
         output: Output | None = None,
+        refits: Refits | None = None,
     ) -> None:
+        if refits is not None and solution.problem.scaling == "mean":
+            solution, refits = _summed(solution), refits.summed(solution.problem)
         self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
+        self.refits = refits
         self.max_memory, self.max_trainings, self.tol = max_memory, max_trainings, tol
         self.report, self.budget, self.recall, self.output = report, budget, recall, output
         self.seconds: dict[str, float] = {}
@@ -299,7 +307,7 @@ class Cascade:
     def follow(self, method: str) -> None:
         """All steps of a method in order, each on what the earlier ones left open."""
         for step in METHODS[method]:
-            if self.n_unseen + self.open_rows().size < step.price or not step.applies(self):
+            if self.n_unseen + self.open_rows().size < step.price or not self.has(step):
                 continue
             if step.rows is None:
                 self.sweep(step.stage)
@@ -322,10 +330,10 @@ class Cascade:
         report, seconds, begin = self.report, dict(self.seconds), time.perf_counter()
         self.width, self.report = 0.5 * width, _silent
         for step in STEPS:
-            if step.tightens and step.applies(self) and step.price < self._open_widest().size:
+            if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
-        if self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self)):
+        if self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self)) and not self.refits:
             rows = self.open_rows()
             order = np.argsort(self.lower[rows] - self.upper[rows], kind="stable")
             for row in rows[order[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]]:
@@ -335,6 +343,10 @@ class Cascade:
         self.stage_codes, self.limited, self.width = codes, limited, before
         self.report, self.seconds = report, seconds
         self._tell("tighten", begin)
+
+    def has(self, step: "Step") -> bool:
+        """Whether the run has what a step needs."""
+        return (self.refits is None or step.refits) and step.applies(self)
 
     def _open_widest(self) -> Rows:
         """Open the rows with the widest intervals, as many as keep the others narrow enough on average."""
@@ -561,7 +573,7 @@ class Cascade:
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
-        if has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
+        if self.refits is None and has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
             found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
             return found.lower, found.upper
@@ -594,18 +606,34 @@ class Cascade:
         assert self._block_family is not None
         return self._block_family.refined(self.numbers[places], self.enough, BATCH_STEPS)
 
+    @cached_property
+    def _refitted(self) -> TallRefits | WideRefits:
+        assert self.refits is not None
+        start = self.polished if self.solution.relative_gap > COARSE else self.solution
+        return (WideRefits if has_wide_rows(self.problem) else TallRefits)(start, self.refits)
+
+    def refitted(self, rows: Rows) -> Bounds:
+        """Newton candidates under preprocessing that is fitted again, and more steps where needed."""
+        return self._refitted.bounds(rows, self.enough, BATCH_STEPS)
+
     def _refinement(self, place: int) -> tuple[Refinement, Point]:
         """What is to be proven of a row under the model without it, and where to start."""
         problem, point = self.without(place)
         names = EVERY if self.bound in ("auto", "local") else (self.bound,)
         here = slice(place, place + 1)
-        query = self.problem.matrix[here] if self.problem.in_memory else self.problem.take(self.numbers[here]).matrix
+        query = problem.matrix[here] if self.problem.in_memory else self.problem.take(self.numbers[here]).matrix
         return Refinement(problem, query, lambda *ends: self.finished(place, *ends), names, self.budget), point
 
     def without(self, place: int) -> tuple[Problem, Point]:
         """The problem in which a row has weight zero, and the old optimum as a point of it."""
         solution = self.solution
-        problem = self.problem.without(self.numbers[place : place + 1]).require_weight()
+        if self.refits is None:
+            problem = self.problem.without(self.numbers[place : place + 1]).require_weight()
+        else:
+            problem = self.refits.problem(self.problem, place).require_weight()
+        if problem.n_columns != self.problem.n_columns:
+            nothing = np.zeros(problem.n_columns)
+            return problem, Point(nothing, 0.0, dual_of(problem, problem.scores(nothing)))
         dual = duality.feasible_dual(problem, solution.dual) if problem.in_memory else None
         return problem, Point(solution.coef, solution.intercept, dual)
 
@@ -633,6 +661,8 @@ class Step:
         Whether it proves bounds.
     tightens : bool, default=False
         Whether it takes all rows at once and makes intervals as narrow as is asked for, not only one step narrower.
+    refits : bool, default=False
+        Whether it follows preprocessing that is fitted again without each row.
     """
 
     stage: str
@@ -643,6 +673,24 @@ class Step:
     price: int = 1
     proven: bool = True
     tightens: bool = False
+    refits: bool = False
+
+
+def _summed(solution: Solution) -> Solution:
+    """The same model of the same objective times its total weight."""
+    problem = solution.problem
+    summed = problem.derive(scaling="sum", penalty=problem.penalty.scaled(problem.total_weight))
+    return solution_at(summed, solution.point, solution.n_iter, solution.status, solution.solver)
+
+
+def _has_refitted(cascade: Cascade) -> bool:
+    return cascade.refits is not None and has_refitted_rows(cascade.problem)
+
+
+def _described(cascade: Cascade) -> list[Rows]:
+    """The open rows that refits describe, in batches."""
+    assert cascade.refits is not None
+    return [rows[cascade.refits.together[rows]] for rows in cascade.batches(grouped=False)]
 
 
 def _all_open(cascade: Cascade) -> list[Rows]:
@@ -723,6 +771,7 @@ TRAINING = Step(
     lambda cascade: cascade.problem.in_memory or cascade.has_local_blocks,
     _to_train,
     Cascade.training,
+    refits=True,
 )
 
 STEPS = (
@@ -803,11 +852,21 @@ STEPS = (
         price=2,
     ),
     Step(
+        "newton",
+        "memory, refitted preprocessing, a self-concordant loss, a smooth penalty; one factor, and two products with X for each step",
+        _has_refitted,
+        _described,
+        Cascade.refitted,
+        tightens=True,
+        refits=True,
+    ),
+    Step(
         "refine",
         "memory, a loss with a curvature; a factor for each step of each row",
         _has_curvature,
         _one_by_one,
         Cascade.refine,
+        refits=True,
     ),
     TRAINING,
 )
@@ -821,7 +880,7 @@ APPROXIMATIONS = (
 METHODS = {
     "certified": STEPS,
     "glru": (CARRY, TRAINING),
-    "naive": (Step("training", "memory", lambda _: True, _each, Cascade.retrain, proven=False),),
+    "naive": (Step("training", "memory", lambda _: True, _each, Cascade.retrain, proven=False, refits=True),),
     "approx": APPROXIMATIONS,
     "approx-glru": (CARRY, *APPROXIMATIONS),
 }

@@ -20,6 +20,7 @@ from glru.rows import MAX_COLUMNS
 from glru.solution import Solution
 from glru.solvers import train, warn_if_short
 from glru.updates.local_rows import has_local_rows
+from glru.updates.refits import Refits
 
 Method = Literal["certified", "glru", "naive", "approx", "approx-glru"]
 Bound = Literal["auto", "primal", "dual", "local"]
@@ -44,11 +45,12 @@ def leave_one_out(
     output: str | Path | None = None,
     max_trainings: int | None = None,
     aim: float | None = None,
+    refits: Refits | None = None,
 ) -> LOOCVResult:
-    """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`, but for two.
+    """Leave-one-out of a problem or of its solution; the parameters are those of :func:`glru.loocv`, but for three.
 
     ``width``: if not given, a classification is refined until its labels are decided. ``aim``: a width on average to go on
-    to afterwards, as far as that costs no training.
+    to afterwards, as far as that costs no training. ``refits``: what leaving out a row changes beside the row.
     """
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
@@ -72,6 +74,7 @@ def leave_one_out(
             report=report,
             budget=budget,
             output=place,
+            refits=refits,
         )
         if checkpoint is not None:
             cascade.recall = checkpoint.recall(

@@ -203,17 +203,22 @@ class Gradients:
             gradients = arrays.zeroed(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
-        return Measured(gradients, self._norms(gradients, penalty, squares, errors), moved, errors)
+        return Measured(gradients, self.norms(gradients, penalty, squares, errors), moved, errors)
 
-    def _norms(self, gradients: Any, penalty: Any, squares: Array, errors: tuple[Array, Array]) -> Array:
-        """At least the norms of gradients whose sums have the given squares of slopes."""
+    def norms(
+        self, gradients: Any, penalty: Any, squares: Array, errors: tuple[Array, Array], more: float = 0.0
+    ) -> Array:
+        """At least the norms of gradients whose sums have the given squares of slopes.
+
+        ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`.
+        """
         totals, arrays, root = self.totals, self.metric.arrays, float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
         size = np.sqrt(squares) * (1.0 + gamma(totals.depth + 4))
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         spread = sum_error(totals.depth) * size + (totals.loss.smoothness * wrong + FEW * size) * (1.0 + FEW)
         outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(penalty, penalty)) * (1.0 + FEW)
-        return (self.metric.gradient_norms(gradients) + spread * self.slope_norm + outer) * (1.0 + FEW) + TINY
+        return (self.metric.gradient_norms(gradients) + spread * (self.slope_norm + more) + outer) * (1.0 + FEW) + TINY
 
 
 def newton_directions(

@@ -378,7 +378,7 @@ class LocalRows:
             self._values = here.rows
             self._errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
             errors = score_errors_of_rows(problem, self._errors)
-        self._largest_error = errors.largest
+        self.largest_error = errors.largest
         # The metric is that of the middle factor, at computed scores.
         grown = (1.0 + metric.eta) * (1.0 + share) * max(high / middle, middle / low) * (1.0 + FEW)
         self.eta = float(grown * np.exp((drift + constant * errors.largest) * (1.0 + FEW))) - 1.0
@@ -416,12 +416,18 @@ class LocalRows:
             self.learn_norm(float(self._every.norms[self.problem.weights > 0.0].max()))
         return min(self._known_norm, self.norm_bound)
 
+    @property
+    def values(self) -> RowValues:
+        """Scores, slopes and curvatures at the base, of rows in memory."""
+        assert self._values is not None
+        return self._values
+
     @cached_property
     def _every(self) -> Removals:
         """The removals of all rows, which are in memory."""
         return self.base.prepare(self.problem, self._values, self._errors)
 
-    def _removals(self, rows: Rows, part: Problem | None = None) -> Removals:
+    def removals(self, rows: Rows, part: Problem | None = None) -> Removals:
         """The removals of some rows; ``part``: the rows, if they were taken."""
         many = 4 * rows.size > self.problem.n_rows or "_every" in self.__dict__
         if self.problem.in_memory and many:
@@ -437,7 +443,7 @@ class LocalRows:
         """
         if not self.usable:
             return unbounded(rows.size)
-        removals = self._removals(rows)
+        removals = self.removals(rows)
         if "_every" in self.__dict__ or not self.problem.in_memory:
             return self.base.closed_form(removals, self.largest_norm)
         bounds = self.base.closed_form(removals, self.norm_bound)
@@ -463,7 +469,7 @@ class LocalRows:
         if not self.usable:
             return lower, upper
         part = self.problem.take(rows)
-        removals = self._removals(rows, part)
+        removals = self.removals(rows, part)
         places = np.flatnonzero(removals.metric_shares > 0.0)
         if places.size < rows.size:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
@@ -475,7 +481,7 @@ class LocalRows:
     @cached_property
     def gradients(self) -> Gradients:
         """What measures candidates."""
-        return Gradients(self.problem, self.base.metric, self.point, self._largest_error, self.factors[1])
+        return Gradients(self.problem, self.base.metric, self.point, self.largest_error, self.factors[1])
 
 
 @final

@@ -11,13 +11,15 @@ divided by ``t`` times what it was divided by has its coefficient multiplied by 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.linalg import Array, Matrix
+from glru.linalg import Array, gamma
+from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.problem import Problem
 
 Mask = NDArray[np.bool_]
@@ -54,3 +56,67 @@ class Refits:
     error: float = 0.0
     alone: Mask | None = None
     refit: Callable[[int], Problem] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it is about."""
+        known = (self.strengths, self.fills, self.class_factors, self.alone)
+        return next(part.shape[0] for part in known if part is not None)
+
+    @cached_property
+    def together(self) -> Mask:
+        """The rows whose removals the arrays describe."""
+        return np.ones(self.n_rows, dtype=bool) if self.alone is None else ~self.alone
+
+    @cached_property
+    def filled_columns(self) -> NDArray[np.intp]:
+        """The columns with filled values that move."""
+        if self.fills is None or self.filled is None:
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(self.filled.any(axis=0) & self.fills.any(axis=0))
+
+    @cached_property
+    def smallest(self) -> Array:
+        """At most the least factor of a strength or of a weight without each row, and 1."""
+        least = np.ones(self.n_rows)
+        for part in (self.strengths, self.class_factors):
+            if part is not None and part.shape[1]:
+                least = np.minimum(least, part.min(axis=1) - self.error * np.maximum(1.0, part.max(axis=1)))
+        return least
+
+    def problem(self, problem: Problem, row: int) -> Problem:
+        """The problem without a row, in which it has weight zero."""
+        if self.alone is not None and self.alone[row]:
+            assert self.refit is not None
+            return self.refit(row)
+        weight = problem.sample_weight.copy()
+        weight[row] = 0.0
+        changes: dict[str, Any] = {}
+        if self.class_factors is not None:
+            weight *= np.where(problem.y > 0.0, self.class_factors[row, 1], self.class_factors[row, 0])
+        if self.strengths is not None:
+            changes["penalty"] = rescaled(problem.penalty, self.strengths[row])
+        if self.filled_columns.size:
+            assert self.fills is not None and self.filled is not None
+            places = self.filled_columns
+            values = problem.matrix.dense(places) + self.filled[:, places] * self.fills[row, places]
+            changes["X"] = problem.matrix.replace_columns(places, values)
+        return problem.derive(sample_weight=weight, **changes)
+
+    def summed(self, problem: Problem) -> "Refits":
+        """The same for a problem under the mean of the losses, multiplied by its total weight.
+
+        Without a row the total weight is less by that row's: the strengths are, too.
+        """
+        total = problem.total_weight
+        kept = np.maximum(1.0 - problem.sample_weight / total, 0.0)[:, None]
+        strengths = np.ones((problem.n_rows, problem.n_columns)) if self.strengths is None else self.strengths
+        return replace(self, strengths=strengths * kept, error=2.0 * self.error + 8.0 * gamma(problem.n_rows + 8))
+
+
+def rescaled(penalty: Penalty, factors: Array) -> Penalty:
+    """A penalty whose columns were divided by the roots of some factors: squares have these, absolute values their roots."""
+    quadratic, absolute = penalty.quadratic * factors, penalty.absolute * np.sqrt(factors)
+    if not absolute.any():
+        return L2(quadratic)
+    return ElasticNet(quadratic, absolute) if quadratic.any() else L1(absolute)

@@ -86,7 +86,7 @@ class WideRows(RowModels):
 
     def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
         """The candidate one Newton step from the old model, or that model where there is no such step."""
-        models, change, _, _ = self._first(rows)
+        models, change, _, _ = self.first(rows)
         duals, free = to_host(models)[:, 0], change[:, 0]
         # Computed afresh: those of the family are sums of two, with the errors of both.
         found = duals, free, self.scores(duals, free)
@@ -123,17 +123,17 @@ class WideRows(RowModels):
 
     def guesses(self, rows: Rows) -> Array:
         """The removed rows' scores after one Newton step each, without proof."""
-        _, _, scores, _ = self._first(rows)
+        _, _, scores, _ = self.first(rows)
         return self.arrays.entries(scores, (rows, np.arange(rows.size)))
 
     def quick_bounds(self, rows: Rows) -> Bounds:
         """Bounds of the removed rows' scores after one Newton step each, without a product more than the candidates take."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-        places = self._usable(rows)
+        places = self.usable(rows)
         if self.has_closed_form:
             lower[places], upper[places] = self._closed_form(rows[places], self.metric.leverages)
             return lower, upper
-        duals, free, scores, errors = self._first(rows[places])
+        duals, free, scores, errors = self.first(rows[places])
         entries = rows[places], np.arange(places.size)
         if self.local:
             lower[places], upper[places] = self._quickly(entries, duals, scores, errors)
@@ -163,7 +163,7 @@ class WideRows(RowModels):
         nu = np.sqrt(scaled @ np.square(to_host(forces))) + self.unit * np.sqrt(scaled @ np.square(to_host(sizes)))
         nu = nu * (1.0 + gamma(self.used.size + 8)) + np.exp(rho) * self.metric.spread(errors)
         if side.n_free:
-            nu = nu + self._border_norms(column, self.metric.free * known.grown[rows])
+            nu = nu + self.border_gradients(column, self.metric.free * known.grown[rows])
         nu = nu * (1.0 + FEW) + TINY
         images = self.removed(rows, known)
         moved, off = self.corrected(images, forces, column, sizes, errors, rho, self.metric.bends)
@@ -175,7 +175,7 @@ class WideRows(RowModels):
         off = off + FEW * (np.abs(scores[rows]) + np.abs(moved) + np.abs(taken))
         return self.widened(scores[rows] - taken - moved, off)
 
-    def _usable(self, rows: Rows) -> Rows:
+    def usable(self, rows: Rows) -> Rows:
         """The places of the rows whose removal leaves something of the metric."""
         usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free)
         return np.flatnonzero(usable & np.isfinite(self.metric.leverages.alone[rows]))
@@ -193,11 +193,11 @@ class WideRows(RowModels):
         A quadratic loss takes no steps: its leverages get one of iterative refinement.
         """
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
-        places = self._usable(rows)
+        places = self.usable(rows)
         if self.has_closed_form:
             lower[places], upper[places] = self._closed_form(rows[places], self._refined_leverages)
         elif places.size:
-            found = tighten(ChordSteps(self, rows[places], *self._first(rows[places])), decided, n_steps)
+            found = tighten(ChordSteps(self, rows[places], *self.first(rows[places])), decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
@@ -271,7 +271,7 @@ class WideRows(RowModels):
             (duals, free), scores, forces = closer, there, left
         return duals, free, scores
 
-    def _first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
+    def first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
         """The candidates one Newton step from the old model, their scores, and the errors of these."""
         arrays, known = self.arrays, self.metric.leverages
         duals, free, scores, errors = self._shared_step
@@ -299,7 +299,7 @@ class WideRows(RowModels):
         free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
         scaled = np.divide(1.0, metric.bends, out=np.zeros(strong.size), where=strong)
         squares = to_host(arrays.put(scaled) @ (forces * forces)) * (1.0 + gamma(strong.size + 8))
-        nu = np.sqrt(squares) + self._border_norms(duals, free_norms)
+        nu = np.sqrt(squares) + self.border_gradients(duals, free_norms)
         if not strong.all():
             weak = arrays.xp.abs(forces)
             nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
@@ -323,7 +323,7 @@ class WideRows(RowModels):
         known = metric.leverages
         forces, sizes, reach = self._pulled(entries, duals, scores, errors)
         free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
-        nu = self._norms(entries, forces) + self._border_norms(duals, free_norms)
+        nu = self.gradient_norms(entries, forces) + self.border_gradients(duals, free_norms)
         rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, free_norms)
         nu = (nu + rounding) * (1.0 + FEW)
         images = self.removed(rows, known)
@@ -339,7 +339,7 @@ class WideRows(RowModels):
         # Where scores moved far, exact steps have a metric in which the same errors are smaller.
         return forces, Certified(*bounds, nu, np.where(reach < 1.0, rounding, 0.0))
 
-    def _border_norms(self, duals: Any, free_norms: Array) -> Array:
+    def border_gradients(self, duals: Any, free_norms: Array) -> Array:
         """At least the norms of what ``U^T b`` leaves of the gradient."""
         arrays, side = self.arrays, self.side
         if not side.n_free:
@@ -348,7 +348,7 @@ class WideRows(RowModels):
         off += gamma(self.weights.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
         return np.linalg.norm(off, axis=0) * free_norms * (1.0 + FEW)
 
-    def _norms(self, entries: Entries, forces: Any) -> Array:
+    def gradient_norms(self, entries: Entries, forces: Any) -> Array:
         """At least the norms of gradients in the metrics without a row each, from the leverages of all rows."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = metric.leverages
@@ -364,7 +364,7 @@ class WideRows(RowModels):
         own = np.abs(arrays.entries(image, entries)) + known.norms[rows] * summed + side.norms[rows] * first + second
         return np.hypot(norms, metric.root[rows] * known.grown[rows] * own) * (1.0 + FEW)
 
-    def _step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
+    def next_step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
         """The next Newton steps: what they take from ``b``, and what they add to ``beta``."""
         arrays, metric, rows = self.arrays, self.metric, entries[0]
         known = metric.leverages
@@ -424,7 +424,7 @@ class ChordSteps:
         family, side, arrays = self.family, self.family.side, self.family.arrays
         entries = self.rows[members], np.arange(np.count_nonzero(members))
         duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
-        left, change = family._step(entries, forces, duals)
+        left, change = family.next_step(entries, forces, duals)
         duals, scores = arrays.zeroed(duals - left, entries), scores - side.scores(left, -change)
         free = self.free[:, members] + change
         errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(left, change))

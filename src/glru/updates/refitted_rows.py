@@ -1,0 +1,485 @@
+r"""All leave-one-out removals at once where preprocessing is fitted again without each row (:class:`~glru.updates.refits.Refits`).
+
+Candidates are written down in full, one model per column, and certified by the exact gradients of their own problems in the metric of
+the model of all rows. With :math:`M_i` that metric without row ``i``, the Hessian of row ``i``'s problem at the same curvatures is
+
+.. math:: H_i \succeq \min(1, \min_j \rho_{ij}, u_i) (1 - \theta_i)^2 M_i, \qquad
+          \theta_i \ge \sup_v \|D^{1/2} (m \operatorname{diag} f_i) v\| / \|v\|_{M_i},
+
+since the stacked vectors :math:`(D^{1/2} X_i v, \Lambda^{1/2} v)` differ by no more than the moved fills. Chord steps with
+:math:`M_i` then converge as fast as the changes are small, whatever the loss.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import Bounds, unbounded, widen
+from glru.linalg import FEW, HOST, TINY, Array, gamma
+from glru.problem import Problem
+from glru.regions.local import local_radius
+from glru.solution import Solution
+from glru.updates.batch import SLOW, Certified, Decided, tighten
+from glru.updates.gradients import Gradients, model_scores
+from glru.updates.local_rows import LocalRows, Removals, has_local_rows
+from glru.updates.refits import Refits
+from glru.updates.row_models import Errors, Rows, has_wide_rows
+from glru.updates.wide_rows import WideRows
+
+Mask = NDArray[np.bool_]
+
+LEAST_SHARE = 1e-6
+"""Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
+
+
+def has_refitted_rows(problem: Problem) -> bool:
+    """Whether the removals are made in batches: a self-concordant loss, a smooth penalty, data in memory on the host."""
+    known = problem.in_memory and problem.loss.self_concordance is not None and problem.arrays is HOST
+    return known and problem.scaling == "sum" and (has_wide_rows(problem) or has_local_rows(problem))
+
+
+@final
+class TallRefits:
+    """The removal of single rows with refitted preprocessing, over the columns."""
+
+    def __init__(self, start: Solution, refits: Refits) -> None:
+        self.family, self.refits, self.problem = LocalRows(start, 1.0), refits, start.problem
+
+    def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them; rows leave as they are decided."""
+        lower, upper = unbounded(rows.size)
+        if not self.family.usable:
+            return lower, upper
+        removals = self.family.removals(rows)
+        shares, thetas = self.shares(rows, removals)
+        places = np.flatnonzero(shares > LEAST_SHARE * removals.metric_shares)
+        if places.size:
+            mine = removals.take(places)
+            first = TallCandidates.first(self, rows[places], mine, shares[places], thetas[places])
+            found = tighten(first, decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
+        return lower, upper
+
+    def shares(self, rows: Rows, removals: Removals) -> tuple[Array, Array]:
+        """What share of the metric the Hessians without each row have at least, and at least the norms of moved fills."""
+        refits, shares = self.refits, removals.metric_shares
+        fills = self.fill_norms(rows)
+        with np.errstate(all="ignore"):
+            thetas = (fills @ self._filled_spread) / np.sqrt(shares) * (1.0 + FEW)
+            found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * shares * (1.0 - FEW)
+        usable = (shares > 0.0) & (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
+        return np.where(usable, found, 0.0), fills.sum(axis=1) * (1.0 + gamma(fills.shape[1] + 4))
+
+    def fill_norms(self, rows: Rows) -> Array:
+        """At least the norms of every moved fill as a vector with one entry, a row per removal."""
+        refits, columns = self.refits, self.refits.filled_columns
+        if not columns.size:
+            return np.zeros((rows.size, 0))
+        assert refits.fills is not None
+        return (np.abs(refits.fills[np.ix_(rows, columns)]) + self.fill_errors) * self._axes * (1.0 + FEW)
+
+    @cached_property
+    def _axes(self) -> Array:
+        return self.family.base.metric.axis_norms()[self.refits.filled_columns]
+
+    @cached_property
+    def fill_errors(self) -> Array:
+        """How far a fill may be off, one entry per column with fills."""
+        return self.refits.error * np.abs(self.problem.matrix.dense(self.refits.filled_columns)).max(
+            axis=0, initial=0.0
+        )
+
+    @cached_property
+    def mask(self) -> Array:
+        """Which values of the columns with fills are filled, as numbers."""
+        columns = self.refits.filled_columns
+        empty = np.zeros((self.problem.n_rows, 0))
+        return empty if self.refits.filled is None else self.refits.filled[:, columns].astype(np.float64)
+
+    @cached_property
+    def _filled_spread(self) -> Array:
+        """At least ``sqrt(sum_k d_k m_kj)``."""
+        curvatures = self.problem.weights * self.family.values.curvatures * (1.0 + self.family.eta)
+        return np.sqrt(curvatures @ self.mask * (1.0 + gamma(curvatures.size + 8)))
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        """What bounds the rounding of gradients."""
+        largest = 1.0 if self.refits.class_factors is None else float(self.refits.class_factors.max()) * (1.0 + FEW)
+        return Gradients(self.problem, self.family.base.metric, self.family.point, self.family.largest_error, largest)
+
+    @cached_property
+    def fill_sums(self) -> tuple[float, float]:
+        """The norms as gradients that slopes of size 1 (in the metric of the weights) have through the moved fills and their errors."""
+        metric, columns = self.family.base.metric, self.refits.filled_columns
+        if not columns.size:
+            return 0.0, 0.0
+        assert self.refits.fills is not None
+        spread = np.sqrt(self.problem.weights @ self.mask * self.gradients.largest_factor) * (1.0 + FEW)
+        found = []
+        for sizes in (np.abs(self.refits.fills[:, columns]).max(axis=0), self.fill_errors):
+            slack = np.zeros(metric.size)
+            slack[columns] = sizes * spread * (1.0 + gamma(self.problem.n_rows + 8))
+            found.append(metric.gradient_norm(np.zeros(metric.size), slack))
+        return found[0] + found[1], found[1]
+
+    def first_gradients(self, rows: Rows) -> Array:
+        """What the refits add to the gradients at the base, to first order, a column per removal."""
+        refits, problem, values = self.refits, self.problem, self.family.values
+        base = self.family.point.coef
+        found = np.zeros((self.family.base.metric.size, rows.size))
+        if refits.strengths is not None:
+            found[: base.size] += (problem.quadratic * base)[:, None] * (refits.strengths[rows].T - 1.0)
+        pulls = problem.weights * values.slopes
+        if refits.class_factors is not None:
+            for side, sign in enumerate((-1.0, 1.0)):
+                mine = np.where(problem.y * sign > 0.0, pulls, 0.0)
+                total = problem.matrix.T @ mine
+                total = np.append(total, mine.sum()) if problem.fit_intercept else total
+                found += total[:, None] * (refits.class_factors[rows, side] - 1.0)
+        columns = refits.filled_columns
+        if columns.size:
+            assert refits.fills is not None
+            fills = refits.fills[np.ix_(rows, columns)].T
+            found[columns] += fills * (pulls @ self.mask)[:, None]
+            bent = (problem.weights * values.curvatures)[:, None] * (self.mask @ (fills * base[columns][:, None]))
+            found[: base.size] += problem.matrix.T @ bent
+            if problem.fit_intercept:
+                found[-1] += bent.sum(axis=0)
+        return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TallCandidates:
+    """Models without one row each, a column each, under their own preprocessing."""
+
+    owner: TallRefits
+    rows: Rows
+    removals: Removals
+    shares: Array
+    fill_sizes: Array
+    block: Array
+    images: Array
+    models: Array
+
+    contraction: ClassVar[float] = SLOW
+    cost: ClassVar[float] = 0.0
+
+    @classmethod
+    def first(
+        cls, owner: TallRefits, rows: Rows, removals: Removals, shares: Array, fill_sizes: Array
+    ) -> "TallCandidates":
+        """The candidates one Newton step from the base."""
+        base, problem = owner.family.base, owner.problem
+        block = problem.matrix[rows].dense().T
+        if problem.fit_intercept:
+            block = np.vstack([block, np.ones(rows.size)])
+        images = base.metric.solve(block)
+        start = base.point.packed(problem.fit_intercept) + base.step
+        models = start[:, None] + images * removals.multipliers
+        new = cls(owner, rows, removals, shares, fill_sizes, block, images, models)
+        return replace(new, models=models - new.steps(owner.first_gradients(rows)))
+
+    def steps(self, gradients: Array) -> Array:
+        """The metric without each row, inverted, times gradients: by the Sherman-Morrison formula."""
+        removals = self.removals
+        solved = self.owner.family.base.metric.solve(gradients)
+        with np.errstate(all="ignore"):
+            share = removals.weights * removals.curvatures / (1.0 - removals.leverages)
+        return solved + self.images * (share * np.einsum("ij,ij->j", self.block, solved))
+
+    @cached_property
+    def fills(self) -> Array:
+        """The moves of the fills, a column per removal."""
+        refits = self.owner.refits
+        return (
+            np.zeros((0, self.rows.size))
+            if refits.fills is None
+            else refits.fills[np.ix_(self.rows, refits.filled_columns)].T
+        )
+
+    def certify(self) -> Certified:
+        """Bounds of the left-out rows' scores."""
+        return self._certificate[0]
+
+    @cached_property
+    def _certificate(self) -> tuple[Certified, Array]:
+        """What is proven, and the gradients."""
+        owner, problem, refits, rows, base = (
+            self.owner,
+            self.owner.problem,
+            self.owner.refits,
+            self.rows,
+            self.owner.family.base,
+        )
+        columns, own = refits.filled_columns, (rows, np.arange(rows.size))
+        scores = model_scores(problem.matrix, self.models, problem.fit_intercept)
+        if columns.size:
+            scores += owner.mask @ (self.fills * self.models[columns])
+        centers = scores[own]
+        slopes = problem.loss.gradient(problem.y[:, None], scores)
+        slopes[own] = 0.0
+        scores -= owner.family.values.scores[:, None]
+        scores[own] = 0.0
+        if not problem.weights.all():
+            scores[problem.weights == 0.0] = 0.0
+        moved = np.abs(scores).max(axis=0)
+        weighted = problem.weights[:, None] * slopes
+        if refits.class_factors is not None:
+            weighted *= np.where(problem.y[:, None] > 0.0, refits.class_factors[rows, 1], refits.class_factors[rows, 0])
+        squares = np.einsum("ij,ij->j", weighted, slopes)
+        gradients = problem.matrix.T @ weighted
+        if columns.size:
+            gradients[columns] += self.fills * (owner.mask.T @ weighted)
+        if problem.fit_intercept:
+            gradients = np.vstack([gradients, weighted.sum(axis=0)])
+        penalty = np.zeros(gradients.shape)
+        penalty[: problem.n_columns] = problem.quadratic[:, None] * self.models[: problem.n_columns]
+        if refits.strengths is not None:
+            penalty[: problem.n_columns] *= refits.strengths[rows].T
+        gradients += penalty
+        first, second = self._score_errors()
+        nu = self._norms(gradients, penalty, squares, (first, second)) / np.sqrt(self.shares)
+        moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
+        exponents = base.constant * moved
+        root = np.sqrt(self.shares)
+        radius = local_radius(base.constant, (owner.family.largest_norm + self.fill_sizes) / root, nu, exponents)
+        lengths = np.sqrt(problem.squared_row_norms[rows]) * (1.0 + gamma(problem.n_columns + 4)) + TINY
+        half = (
+            (self.removals.norms + self.fill_sizes) / root * radius + lengths * first + second + FEW * np.abs(centers)
+        )
+        usable = np.isfinite(half) & np.isfinite(centers)
+        bounds = widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
+        return Certified(*bounds, nu, np.zeros(nu.size)), gradients
+
+    def _score_errors(self) -> Errors:
+        """The error of a row's score under each model is at most ``|x| first + second``."""
+        first, second = self.owner.gradients.score_errors(self.models)
+        columns = self.owner.refits.filled_columns
+        if columns.size:
+            sizes = np.abs(self.models[columns])
+            unit = gamma(columns.size + self.models.shape[0] + 8)
+            second = second + (unit * np.einsum("ij,ij->j", np.abs(self.fills), sizes) + self.owner.fill_errors @ sizes)
+        return first, second * (1.0 + FEW)
+
+    def _norms(self, gradients: Array, penalty: Array, squares: Array, errors: Errors) -> Array:
+        """At least the norms of the gradients in the inverse metric, whatever their rounding and that of the refits."""
+        owner, known, problem = self.owner, self.owner.gradients, self.owner.problem
+        coefs = self.models[: problem.n_columns]
+        nu = known.norms(gradients, penalty, squares, errors, owner.fill_sums[0])
+        size = np.sqrt(squares) * (1.0 + FEW)
+        slack = size * (owner.fill_sums[1] + owner.refits.error * (known.slope_norm + owner.fill_sums[0]))
+        # The metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse.
+        factors = (
+            np.ones(coefs.shape)
+            if owner.refits.strengths is None
+            else np.maximum(owner.refits.strengths[self.rows].T, 1.0)
+        )
+        held = np.sqrt(problem.quadratic @ np.square(factors * coefs)) * np.sqrt(1.0 + owner.family.eta)
+        return (nu + slack + owner.refits.error * held) * (1.0 + FEW)
+
+    def step(self, members: Mask) -> "TallCandidates":
+        """Some of the candidates after one more step with the old Hessian."""
+        places = np.flatnonzero(members)
+        mine = TallCandidates(
+            self.owner,
+            self.rows[places],
+            self.removals.take(places),
+            self.shares[places],
+            self.fill_sizes[places],
+            self.block[:, places],
+            self.images[:, places],
+            self.models[:, places],
+        )
+        return replace(mine, models=mine.models - mine.steps(self._certificate[1][:, places]))
+
+    def exact(self, members: Mask) -> None:
+        """Rows that chord steps do not decide are left to steps of their own."""
+        return
+
+
+@final
+class WideRefits:
+    """The removal of single rows with refitted preprocessing, over the rows of wide data.
+
+    A model is ``w = (rho Lam)^-1 X_i^T b`` on the penalised columns, so that its gradient is ``X_i^T e``, ``e`` the forces of
+    :class:`~glru.updates.row_models.RowModels`; only its scores are those of data and a penalty of its own.
+    """
+
+    def __init__(self, start: Solution, refits: Refits) -> None:
+        self.family, self.refits, self.problem = WideRows(start), refits, start.problem
+
+    def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them; rows leave as they are decided."""
+        lower, upper = unbounded(rows.size)
+        shares = self.shares(rows)
+        usable = np.zeros(rows.size, dtype=bool)
+        usable[self.family.usable(rows)] = True
+        places = np.flatnonzero(usable & (shares > LEAST_SHARE))
+        if places.size:
+            duals, free, _, _ = self.family.first(rows[places])
+            found = tighten(WideCandidates(self, rows[places], shares[places], duals, free), decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
+        return lower, upper
+
+    @cached_property
+    def fill_norms(self) -> Array:
+        """At least the norms of the moved fills in the metric of the penalty, one entry per removal."""
+        return np.linalg.norm(self._scaled_fills, axis=1) * (1.0 + gamma(self._scaled_fills.shape[1] + 8))
+
+    @cached_property
+    def _scaled_fills(self) -> Array:
+        """At least the moves of the fills, in the metric of the penalty; infinite in an unpenalised column."""
+        refits, columns = self.refits, self.refits.filled_columns
+        if not columns.size:
+            return np.zeros((self.problem.n_rows, 0))
+        assert refits.fills is not None
+        inverse = self.family.side.inverse[columns]
+        errors = refits.error * np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0)
+        moves = np.abs(refits.fills[:, columns]) + errors
+        return np.where((inverse == 0.0) & (moves > 0.0), np.inf, moves * np.sqrt(inverse)) * (1.0 + FEW)
+
+    @cached_property
+    def fill_error(self) -> float:
+        """At least the norm of the errors of the fills in the metric of the penalty."""
+        columns = self.refits.filled_columns
+        errors = np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0) * np.sqrt(
+            self.family.side.inverse[columns]
+        )
+        return self.refits.error * float(np.linalg.norm(errors)) * (1.0 + gamma(errors.size + 8))
+
+    @cached_property
+    def mask(self) -> Array:
+        """Which values of the columns with fills are filled, as numbers."""
+        columns = self.refits.filled_columns
+        return (
+            np.zeros((self.problem.n_rows, 0))
+            if self.refits.filled is None
+            else self.refits.filled[:, columns].astype(np.float64)
+        )
+
+    def shares(self, rows: Rows) -> Array:
+        """What share of the metric without each row the Hessians have at least."""
+        refits = self.refits
+        with np.errstate(all="ignore"):
+            spread = self.family.metric.bends @ self.mask * (1.0 + gamma(self.problem.n_rows + 8))
+            thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + FEW)
+            found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * (1.0 - FEW)
+        usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
+        return np.where(usable, found, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WideCandidates:
+    """Models ``(b, beta)`` without one row each, a column each, under their own preprocessing."""
+
+    owner: WideRefits
+    rows: Rows
+    shares: Array
+    duals: Array
+    free: Array
+
+    contraction: ClassVar[float] = SLOW
+    cost: ClassVar[float] = 0.0
+
+    @cached_property
+    def _scores(self) -> Array:
+        """The scores of all rows, through the data and the penalty of every model."""
+        owner, side, refits, problem = self.owner, self.owner.family.side, self.owner.refits, self.owner.problem
+        inverse = np.broadcast_to(side.inverse[:, None], (side.inverse.size, self.rows.size))
+        if refits.strengths is not None:
+            inverse = inverse / refits.strengths[self.rows].T
+        columns, scores = refits.filled_columns, side.border @ self.free
+        center = np.zeros(side.inverse.size) if side.center is None else side.center
+        if columns.size:
+            assert refits.fills is not None
+            moves = refits.fills[np.ix_(self.rows, columns)].T
+            filled = owner.mask.T @ self.duals
+            extra = np.zeros((side.inverse.size, self.rows.size))
+            extra[columns] = moves * filled
+        for part, block in problem.matrix.centred_chunks(center):
+            images = block.T @ self.duals
+            if columns.size:
+                images += extra[part]
+            images *= inverse[part]
+            scores = scores + block @ images
+            if columns.size:
+                extra[part] = images
+        if columns.size:
+            scores += owner.mask @ (moves * extra[columns])
+        return scores
+
+    def certify(self) -> Certified:
+        """Bounds of the left-out rows' scores."""
+        return self._certificate[0]
+
+    @cached_property
+    def _certificate(self) -> tuple[Certified, Array]:
+        """What is proven, and the forces."""
+        owner, family, side, rows = self.owner, self.owner.family, self.owner.family.side, self.rows
+        refits, problem, metric = owner.refits, owner.problem, owner.family.metric
+        own, known, fills = (rows, np.arange(rows.size)), metric.leverages, owner.fill_norms[rows]
+        scores, errors = self._scores, self._score_errors()
+        weights, largest = family.weights[:, None], 1.0
+        if refits.class_factors is not None:
+            factors = refits.class_factors[rows]
+            weights = weights * np.where(problem.y[:, None] > 0.0, factors[:, 1], factors[:, 0])
+            largest = max(1.0, float(factors.max()) * (1.0 + FEW + refits.error))
+        forces, sizes = family.forces(weights, self.duals, scores, own)
+        away = np.abs(scores - family.base[:, None])
+        away[own] = 0.0
+        reach = family.reach(away[family.used].max(axis=0, initial=0.0), errors, family.used)
+        free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
+        nu = family.gradient_norms(own, forces) + family.border_gradients(self.duals, free_norms)
+        mass, border = family.masses(sizes)
+        total = sizes.sum(axis=0)
+        mass = (mass + fills * total) * (1.0 + FEW)
+        rounding = largest * family.rounding(metric.spread(errors), (mass, border), reach, free_norms)
+        rounding = rounding + refits.error * (mass / refits.smallest[rows] + border * free_norms)
+        if refits.filled_columns.size:
+            pulled = np.abs(owner.mask.T @ forces) + gamma(problem.n_rows + 8) * (owner.mask.T @ np.abs(forces))
+            moved = owner._scaled_fills[rows].T * pulled
+            nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
+            rounding = rounding + owner.fill_error * total
+        root = np.sqrt(self.shares)
+        nu, rounding = (nu + rounding) / root * (1.0 + FEW) + TINY, rounding / root
+        top = (family.top * known.grown[rows] + fills) / root * (1.0 + FEW)
+        radius = local_radius(family.constant, top, nu, reach)
+        half = (
+            (known.alone[rows] + fills) / root * radius * (1.0 + FEW)
+            + (side.norms[rows] + fills) * errors[0]
+            + errors[1]
+        )
+        return Certified(*family.widened(scores[own], half), nu, rounding), forces
+
+    def _score_errors(self) -> Errors:
+        """The error of row ``k``'s score is at most ``norms[k] first + second``."""
+        owner, side, rows = self.owner, self.owner.family.side, self.rows
+        fills, smallest = owner.fill_norms[rows], owner.refits.smallest[rows]
+        first, second = side.score_errors(self.duals, self.free)
+        total = np.abs(self.duals).sum(axis=0)
+        mass = (first + side.unit * fills * total) / smallest * (1.0 + FEW)
+        if owner.refits.filled_columns.size:
+            # Fills that are off move the row, and the model through the other rows.
+            lengths = (side.norms @ np.abs(self.duals) + fills * total) / smallest
+            second = second + owner.fill_error * lengths * (1.0 + FEW)
+            mass = mass + owner.fill_error * total / smallest * (1.0 + FEW)
+        return mass, (second + fills * mass) * (1.0 + FEW)
+
+    def step(self, members: Mask) -> "WideCandidates":
+        """Some of the candidates after one more step with the old Hessian."""
+        rows, family = self.rows[members], self.owner.family
+        own, forces = (rows, np.arange(rows.size)), self._certificate[1][:, members]
+        left, change = family.next_step(own, forces, self.duals[:, members])
+        duals = self.duals[:, members] - left
+        duals[own] = 0.0
+        return WideCandidates(self.owner, rows, self.shares[members], duals, self.free[:, members] + change)
+
+    def exact(self, members: Mask) -> None:
+        """Rows that chord steps do not decide are left to steps of their own."""
+        return
