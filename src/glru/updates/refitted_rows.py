@@ -17,14 +17,15 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, unbounded, widen
+from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, HOST, TINY, Array, gamma
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
+from glru.sums import whole_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.gradients import Gradients, model_scores
-from glru.updates.local_rows import LocalRows, Removals, has_local_rows
+from glru.updates.local_rows import LocalRows, Removals, has_local_rows, newton_remainders
 from glru.updates.refits import Refits
 from glru.updates.row_models import Errors, Rows, has_wide_rows
 from glru.updates.wide_rows import WideRows
@@ -59,8 +60,15 @@ class TallRefits:
         if places.size:
             mine = removals.take(places)
             first = TallCandidates.first(self, rows[places], mine, shares[places], thetas[places])
-            found = tighten(first, decided, n_steps)
-            lower[places], upper[places] = found.lower, found.upper
+            found = first.quick_bounds()
+            left = np.flatnonzero(~decided(*found))
+            if left.size:
+                more = tighten(first.take(left), decided, n_steps)
+                for ends, end in zip(
+                    found, intersect((found[0][left], found[1][left]), (more.lower, more.upper)), strict=True
+                ):
+                    ends[left] = end
+            lower[places], upper[places] = found
         return lower, upper
 
     def shares(self, rows: Rows, removals: Removals) -> tuple[Array, Array]:
@@ -126,6 +134,31 @@ class TallRefits:
             found.append(metric.gradient_norm(np.zeros(metric.size), slack))
         return found[0] + found[1], found[1]
 
+    @cached_property
+    def base_gradient(self) -> Array:
+        """The gradient at the base."""
+        problem, values, point = self.problem, self.family.values, self.family.point
+        return whole_gradient(problem.totals, point, self.loss_gradient(problem.weights * values.slopes))
+
+    @cached_property
+    def base_size(self) -> float:
+        """At least the sum of the norms of the rows' shares in that gradient, and of the penalty's."""
+        problem, values, norms = self.problem, self.family.values, self.family.largest_norm
+        shares = float(problem.weights @ np.abs(values.slopes)) * norms
+        return shares + float(np.sqrt(problem.quadratic @ np.square(self.family.point.coef)))
+
+    def loss_gradient(self, pulls: Array) -> Array:
+        """The gradient of forces on the rows."""
+        found = self.problem.matrix.T @ pulls
+        return np.append(found, pulls.sum()) if self.problem.fit_intercept else found
+
+    @cached_property
+    def class_gradients(self) -> Array:
+        """The gradients of the losses of the rows with ``y < 0`` and with ``y > 0`` at the base."""
+        pulls = self.problem.weights * self.family.values.slopes
+        below, above = (self.loss_gradient(np.where(self.problem.y * sign > 0.0, pulls, 0.0)) for sign in (-1.0, 1.0))
+        return np.column_stack([below, above])
+
     def first_gradients(self, rows: Rows) -> Array:
         """What the refits add to the gradients at the base, to first order, a column per removal."""
         refits, problem, values = self.refits, self.problem, self.family.values
@@ -135,11 +168,7 @@ class TallRefits:
             found[: base.size] += (problem.quadratic * base)[:, None] * (refits.strengths[rows].T - 1.0)
         pulls = problem.weights * values.slopes
         if refits.class_factors is not None:
-            for side, sign in enumerate((-1.0, 1.0)):
-                mine = np.where(problem.y * sign > 0.0, pulls, 0.0)
-                total = problem.matrix.T @ mine
-                total = np.append(total, mine.sum()) if problem.fit_intercept else total
-                found += total[:, None] * (refits.class_factors[rows, side] - 1.0)
+            found += self.class_gradients @ (refits.class_factors[rows].T - 1.0)
         columns = refits.filled_columns
         if columns.size:
             assert refits.fills is not None
@@ -245,16 +274,85 @@ class TallCandidates:
         first, second = self._score_errors()
         nu = self._norms(gradients, penalty, squares, (first, second)) / np.sqrt(self.shares)
         moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
-        exponents = base.constant * moved
-        root = np.sqrt(self.shares)
-        radius = local_radius(base.constant, (owner.family.largest_norm + self.fill_sizes) / root, nu, exponents)
-        lengths = np.sqrt(problem.squared_row_norms[rows]) * (1.0 + gamma(problem.n_columns + 4)) + TINY
-        half = (
-            (self.removals.norms + self.fill_sizes) / root * radius + lengths * first + second + FEW * np.abs(centers)
-        )
+        return Certified(
+            *self._bounds(centers, nu, base.constant * moved, (first, second)), nu, np.zeros(nu.size)
+        ), gradients
+
+    def _bounds(self, centers: Array, nu: Array, exponents: Array, errors: Errors) -> Bounds:
+        """Bounds from the gradients' norms in the metrics without each row."""
+        problem, family, root = self.owner.problem, self.owner.family, np.sqrt(self.shares)
+        radius = local_radius(family.base.constant, (family.largest_norm + self.fill_sizes) / root, nu, exponents)
+        lengths = np.sqrt(problem.squared_row_norms[self.rows]) * (1.0 + gamma(problem.n_columns + 4)) + TINY
+        half = (self.removals.norms + self.fill_sizes) / root * radius + lengths * errors[0] + errors[1]
+        half = half + FEW * np.abs(centers)
         usable = np.isfinite(half) & np.isfinite(centers)
-        bounds = widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
-        return Certified(*bounds, nu, np.zeros(nu.size)), gradients
+        return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
+
+    def quick_bounds(self) -> Bounds:
+        """Bounds of the left-out rows' scores from the Newton equation, without a product of the rows with every model.
+
+        With ``delta`` the step from the base, the gradient is what the step leaves of the Newton equation, computed here, and the
+        remainder of the losses, which the closed form of :class:`~glru.updates.local_rows.RowRemovals` bounds as well.
+        """
+        owner, family, refits, removals = self.owner, self.owner.family, self.owner.refits, self.removals
+        problem, base, metric = owner.problem, family.base, family.base.metric
+        if refits.filled_columns.size:
+            return unbounded(self.rows.size)
+        n_columns, eta, own = problem.n_columns, family.eta, np.einsum("ij,ij->j", self.block, self.models)
+        errors = self._score_errors()
+        start = base.point.packed(problem.fit_intercept)
+        steps = self.models - start[:, None]
+        moves = own - removals.scores
+        weights = removals.weights
+        if refits.class_factors is not None:
+            side = (problem.y[self.rows] > 0.0).astype(np.intp)
+            weights = weights * refits.class_factors[self.rows, side]
+        pulls = weights * (removals.slopes + removals.curvatures * moves)
+        left = owner.base_gradient[:, None] - self.block * pulls
+        changed, most = np.zeros(self.rows.size), 1.0
+        if refits.class_factors is not None:
+            factors = refits.class_factors[self.rows]
+            left += owner.class_gradients @ (factors.T - 1.0)
+            changed = np.abs(factors - 1.0).max(axis=1) + refits.error * factors.max(axis=1)
+            most = max(1.0, float(factors.max()) * (1.0 + refits.error + FEW))
+        coefs, held = self.models[:n_columns], np.ones((1, self.rows.size))
+        if refits.strengths is not None:
+            factors = refits.strengths[self.rows].T
+            left[:n_columns] += problem.quadratic[:, None] * (factors - 1.0) * coefs
+            held = np.maximum(factors, 1.0)
+        image = metric.factor @ steps
+        length = np.sqrt(np.einsum("ij,ij->j", image, image))
+        # Rounding of the step and of its image, entry by entry.
+        unit = gamma(metric.size + 8)
+        off = np.abs(metric.factor) @ (unit * np.abs(steps) + FEW * np.abs(self.models))
+        off = np.sqrt(np.einsum("ij,ij->j", off, off)) * (1.0 + FEW)
+        length = (length + off) * (1.0 + FEW)
+        delta = length * (np.sqrt(1.0 + eta) * (1.0 + FEW))
+        solved = metric.inverse.T @ left
+        wrong = np.sqrt(np.einsum("ij,ij->j", solved, solved))
+        solved += image
+        residuals = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + FEW) + metric.solve_error * wrong + off
+        # Errors of the base's gradient (with other weights, of its parts), of the row's own slope, and of the strengths.
+        score_errors = removals.score_errors + self._own_errors(errors)
+        slack = removals.curvatures * score_errors + base.smoothness * removals.score_errors * (
+            1.0 + base.constant * np.abs(moves)
+        )
+        slack = weights * (slack + FEW * (np.abs(removals.slopes) + removals.curvatures * np.abs(moves)))
+        slack = (slack + (FEW + refits.error) * np.abs(pulls)) * removals.norms
+        sizes = np.sqrt(problem.quadratic @ np.square(held * coefs)) * np.sqrt(1.0 + eta) * (1.0 + FEW)
+        residuals = residuals + slack + (FEW + refits.error) * sizes + FEW * owner.base_size
+        residuals = (
+            residuals + (1.0 + changed) * base.error_norm + (eta + changed) * delta + changed * FEW * owner.base_size
+        )
+        with np.errstate(all="ignore"):
+            exponents = base.constant * family.largest_norm * length * (1.0 + FEW)
+            remainder = most * newton_remainders(exponents) * delta
+            nu = remainder / np.sqrt(self.shares / removals.metric_shares) + residuals / np.sqrt(self.shares)
+        return self._bounds(own, nu * (1.0 + FEW), exponents, errors)
+
+    def _own_errors(self, errors: Errors) -> Array:
+        lengths = np.sqrt(self.owner.problem.squared_row_norms[self.rows])
+        return (lengths * (1.0 + gamma(self.owner.problem.n_columns + 4)) + TINY) * errors[0] + errors[1]
 
     def _score_errors(self) -> Errors:
         """The error of a row's score under each model is at most ``|x| first + second``."""
@@ -285,7 +383,12 @@ class TallCandidates:
     def step(self, members: Mask) -> "TallCandidates":
         """Some of the candidates after one more step with the old Hessian."""
         places = np.flatnonzero(members)
-        mine = TallCandidates(
+        mine = self.take(places)
+        return replace(mine, models=mine.models - mine.steps(self._certificate[1][:, places]))
+
+    def take(self, places: Rows) -> "TallCandidates":
+        """Some of the candidates."""
+        return TallCandidates(
             self.owner,
             self.rows[places],
             self.removals.take(places),
@@ -295,7 +398,6 @@ class TallCandidates:
             self.images[:, places],
             self.models[:, places],
         )
-        return replace(mine, models=mine.models - mine.steps(self._certificate[1][:, places]))
 
     def exact(self, members: Mask) -> None:
         """Rows that chord steps do not decide are left to steps of their own."""
@@ -440,7 +542,13 @@ class WideCandidates:
         total = sizes.sum(axis=0)
         mass = (mass + fills * total) * (1.0 + FEW)
         rounding = largest * family.rounding(metric.spread(errors), (mass, border), reach, free_norms)
-        rounding = rounding + refits.error * (mass / refits.smallest[rows] + border * free_norms)
+        # Factors that are off: the model's norm in the metric of the penalty times their relative error.
+        held = np.einsum("ij,ij->j", self.duals, side.gram @ self.duals) + 2.0 * side.unit * np.square(mass)
+        held = np.sqrt(np.maximum(held, 0.0)) + fills * np.abs(self.duals).sum(axis=0)
+        factors_off = held / refits.smallest[rows]
+        if refits.class_factors is not None:
+            factors_off = factors_off + mass + border * free_norms
+        rounding = rounding + refits.error * factors_off * (1.0 + FEW)
         if refits.filled_columns.size:
             pulled = np.abs(owner.mask.T @ forces) + gamma(problem.n_rows + 8) * (owner.mask.T @ np.abs(forces))
             moved = owner._scaled_fills[rows].T * pulled
