@@ -344,7 +344,6 @@ def fold_bounds(
     """
     if budget.spent:
         return unbounded(test.size), "undetermined"
-    data = solution.problem
 
     def settled(lower: Array, upper: Array) -> bool:
         return bool(np.all(is_decided(lower, upper, width)))
@@ -353,7 +352,7 @@ def fold_bounds(
         return settled(lower, upper) and (aim is None or bool(np.all(is_decided(lower, upper, aim))))
 
     if not problem.in_memory:
-        work = Refinement(problem, BlockRows(data, test), settled, budget=budget)
+        work = Refinement(problem, BlockRows(solution.problem, test), settled, budget=budget)
         stage = work.newton(solution.point)
         return work.found, stage if stage is not None and settled(*work.found) else "undetermined"
     if has_wide_rows(problem):
@@ -365,9 +364,9 @@ def fold_bounds(
             done = settled(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
-    found = refine(problem, point, data.matrix[test], settled, budget=budget)
+    found = refine(problem, point, problem.matrix[test], settled, budget=budget)
     if budget.spent and not settled(found.lower, found.upper):
         return (found.lower, found.upper), "undetermined"
-    closer = Refinement(problem, data.matrix[test], narrow, budget=budget, found=(found.lower, found.upper))
+    closer = Refinement(problem, problem.matrix[test], narrow, budget=budget, found=(found.lower, found.upper))
     closer.tighten(found.point)
     return closer.found, found.stage

@@ -6,8 +6,9 @@ import numpy as np
 
 from glru import _inputs
 from glru.problem import Problem
-from glru.sklearn.adapted import CONSTANT, Adapted, is_a, prepared, scaler_of
+from glru.sklearn.adapted import CONSTANT, Adapted, prepared
 from glru.sklearn.objectives import Objective, objective_of
+from glru.sklearn.preprocessing import count_rows, fit_steps, is_a, keep_steps, steps_of
 from glru.sklearn.targets import Seen, Targets, targets_of
 
 
@@ -16,16 +17,18 @@ def is_estimator(value: object) -> bool:
     return callable(getattr(value, "fit", None)) and callable(getattr(value, "get_params", None))
 
 
-def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:
+def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None, keep: bool = False) -> Adapted:
     """An estimator's objective on its data, as problems of this library.
 
     Parameters
     ----------
     estimator : estimator
-        A linear model of scikit-learn or of this library, fitted or not, or one in a ``OneVsRestClassifier``, or one behind
-        a ``StandardScaler`` in a ``Pipeline``.
+        A linear model of scikit-learn or of this library, fitted or not, or one in a ``OneVsRestClassifier``, or one of these
+        at the end of a ``Pipeline``.
     X, y, sample_weight : array
-        What it is fitted to.
+        What it is fitted to; in a pipeline whatever its steps take.
+    keep : bool, default=False
+        Whether the steps of a fitted pipeline are kept as they are; otherwise copies of them are fitted to the data.
 
     Returns
     -------
@@ -40,42 +43,35 @@ def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> Adapted:
     >>> adapt(Ridge(alpha=2.0), np.eye(3), [1.0, 2.0, 3.0]).problems[0]
     Problem(3 rows x 3 columns, Squared(), L2(lam=2.0), fit_intercept=True, scaling='sum')
     """
-    model, scaler, wrapped = _unwrapped(estimator)
+    model, steps, wrapped = _unwrapped(estimator)
     objective = objective_of(model)
-    matrix, names = _inputs.as_matrix(X)
+    preprocessing = None
+    if steps is None:
+        matrix, names = _inputs.as_matrix(X)
+        n_rows = matrix.shape[0]
+    else:
+        n_rows = count_rows(X)
     seen: Seen = "side" if wrapped else "positive" if is_a(model, "LinearSVC") else "class"
-    targets = targets_of(y, matrix.shape[0], sample_weight, objective, seen)
+    targets = targets_of(y, n_rows, sample_weight, objective, seen)
     if targets.n_problems > 1 and not (objective.several or wrapped):
         raise ValueError(
             f"{type(model).__name__} with {targets.n_problems} classes is multinomial: one objective couples all classes, "
             "which is not a glru.Problem. Wrap the estimator in a OneVsRestClassifier, or use glru.GLRUClassifier, which is one-vs-rest."
         )
-    if scaler is not None:
-        from sklearn.base import clone
-
-        matrix.require_host("behind a scaler X must be on the host")
-        scaler = clone(scaler).fit(matrix.data)
-        _check_scaler(scaler, model, objective)
-    data = prepared(matrix, scaler, objective.constant)
-    problems = _problems(objective, targets, data, names)
-    return Adapted(model, objective, problems, targets, scaler, None if scaler is None else matrix.data)
+    if steps is not None:
+        preprocessing = (keep_steps if keep else fit_steps)(steps, X, targets.y)
+        matrix, names = preprocessing.matrix, preprocessing.names
+    problems = _problems(objective, targets, prepared(matrix, objective.constant), names)
+    return Adapted(model, objective, problems, targets, preprocessing)
 
 
 def _unwrapped(estimator: Any) -> tuple[Any, Any, bool]:
-    """The linear model, the scaler in front of it, and whether a one-vs-rest wrapper is around it."""
-    scaler = None
+    """The linear model, the steps in front of it, and whether a one-vs-rest wrapper is around it."""
+    steps = None
     if is_a(estimator, "Pipeline"):
-        scaler, estimator = scaler_of(estimator), estimator.steps[-1][1]
+        steps, estimator = steps_of(estimator)
     wrapped = is_a(estimator, "OneVsRestClassifier")
-    return (estimator.estimator if wrapped else estimator), scaler, wrapped
-
-
-def _check_scaler(scaler: Any, model: Any, objective: Objective) -> None:
-    if scaler.with_mean and not objective.intercept:
-        raise ValueError(
-            f"a StandardScaler that shifts the columns needs an unpenalised intercept behind it, which {model!r} does not "
-            "have. Use with_mean=False, or scale the data first and give the model alone."
-        )
+    return (estimator.estimator if wrapped else estimator), steps, wrapped
 
 
 def _problems(objective: Objective, targets: Targets, X: Any, names: tuple[str, ...] | None) -> tuple[Problem, ...]:

@@ -14,11 +14,29 @@ from glru.changes.base import matched_columns
 from glru.linalg import Array, Matrix, as_matrix, to_dense, to_host
 from glru.point import Point
 from glru.problem import Problem
-from glru.sklearn.objectives import Objective, penalty_of
+from glru.sklearn.objectives import Objective
+from glru.sklearn.preprocessing import Preprocessing, is_a
 from glru.sklearn.targets import Targets
 
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """The problems of a split.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+        One problem, or one per class; the test rows have weight zero.
+    test : array of int
+        The places of the test rows in them.
+    """
+
+    problems: tuple[Problem, ...]
+    test: NDArray[np.intp]
 
 
 @final
@@ -27,7 +45,7 @@ class Adapted:
     """An estimator's objective on its data, as problems of this library.
 
     Made by :func:`glru.sklearn.adapt`. A penalised intercept is the coefficient of a constant first column, so column
-    ``j`` of the data is column ``j + offset`` of the problems. Behind a scaler the columns are the scaled ones.
+    ``j`` of the data is column ``j + offset`` of the problems. In a pipeline the data is what the steps in front of the model make of it.
 
     Attributes
     ----------
@@ -39,16 +57,15 @@ class Adapted:
         One problem; one a class where there are more than two.
     targets : Targets
         The classes, and what each problem sees of y and of the weights.
-    scaler : StandardScaler or None
-        The scaler in front of the model, fitted on the data.
+    preprocessing : Preprocessing or None
+        The steps in front of the model, fitted to the data.
     """
 
     estimator: Any
     objective: Objective
     problems: tuple[Problem, ...]
     targets: Targets
-    scaler: Any = None
-    X: Any = None
+    preprocessing: Preprocessing | None = None
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -63,8 +80,8 @@ class Adapted:
     @property
     def shifts(self) -> str | None:
         """Why leaving out a row changes more than that row; None where it does not."""
-        if self.scaler is not None:
-            return "the StandardScaler in the pipeline is fitted anew"
+        if self.preprocessing is not None:
+            return f"the steps in front of the model ({self.preprocessing.described}) are fitted anew"
         if self.targets.balanced:
             return "class_weight='balanced' weights every row anew"
         return None
@@ -76,27 +93,35 @@ class Adapted:
 
     def rows(self, X: Any) -> Matrix:
         """Rows of the caller's data (queries, new rows) in the columns of the problems."""
+        if self.preprocessing is not None:
+            return prepared(self.preprocessing.transform(X), self.objective.constant)
         first = self.problems[0]
         known = None if first.column_names is None else first.column_names[self.offset :]
-        return rows_of(X, "rows", first.n_columns, known, self.objective.constant, self.scaler)
+        return rows_of(X, "rows", first.n_columns, known, self.objective.constant)
 
-    def fold(self, k: int, train: NDArray[np.intp]) -> Problem:
-        """The ``k``-th problem of an estimator fitted to some rows only, in the rows and columns of this one.
+    def fold(self, train: NDArray[np.intp], test: NDArray[np.intp]) -> "Fold":
+        """The problems of an estimator fitted to some rows only, in which its test rows have weight zero.
 
-        Rows that are left out have weight zero. A scaler fitted to fewer rows scales by other factors ``f_j``: in the
-        present columns that is the penalty of ``w_j / f_j``, and a shift that an unpenalised intercept takes up.
+        Steps in front of the model are fitted to the train rows, and the problems have the columns that these steps make;
+        otherwise they have the rows and columns of those of all rows.
         """
-        problem = self.problems[k]
-        weight = np.zeros(problem.n_rows)
-        np.add.at(weight, train, self.targets.weights(k, train))
-        penalty = problem.penalty
-        if self.scaler is not None and self.scaler.with_std:
-            from sklearn.base import clone
+        weights = [self.targets.weights(k, train) for k in range(len(self.problems))]
+        if self.preprocessing is None:
+            spread = [np.bincount(train, weight, self.targets.y.size) for weight in weights]
+            pairs = zip(self.problems, spread, strict=True)
+            return Fold(tuple(problem.derive(sample_weight=weight) for problem, weight in pairs), test)
+        rows = np.concatenate([train, test])
+        padded = [np.concatenate([weight, np.zeros(test.size)]) for weight in weights]
+        matrix = prepared(self.preprocessing.split(train, test), self.objective.constant)
+        return Fold(self.refitted(matrix, rows, padded), train.size + np.arange(test.size))
 
-            ratio = np.ones(problem.n_columns)
-            ratio[self.offset :] = clone(self.scaler).fit(self.X[train]).scale_ / self.scaler.scale_
-            penalty = penalty_of(penalty.quadratic * ratio**2, penalty.absolute * ratio)
-        return problem.derive(sample_weight=weight, penalty=penalty)
+    def refitted(self, X: Matrix, rows: NDArray[np.intp], weights: Sequence[Array]) -> tuple[Problem, ...]:
+        """The problems on other columns of some rows, with their weights in each problem."""
+        penalty = self.objective.penalty(X.shape[1])
+        return tuple(
+            problem.derive(X=X, y=problem.y[rows], sample_weight=weight, penalty=penalty, column_names=None)
+            for problem, weight in zip(self.problems, weights, strict=True)
+        )
 
     def points(self, fitted: Any) -> tuple[Point, ...]:
         """The fitted coefficients of the estimator as points of the problems."""
@@ -113,21 +138,14 @@ class Adapted:
 
     def _fitted(self, fitted: Any) -> tuple[Array, Array]:
         """Coefficients and intercepts of a fitted estimator in the columns of the problems, one row a problem."""
-        scaler = None
-        if is_a(fitted, "Pipeline"):
-            scaler, fitted = scaler_of(fitted), fitted.steps[-1][1]
+        while is_a(fitted, "Pipeline"):
+            fitted = fitted.steps[-1][1]
         models = fitted.estimators_ if is_a(fitted, "OneVsRestClassifier") else [fitted]
         coef = np.vstack([np.atleast_2d(to_dense(model.coef_)) for model in models]).astype(np.float64)
         intercept = np.concatenate(
             [np.atleast_1d(np.asarray(to_host(model.intercept_), dtype=np.float64)) for model in models]
         )
-        intercept = np.broadcast_to(intercept, (coef.shape[0],))
-        if scaler is None:
-            return coef, intercept
-        # Out of the coordinates of the scaler the model was fitted behind, into those of the present one.
-        raw = coef / _factors(scaler)
-        intercept = intercept - raw @ _shifts(scaler, coef.shape[1])
-        return raw * _factors(self.scaler), intercept + raw @ _shifts(self.scaler, coef.shape[1])
+        return coef, np.broadcast_to(intercept, (coef.shape[0],))
 
     def coefficients(self, points: tuple[Point, ...]) -> tuple[Array, Array]:
         """``coef_`` and ``intercept_`` as the estimator has them, one row a problem."""
@@ -172,9 +190,7 @@ class Adapted:
         return f"Adapted({type(self.estimator).__name__}, {len(self.problems)} x {self.problems[0]!r})"
 
 
-def rows_of(
-    X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None, scaler: Any = None
-) -> Matrix:
+def rows_of(X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None) -> Matrix:
     """Rows of the caller's data (queries, new rows) in the ``n_columns`` columns of a problem.
 
     Parameters
@@ -187,14 +203,14 @@ def rows_of(
         Columns of the problem, a constant one included.
     names : tuple of str or None
         The names of the caller's columns.
-    constant, scaler : float or None, StandardScaler or None
+    constant : float or None
         As in :func:`prepared`.
     """
     matrix, given = _inputs.as_matrix(X, what)
     expected = n_columns - int(constant is not None)
     if matrix.shape[1] != expected:
         raise ValueError(f"{what} must have {expected} columns, as the model has; got {matrix.shape[1]}.")
-    return prepared(matched_columns(matrix, given, names), scaler, constant)
+    return prepared(matched_columns(matrix, given, names), constant)
 
 
 def probabilities_of(scores: Array) -> Array:
@@ -205,37 +221,9 @@ def probabilities_of(scores: Array) -> Array:
     return likely / likely.sum(axis=1, keepdims=True)
 
 
-def prepared(matrix: Matrix, scaler: Any, constant: float | None) -> Matrix:
-    """Rows scaled and with a constant first column, as far as the model has these."""
-    if scaler is not None:
-        matrix.require_host("behind a scaler rows must be on the host")
-        matrix = as_matrix(scaler.transform(matrix.data))
+def prepared(matrix: Matrix, constant: float | None) -> Matrix:
+    """Rows with a constant first column, where the model has one."""
     if constant is None:
         return matrix
     column = as_matrix(np.full((matrix.shape[0], 1), constant))
     return matrix.concatenate([column, matrix], axis=1)
-
-
-def is_a(estimator: Any, name: str) -> bool:
-    """Whether an estimator is scikit-learn's of that name; no subclass, which may do something else."""
-    return type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.")
-
-
-def scaler_of(pipeline: Any) -> Any:
-    """The scaler of a pipeline that has nothing else in front of its model; None where there is none."""
-    steps = [step for _, step in pipeline.steps[:-1] if step is not None and step != "passthrough"]
-    if len(steps) > 1 or not all(is_a(step, "StandardScaler") for step in steps):
-        shown = ", ".join(type(step).__name__ for step in steps)
-        raise ValueError(
-            f"a pipeline may have one StandardScaler in front of its model; got {shown}. Such steps are fitted anew in "
-            "every fold, and what that changes is not known here. Transform the data first and give the model alone."
-        )
-    return steps[0] if steps else None
-
-
-def _factors(scaler: Any) -> Array | float:
-    return scaler.scale_ if scaler is not None and scaler.with_std else 1.0
-
-
-def _shifts(scaler: Any, n_columns: int) -> Array:
-    return scaler.mean_ if scaler is not None and scaler.with_mean else np.zeros(n_columns)

@@ -107,7 +107,7 @@ class ModelAfter:
         matrix, names = _inputs.as_matrix(X, "the queries")
         part = self.parts[0]
         known = part.change.check(layout_of(part.solution.problem)).column_names
-        return prepared(matched_columns(matrix, names, None if known is None else known[1:]), None, constant)
+        return prepared(matched_columns(matrix, names, None if known is None else known[1:]), constant)
 
     def _classes(self) -> NDArray[Any]:
         if self.adapted.classes is None:

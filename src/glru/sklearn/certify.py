@@ -116,7 +116,7 @@ def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None)
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)
-    adapted = adapt(chosen_model(estimator), X, y, sample_weight)
+    adapted = adapt(chosen_model(estimator), X, y, sample_weight, keep=True)
     points = adapted.points(estimator)
     pairs = [_certified(problem, point) for problem, point in zip(adapted.problems, points, strict=True)]
     return ModelCertificate(adapted, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))

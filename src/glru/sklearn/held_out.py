@@ -8,12 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import ScoreBounds, concatenate
+from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
 from glru.existence import missing_optimum
-from glru.linalg import Array, calm_blas
+from glru.linalg import Array, Matrix, calm_blas, to_host
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
+from glru.point import Point
+from glru.problem import Problem
 from glru.refine import fold_bounds
 from glru.regions import has_local
 from glru.sklearn.adapted import Adapted
@@ -62,8 +64,8 @@ class HeldOut:
         for fold in np.unique(self.folds[~bounded]):
             train, test = self.splits[fold]
             kept = np.delete(everything, test) if train is None else train
-            for k in range(len(self.adapted.problems)):
-                found = missing_optimum(self.adapted.fold(k, kept))
+            for problem in self.adapted.fold(kept, test).problems:
+                found = missing_optimum(problem)
                 if found is not None:
                     return f"in split {fold} {found}"
         return "float64 does not bound their scores narrowly enough."
@@ -106,7 +108,7 @@ def held_out(
         results = [leave_one_out(solution, width=width, progress=progress, aim=aim) for solution in solutions]
         parts = [result.bounds.take(rows) for result in results]
     else:
-        parts = _fold_by_fold(adapted, solutions, splits, width, progress, aim)
+        parts = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim)
     bounds = adapted.bounds(parts)
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
@@ -215,22 +217,48 @@ def _fold_by_fold(
     solutions: Sequence[Solution],
     splits: list[Split],
     width: float | None,
+    tol: float,
     progress: bool | Report,
     aim: float | None = None,
 ) -> list[ScoreBounds]:
     """Bounds of all test rows' scores for every problem."""
-    found = []
+    parts: list[list[Bounds]] = [[] for _ in solutions]
     everything = np.arange(adapted.targets.y.size)
     with reporter(progress) as report, calm_blas(solutions[0].problem.work):
-        for k, solution in enumerate(solutions):
-            parts = []
-            for done, (train, test) in enumerate(splits):
-                kept = np.delete(everything, test) if train is None else train
-                bounds, stage = fold_bounds(solution, adapted.fold(k, kept), test, width, aim=aim)
-                parts.append(bounds)
-                report(stage, k * len(splits) + done + 1, len(solutions) * len(splits))
-            found.append(concatenate(parts))
-    return found
+        for done, (train, test) in enumerate(splits):
+            kept = np.delete(everything, test) if train is None else train
+            fold = adapted.fold(kept, test)
+            for k, (solution, problem) in enumerate(zip(solutions, fold.problems, strict=True)):
+                near = solution
+                if adapted.preprocessing is not None:
+                    near = train_near(solution, problem, np.concatenate([kept, test]), tol)
+                bounds, stage = fold_bounds(near, problem, fold.test, width, aim=aim)
+                parts[k].append(bounds)
+                report(stage, done * len(solutions) + k + 1, len(solutions) * len(splits))
+    return [concatenate(part) for part in parts]
+
+
+def train_near(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
+    """The solution of a problem on other columns of the solved problem's rows.
+
+    Where there are as many columns as before, and each is a shifted multiple of the column that it was, as most steps
+    make them, the solution's model is known in the new columns, and the training starts there.
+    """
+    known = solution.problem
+    if problem.n_columns != known.n_columns:
+        return solve(problem, tol=tol)
+    weight = problem.weights / problem.weights.sum()
+    before: Array = np.bincount(rows, weight, known.n_rows).astype(np.float64)
+    (old_mean, old_spread), (mean, spread) = _moments(known.matrix, before), _moments(problem.matrix, weight)
+    coef = solution.coef * np.divide(old_spread, spread, out=np.ones(mean.size), where=spread > 0.0)
+    intercept = solution.intercept + float(old_mean @ solution.coef - mean @ coef) if problem.fit_intercept else 0.0
+    return solve(problem, tol=tol, start=Point(coef, intercept, solution.dual[rows]))
+
+
+def _moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
+    """Weighted mean and standard deviation of every column; to start a training from, not for a proof."""
+    mean = to_host(matrix.T @ weight)
+    return mean, np.sqrt(np.maximum(to_host(matrix.squared_column_norms(weight)) - mean**2, 0.0))
 
 
 def _warn_of_width(widths: Array, width: float) -> None:

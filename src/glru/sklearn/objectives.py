@@ -103,7 +103,7 @@ def objective_of(model: Any) -> Objective:
         raise _huber_error(model)
     if known is None:
         raise TypeError(
-            f"the estimator must be one of {', '.join(OBJECTIVES)}, or one of them in a Pipeline behind a StandardScaler "
+            f"the estimator must be one of {', '.join(OBJECTIVES)}, or one of them at the end of a Pipeline "
             f"or in a OneVsRestClassifier; got {kind.__module__}.{name}, whose objective is not known. "
             "Write the objective as a glru.Problem instead."
         )

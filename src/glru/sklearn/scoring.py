@@ -14,6 +14,7 @@ from glru.cascade import Report, reporter
 from glru.linalg import Array
 from glru.model_selection.splits import Rows, split_rows
 from glru.sklearn.held_out import HeldOut
+from glru.sklearn.preprocessing import rows_of
 
 
 def checked_scorer(scoring: Any, classification: bool) -> Any:
@@ -56,7 +57,7 @@ def fold_scores(found: HeldOut, X: Any, y: Any, scorer: Any) -> Array:
     for places in np.split(np.arange(found.rows.size), ends):
         rows = found.rows[places]
         try:
-            scores.append(_number(scorer(_answers(found, places), _taken(X, rows), targets[rows]), scorer))
+            scores.append(_number(scorer(_answers(found, places), rows_of(X, rows), targets[rows]), scorer))
         except UnprovenPrediction:
             scores.append(np.nan)
     return _reported(np.array(scores), found)
@@ -99,8 +100,8 @@ def refitted_scores(
     with reporter(progress) as report:
         for done, (train, test) in enumerate(splits):
             options = _fit_options(estimator, sample_weight, train)
-            fitted = clone(estimator).fit(_taken(X, train), _taken(y, train), **options)
-            scores.append(_number(scorer(fitted, _taken(X, test), _taken(y, test)), scorer))
+            fitted = clone(estimator).fit(rows_of(X, train), rows_of(y, train), **options)
+            scores.append(_number(scorer(fitted, rows_of(X, test), rows_of(y, test)), scorer))
             report("training", done + 1, len(splits))
     return np.array(scores)
 
@@ -125,13 +126,6 @@ def _number(score: Any, scorer: Any) -> float:
         return float(score)
     except (TypeError, ValueError):
         raise ValueError(f"scoring must return one number; got {score!r} from {scorer!r}.") from None
-
-
-def _taken(values: Any, rows: Rows) -> Any:
-    """Rows of an array, a list, a sparse matrix or a frame, as scikit-learn takes them."""
-    from sklearn.utils import _safe_indexing
-
-    return _safe_indexing(values, rows)
 
 
 def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:

@@ -37,8 +37,11 @@ def _check(adapted: Adapted, criterion: Any) -> None:
             f"stepwise judges one model; got {len(adapted.problems)} classes, one model each. Choose the features of each "
             "class against the rest, with a problem of its own."
         )
-    if adapted.scaler is not None:
-        raise ValueError("stepwise takes the model alone; scale the data first and give the model behind the scaler.")
+    if adapted.preprocessing is not None:
+        raise ValueError(
+            f"stepwise takes the model alone; got a pipeline with steps in front of it ({adapted.preprocessing.described}). "
+            "Transform the data first and give the model."
+        )
 
 
 def _shifted_settings(settings: Settings, problem: Problem, offset: int) -> Settings:

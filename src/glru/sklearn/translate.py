@@ -52,7 +52,7 @@ def _(change: AddRows, adapted: Adapted, k: int) -> Change:
         known = None if names is None else names[adapted.offset :]
         named = known is not None and change.names is not None and len(known) == len(change.names)
         matrix = matched_columns(change.matrix, change.names, known) if named else change.matrix
-        X = prepared(matrix, None, adapted.objective.constant)
+        X = prepared(matrix, adapted.objective.constant)
     return AddRows(X, adapted.targets.values(k, y), adapted.targets.weighted(k, y, weight))
 
 

@@ -1,0 +1,150 @@
+"""The steps of a pipeline in front of its model: fitted to all rows, and again to the rows of every split."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru import _inputs
+from glru.linalg import Matrix, is_foreign
+
+Rows = NDArray[np.intp]
+
+OUTPUT = "what the steps of the pipeline make of X"
+"""The name of the transformed data in errors."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Preprocessing:
+    """The steps in front of a model and the data that they are fitted to.
+
+    Attributes
+    ----------
+    steps : transformer
+        The steps, as the caller gave them; never fitted here.
+    fitted : transformer
+        The steps, fitted to all rows.
+    X, y : array, sparse matrix, list or frame
+        The data as the caller gave it: text, categories and missing values are for the steps to deal with.
+    matrix : Matrix
+        What the fitted steps make of X: numbers.
+    names : tuple of str or None
+        The names of its columns; None where the steps have none.
+    """
+
+    steps: Any
+    fitted: Any
+    X: Any
+    y: Any
+    matrix: Matrix
+    names: tuple[str, ...] | None
+
+    @property
+    def described(self) -> str:
+        """The steps in words."""
+        return ", ".join(step_names(self.steps))
+
+    def transform(self, X: Any) -> Matrix:
+        """Further rows of the caller's data, by the steps fitted to all rows."""
+        return _inputs.as_matrix(self.fitted.transform(as_double(X)), OUTPUT)[0]
+
+    def split(self, train: Rows, test: Rows) -> Matrix:
+        """The train rows and then the test rows of a split, by steps that were fitted to the train rows only.
+
+        Each part is transformed as scikit-learn transforms it: the train rows by ``fit_transform``, which in some steps
+        (target encoders) is something else than ``fit`` and ``transform``.
+        """
+        from sklearn.base import clone
+
+        steps = clone(self.steps)
+        known = _inputs.as_matrix(steps.fit_transform(rows_of(self.X, train), rows_of(self.y, train)), OUTPUT)[0]
+        held_out = _inputs.as_matrix(steps.transform(rows_of(self.X, test)), OUTPUT)[0]
+        return known.concatenate([known, known.convert(held_out)], axis=0)
+
+    def without(self, row: int) -> Matrix:
+        """All rows, each in its place, by steps that were fitted without one of them."""
+        others = np.delete(np.arange(self.matrix.shape[0]), row)
+        order = np.insert(np.arange(others.size), row, others.size)
+        return self.split(others, np.array([row]))[order]
+
+
+def fit_steps(steps: Any, X: Any, y: Any) -> Preprocessing:
+    """The steps in front of a model, fitted to all rows."""
+    from sklearn.base import clone
+
+    if is_foreign(X):
+        raise ValueError(f"behind the steps of a pipeline X must be on the host; got {type(X).__module__} data.")
+    X, fitted = as_double(X), clone(steps)
+    matrix, _ = _inputs.as_matrix(fitted.fit_transform(X, y), OUTPUT)
+    return Preprocessing(steps, fitted, X, y, matrix, _names(fitted, matrix.shape[1]))
+
+
+def keep_steps(fitted: Any, X: Any, y: Any) -> Preprocessing:
+    """The steps in front of a fitted model as they are; an error where fitting them to this data gives something else."""
+    again = fit_steps(fitted, X, y)
+    matrix, _ = _inputs.as_matrix(fitted.transform(again.X), OUTPUT)
+    if matrix.shape != again.matrix.shape or not np.allclose(matrix.dense(), again.matrix.dense(), rtol=1e-6):
+        raise ValueError(
+            f"the steps in front of the model ({again.described}) make something else of this data when they are fitted to it. "
+            "Give the data that the pipeline was fitted to, and steps that draw random numbers a random_state."
+        )
+    return Preprocessing(fitted, fitted, again.X, y, matrix, _names(fitted, matrix.shape[1]))
+
+
+def steps_of(pipeline: Any) -> tuple[Any, Any]:
+    """The steps in front of the last one of a pipeline, None where they do nothing, and the last one."""
+    from sklearn.pipeline import make_pipeline
+
+    front, last = pipeline[:-1], pipeline.steps[-1][1]
+    if all(step is None or step == "passthrough" for _, step in front.steps):
+        front = None
+    if not is_a(last, "Pipeline"):
+        return front, last
+    more, last = steps_of(last)
+    parts = [part for part in (front, more) if part is not None]
+    return (make_pipeline(*parts) if len(parts) > 1 else parts[0] if parts else None), last
+
+
+def step_names(steps: Any) -> list[str]:
+    """The kinds of the steps, those inside pipelines and column transformers included."""
+    if is_a(steps, "Pipeline"):
+        parts = [step for _, step in steps.steps]
+    elif is_a(steps, "ColumnTransformer"):
+        parts = [step for _, step, _ in steps.transformers]
+    else:
+        return [type(steps).__name__]
+    return [name for part in parts if part is not None and not isinstance(part, str) for name in step_names(part)]
+
+
+def is_a(estimator: Any, name: str) -> bool:
+    """Whether an estimator is scikit-learn's of that name; no subclass, which may do something else."""
+    return type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.")
+
+
+def count_rows(X: Any) -> int:
+    """The number of rows of an array, a list, a sparse matrix or a frame."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def rows_of(values: Any, rows: Rows) -> Any:
+    """Some rows of an array, a list, a sparse matrix or a frame, as scikit-learn takes them."""
+    from sklearn.utils import _safe_indexing
+
+    return _safe_indexing(values, rows)
+
+
+def as_double(X: Any) -> Any:
+    """Arrays of float32 as float64, in which everything is proven; anything else as it is."""
+    array = isinstance(X, np.ndarray) or sp.issparse(X)
+    return X.astype(np.float64) if array and X.dtype.kind == "f" and X.dtype != np.float64 else X
+
+
+def _names(fitted: Any, n_columns: int) -> tuple[str, ...] | None:
+    try:
+        names = tuple(map(str, fitted.get_feature_names_out()))
+    except (AttributeError, ValueError, NotImplementedError):
+        return None
+    return names if len(set(names)) == n_columns else None
