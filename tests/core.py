@@ -23,10 +23,11 @@ from glru.metric import device
 from glru.metric.device import column_metric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
+from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import newton_ellipsoids
+from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
@@ -38,6 +39,7 @@ from glru.selection.moves import Model, Move
 from glru.sklearn import adapt, translated
 from glru.solution import Solution
 from glru.solvers import api as solvers
+from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, whole_gradient
 from glru.updates import carried_point, local_rows, newton_candidate
@@ -46,6 +48,7 @@ from glru.updates.carry import carry
 from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.refits import Refits
 from glru.updates.row_models import has_row_models, has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
@@ -74,6 +77,7 @@ __all__ = [
     "PrimalBall",
     "Problem",
     "ProximalHinge",
+    "Refits",
     "RowMetric",
     "RowRemovals",
     "RowSide",
@@ -98,6 +102,7 @@ __all__ = [
     "carry",
     "cascade",
     "centers",
+    "certified_bounds",
     "certify",
     "check_target",
     "checkpoint",
@@ -126,6 +131,7 @@ __all__ = [
     "is_foreign",
     "kernels",
     "layout_of",
+    "leave_one_out",
     "linalg",
     "linear_range",
     "local_rows",
@@ -149,6 +155,7 @@ __all__ = [
     "summary",
     "threads",
     "to_host",
+    "train",
     "translated",
     "unbounded",
     "weighted_sum",

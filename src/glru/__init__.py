@@ -14,6 +14,7 @@ from glru.changes import (
     Relabel,
     RemoveColumns,
     RemoveRows,
+    Repenalise,
     Reweight,
 )
 from glru.live import LiveModel, verify_receipt
@@ -67,6 +68,7 @@ __all__ = [
     "Relabel",
     "RemoveColumns",
     "RemoveRows",
+    "Repenalise",
     "Retraining",
     "Reweight",
     "SmoothedHinge",

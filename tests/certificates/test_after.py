@@ -19,7 +19,17 @@ from tests.cases import COLUMN_PENALTIES, LOSSES, PENALTIES, dense, each, make, 
 from tests.certificates.truth import answers, assert_holds, assert_meets, retrained, trained
 
 ALL_PENALTIES = {**PENALTIES, **COLUMN_PENALTIES, "l2-strong": glru.L2(30.0), "l2-weak": glru.L2(1e-4)}
-KINDS = ("remove-rows", "add-rows", "exchange-rows", "remove-columns", "add-columns", "edit", "relabel", "reweight")
+KINDS = (
+    "remove-rows",
+    "add-rows",
+    "exchange-rows",
+    "remove-columns",
+    "add-columns",
+    "edit",
+    "relabel",
+    "reweight",
+    "repenalise",
+)
 
 
 def new_targets(loss, count, seed):
@@ -57,6 +67,11 @@ def make_change(kind, problem, count, seed):
             return glru.AddColumns(sp.csr_array(Z) if seed % 3 else Z, own)
         case "edit":
             return glru.EditValues(rows, columns, random.normal(0.0, 1.0, (rows.size, columns.size)))
+        case "repenalise":
+            old, factors = problem.penalty, random.choice([0.25, 0.9, 1.0, 3.0], d)
+            if not old.smooth:
+                return glru.Repenalise(old.scaled(float(factors[0])))
+            return glru.Repenalise(glru.L2(np.broadcast_to(old.quadratic, (d,)) * factors))
         case "relabel":
             return glru.Relabel(rows, new_targets(problem.loss, rows.size, seed))
         case "reweight":

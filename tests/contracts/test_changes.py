@@ -66,6 +66,7 @@ EXPECTED = {
     "edit-scalar": (glru.EditValues([1, 2], [0, 2], 7), edited(X, [1, 2], [0, 2], 7.0), SIGNS, WEIGHT),
     "relabel": (glru.Relabel([0, 3], [1, 0]), X, put(SIGNS, [0, 3], [1, -1]), WEIGHT),
     "reweight": (glru.Reweight([5, 1], [2.0, 0.0]), X, SIGNS, put(WEIGHT, [5, 1], [2.0, 0.0])),
+    "repenalise": (glru.Repenalise(glru.L2(0.5)), X, SIGNS, WEIGHT),
     "reweight-scalar": (glru.Reweight([2, 0], 4), X, SIGNS, put(WEIGHT, [2, 0], 4.0)),
 }
 

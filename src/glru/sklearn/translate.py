@@ -6,9 +6,20 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
-from glru.changes import AddRows, Change, Composite, EditValues, Relabel, RemoveColumns, RemoveRows, Reweight
+from glru.changes import (
+    AddRows,
+    Change,
+    Composite,
+    EditValues,
+    Relabel,
+    RemoveColumns,
+    RemoveRows,
+    Repenalise,
+    Reweight,
+)
 from glru.changes.base import matched_columns, row_positions
 from glru.sklearn.adapted import Adapted, prepared
+from glru.sklearn.objectives import penalty_of
 
 
 def translated(adapted: Adapted, k: int, change: Change) -> Change:
@@ -83,6 +94,20 @@ def _(change: EditValues, adapted: Adapted, k: int) -> Change:
 @_translate.register
 def _(change: RemoveColumns, adapted: Adapted, k: int) -> Change:
     return RemoveColumns(_columns(change.columns, adapted))
+
+
+@_translate.register
+def _(change: Repenalise, adapted: Adapted, k: int) -> Change:
+    if adapted.offset == 0 or getattr(change.penalty, "n_columns", None) is None:
+        return change
+    # The column of a penalised intercept comes first, and keeps the strength that it has.
+    own, new = adapted.problems[k].penalty, change.penalty
+    n_columns = adapted.problems[k].n_columns - adapted.offset
+    quadratic, absolute = (
+        np.append(np.ravel(mine)[:1], np.broadcast_to(theirs, (n_columns,)))
+        for mine, theirs in ((own.quadratic, new.quadratic), (own.absolute, new.absolute))
+    )
+    return Repenalise(penalty_of(quadratic, absolute))
 
 
 def _columns(columns: Any, adapted: Adapted) -> Any:

@@ -106,12 +106,19 @@ class Refits:
     def summed(self, problem: Problem) -> "Refits":
         """The same for a problem under the mean of the losses, multiplied by its total weight.
 
-        Without a row the total weight is less by that row's: the strengths are, too.
+        Without a row the total weight is another one, and so are the strengths.
         """
-        total = problem.total_weight
-        kept = np.maximum(1.0 - problem.sample_weight / total, 0.0)[:, None]
+        weight, above = problem.sample_weight, problem.y > 0.0
+        if self.class_factors is None:
+            kept = problem.total_weight - weight
+        else:
+            mine = np.where(above, self.class_factors[:, 1], self.class_factors[:, 0])
+            totals = np.array([weight[~above].sum(), weight[above].sum()])
+            kept = self.class_factors @ totals - mine * weight
+        kept = np.maximum(kept / problem.total_weight, 0.0)[:, None]
         strengths = np.ones((problem.n_rows, problem.n_columns)) if self.strengths is None else self.strengths
-        return replace(self, strengths=strengths * kept, error=2.0 * self.error + 8.0 * gamma(problem.n_rows + 8))
+        error = 4.0 * self.error + 16.0 * gamma(problem.n_rows + 8)
+        return replace(self, strengths=strengths * kept, error=error)
 
 
 def rescaled(penalty: Penalty, factors: Array) -> Penalty:

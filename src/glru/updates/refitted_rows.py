@@ -424,7 +424,8 @@ class WideRefits:
         places = np.flatnonzero(usable & (shares > LEAST_SHARE))
         if places.size:
             duals, free, _, _ = self.family.first(rows[places])
-            found = tighten(WideCandidates(self, rows[places], shares[places], duals, free), decided, n_steps)
+            first = WideCandidates(self, rows[places], shares[places], self.norms(rows[places]), duals, free)
+            found = tighten(first, decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
 
@@ -464,6 +465,19 @@ class WideRefits:
             else self.refits.filled[:, columns].astype(np.float64)
         )
 
+    def norms(self, rows: Rows) -> Array:
+        """At least the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
+        side, strengths = self.family.side, self.refits.strengths
+        if strengths is None:
+            return np.broadcast_to(side.norms[:, None], (side.norms.size, rows.size))
+        inverse = side.inverse[:, None] / strengths[rows].T * (1.0 + FEW)
+        center = np.zeros(side.inverse.size) if side.center is None else side.center
+        squares = np.zeros((side.norms.size, rows.size))
+        for part, block in self.problem.matrix.centred_chunks(center):
+            squares += np.square(block) @ inverse[part]
+        scale = 1.0 / np.sqrt(self.refits.smallest[rows])
+        return np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny * scale
+
     def shares(self, rows: Rows) -> Array:
         """What share of the metric without each row the Hessians have at least."""
         refits = self.refits
@@ -483,6 +497,7 @@ class WideCandidates:
     owner: WideRefits
     rows: Rows
     shares: Array
+    norms: Array
     duals: Array
     free: Array
 
@@ -526,7 +541,7 @@ class WideCandidates:
         owner, family, side, rows = self.owner, self.owner.family, self.owner.family.side, self.rows
         refits, problem, metric = owner.refits, owner.problem, owner.family.metric
         own, known, fills = (rows, np.arange(rows.size)), metric.leverages, owner.fill_norms[rows]
-        scores, errors = self._scores, self._score_errors()
+        scores, (errors, own_errors) = self._scores, self._score_errors()
         weights, largest = family.weights[:, None], 1.0
         if refits.class_factors is not None:
             factors = refits.class_factors[rows]
@@ -558,26 +573,31 @@ class WideCandidates:
         nu, rounding = (nu + rounding) / root * (1.0 + FEW) + TINY, rounding / root
         top = (family.top * known.grown[rows] + fills) / root * (1.0 + FEW)
         radius = local_radius(family.constant, top, nu, reach)
-        half = (
-            (known.alone[rows] + fills) / root * radius * (1.0 + FEW)
-            + (side.norms[rows] + fills) * errors[0]
-            + errors[1]
-        )
+        half = (known.alone[rows] + fills) / root * radius * (1.0 + FEW) + own_errors
         return Certified(*family.widened(scores[own], half), nu, rounding), forces
 
-    def _score_errors(self) -> Errors:
-        """The error of row ``k``'s score is at most ``norms[k] first + second``."""
-        owner, side, rows = self.owner, self.owner.family.side, self.rows
-        fills, smallest = owner.fill_norms[rows], owner.refits.smallest[rows]
-        first, second = side.score_errors(self.duals, self.free)
-        total = np.abs(self.duals).sum(axis=0)
-        mass = (first + side.unit * fills * total) / smallest * (1.0 + FEW)
+    def _score_errors(self) -> tuple[Errors, Array]:
+        """The error of row ``k``'s score is at most ``norms[k] first + second``; that of the left-out row."""
+        owner, side, own = self.owner, self.owner.family.side, (self.rows, np.arange(self.rows.size))
+        fills, sizes = owner.fill_norms[self.rows] / np.sqrt(owner.refits.smallest[self.rows]), np.abs(self.duals)
+        _, second = side.score_errors(self.duals, self.free)
+        # A score is a product of two vectors of the columns' dimension, the norms of which are those of its row and of the model.
+        mass = (np.einsum("ij,ij->j", self.norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
+        ratios = self.norms / side.norms[:, None]
+        ratios[own] = 0.0
+        first = side.unit * mass * ratios.max(axis=0, initial=0.0)
+        second = second + side.unit * mass * fills
         if owner.refits.filled_columns.size:
             # Fills that are off move the row, and the model through the other rows.
-            lengths = (side.norms @ np.abs(self.duals) + fills * total) / smallest
-            second = second + owner.fill_error * lengths * (1.0 + FEW)
-            mass = mass + owner.fill_error * total / smallest * (1.0 + FEW)
-        return mass, (second + fills * mass) * (1.0 + FEW)
+            off = owner.fill_error / np.sqrt(owner.refits.smallest[self.rows])
+            first = first + off * sizes.sum(axis=0) * ratios.max(axis=0, initial=0.0)
+            second = second + off * (mass + fills * sizes.sum(axis=0))
+        largest = first * (1.0 + FEW), second * (1.0 + FEW)
+        # The left-out row itself may be far longer there than in the metric of all rows.
+        grown = self.norms[own] / side.norms[self.rows]
+        with np.errstate(all="ignore"):
+            mine = np.where(ratios.max(axis=0) > 0.0, first * grown / ratios.max(axis=0), np.inf)
+        return largest, side.norms[self.rows] * mine + second
 
     def step(self, members: Mask) -> "WideCandidates":
         """Some of the candidates after one more step with the old Hessian."""
@@ -586,7 +606,8 @@ class WideCandidates:
         left, change = family.next_step(own, forces, self.duals[:, members])
         duals = self.duals[:, members] - left
         duals[own] = 0.0
-        return WideCandidates(self.owner, rows, self.shares[members], duals, self.free[:, members] + change)
+        free = self.free[:, members] + change
+        return WideCandidates(self.owner, rows, self.shares[members], self.norms[:, members], duals, free)
 
     def exact(self, members: Mask) -> None:
         """Rows that chord steps do not decide are left to steps of their own."""

@@ -1,0 +1,113 @@
+"""Leave-one-out where leaving out a row changes more than that row: strengths, filled values and class weights of its own."""
+
+import numpy as np
+import pytest
+
+import glru
+from tests.core import Refits, certified_bounds, certify, leave_one_out, train
+
+
+def make_case(rng, wide, loss, scaling, fit_intercept):
+    n = int(rng.integers(14, 30))
+    d = int(rng.integers(n + 1, 3 * n)) if wide else int(rng.integers(2, n // 2))
+    X = rng.normal(size=(n, d))
+    X[:, 0] = np.exp(2.0 * X[:, 0])
+    X[:, 1] = rng.random(n) < 0.2
+    scores = X @ rng.normal(size=d) / np.sqrt(d)
+    y = scores + rng.normal(size=n)
+    if loss.task == "classification":
+        y = np.where(y > np.median(y), 1.0, -1.0)
+    weight = rng.choice([0.5, 1.0, 2.0], size=n)
+    strengths = 10.0 ** rng.uniform(-3, 1) * rng.choice([1.0, 0.1], size=d)
+    return glru.Problem(
+        X, y, loss=loss, penalty=glru.L2(strengths), fit_intercept=fit_intercept, scaling=scaling, sample_weight=weight
+    )
+
+
+def make_refits(rng, problem, kinds):
+    shape = problem.n_rows, problem.n_columns
+    changes = {}
+    if "strengths" in kinds:
+        changes["strengths"] = rng.uniform(0.4, 1.2, size=shape)
+    if "fills" in kinds:
+        filled = rng.random(shape) < 0.15
+        changes["filled"] = filled
+        changes["fills"] = 0.02 * rng.normal(size=shape) * filled.any(axis=0)
+    if "class_factors" in kinds:
+        changes["class_factors"] = rng.uniform(0.8, 1.2, size=(problem.n_rows, 2))
+    return Refits(**changes)
+
+
+def optimal_bounds(problem, row):
+    """What a training as far as float64 goes proves of a row's score."""
+    solution = train(problem, tol=0.0)
+    lower, upper = certified_bounds(certify(problem, solution.point), problem.matrix[row : row + 1])
+    return lower[0], upper[0]
+
+
+@pytest.mark.parametrize(
+    "kinds", [("strengths",), ("fills",), ("class_factors",), ("strengths", "fills", "class_factors")]
+)
+@pytest.mark.parametrize("wide", [False, True], ids=["tall", "wide"])
+@pytest.mark.parametrize(
+    "loss", [glru.Logistic(), glru.Squared(), glru.SquaredHinge()], ids=lambda loss: type(loss).__name__
+)
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+def test_bounds_hold_the_optimum_of_the_refitted_problem(kinds, wide, loss, scaling):
+    if loss.task == "regression" and "class_factors" in kinds:
+        kinds = tuple(kind for kind in kinds if kind != "class_factors") or ("strengths",)
+    rng = np.random.default_rng([len(kinds), wide, len(scaling)])
+    for fit_intercept in (False, True):
+        problem = make_case(rng, wide, loss, scaling, fit_intercept)
+        refits = make_refits(rng, problem, kinds)
+        found = leave_one_out(glru.solve(problem, tol=1e-8), refits=refits, width=1e-5)
+        assert found.certified
+        for row in rng.choice(problem.n_rows, 4, replace=False):
+            lower, upper = optimal_bounds(refits.problem(problem, int(row)), int(row))
+            assert lower <= found.bounds.upper[row]
+            assert upper >= found.bounds.lower[row]
+            assert found.bounds.upper[row] - found.bounds.lower[row] <= max(1e-5, 2.0 * (upper - lower))
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["tall", "wide"])
+def test_small_changes_need_no_training(wide):
+    rng = np.random.default_rng(3)
+    problem = make_case(rng, wide, glru.Logistic(), "sum", True).derive(penalty=glru.L2(1.0))
+    strengths = 1.0 + rng.uniform(-0.05, 0.05, size=(problem.n_rows, problem.n_columns))
+    found = leave_one_out(glru.solve(problem), refits=Refits(strengths=strengths), aim=2e-6)
+    assert found.decided.all()
+    assert found.n_trainings == 0
+    assert found.decided_by.keys() == {"newton"}
+
+
+def test_refits_matter():
+    """The scores differ from those of the same removals without refits by far more than the intervals are wide."""
+    rng = np.random.default_rng(4)
+    problem = make_case(rng, False, glru.Logistic(), "sum", True)
+    strengths = rng.uniform(0.4, 1.2, size=(problem.n_rows, problem.n_columns))
+    solution = glru.solve(problem, tol=1e-10)
+    with_refits = leave_one_out(solution, refits=Refits(strengths=strengths), width=1e-7).bounds
+    without = leave_one_out(solution, width=1e-7).bounds
+    apart = (with_refits.lower > without.upper) | (with_refits.upper < without.lower)
+    assert apart.mean() > 0.9
+
+
+def test_rows_with_a_problem_of_their_own():
+    rng = np.random.default_rng(5)
+    problem = make_case(rng, False, glru.Logistic(), "sum", True)
+    extra = rng.normal(size=(problem.n_rows, 1))
+    alone = np.zeros(problem.n_rows, dtype=bool)
+    alone[2] = True
+
+    def refit(row):
+        weight = problem.sample_weight.copy()
+        weight[row] = 0.0
+        X = np.hstack([problem.matrix.dense(), extra])
+        return problem.derive(X=X, penalty=glru.L2(1.0), sample_weight=weight)
+
+    refits = Refits(strengths=np.ones((problem.n_rows, problem.n_columns)), alone=alone, refit=refit)
+    found = leave_one_out(glru.solve(problem), refits=refits, width=1e-6)
+    lower, upper = optimal_bounds(refit(2), 2)
+    assert lower <= found.bounds.upper[2] and upper >= found.bounds.lower[2]
+    plain = leave_one_out(glru.solve(problem), width=1e-6)
+    assert plain.bounds.upper[3] >= found.bounds.lower[3] and plain.bounds.lower[3] <= found.bounds.upper[3]
