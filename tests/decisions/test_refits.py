@@ -72,7 +72,8 @@ def test_bounds_hold_the_optimum_of_the_refitted_problem(kinds, wide, loss, scal
 @pytest.mark.parametrize("wide", [False, True], ids=["tall", "wide"])
 def test_small_changes_need_no_training(wide):
     rng = np.random.default_rng(3)
-    problem = make_case(rng, wide, glru.Logistic(), "sum", True).derive(penalty=glru.L2(1.0))
+    problem = make_case(rng, wide, glru.Logistic(), "sum", True)
+    problem = problem.derive(X=rng.normal(size=problem.matrix.shape), penalty=glru.L2(1.0))
     strengths = 1.0 + rng.uniform(-0.05, 0.05, size=(problem.n_rows, problem.n_columns))
     found = leave_one_out(glru.solve(problem), refits=Refits(strengths=strengths), aim=2e-6)
     assert found.decided.all()
