@@ -43,7 +43,7 @@ from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
-from glru.updates.row_models import has_wide_rows
+from glru.updates.row_models import RowModels, has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
@@ -577,6 +577,14 @@ class Cascade:
             found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
             return found.lower, found.upper
+        if self.refits is not None and has_wide_rows(self.problem):
+            problem, _ = self.without(row)
+            if problem.n_columns == self.problem.n_columns:
+                models = RowModels(problem)
+                start = models.place(self.solution)
+                found = models.retrained(problem.weights, start, rows, lambda *ends: self.finished(row, *ends))
+                self.limited[row] = found.exhausted
+                return found.lower, found.upper
         work, point = self._refinement(row)
         work.newton(point)
         return work.found
