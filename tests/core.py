@@ -3,7 +3,7 @@
 from glru import _archives, _budget, cascade, duality, linalg, refine
 from glru._files import check_target, write_atomically
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
-from glru.cascade import STAGES, Cascade
+from glru.cascade import STAGES, Cascade, summed
 from glru.certificate import (
     certify,
     dual_reach,
@@ -49,6 +49,7 @@ from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
+from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import has_row_models, has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
@@ -85,11 +86,13 @@ __all__ = [
     "Screened",
     "Solution",
     "Stop",
+    "TallRefits",
     "TallRows",
     "ValidationJudge",
     "ValidationRows",
     "Value",
     "WideColumns",
+    "WideRefits",
     "WideRows",
     "_archives",
     "_budget",
@@ -123,6 +126,7 @@ __all__ = [
     "has_local_columns",
     "has_local_rows",
     "has_newton_rows",
+    "has_refitted_rows",
     "has_row_models",
     "has_wide_columns",
     "has_wide_rows",
@@ -153,6 +157,7 @@ __all__ = [
     "solvers",
     "step_length",
     "summary",
+    "summed",
     "threads",
     "to_host",
     "train",

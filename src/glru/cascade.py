@@ -262,8 +262,8 @@ class Cascade:
         output: Output | None = None,
         refits: Refits | None = None,
     ) -> None:
-        if refits is not None and solution.problem.scaling == "mean":
-            solution, refits = _summed(solution), refits.summed(solution.problem)
+        if refits is not None and solution.problem.scaling == "mean" and solution.problem.penalty.smooth:
+            solution, refits = summed(solution), refits.summed(solution.problem)
         self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
         self.refits = refits
         self.max_memory, self.max_trainings, self.tol = max_memory, max_trainings, tol
@@ -684,7 +684,7 @@ class Step:
     refits: bool = False
 
 
-def _summed(solution: Solution) -> Solution:
+def summed(solution: Solution) -> Solution:
     """The same model of the same objective times its total weight."""
     problem = solution.problem
     summed = problem.derive(scaling="sum", penalty=problem.penalty.scaled(problem.total_weight))

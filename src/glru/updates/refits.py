@@ -104,7 +104,7 @@ class Refits:
         return problem.derive(sample_weight=weight, **changes)
 
     def summed(self, problem: Problem) -> "Refits":
-        """The same for a problem under the mean of the losses, multiplied by its total weight.
+        """The same for a problem under the mean of the losses, multiplied by its total weight; its penalty is smooth.
 
         Without a row the total weight is another one, and so are the strengths.
         """

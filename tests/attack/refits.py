@@ -1,0 +1,68 @@
+"""Leave-one-out of hostile problems where leaving out a row changes strengths, filled values and class weights as well."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import glru
+from glru.verify.retraining import retrain
+from tests.attack.cases import DIGITS, Answer, never, quiet
+from tests.attack.generators import hostile_problem, hostile_wide_problem
+from tests.core import UNIT, Refits, TallRefits, WideRefits, has_refitted_rows, has_wide_rows, leave_one_out, summed
+
+
+def hostile_refits(random: np.random.Generator, problem: glru.Problem) -> Refits:
+    """Some of the three kinds of changes, small as those of a scaler or large."""
+    shape = problem.n_rows, problem.n_columns
+    size = float(random.choice([1e-6, 1e-2, 0.3, 0.9]))
+    # What is stored is exact but for the products that a problem is made of.
+    changes: dict[str, Any] = {"error": 4.0 * UNIT}
+    if random.random() < 0.7:
+        changes["strengths"] = 1.0 + size * random.uniform(-1.0, 1.0, shape)
+    if random.random() < 0.4:
+        filled = random.random(shape) < 0.3
+        sizes = np.abs(problem.matrix.dense()).max(axis=0)
+        changes["filled"], changes["fills"] = filled, 0.3 * size * sizes * random.uniform(-1.0, 1.0, shape)
+    if problem.loss.task == "classification" and random.random() < 0.4:
+        changes["class_factors"] = 1.0 + size * random.uniform(-1.0, 1.0, (problem.n_rows, 2))
+    if len(changes) == 1:
+        changes["strengths"] = 1.0 + size * random.uniform(-1.0, 1.0, shape)
+    return Refits(**changes)
+
+
+def refitted(random: np.random.Generator) -> Iterator[Answer]:
+    """The batches by themselves, and leave-one-out as a whole."""
+    problem = hostile_wide_problem(random) if random.random() < 0.4 else hostile_problem(random)
+    if np.count_nonzero(problem.sample_weight) < 2:
+        return
+    refits = hostile_refits(random, problem)
+    rows, exact = [], []
+    for row in range(problem.n_rows):
+        changed = refits.problem(problem, row)
+        truth = retrain(changed, DIGITS) if changed.sample_weight.any() else None
+        if truth is None and row == 2 and not rows:
+            return
+        if truth is not None:
+            rows.append(row)
+            exact.append(truth.scores(changed.matrix.dense()[row : row + 1])[0])
+    places = np.array(rows, dtype=np.intp)
+    solution = quiet(problem, random)
+    start, known = solution, refits
+    if problem.scaling == "mean" and problem.penalty.smooth:
+        start, known = summed(solution), refits.summed(problem)
+    with np.errstate(all="ignore"):
+        if has_refitted_rows(start.problem):
+            family = (WideRefits if has_wide_rows(start.problem) else TallRefits)(start, known)
+            for n_steps in (1, 4):
+                yield f"{type(family).__name__}, {n_steps} steps", exact, *family.bounds(places, never, n_steps)
+    try:
+        found = leave_one_out(solution, refits=refits, width=random.choice([None, 1e-6]), max_seconds=1.0).bounds
+    except ValueError as error:
+        if "leave-one-out needs" in str(error) or "each class needs" in str(error):
+            return
+        raise
+    yield "leave-one-out with refits", exact, found.lower[places], found.upper[places]
+
+
+REFITS = (refitted,)
