@@ -256,6 +256,8 @@ class LOOCVResult(HeldOutScores):
         The width on average that intervals were narrowed to as far as that cost no training; None where another one was asked for.
     seconds : dict
         Time spent in each stage.
+    n_refits, refit_reason : int, str or None
+        For how many rows the steps in front of a pipeline's model were fitted again one at a time, without a closed form, and why.
     n_passes : float
         Passes over rows in blocks, the training of all rows included where it was part of the run.
     output : str or None
@@ -285,6 +287,8 @@ class LOOCVResult(HeldOutScores):
     n_passes: float = 0.0
     known_classes: NDArray[Any] | None = None
     aim: float | None = None
+    n_refits: int = 0
+    refit_reason: str | None = None
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -402,6 +406,8 @@ class LOOCVResult(HeldOutScores):
         if self.limit is not None:
             lines.append(("limited", f"{int(self.limited.sum())} rows: {self.limit}"))
         lines.append(("trainings", f"{self.n_trainings} of {n_rows}"))
+        if self.n_refits:
+            lines.append(("refits", f"{self.n_refits} of {n_rows}, one at a time: {self.refit_reason}"))
         if kept:
             name, shown = self._show_widths()
             wide = self.aim is not None and not float(np.mean(self.bounds.width)) <= self.aim

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -11,12 +12,14 @@ from scipy.special import expit
 from glru import _inputs
 from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes.base import matched_columns
-from glru.linalg import Array, Matrix, as_matrix, to_dense, to_host
+from glru.linalg import UNIT, Array, Matrix, as_matrix, to_dense, to_host
 from glru.point import Point
 from glru.problem import Problem
+from glru.sklearn.column_maps import ColumnChanges, follow
 from glru.sklearn.objectives import Objective
 from glru.sklearn.preprocessing import Preprocessing, is_a
 from glru.sklearn.targets import Targets
+from glru.updates.refits import Refits
 
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
@@ -123,6 +126,57 @@ class Adapted:
             for problem, weight in zip(self.problems, weights, strict=True)
         )
 
+    def without(self, k: int, row: int) -> Problem:
+        """The ``k``-th problem of an estimator fitted without a row, which has weight zero there."""
+        others = np.delete(np.arange(self.targets.y.size), row)
+        weight = np.insert(self.targets.weights(k, others), row, 0.0)
+        if self.preprocessing is None:
+            return self.problems[k].derive(sample_weight=weight)
+        X = prepared(self.preprocessing.without(row), self.objective.constant)
+        penalty = self.objective.penalty(X.shape[1])
+        return self.problems[k].derive(X=X, sample_weight=weight, penalty=penalty, column_names=None)
+
+    @cached_property
+    def refits(self) -> "tuple[Refits | None, ...]":
+        """What leaving out a row changes beside the row, in each problem; None where that is nothing."""
+        return tuple(self._refits(k) for k in range(len(self.problems)))
+
+    def _refits(self, k: int) -> Refits | None:
+        columns, factors = self.column_changes, self.targets.factors_without(k) if self.targets.balanced else None
+        if columns is None and not self.targets.balanced:
+            return None
+        alone = np.zeros(self.targets.y.size, dtype=bool) if columns is None else columns.alone
+        if self.targets.balanced and factors is None:
+            alone = np.ones_like(alone)
+        known = columns is not None and not alone.all()
+        first = np.ones((alone.size, self.offset))
+        return Refits(
+            strengths=_prefixed(first, columns.strengths) if known and columns is not None else None,
+            fills=_prefixed(0.0 * first, columns.fills) if known and columns is not None else None,
+            filled=_prefixed(first < 0.0, columns.filled) if known and columns is not None else None,
+            class_factors=factors,
+            error=max(0.0 if columns is None else columns.error, 0.0 if factors is None else 8.0 * UNIT),
+            alone=alone,
+            refit=partial(self.without, k),
+        )
+
+    @cached_property
+    def column_changes(self) -> ColumnChanges | None:
+        """What leaving out a row changes of the columns; None without steps in front of the model."""
+        if self.preprocessing is None:
+            return None
+        objective, steps = self.objective, self.preprocessing
+        penalised = objective.quadratic > 0.0 or objective.absolute > 0.0
+        return follow(steps.fitted, steps.X, steps.matrix, objective.intercept, penalised)
+
+    @property
+    def refit_reason(self) -> str | None:
+        """Why the problems without some rows are made one at a time; None where there are no such rows."""
+        reasons = [] if self.column_changes is None else [self.column_changes.reason]
+        if self.targets.balanced and any(refits is not None and refits.class_factors is None for refits in self.refits):
+            reasons.append("balanced weights of more than two classes change class by class")
+        return "; ".join(reason for reason in reasons if reason is not None) or None
+
     def points(self, fitted: Any) -> tuple[Point, ...]:
         """The fitted coefficients of the estimator as points of the problems."""
         coef, intercept = self._fitted(fitted)
@@ -219,6 +273,11 @@ def probabilities_of(scores: Array) -> Array:
     if scores.ndim == 1:
         return np.column_stack([1.0 - likely, likely])
     return likely / likely.sum(axis=1, keepdims=True)
+
+
+def _prefixed(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
+    """Columns behind those of a constant."""
+    return None if columns is None else np.hstack([first, columns])
 
 
 def prepared(matrix: Matrix, constant: float | None) -> Matrix:

@@ -22,6 +22,7 @@ from glru.sklearn.held_out import (
     default_width,
     held_out,
     held_out_labels,
+    narrow_at_once,
     require_bounds,
 )
 from glru.sklearn.scoring import checked_scorer, fold_scores, refitted_scores, sees_predictions_only
@@ -40,28 +41,51 @@ def adapted_loocv(
 ) -> LOOCVResult:
     """Leave-one-out of an estimator's problems, or of their solutions."""
     require_bounds(adapted)
+    refits = adapted.refits
     if adapted.shifts is not None:
-        raise ValueError(
-            f"when a row is left out, {adapted.shifts}: loocv does not follow that. "
-            "Use glru.cross_val_predict with cv=LeaveOneOut(), which does, or give the model alone."
-        )
+        _check_options(adapted.shifts, options)
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.classes is None or decides_by_sign(adapted):
-        found = leave_one_out(solutions[0], tol=tol, **options, **widths_of(adapted.problems[0], width))
-        return replace(found, known_classes=adapted.classes)
+        widths = widths_of(adapted.problems[0], width)
+        widths["width"] = narrow_at_once(widths["width"], widths["aim"], refits[0])
+        found = leave_one_out(solutions[0], tol=tol, refits=refits[0], **options, **widths)
+        return _with_refits(replace(found, known_classes=adapted.classes), adapted)
     aim = AIM if width is None else None
     if width is None or isinstance(width, str):
-        widths = [default_width(adapted), FINE * default_width(adapted)]
+        widths_in_turn = [default_width(adapted), FINE * default_width(adapted)]
     else:
-        widths = [width]
-    for least in widths:
-        results = [leave_one_out(solution, tol=tol, width=least, aim=aim, **options) for solution in solutions]
+        widths_in_turn = [width]
+    for least in widths_in_turn:
+        results = [
+            leave_one_out(solution, tol=tol, width=narrow_at_once(least, aim, own), aim=aim, refits=own, **options)
+            for solution, own in zip(solutions, refits, strict=True)
+        ]
         bounds = adapted.bounds([result.bounds for result in results])
         found = merge_classes(results, bounds, adapted.targets_of(adapted.targets.y), adapted.classes)
         if found.decided.all():
             break
-    return found
+    return _with_refits(found, adapted)
+
+
+def _check_options(shifts: str, options: dict[str, Any]) -> None:
+    """Refuse what leave-one-out does not have where a row that leaves changes the others."""
+    method = options.get("method", "certified")
+    if method not in ("certified", "naive"):
+        raise ValueError(
+            f"method must be 'certified' or 'naive' here, because when a row is left out, {shifts}; got {method!r}. Leave it out."
+        )
+    if options.get("checkpoint") is not None:
+        raise ValueError(
+            f"a checkpoint does not hold what changes beside a row, and when a row is left out, {shifts}. Leave checkpoint out."
+        )
+
+
+def _with_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
+    """A result that tells for how many rows the steps in front of the model were fitted again one at a time, and why."""
+    alone = [refits.alone for refits in adapted.refits if refits is not None and refits.alone is not None]
+    n_refits = int(np.any(alone, axis=0).sum()) if alone else 0
+    return replace(found, n_refits=n_refits, refit_reason=adapted.refit_reason if n_refits else None)
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then

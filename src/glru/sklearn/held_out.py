@@ -21,6 +21,7 @@ from glru.regions import has_local
 from glru.sklearn.adapted import Adapted
 from glru.solution import Solution
 from glru.solvers import solve
+from glru.updates.refits import Refits
 
 Split = tuple[Rows | None, Rows]
 
@@ -104,8 +105,11 @@ def held_out(
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
-    if adapted.shifts is None and all(train is None for train, _ in splits):
-        results = [leave_one_out(solution, width=width, progress=progress, aim=aim) for solution in solutions]
+    if all(train is None for train, _ in splits):
+        results = [
+            leave_one_out(own, width=narrow_at_once(width, aim, refits), progress=progress, aim=aim, refits=refits)
+            for own, refits in zip(solutions, adapted.refits, strict=True)
+        ]
         parts = [result.bounds.take(rows) for result in results]
     else:
         parts = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim)
@@ -113,6 +117,11 @@ def held_out(
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
     return HeldOut(adapted, splits, rows, folds, bounds)
+
+
+def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
+    """The width to ask for: the narrower one at once where every row's model is made from scratch, which costs far more."""
+    return aim if aim is not None and refits is not None and not refits.together.any() else width
 
 
 def held_out_labels(

@@ -24,7 +24,7 @@ class Preprocessing:
     Attributes
     ----------
     steps : transformer
-        The steps, as the caller gave them; never fitted here.
+        The steps, not fitted.
     fitted : transformer
         The steps, fitted to all rows.
     X, y : array, sparse matrix, list or frame
@@ -61,7 +61,14 @@ class Preprocessing:
 
         steps = clone(self.steps)
         known = _inputs.as_matrix(steps.fit_transform(rows_of(self.X, train), rows_of(self.y, train)), OUTPUT)[0]
-        held_out = _inputs.as_matrix(steps.transform(rows_of(self.X, test)), OUTPUT)[0]
+        try:
+            held_out = _inputs.as_matrix(steps.transform(rows_of(self.X, test)), OUTPUT)[0]
+        except ValueError as error:
+            raise ValueError(
+                f"the steps in front of the model ({self.described}), fitted to the train rows of a split, cannot transform its "
+                f"test rows, of which the first is row {test[0]}: {error} For categories that the train rows do not have, use "
+                "handle_unknown='ignore', or give the encoder all categories."
+            ) from error
         return known.concatenate([known, known.convert(held_out)], axis=0)
 
     def without(self, row: int) -> Matrix:
@@ -77,7 +84,10 @@ def fit_steps(steps: Any, X: Any, y: Any) -> Preprocessing:
 
     if is_foreign(X):
         raise ValueError(f"behind the steps of a pipeline X must be on the host; got {type(X).__module__} data.")
-    X, fitted = as_double(X), clone(steps)
+    X, steps = as_double(X), clone(steps)
+    in_place = [name for name, value in steps.get_params().items() if name.split("__")[-1] == "copy" and value is False]
+    steps.set_params(**dict.fromkeys(in_place, True))  # the data is transformed more than once
+    fitted = clone(steps)
     matrix, _ = _inputs.as_matrix(fitted.fit_transform(X, y), OUTPUT)
     return Preprocessing(steps, fitted, X, y, matrix, _names(fitted, matrix.shape[1]))
 

@@ -97,6 +97,21 @@ class Targets:
             factors = np.where(self.signs(k, y) > 0.0, factors, 1.0)
         return sample_weight * factors
 
+    def factors_without(self, k: int) -> Array | None:
+        """By what balanced weights are multiplied when a row leaves: those of the -1 and of the +1 rows of the ``k``-th problem.
+
+        One line per row that leaves. None where the weights of some -1 rows change more than those of others.
+        """
+        if self.seen == "class" and self.n_problems > 1:
+            return None
+        positive = self.signs(k, self.y) > 0.0
+        n_rows, leaves = positive.size, np.column_stack([~positive, positive])
+        counts = leaves.sum(axis=0)
+        factors: Array = (n_rows - 1) / n_rows * (counts / np.maximum(counts - leaves, 1))
+        if self.seen == "positive" and self.n_problems > 1:
+            factors[:, 0] = 1.0
+        return factors
+
 
 def _factors(class_weight: Any, y: NDArray[Any]) -> Array:
     """One factor a row; ``"balanced"`` is ``n / (number of classes * rows of the class)``."""

@@ -1,0 +1,719 @@
+r"""What the steps of a pipeline make of every column when they are fitted without one row, for all rows in closed form.
+
+A column ``x`` of numbers, some of which may be missing, is on its way through scalers and imputers
+
+.. math:: (\tilde x_i - m_i) / s_i, \qquad \tilde x_i = x \text{ where there is a value, } \varphi_i \text{ where it is missing,}
+
+where the scale ``s_i``, the shift ``m_i`` and the filled value ``phi_i`` are those of the steps fitted without row ``i``. Statistics of scaled
+values are scaled statistics, so that each step replaces some of the three by statistics of the other rows' :math:`\tilde x_i`, which are
+sums without one term, or order statistics without one value. Whatever is made of values that stay the same (encodings, products of
+columns, functions) starts a new column. Rows without which the steps would do something else are set apart: "alone".
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru.linalg import UNIT, Array, Matrix, gamma, to_dense
+from glru.sklearn.preprocessing import is_a
+
+Mask = NDArray[np.bool_]
+
+EPS = float(np.finfo(np.float64).eps)
+
+SURE = 4.0
+"""A quantity that scikit-learn compares with a threshold is decided where it is this many times above or below it."""
+
+OPERATIONS = 16.0
+"""At most so many roundings, each of the size of the largest number on the way, are in what a chain of scalers makes of a value."""
+
+SINGLE_ROWS = 32
+"""Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
+
+
+class Unfollowed(Exception):
+    """Steps of which no closed form is known, and why."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns behind some steps.
+
+    Attributes
+    ----------
+    given : array, sparse matrix or frame
+        The columns as the steps fitted to all rows make them.
+    values : array of shape (n_rows, n_columns) or None
+        ``x``, NaN where it is missing; None for columns that are the same without any row.
+    scale, shift, fill : array of shape (n_rows or 1, n_columns)
+        ``s``, ``m`` and ``phi``, by row that is left out; ``phi`` is NaN while missing values are not filled.
+    scale0, shift0, fill0 : array of shape (1, n_columns)
+        Those of the steps fitted to all rows.
+    scale_error, fill_error : array of shape (1, n_columns)
+        At least the rounding errors of squared scales and of fills.
+    """
+
+    given: Any
+    values: Array | None = None
+    scale: Array = field(default_factory=lambda: np.ones((1, 1)))
+    shift: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    fill: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
+    scale0: Array = field(default_factory=lambda: np.ones((1, 1)))
+    shift0: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    fill0: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
+    scale_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    fill_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
+
+    PARTS = ("scale", "shift", "fill", "scale0", "shift0", "fill0", "scale_error", "fill_error")
+
+    @property
+    def steady(self) -> bool:
+        """Whether the steps so far make the same of them without any row."""
+        pairs = ((self.scale, self.scale0), (self.shift, self.shift0), (self.fill, self.fill0))
+        return self.values is None or all(
+            np.array_equal(a, np.broadcast_to(b, a.shape), equal_nan=True) for a, b in pairs
+        )
+
+    @cached_property
+    def missing(self) -> Mask:
+        """Where the columns had no value."""
+        assert self.values is not None
+        return np.isnan(self.values)
+
+    @cached_property
+    def n_values(self) -> NDArray[np.intp]:
+        """How many values each column has without each row."""
+        return np.asarray((~self.missing).sum(axis=0) - ~self.missing)
+
+    @cached_property
+    def n_filled(self) -> NDArray[np.intp]:
+        """How many filled values each column has without each row."""
+        counts = self.missing.sum(axis=0) - self.missing
+        return np.asarray(np.where(np.isnan(self.fill0), 0, counts))
+
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        """The least and the largest value of each column without each row, filled ones included."""
+        return self._least(1.0), -self._least(-1.0)
+
+    def _least(self, sign: float) -> Array:
+        assert self.values is not None
+        x = np.where(self.missing, np.inf, sign * self.values)
+        first, second = np.partition(x, 1, axis=0)[:2]
+        least = np.where(x == first, second, first)
+        return np.minimum(least, np.where(self.n_filled > 0, sign * np.nan_to_num(self.fill), np.inf))
+
+    @cached_property
+    def constant(self) -> Mask:
+        """Where a column has one value only without a row, a filled value's rounding apart."""
+        low, high = self.extremes
+        return np.asarray(high - low <= SURE * self.fill_error)
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array, Array, Array]:
+        """Mean and variance of each column without each row, and their largest rounding errors in each column."""
+        assert self.values is not None
+        n_rows = self.values.shape[0]
+        centre = np.nanmean(self.values, axis=0, keepdims=True)
+        c = np.where(self.missing, 0.0, self.values - centre)
+        q = self.n_filled
+        n = np.where(self.n_values + q > 0, self.n_values + q, np.nan)
+        e = np.where(q > 0, np.nan_to_num(self.fill - centre), 0.0)
+        squares = np.square(c).sum(axis=0) + q * e * e
+        mean = (c.sum(axis=0) - c + q * e) / n
+        variance = np.maximum((squares - c * c) / n - mean * mean, 0.0)
+        # The sum of squares errs by gamma of it; so does the squared mean, since (sum |c|)^2 is at most n times the squares.
+        error = 4.0 * gamma(n_rows + 8) * squares / n + 2.0 * self.fill_error * (np.abs(e) + np.abs(mean))
+        mean_error = gamma(n_rows + 8) * (np.abs(c).sum(axis=0) + q * np.abs(e)) / n + self.fill_error
+        total = centre + mean
+        mean_error = mean_error + UNIT * np.abs(total)
+        return total, variance, _largest(mean_error), _largest(error)
+
+    @cached_property
+    def _order(self) -> tuple[Array, NDArray[np.intp]]:
+        """Every column in order, missing values last, and the places of its entries there."""
+        assert self.values is not None
+        order = np.argsort(self.values, axis=0, kind="stable")
+        places = np.empty_like(order)
+        np.put_along_axis(places, order, np.arange(order.shape[0])[:, None], axis=0)
+        return np.take_along_axis(self.values, order, axis=0), places
+
+    def quantile(self, share: float) -> Array:
+        """A quantile of each column without each row, by linear interpolation, filled values included."""
+        last = self.n_values + self.n_filled - 1
+        position = last * share
+        low = np.floor(position).astype(np.intp)
+        first, second = self._at(low), self._at(np.minimum(low + 1, last))
+        return np.asarray(first + (position - low) * (second - first))
+
+    def _at(self, places: NDArray[np.intp]) -> Array:
+        """The values at some places of the ordered columns, each without its row."""
+        ordered, own = self._order
+        n_columns = ordered.shape[1]
+
+        def present(k: NDArray[np.intp]) -> Array:
+            k = np.maximum(k, 0)
+            k = k + (~self.missing & (k >= own))
+            return np.take_along_axis(ordered, np.minimum(k, ordered.shape[0] - 1), axis=0)
+
+        if not self.n_filled.any():
+            return present(places)
+        fill = np.broadcast_to(self.fill, ordered.shape)
+        counts = (~self.missing).sum(axis=0)
+        below = np.column_stack([np.searchsorted(ordered[: counts[j], j], fill[:, j]) for j in range(n_columns)])
+        below = below - (~self.missing & (np.asarray(self.values) < fill))
+        after = present(np.where(places < below, places, places - self.n_filled))
+        return np.where((places >= below) & (places < below + self.n_filled), fill, after)
+
+    def numbers(self) -> "Columns":
+        """The same columns with their values as numbers, so that they can be followed through scalers and imputers."""
+        if self.values is not None:
+            return self
+        values = as_numbers(self.given)
+        if values is None:
+            raise Unfollowed("a step for numbers got something else")
+        return Columns(self.given, values).full()
+
+    def full(self) -> "Columns":
+        """The same with every part as wide as the values."""
+        assert self.values is not None
+        width = self.values.shape[1]
+        parts = {
+            name: np.broadcast_to(part, (part.shape[0], width)) for name in self.PARTS for part in [getattr(self, name)]
+        }
+        return replace(self, **parts)
+
+    def take(self, given: Any, columns: Any) -> "Columns":
+        """Some of the columns."""
+        if self.values is None:
+            return Columns(given)
+        return replace(
+            self, given=given, values=self.values[:, columns], **{n: getattr(self, n)[:, columns] for n in self.PARTS}
+        )
+
+
+def _largest(errors: Array) -> Array:
+    return np.nanmax(errors, axis=0, keepdims=True)
+
+
+def join(given: Any, blocks: list[Columns]) -> Columns:
+    """Blocks of columns side by side."""
+    blocks = [block for block in blocks if block.values is not None or _width(block.given)]
+    if all(block.values is None for block in blocks):
+        return Columns(given)
+    blocks = [block.numbers() for block in blocks]
+
+    def side_by_side(name: str) -> Array:
+        parts = [getattr(block, name) for block in blocks]
+        height = max(part.shape[0] for part in parts)
+        return np.hstack([np.broadcast_to(part, (height, part.shape[1])) for part in parts])
+
+    return Columns(given, side_by_side("values"), **{name: side_by_side(name) for name in Columns.PARTS})
+
+
+def _width(given: Any) -> int:
+    return given.shape[1] if len(given.shape) > 1 else 1
+
+
+def as_numbers(given: Any) -> Array | None:
+    """Columns as float64 numbers, NaN where they are missing; None where some are something else."""
+    try:
+        if sp.issparse(given):
+            return np.asarray(to_dense(given), dtype=np.float64)
+        if hasattr(given, "to_numpy") and hasattr(given, "iloc"):
+            given = given.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif hasattr(given, "to_numpy"):
+            given = given.to_numpy()
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return found if found.ndim == 2 else None
+
+
+@final
+class Walk:
+    """The way of the columns through the steps, and the rows that are set apart on it.
+
+    Attributes
+    ----------
+    alone : array of bool
+        Rows without which the steps do something that is not followed.
+    reasons : list of str
+        Why.
+    """
+
+    def __init__(self, n_rows: int) -> None:
+        self.alone = np.zeros(n_rows, dtype=bool)
+        self.reasons: list[str] = []
+
+    def set_apart(self, rows: Mask, reason: str) -> None:
+        """Set rows apart; a mask of rows, or of rows and columns."""
+        rows = np.asarray(rows.any(axis=1)) if rows.ndim == 2 else rows
+        if rows.any() and reason not in self.reasons:
+            self.reasons.append(reason)
+        self.alone |= rows
+
+    def through(self, step: Any, columns: Columns) -> Columns:
+        """The columns behind a fitted step."""
+        if step is None or (isinstance(step, str) and step == "passthrough"):
+            return columns
+        if is_a(step, "Pipeline"):
+            for _, part in step.steps:
+                columns = self.through(part, columns)
+            return columns
+        follow = FOLLOWED.get(type(step).__name__) if type(step).__module__.startswith("sklearn.") else None
+        if follow is None:
+            raise Unfollowed(f"{type(step).__name__} is fitted to all rows together")
+        return follow(self, step, columns)
+
+
+def _column_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
+    from sklearn.utils import _safe_indexing
+
+    blocks = []
+    for _, part, chosen in step.transformers_:
+        if (isinstance(part, str) and part == "drop") or _none_of(chosen):
+            continue
+        given = _safe_indexing(columns.given, chosen, axis=1)
+        places = None if columns.values is None else _positions(columns.given, chosen)
+        blocks.append(walk.through(part, columns.take(given, places)))
+    return join(step.transform(columns.given), blocks)
+
+
+def _none_of(chosen: Any) -> bool:
+    if isinstance(chosen, str | slice) or np.isscalar(chosen):
+        return False
+    chosen = np.asarray(chosen)
+    return chosen.size == 0 or (chosen.dtype == np.bool_ and not chosen.any())
+
+
+def _positions(given: Any, chosen: Any) -> NDArray[np.intp]:
+    """The places of the columns that a column transformer chooses."""
+    first = chosen.start if isinstance(chosen, slice) else np.ravel(np.asarray(chosen, dtype=object))[0]
+    if isinstance(first, str):
+        if isinstance(chosen, slice):
+            raise Unfollowed("columns are chosen by a range of names")
+        names = list(given.columns)
+        return np.array([names.index(name) for name in np.ravel(np.asarray(chosen, dtype=object))])
+    return np.arange(_width(given))[np.atleast_1d(chosen) if not isinstance(chosen, slice) else chosen]
+
+
+def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
+    columns = columns.numbers()
+    given = step.transform(columns.given)
+    if not step.with_mean and not step.with_std:
+        return replace(columns, given=given)
+    mean, variance, _, error = columns.moments
+    changes: dict[str, Array] = {}
+    if step.with_mean:
+        changes = {"shift": mean, "shift0": columns.shift0 + columns.scale0 * step.mean_}
+    if step.with_std:
+        # scikit-learn does not divide by a standard deviation that may be rounding only.
+        count = columns.n_values + columns.n_filled
+        own, middle = variance / columns.scale**2, (mean - columns.shift) / columns.scale
+        limit = count * EPS * own + np.square(count * middle * EPS)
+        flat = columns.constant | (SURE * own <= limit)
+        walk.set_apart(~flat & ((own <= SURE * limit) | (variance <= SURE * error)), "a column has next to no variance")
+        changes["scale"] = np.where(flat, columns.scale, np.sqrt(variance))
+        changes["scale0"] = columns.scale0 * step.scale_
+        changes["scale_error"] = error
+    return replace(columns, given=given, **changes)
+
+
+def _spread(walk: Walk, columns: Columns, width: Array) -> Array:
+    """A width of each column as a scale; the scale so far where scikit-learn takes the column for constant."""
+    own, limit = width / columns.scale, 10.0 * EPS
+    walk.set_apart((own > limit / SURE) & (own < SURE * limit), "a column has next to no spread")
+    return np.where(own < limit, columns.scale, width)
+
+
+def _squared_error(scale: Array, size: Array) -> Array:
+    """The largest error of a squared scale in each column whose scale errs by a few roundings of numbers of some size."""
+    error = OPERATIONS * UNIT * size
+    return _largest(error * (2.0 * scale + error))
+
+
+def _size(columns: Columns) -> Array:
+    """The largest number in each column, filled values and shifts included."""
+    assert columns.values is not None
+    low, high = np.nanmin(columns.values, axis=0), np.nanmax(columns.values, axis=0)
+    size = np.maximum(np.abs(low), np.abs(high))[None, :]
+    for part in (columns.shift, columns.shift0, columns.fill, columns.fill0):
+        size = np.fmax(size, np.nanmax(np.abs(np.nan_to_num(part)), axis=0, keepdims=True))
+    return size
+
+
+def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
+    columns = columns.numbers()
+    assert columns.values is not None
+    low, high = columns.extremes
+    start, end = step.feature_range
+    scale = _spread(walk, columns, high - low) / (end - start)
+    shift = low - start * scale
+    scale0 = columns.scale0 / step.scale_
+    shift0 = columns.shift0 - step.min_ * scale0
+    if step.clip:
+        value = np.where(columns.missing, columns.fill, columns.values)
+        walk.set_apart(
+            (value < low) | (value > high), "a row has a value out of the range of the others, which is clipped"
+        )
+    if columns.steady:
+        # Without a row inside the range nothing changes, not even by a rounding.
+        least, most = np.nanmin(columns.values, axis=0), np.nanmax(columns.values, axis=0)
+        if np.isfinite(columns.fill0).any():
+            least, most = np.fmin(least, columns.fill0[0]), np.fmax(most, columns.fill0[0])
+        same = (low == least) & (high == most)
+        scale, shift = np.where(same, scale0, scale), np.where(same, shift0, shift)
+    error = _squared_error(scale, _size(columns) + np.abs(shift)) + 4.0 * _largest(scale) * columns.fill_error / (
+        end - start
+    )
+    return replace(
+        columns,
+        given=step.transform(columns.given),
+        scale=scale,
+        shift=shift,
+        scale0=scale0,
+        shift0=shift0,
+        scale_error=error,
+    )
+
+
+def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
+    columns = columns.numbers()
+    assert columns.values is not None
+    low, high = columns.extremes
+    width = np.maximum(np.abs(low - columns.shift), np.abs(high - columns.shift))
+    scale = _spread(walk, columns, width)
+    if getattr(step, "clip", False):
+        value = np.where(columns.missing, columns.fill, columns.values)
+        walk.set_apart(
+            np.abs(value - columns.shift) > width, "a row has a value out of the range of the others, which is clipped"
+        )
+    shift_error = columns.moments[2] if columns.shift.shape[0] > 1 else 0.0
+    error = _squared_error(scale, _size(columns)) + 4.0 * _largest(scale) * (columns.fill_error + shift_error)
+    scale0 = columns.scale0 * step.scale_
+    return replace(columns, given=step.transform(columns.given), scale=scale, scale0=scale0, scale_error=error)
+
+
+def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
+    columns = columns.numbers()
+    changes: dict[str, Array] = {}
+    if step.with_centering:
+        changes = {"shift": columns.quantile(0.5), "shift0": columns.shift0 + columns.scale0 * step.center_}
+    if step.with_scaling:
+        low, high = (columns.quantile(percent / 100.0) for percent in step.quantile_range)
+        adjust = 1.0
+        if step.unit_variance:
+            from scipy.stats import norm
+
+            adjust = float(norm.ppf(step.quantile_range[1] / 100.0) - norm.ppf(step.quantile_range[0] / 100.0))
+        scale = _spread(walk, columns, high - low) / adjust
+        error = _squared_error(scale, _size(columns) / adjust) + 4.0 * _largest(scale) * columns.fill_error / adjust
+        changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
+    return replace(columns, given=step.transform(columns.given), **changes)
+
+
+def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
+    given = step.transform(columns.given)
+    if columns.values is None and as_numbers(columns.given) is None:
+        return _impute_text(walk, step, columns, given)
+    columns = columns.numbers()
+    assert columns.values is not None
+    marker = step.missing_values
+    if isinstance(marker, int | float | np.number) and not np.isnan(marker):
+        if not columns.steady:
+            raise Unfollowed(f"{step!r} looks for scaled values")
+        columns = Columns(columns.given, np.where(columns.values == marker, np.nan, columns.values)).full()
+    if callable(step.strategy):
+        raise Unfollowed(f"{step!r} fills in what a function says")
+    missing = columns.missing
+    empty = missing.all(axis=0)
+    if empty.any() and step.keep_empty_features:
+        raise Unfollowed("a column without values is kept")
+    kept = np.flatnonzero(~empty)
+    filled = _fill(walk, step, columns.take(given, kept), step.statistics_[kept])
+    if not step.add_indicator:
+        return filled
+    features = step.indicator_.features_
+    return join(given, [filled, Columns(missing[:, features].astype(np.float64))])
+
+
+def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
+    """Columns whose missing values are filled."""
+    assert columns.values is not None
+    holes = columns.missing.any(axis=0) & np.isnan(columns.fill0[0])
+    walk.set_apart((columns.n_values == 0) & holes, "a column has no value in any other row")
+    at_once = np.asarray(statistics, dtype=np.float64)[None, :]
+    fill0 = columns.shift0 + columns.scale0 * at_once
+    error = OPERATIONS * UNIT * _size(columns)
+    if step.strategy == "mean":
+        fill, _, error, _ = columns.moments
+    elif step.strategy == "median":
+        fill = columns.quantile(0.5)
+    elif step.strategy == "constant":
+        fill = columns.shift + columns.scale * at_once
+    else:
+        fill = np.empty((1, columns.values.shape[1]))
+        for j, column in enumerate(columns.values.T):
+            found, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+            fill[0, j] = found[np.argmax(counts)]
+            close = np.partition(counts, -2)[-2] + 1 >= counts.max() if counts.size > 1 else counts[0] == 1
+            if holes[j] and close:
+                walk.set_apart(column == fill[0, j], "without a row another value is the most frequent one")
+        fill0 = fill
+    keep = ~holes[None, :]
+    return replace(
+        columns,
+        fill=np.where(keep, columns.fill, fill),
+        fill0=np.where(keep, columns.fill0, fill0),
+        fill_error=np.where(keep, columns.fill_error, error),
+    )
+
+
+def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns:
+    """Text and categories with the most frequent one, or a constant, where they are missing."""
+    if step.strategy == "most_frequent":
+        table = columns.given.to_numpy() if hasattr(columns.given, "to_numpy") else np.asarray(columns.given)
+        for column in np.asarray(table, dtype=object).T:
+            values = [None if _is_missing(value, step.missing_values) else value for value in column.tolist()]
+            counts = Counter(value for value in values if value is not None).most_common(2)
+            if (len(counts) == 1 and counts[0][1] == 1) or (len(counts) == 2 and counts[1][1] + 1 >= counts[0][1]):
+                top = [value for value, count in Counter(values).items() if value is not None and count == counts[0][1]]
+                if None in values:
+                    rows = np.array([value in top for value in values])
+                    walk.set_apart(rows, "without a row another value is the most frequent one")
+    elif step.strategy != "constant":
+        raise Unfollowed(f"{step!r} got something else than numbers")
+    if step.add_indicator:
+        raise Unfollowed(f"{step!r} marks missing text")
+    return Columns(given)
+
+
+def _is_missing(value: Any, marker: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(value != value) or (isinstance(marker, str | int | float) and bool(value == marker))
+
+
+def _one_hot_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
+    given = _steadily(step, columns)
+    _require_all_frequent(step)
+    if isinstance(step.categories, str):
+        table = sp.csc_array(given.to_numpy() if hasattr(given, "to_numpy") else given)
+        ends = np.cumsum([_n_encoded(step, j) for j in range(len(step.categories_))])
+        for j, stop in enumerate(ends):
+            part = table[:, stop - _n_encoded(step, j) : stop]
+            counts = np.asarray(part.sum(axis=0)).ravel()
+            single = np.isin(np.arange(part.shape[0]), sp.csc_array(part[:, np.flatnonzero(counts == 1.0)]).indices)
+            if part.shape[0] - counts.sum() == 1.0:
+                single |= np.asarray(part.sum(axis=1)).ravel() == 0.0
+            _set_apart_single(walk, step, single, columns.given, j, step.drop is not None)
+    return Columns(given)
+
+
+def _n_encoded(step: Any, j: int) -> int:
+    dropped = step.drop_idx_ is not None and step.drop_idx_[j] is not None
+    return len(step.categories_[j]) - int(dropped)
+
+
+def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
+    given = _steadily(step, columns)
+    _require_all_frequent(step)
+    if isinstance(step.categories, str):
+        codes = as_numbers(given)
+        assert codes is not None
+        for j, column in enumerate(codes.T):
+            _, places, counts = np.unique(column, return_inverse=True, return_counts=True)
+            _set_apart_single(walk, step, counts[places] == 1, columns.given, j, True)
+    return Columns(given)
+
+
+def _require_all_frequent(step: Any) -> None:
+    if step.min_frequency is not None or step.max_categories is not None:
+        raise Unfollowed(f"{type(step).__name__} puts rare categories together")
+
+
+def _set_apart_single(walk: Walk, step: Any, single: Mask, given: Any, j: int, apart: bool) -> None:
+    """Deal with rows whose category no other row has."""
+    if not single.any():
+        return
+    if step.handle_unknown == "error":
+        row, names = int(np.flatnonzero(single)[0]), getattr(given, "columns", None)
+        where = f"column {names[j]!r}" if names is not None else f"column {j}"
+        remedy = "'ignore'" if is_a(step, "OneHotEncoder") else "'use_encoded_value'"
+        raise ValueError(
+            f"every category needs at least two rows: without row {row} the {type(step).__name__} does not know that row's category "
+            f"in {where} (nor those of {int(single.sum()) - 1} more rows). Use handle_unknown={remedy}, or give it all categories."
+        )
+    if apart:
+        walk.set_apart(single, "a category is known from that row only")
+
+
+def _steadily(step: Any, columns: Columns) -> Any:
+    """What a step makes of columns that do not change when a row leaves."""
+    if not columns.steady:
+        raise Unfollowed(f"{type(step).__name__} comes behind a step that is fitted to the rows")
+    return step.transform(columns.given)
+
+
+def _row_wise(walk: Walk, step: Any, columns: Columns) -> Columns:
+    return Columns(_steadily(step, columns))
+
+
+def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
+    if step.func is None:
+        return replace(columns, given=step.transform(columns.given))
+    given = _steadily(step, columns)
+    if not isinstance(step.func, np.ufunc) and not _sees_single_rows(step, columns.given, given):
+        raise Unfollowed("the function of a FunctionTransformer looks at more than one row at a time")
+    return Columns(given)
+
+
+def _sees_single_rows(step: Any, given: Any, made: Any) -> bool:
+    """Whether a function makes the same of a row in any company, as far as parts of the data and single rows tell."""
+    from sklearn.utils import _safe_indexing
+
+    n_rows = made.shape[0]
+    some = np.unique(np.linspace(0, n_rows - 1, SINGLE_ROWS).astype(np.intp))
+    everything = np.arange(n_rows)
+    for rows in [everything[::2], everything[1::2], *some[:, None]]:
+        own, expected = step.transform(_safe_indexing(given, rows)), _safe_indexing(made, rows)
+        tables = [to_dense(table) for table in (own, expected)]
+        if tables[0].shape != tables[1].shape or not _same(*tables):
+            return False
+    return True
+
+
+def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    if first.dtype.kind == "f" and second.dtype.kind == "f":
+        return bool(np.array_equal(first, second, equal_nan=True))
+    return bool(np.array_equal(first, second))
+
+
+def _variance_threshold(walk: Walk, step: Any, columns: Columns) -> Columns:
+    columns = columns.numbers()
+    support = step.get_support()
+    kept, given = np.flatnonzero(support), step.transform(columns.given)
+    if step.threshold > 0.0:
+        variance = columns.moments[1] / columns.scale**2
+        # Far more than rounding: a row whose removal brings a variance this near is not worth a closed form.
+        near = np.abs(variance - step.threshold) <= 1e-9 * step.threshold
+        walk.set_apart(near | ((variance > step.threshold) != support), "a column's variance crosses the threshold")
+    return columns.take(given, kept)
+
+
+FOLLOWED: dict[str, Callable[[Walk, Any, Columns], Columns]] = {
+    "ColumnTransformer": _column_transformer,
+    "StandardScaler": _standard_scaler,
+    "MinMaxScaler": _min_max_scaler,
+    "MaxAbsScaler": _max_abs_scaler,
+    "RobustScaler": _robust_scaler,
+    "SimpleImputer": _simple_imputer,
+    "OneHotEncoder": _one_hot_encoder,
+    "OrdinalEncoder": _ordinal_encoder,
+    "FunctionTransformer": _function_transformer,
+    "Normalizer": _row_wise,
+    "Binarizer": _row_wise,
+    "PolynomialFeatures": _row_wise,
+    "VarianceThreshold": _variance_threshold,
+}
+"""Every step that is followed, by its name."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ColumnChanges:
+    """What leaving out each row changes of the columns of a problem: see :class:`glru.updates.refits.Refits`.
+
+    Attributes
+    ----------
+    strengths, fills, filled : array of shape (n_rows, n_columns) or None
+        Factors of the penalty's strengths, what is added to filled values, and which these are.
+    error : float
+        As in ``Refits``.
+    alone : array of bool
+        Rows that are set apart.
+    reason : str or None
+        Why.
+    """
+
+    strengths: Array | None
+    fills: Array | None
+    filled: Mask | None
+    error: float
+    alone: Mask
+    reason: str | None
+
+
+@np.errstate(all="ignore")  # columns without values give NaN, whose rows are set apart
+def follow(fitted: Any, X: Any, matrix: Matrix, intercept: bool, penalised: bool) -> ColumnChanges:
+    """What the steps fitted without each row change of the columns that they make when they are fitted to all rows.
+
+    Parameters
+    ----------
+    fitted : transformer
+        The steps, fitted to all rows.
+    X : array, sparse matrix or frame
+        The data.
+    matrix : Matrix
+        What the steps make of it.
+    intercept, penalised : bool
+        Whether the model has an unpenalised intercept, which takes up shifts, and a penalty on every column.
+    """
+    walk = Walk(matrix.shape[0])
+    try:
+        columns = walk.through(fitted, Columns(X))
+        if columns.values is None:
+            return ColumnChanges(None, None, None, 0.0, walk.alone, _listed(walk))
+        return _changes(walk, columns, matrix, intercept, penalised)
+    except Unfollowed as found:
+        return ColumnChanges(None, None, None, 0.0, np.ones(matrix.shape[0], dtype=bool), str(found))
+
+
+def _listed(walk: Walk) -> str | None:
+    return "; ".join(walk.reasons) or None
+
+
+def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, penalised: bool) -> ColumnChanges:
+    assert columns.values is not None
+    scale0, shift0 = columns.scale0, columns.shift0
+    made = matrix.dense()
+    rounding = OPERATIONS * UNIT * _size(columns) / scale0
+    own = (np.where(columns.missing, columns.fill0, columns.values) - shift0) / scale0
+    if own.shape != made.shape or not np.all(np.abs(own - made) <= 4.0 * rounding + OPERATIONS * UNIT * np.abs(made)):
+        raise Unfollowed("the steps do not compute in float64")
+    constant = columns.constant
+    ratio = columns.scale / scale0
+    if intercept:
+        ratio = np.where(constant, 1.0, ratio)
+    elif not np.array_equal(columns.shift, np.broadcast_to(shift0, columns.shift.shape)):
+        moved = np.broadcast_to(columns.shift != shift0, made.shape)
+        walk.set_apart(moved, "without an intercept a shift of a column matters")
+    if not penalised:
+        walk.set_apart(constant, "a column without a penalty is constant without a row")
+    strengths = ratio * ratio
+    fills = np.where(columns.missing.any(axis=0), (columns.fill - columns.fill0) / scale0, 0.0)
+    unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
+    walk.set_apart(np.broadcast_to(unknown, made.shape), "a column has no value in any other row")
+    # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
+    rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
+    largest = np.maximum(np.abs(made).max(axis=0), np.finfo(np.float64).tiny)
+    fill_error = np.where(columns.missing.any(axis=0), (columns.fill_error / scale0 + 2.0 * rounding) / largest, 0.0)
+    strengths = np.where(walk.alone[:, None], 1.0, strengths)
+    fills = np.where(walk.alone[:, None], 0.0, fills)
+    moves, scales = bool(np.any(fills)), bool(np.any(strengths != 1.0))
+    return ColumnChanges(
+        strengths if scales else None,
+        fills if moves else None,
+        columns.missing if moves else None,
+        float(max(np.nanmax(rho_error), np.nanmax(fill_error))) if moves or scales else 0.0,
+        walk.alone,
+        _listed(walk),
+    )

@@ -1,0 +1,399 @@
+"""Pipelines: every step is fitted again without the rows that are held out, as scikit-learn does by brute force."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn import model_selection
+from sklearn.base import clone
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_classif
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import KFold, LeaveOneOut, RepeatedStratifiedKFold, ShuffleSplit, TimeSeriesSplit
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
+from sklearn.svm import LinearSVC
+
+import glru
+from tests.cases import each
+from tests.core import adapt
+from tests.ecosystem.models import TIGHT, quietly
+
+sklearn_version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+
+
+def numbers(n_rows=48, missing=0.0, seed=0):
+    """Columns in units of their own: far from zero, heavy-tailed, rare, of few values, almost constant, binary."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack(
+        [
+            2000.0 + 5.0 * rng.normal(size=n_rows),
+            np.exp(2.0 * rng.normal(size=n_rows)),
+            (rng.random(n_rows) < 0.1) * 3.0,
+            rng.integers(0, 4, n_rows).astype(float),
+            1e-3 * rng.normal(size=n_rows),
+            np.r_[1.0, np.zeros(n_rows - 1)],
+        ]
+    )
+    y = (X[:, 0] - 2000.0 + X[:, 3] + rng.normal(size=n_rows) > 1.5).astype(int)
+    hidden = rng.random(X.shape) < missing
+    hidden[:2] = False
+    X[hidden] = np.nan
+    return X, y
+
+
+def frame(n_rows=48, missing=0.15, seed=0):
+    """Numbers, categories and text with missing values."""
+    rng = np.random.default_rng(seed)
+    X, y = numbers(n_rows, missing, seed)
+    town = rng.choice(["Bern", "Oslo", "Rome"], n_rows).astype(object)
+    town[rng.random(n_rows) < 0.5 * missing] = None
+    town[5] = "Nuuk"
+    table = pd.DataFrame(X[:, :4], columns=["year", "income", "rare", "children"])
+    table["children"] = table["children"].astype("Int64")
+    return table.assign(
+        town=town, serial=np.arange(n_rows) % 7, size=pd.Categorical(rng.choice(["S", "M", "L"], n_rows))
+    ), y
+
+
+def double(X):
+    return 2.0 * np.asarray(X)
+
+
+def less_mean(X):
+    return X - np.nanmean(np.asarray(X), axis=0)
+
+
+def mixed(**options):
+    text = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    return make_column_transformer(
+        (make_pipeline(SimpleImputer(**options), StandardScaler()), make_column_selector(dtype_include="number")),
+        (text, ["town", "size"]),
+    )
+
+
+ON_NUMBERS = {
+    "standard": StandardScaler(),
+    "standard-std": StandardScaler(with_mean=False),
+    "standard-mean": StandardScaler(with_std=False),
+    "min-max": MinMaxScaler(feature_range=(-1, 2)),
+    "min-max-clip": MinMaxScaler(clip=True),
+    "max-abs": MaxAbsScaler(),
+    "robust": RobustScaler(),
+    "robust-unit": RobustScaler(quantile_range=(10, 80), unit_variance=True, with_centering=False),
+    "threshold": make_pipeline(VarianceThreshold(), StandardScaler()),
+    "threshold-above": make_pipeline(VarianceThreshold(0.2), StandardScaler()),
+    "functions": make_pipeline(FunctionTransformer(np.cbrt), FunctionTransformer(double), MinMaxScaler()),
+    "scaled-twice": make_pipeline(MinMaxScaler(), StandardScaler(with_std=False), MaxAbsScaler()),
+}
+
+WITHOUT_MISSING = {
+    "normalizer": make_pipeline(Normalizer(), StandardScaler()),
+    "polynomial": make_pipeline(PolynomialFeatures(include_bias=False), StandardScaler()),
+    "nothing": FunctionTransformer(),
+}
+
+WITH_MISSING = {
+    "mean": SimpleImputer(),
+    "median": SimpleImputer(strategy="median"),
+    "most-frequent": SimpleImputer(strategy="most_frequent"),
+    "constant": SimpleImputer(strategy="constant", fill_value=-7.0),
+    "indicator": make_pipeline(SimpleImputer(add_indicator=True), StandardScaler()),
+    "mean-standard": make_pipeline(SimpleImputer(), StandardScaler()),
+    "median-robust": make_pipeline(SimpleImputer(strategy="median"), RobustScaler()),
+    "mean-robust": make_pipeline(SimpleImputer(), RobustScaler()),
+    "standard-mean": make_pipeline(StandardScaler(), SimpleImputer()),
+    "standard-constant": make_pipeline(StandardScaler(), SimpleImputer(strategy="constant", fill_value=0.5)),
+    "mean-min-max": make_pipeline(SimpleImputer(), MinMaxScaler()),
+    "frequent-max-abs": make_pipeline(SimpleImputer(strategy="most_frequent"), MaxAbsScaler()),
+    "marked": make_pipeline(
+        FunctionTransformer(np.nan_to_num, kw_args={"nan": -1.0}), SimpleImputer(missing_values=-1.0)
+    ),
+}
+
+ON_FRAMES = {
+    "mixed": mixed(),
+    "mixed-median": mixed(strategy="median", add_indicator=True),
+    "mixed-scaled": make_pipeline(mixed(), StandardScaler(with_mean=False)),
+    "dropped-first": make_column_transformer(
+        (OneHotEncoder(drop="first", handle_unknown="ignore"), ["town", "size"]),
+        remainder=make_pipeline(SimpleImputer(), MaxAbsScaler()),
+    ),
+    "ordinal": make_column_transformer(
+        (
+            OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2),
+            ["size", "town"],
+        ),
+        (SimpleImputer(), ["year", "income", "rare"]),
+    ),
+    "passthrough": make_column_transformer(
+        (OrdinalEncoder(), ["size"]), (SimpleImputer(), ["income"]), ("passthrough", ["serial"])
+    ),
+    "frames-inside": make_pipeline(
+        make_column_transformer((SimpleImputer(), ["year", "income", "children"])).set_output(transform="pandas"),
+        make_column_transformer((StandardScaler(), make_column_selector("year|income")), remainder=MinMaxScaler()),
+    ),
+}
+
+
+def model_of(intercept=True):
+    return LogisticRegression(C=0.3, fit_intercept=intercept, **TIGHT)
+
+
+def assert_described(steps, X, y, model=None, at_most_alone=0.25, count=10):
+    """The problems that ``Refits`` describes have the held-out scores of the pipeline fitted without the row."""
+    pipeline = make_pipeline(clone(steps), model_of() if model is None else model)
+    adapted = quietly(lambda: adapt(pipeline, X, y))
+    n_rows = len(y)
+    (refits,) = adapted.refits
+    alone = refits.alone
+    assert np.mean(alone) <= at_most_alone, adapted.refit_reason
+    assert refits.error < 1e-9
+    rng = np.random.default_rng(1)
+    rows = np.r_[np.arange(6), rng.choice(np.arange(6, n_rows), count - 6, replace=False)]
+    for row in rows:
+        problem = quietly(lambda: refits.problem(adapted.problems[0], int(row)))  # noqa: B023
+        assert problem.sample_weight[row] == 0.0
+        own = quietly(lambda: glru.solve(problem, tol=1e-13))  # noqa: B023
+        train, test = np.delete(np.arange(n_rows), row), np.array([row])
+        fold = quietly(lambda: adapted.fold(train, test).problems[0])  # noqa: B023
+        truth = quietly(lambda: glru.solve(fold, tol=1e-13))  # noqa: B023
+        # The scores of all other rows and, last, that of the one left out.
+        scores = own.scores[np.r_[train, test]]
+        assert np.allclose(scores, truth.scores, rtol=1e-7, atol=1e-7 * (1.0 + np.abs(truth.scores).max())), row
+        assert np.isclose(own.primal_value, truth.primal_value, rtol=1e-9)
+
+
+@each(ON_NUMBERS | WITHOUT_MISSING, "steps")
+def test_closed_forms(steps):
+    assert_described(steps, *numbers())
+
+
+@each(ON_NUMBERS | WITH_MISSING, "steps")
+def test_closed_forms_with_missing_values(steps):
+    X, y = numbers(missing=0.15)
+    last = () if "SimpleImputer" in repr(steps) else (SimpleImputer(),)
+    assert_described(make_pipeline(steps, *last), X, y)
+
+
+@each(ON_FRAMES, "steps")
+def test_closed_forms_of_frames(steps):
+    assert_described(steps, *frame())
+
+
+UNFOLLOWED = {
+    "pca": (make_pipeline(StandardScaler(), PCA(3)), "PCA is fitted to all rows together"),
+    "best": (make_pipeline(StandardScaler(), SelectKBest(f_classif, k=2)), "SelectKBest is fitted to all rows"),
+    "mixing": (make_pipeline(FunctionTransformer(less_mean), StandardScaler()), "looks at more than one row at a time"),
+    "products": (make_pipeline(StandardScaler(), PolynomialFeatures()), "PolynomialFeatures comes behind a step"),
+}
+
+
+@each(UNFOLLOWED, "case")
+def test_steps_without_a_closed_form_are_fitted_row_by_row(case):
+    steps, reason = case
+    X, y = numbers(30)
+    X = X[:, [0, 1, 3, 4]]
+    pipeline = make_pipeline(steps, model_of())
+    found = glru.loocv(pipeline, X, y)
+    assert found.n_refits == 30
+    assert reason in found.refit_reason
+    assert reason in repr(found)
+    theirs = quietly(
+        lambda: model_selection.cross_val_predict(pipeline, X, y, cv=LeaveOneOut(), method="decision_function")
+    )
+    assert np.allclose(found.scores, theirs, atol=1e-5 * (1.0 + np.abs(theirs).max()))
+
+
+@pytest.mark.skipif(
+    sklearn_version < (1, 9), reason="its folds are drawn at random, or by an option that is deprecated"
+)
+def test_supervised_steps_get_the_targets():
+    """A target encoder fits the train rows otherwise than it transforms the test rows."""
+    table, y = frame(60)
+    steps = make_column_transformer(
+        (TargetEncoder(cv=KFold(3)), ["town", "size"]), (KNNImputer(n_neighbors=3), ["year", "income"])
+    )
+    pipeline = make_pipeline(steps, StandardScaler(), model_of())
+    for cv in (4, [(np.arange(1, 60), [0])] + [(np.delete(np.arange(60), i), [i]) for i in range(1, 60)]):
+        ours = glru.cross_val_predict(pipeline, table, y, cv=cv, method="predict_proba")
+        theirs = model_selection.cross_val_predict(pipeline, table, y, cv=cv, method="predict_proba")
+        assert np.allclose(ours, theirs, atol=1e-6)
+
+
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return X[:90], y[:90]
+
+
+def holes(X, seed=0):
+    X = X.copy()
+    X[np.random.default_rng(seed).random(X.shape) < 0.1] = np.nan
+    return X
+
+
+IMPUTED = make_pipeline(SimpleImputer(), StandardScaler())
+WHOLE = {
+    "scaled": (make_pipeline(StandardScaler(), model_of()), cancer),
+    "imputed": (make_pipeline(IMPUTED, model_of()), lambda: (holes(cancer()[0]), cancer()[1])),
+    "balanced": (make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", **TIGHT)), cancer),
+    "frame": (make_pipeline(mixed(), model_of()), frame),
+    "wide": (make_pipeline(StandardScaler(), model_of()), lambda: (cancer()[0][:24], cancer()[1][:24])),
+    "ridge": (make_pipeline(IMPUTED, Ridge()), lambda: (holes(load_diabetes().data[:80]), load_diabetes().target[:80])),
+    "net": (
+        make_pipeline(IMPUTED, ElasticNet(alpha=2.0, tol=1e-13, max_iter=100_000)),
+        lambda: (holes(load_diabetes().data[:40]), load_diabetes().target[:40]),
+    ),
+    "classes": (
+        make_pipeline(MinMaxScaler(), RidgeClassifier(class_weight="balanced")),
+        lambda: (load_wine().data[::3], load_wine().target[::3]),
+    ),
+    "one-vs-rest": (
+        make_pipeline(RobustScaler(), OneVsRestClassifier(LogisticRegression(class_weight="balanced", **TIGHT))),
+        lambda: (load_wine().data[::3], load_wine().target[::3]),
+    ),
+    "svc": (
+        make_pipeline(MaxAbsScaler(), LinearSVC(C=0.1, class_weight="balanced", tol=1e-10, max_iter=1_000_000)),
+        lambda: (load_wine().data[::3], load_wine().target[::3]),
+    ),
+    "without-intercept": (
+        make_pipeline(StandardScaler(), model_of(False)),
+        lambda: (cancer()[0][:40], cancer()[1][:40]),
+    ),
+    "by-the-mean": (make_pipeline(StandardScaler(), glru.GLRUClassifier(lam=0.05, tol=1e-12)), cancer),
+    "by-the-mean-balanced": (
+        make_pipeline(StandardScaler(), glru.GLRUClassifier(lam=0.05, class_weight="balanced", tol=1e-12)),
+        lambda: (cancer()[0][:40], cancer()[1][:40]),
+    ),
+    "balanced-alone": (LogisticRegression(C=1e-4, class_weight="balanced", **TIGHT), cancer),
+}
+
+
+@each(WHOLE, "model")
+def test_leave_one_out_is_that_of_brute_force(model):
+    pipeline, data = model
+    X, y = data()
+    method = "decision_function" if hasattr(pipeline, "decision_function") else "predict"
+    theirs = quietly(lambda: model_selection.cross_val_predict(pipeline, X, y, cv=LeaveOneOut(), method=method))
+    found = glru.loocv(pipeline, X, y)
+    size = 1.0 + np.abs(theirs).max()
+    assert np.all(found.score_lower <= theirs + 2e-6 * size)
+    assert np.all(theirs - 2e-6 * size <= found.score_upper)
+    ours = glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut(), method=method)
+    assert np.allclose(ours, theirs, rtol=0.0, atol=1e-5 * size)
+    if method == "decision_function":
+        labels = quietly(lambda: model_selection.cross_val_predict(pipeline, X, y, cv=LeaveOneOut()))
+        assert np.array_equal(found.labels, labels)
+        assert np.array_equal(glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut()), labels)
+
+
+def test_closed_forms_need_no_trainings():
+    for name in ("scaled", "imputed", "balanced", "frame", "ridge", "one-vs-rest", "by-the-mean"):
+        pipeline, data = WHOLE[name]
+        found = glru.loocv(pipeline, *data())
+        assert found.n_trainings == 0
+        assert found.n_refits <= (4 if name == "frame" else 0), (name, found.refit_reason)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "sparse"])
+def test_kinds_of_data(kind):
+    X, y = cancer()
+    steps = StandardScaler(with_mean=False)
+    data = {
+        "pandas": pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]),
+        "polars": pl.DataFrame(X, schema=[f"c{j}" for j in range(X.shape[1])]),
+        "sparse": sp.csr_array(X),
+    }[kind]
+    pipeline = make_pipeline(steps, model_of())
+    expected = glru.loocv(pipeline, X, y)
+    found = glru.loocv(pipeline, data, y)
+    assert found.n_refits == 0
+    assert np.allclose(found.scores, expected.scores, atol=1e-5)
+    names = adapt(pipeline, data, y).problems[0].column_names
+    assert names[:2] == (("x0", "x1") if kind == "sparse" else ("c0", "c1"))
+
+
+@each(
+    {
+        "repeated": RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0),
+        "shuffled": ShuffleSplit(3, random_state=0),
+        "time": TimeSeriesSplit(3),
+    },
+    "cv",
+)
+@pytest.mark.parametrize("scoring", [None, "neg_log_loss", "roc_auc", "f1"])
+def test_splitters_and_scorers(cv, scoring):
+    table, y = frame(80)
+    pipeline = make_pipeline(mixed(), model_of())
+    ours = quietly(lambda: glru.cross_val_score(pipeline, table, y, cv=cv, scoring=scoring))
+    theirs = quietly(lambda: model_selection.cross_val_score(pipeline, table, y, cv=cv, scoring=scoring))
+    assert np.allclose(ours, theirs, atol=1e-5)
+
+
+def test_weights_of_a_pipeline():
+    X, y = cancer()
+    pipeline = make_pipeline(StandardScaler(), model_of())
+    params = {"logisticregression__sample_weight": np.arange(len(y)) % 3 + 0.5}
+    for cv in (3, LeaveOneOut()):
+        ours = glru.cross_val_predict(pipeline, X, y, cv=cv, params=params, method="decision_function")
+        theirs = model_selection.cross_val_predict(pipeline, X, y, cv=cv, params=params, method="decision_function")
+        assert np.allclose(ours, theirs, atol=1e-5 * (1.0 + np.abs(theirs).max()))
+
+
+def test_a_category_of_one_row_is_refused_before_any_work():
+    table, y = frame()
+    steps = make_column_transformer((OneHotEncoder(), ["town"]), (SimpleImputer(), ["year"]))
+    with pytest.raises(ValueError, match=r"without row 5 the OneHotEncoder.*column 'town'.*handle_unknown='ignore'"):
+        glru.loocv(make_pipeline(steps, model_of()), table, y)
+    with pytest.raises(ValueError, match=r"cannot transform its test rows.*unknown categor.*handle_unknown='ignore'"):
+        glru.cross_val_predict(make_pipeline(steps, model_of()), table, y, cv=4)
+
+
+def test_what_a_pipeline_does_not_have():
+    X, y = cancer()
+    pipeline = make_pipeline(StandardScaler(), model_of())
+    for method in ("glru", "approx"):
+        with pytest.raises(ValueError, match=rf"StandardScaler\) are fitted anew; got '{method}'"):
+            glru.loocv(pipeline, X, y, method=method)
+    with pytest.raises(ValueError, match="Leave checkpoint out"):
+        glru.loocv(pipeline, X, y, checkpoint="run.npz")
+    with pytest.raises(ValueError, match="make something else of this data"):
+        glru.certify(pipeline.fit(X, y), X[:50], y[:50])
+
+
+def test_steps_that_work_in_place_leave_the_data_alone():
+    X, y = numbers(missing=0.15)
+    before = X.copy()
+    steps = make_pipeline(SimpleImputer(copy=False), StandardScaler(copy=False))
+    found = glru.loocv(make_pipeline(steps, model_of()), X, y)
+    assert found.n_refits == 0
+    assert np.array_equal(X, before, equal_nan=True)
+
+
+def test_single_precision_is_proven_in_double():
+    X, y = cancer()
+    pipeline = make_pipeline(StandardScaler(), model_of())
+    single = X.astype(np.float32)
+    found = glru.loocv(pipeline, single, y)
+    assert found.n_refits == 0
+    assert np.array_equal(found.scores, glru.loocv(pipeline, single.astype(np.float64), y).scores)
+    # Columns of a frame are transformed as they are, in single precision: row by row.
+    table = pd.DataFrame(single[:30, :3])
+    assert "float64" in glru.loocv(pipeline, table, y[:30]).refit_reason
