@@ -333,7 +333,7 @@ class Cascade:
             if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
-        if self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self)) and not self.refits:
+        if self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self)):
             rows = self.open_rows()
             order = np.argsort(self.lower[rows] - self.upper[rows], kind="stable")
             for row in rows[order[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]]:
