@@ -43,7 +43,7 @@ from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
-from glru.updates.row_models import RowModels, has_wide_rows
+from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
@@ -579,7 +579,11 @@ class Cascade:
             return found.lower, found.upper
         if self.refits is not None and has_wide_rows(self.problem):
             problem, _ = self.without(row)
-            if problem.n_columns == self.problem.n_columns:
+            if (
+                problem.n_columns == self.problem.n_columns
+                and problem.scaling == self.problem.scaling
+                and has_row_models(problem)
+            ):
                 models = RowModels(problem)
                 start = models.place(self.solution)
                 found = models.retrained(problem.weights, start, rows, lambda *ends: self.finished(row, *ends))

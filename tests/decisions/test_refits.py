@@ -112,3 +112,45 @@ def test_rows_with_a_problem_of_their_own():
     assert lower <= found.bounds.upper[2] and upper >= found.bounds.lower[2]
     plain = leave_one_out(glru.solve(problem), width=1e-6)
     assert plain.bounds.upper[3] >= found.bounds.lower[3] and plain.bounds.lower[3] <= found.bounds.upper[3]
+
+
+def test_a_checkpoint_tells_refits_apart(tmp_path):
+    rng = np.random.default_rng(6)
+    problem = make_case(rng, False, glru.Logistic(), "sum", True)
+    solution = glru.solve(problem)
+    shape = problem.n_rows, problem.n_columns
+    found = [
+        leave_one_out(
+            solution, refits=Refits(strengths=np.full(shape, factor)), width=1e-6, checkpoint=tmp_path / "run"
+        )
+        for factor in (2.0, 0.5, 2.0)
+    ]
+    assert np.array_equal(found[0].bounds.lower, found[2].bounds.lower)
+    apart = (found[0].bounds.lower > found[1].bounds.upper) | (found[0].bounds.upper < found[1].bounds.lower)
+    assert apart.any()
+
+
+def test_what_refits_do_not_have_is_refused(tmp_path):
+    rng = np.random.default_rng(7)
+    problem = make_case(rng, False, glru.Logistic(), "sum", True)
+    shape = problem.n_rows, problem.n_columns
+    with pytest.raises(ValueError, match="does not follow preprocessing"):
+        leave_one_out(problem, refits=Refits(strengths=np.ones(shape)), method="approx")
+    alone = Refits(strengths=np.ones(shape), alone=np.ones(problem.n_rows, dtype=bool), refit=lambda row: problem)
+    with pytest.raises(ValueError, match="a checkpoint cannot tell"):
+        leave_one_out(problem, refits=alone, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-5])
+def test_bounds_cover_factors_that_are_off(error):
+    """Class factors and strengths at the corner of what is allowed, where the quick bounds decide."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] + rng.normal(size=400) > 0.0, 1.0, -1.0)
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-4), scaling="sum", fit_intercept=True)
+    stored = Refits(strengths=np.ones((400, 2)), class_factors=np.ones((400, 2)), error=error)
+    true = Refits(strengths=np.full((400, 2), 1.0 - error), class_factors=np.tile([1.0, 1.0 + error], (400, 1)))
+    found = leave_one_out(glru.solve(problem, tol=1e-12), refits=stored).bounds
+    for row in (0, 7, 123):
+        lower, upper = optimal_bounds(true.problem(problem, row), row)
+        assert lower <= found.upper[row] and upper >= found.lower[row]

@@ -57,6 +57,8 @@ def leave_one_out(
     budget = Budget(max_seconds)
     _check(data, method, bound, width)
     _check_place(data, method, bound, max_memory, checkpoint, output, max_trainings)
+    if refits is not None:
+        _check_refits(refits, method, checkpoint)
     if isinstance(checkpoint, str | Path):
         checkpoint = Checkpoint(checkpoint)
     place = None if output is None else open_output(output, data.rows.inputs)
@@ -78,7 +80,7 @@ def leave_one_out(
         )
         if checkpoint is not None:
             cascade.recall = checkpoint.recall(
-                budget, solution, method, bound, cascade.width, cascade.max_memory, tol, aim
+                budget, solution, method, bound, cascade.width, cascade.max_memory, tol, aim, *_known_refits(refits)
             )
         cascade.follow(method)
         if aim is not None and data.in_memory and method == "certified":
@@ -88,6 +90,11 @@ def leave_one_out(
     seconds = cascade.seconds if data.in_memory else {"fit": fitted} | cascade.seconds
     n_passes = 0.0 if data.in_memory else data.traffic.passes - before
     return replace(_result(cascade, method, place, seconds, n_passes), aim=aim)
+
+
+def _known_refits(refits: Refits | None) -> tuple[Any, ...]:
+    """What a checkpoint has to know of refits."""
+    return () if refits is None else refits.parts()
 
 
 def widths_of(problem: Problem | Solution, width: Width) -> dict[str, Any]:
@@ -194,6 +201,20 @@ def _check_place(
             "leave-one-out of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "
             f"{MAX_COLUMNS} columns, or a penalty on every column and no intercept; got {problem!r}. "
             "Use fit_intercept=False, or a glru.Problem of data in memory."
+        )
+
+
+def _check_refits(refits: Refits, method: str, checkpoint: object) -> None:
+    """Refuse what leave-one-out does not have where preprocessing is fitted again."""
+    if method in ("approx", "approx-glru"):
+        raise ValueError(
+            f"method={method!r} does not follow preprocessing or class weights that are fitted again without each row. "
+            "Use method='certified'."
+        )
+    if checkpoint is not None and refits.alone is not None and refits.alone.any():
+        raise ValueError(
+            "a checkpoint cannot tell steps of a pipeline apart that are fitted again on their own for some rows. "
+            "Leave out checkpoint."
         )
 
 

@@ -42,7 +42,8 @@ class Refits:
         ``u``: factors of the weights of the rows with ``y < 0`` and of those with ``y > 0``.
     error : float
         At least the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in
-        units of the largest absolute value in its column.
+        units of the largest absolute value in its column. Bounds made in batches hold for all factors within that error; rows that
+        are worked on one by one, for the factors as they are stored.
     alone : boolean array of shape (n_rows,) or None
         Rows whose removal changes more than that: :attr:`refit` makes their problem.
     refit : callable or None
@@ -84,6 +85,11 @@ class Refits:
                 least = np.minimum(least, part.min(axis=1) - self.error * np.maximum(1.0, part.max(axis=1)))
         return least
 
+    def parts(self) -> tuple[Any, ...]:
+        """What tells refits apart."""
+        names = ("strengths", "fills", "filled", "class_factors", "alone")
+        return *((name, getattr(self, name)) for name in names if getattr(self, name) is not None), self.error
+
     def problem(self, problem: Problem, row: int) -> Problem:
         """The problem without a row, in which it has weight zero."""
         if self.alone is not None and self.alone[row]:
@@ -117,7 +123,10 @@ class Refits:
             kept = self.class_factors @ totals - mine * weight
         kept = np.maximum(kept / problem.total_weight, 0.0)[:, None]
         strengths = np.ones((problem.n_rows, problem.n_columns)) if self.strengths is None else self.strengths
-        error = 4.0 * self.error + 16.0 * gamma(problem.n_rows + 8)
+        largest = max(1.0, float(kept.max())) * max(1.0, float(strengths.max(initial=1.0)))
+        if self.class_factors is not None:
+            largest *= max(1.0, float(self.class_factors.max()))
+        error = (self.error * (2.0 + self.error) + 16.0 * gamma(problem.n_rows + 8)) * largest
         return replace(self, strengths=strengths * kept, error=error)
 
 

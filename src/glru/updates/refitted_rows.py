@@ -56,7 +56,7 @@ class TallRefits:
             return lower, upper
         removals = self.family.removals(rows)
         shares, thetas = self.shares(rows, removals)
-        places = np.flatnonzero(shares > LEAST_SHARE * removals.metric_shares)
+        places = np.flatnonzero((shares > 0.0) & (shares > LEAST_SHARE * removals.metric_shares))
         if places.size:
             mine = removals.take(places)
             first = TallCandidates.first(self, rows[places], mine, shares[places], thetas[places])
@@ -76,7 +76,7 @@ class TallRefits:
         refits, shares = self.refits, removals.metric_shares
         fills = self.fill_norms(rows)
         with np.errstate(all="ignore"):
-            thetas = (fills @ self._filled_spread) / np.sqrt(shares) * (1.0 + FEW)
+            thetas = (fills @ self._filled_spread) / np.sqrt(shares) * (1.0 + gamma(fills.shape[1] + 16))
             found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * shares * (1.0 - FEW)
         usable = (shares > 0.0) & (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0), fills.sum(axis=1) * (1.0 + gamma(fills.shape[1] + 4))
@@ -116,7 +116,8 @@ class TallRefits:
     @cached_property
     def gradients(self) -> Gradients:
         """What bounds the rounding of gradients."""
-        largest = 1.0 if self.refits.class_factors is None else float(self.refits.class_factors.max()) * (1.0 + FEW)
+        factors = self.refits.class_factors
+        largest = 1.0 if factors is None else float(factors.max()) * (1.0 + FEW + self.refits.error)
         return Gradients(self.problem, self.family.base.metric, self.family.point, self.family.largest_error, largest)
 
     @cached_property
@@ -156,7 +157,9 @@ class TallRefits:
     def class_gradients(self) -> Array:
         """The gradients of the losses of the rows with ``y < 0`` and with ``y > 0`` at the base."""
         pulls = self.problem.weights * self.family.values.slopes
-        below, above = (self.loss_gradient(np.where(self.problem.y * sign > 0.0, pulls, 0.0)) for sign in (-1.0, 1.0))
+        below, above = (
+            self.loss_gradient(np.where((self.problem.y > 0.0) == side, pulls, 0.0)) for side in (False, True)
+        )
         return np.column_stack([below, above])
 
     def first_gradients(self, rows: Rows) -> Array:
@@ -309,11 +312,12 @@ class TallCandidates:
             weights = weights * refits.class_factors[self.rows, side]
         pulls = weights * (removals.slopes + removals.curvatures * moves)
         left = owner.base_gradient[:, None] - self.block * pulls
-        changed, most = np.zeros(self.rows.size), 1.0
+        changed, unsure, most = np.zeros(self.rows.size), np.zeros(self.rows.size), 1.0
         if refits.class_factors is not None:
             factors = refits.class_factors[self.rows]
             left += owner.class_gradients @ (factors.T - 1.0)
-            changed = np.abs(factors - 1.0).max(axis=1) + refits.error * factors.max(axis=1)
+            unsure = refits.error * factors.max(axis=1)
+            changed = np.abs(factors - 1.0).max(axis=1) + unsure
             most = max(1.0, float(factors.max()) * (1.0 + refits.error + FEW))
         coefs, held = self.models[:n_columns], np.ones((1, self.rows.size))
         if refits.strengths is not None:
@@ -325,13 +329,14 @@ class TallCandidates:
         # Rounding of the step and of its image, entry by entry.
         unit = gamma(metric.size + 8)
         off = np.abs(metric.factor) @ (unit * np.abs(steps) + FEW * np.abs(self.models))
-        off = np.sqrt(np.einsum("ij,ij->j", off, off)) * (1.0 + FEW)
-        length = (length + off) * (1.0 + FEW)
+        summed = 1.0 + gamma(metric.size + 8)
+        off = np.sqrt(np.einsum("ij,ij->j", off, off)) * summed
+        length = (length + off) * summed
         delta = length * (np.sqrt(1.0 + eta) * (1.0 + FEW))
         solved = metric.inverse.T @ left
         wrong = np.sqrt(np.einsum("ij,ij->j", solved, solved))
         solved += image
-        residuals = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + FEW) + metric.solve_error * wrong + off
+        residuals = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * summed + 2.0 * metric.solve_error * wrong + off
         # Errors of the base's gradient (with other weights, of its parts), of the row's own slope, and of the strengths.
         score_errors = removals.score_errors + self._own_errors(errors)
         slack = removals.curvatures * score_errors + base.smoothness * removals.score_errors * (
@@ -339,8 +344,9 @@ class TallCandidates:
         )
         slack = weights * (slack + FEW * (np.abs(removals.slopes) + removals.curvatures * np.abs(moves)))
         slack = (slack + (FEW + refits.error) * np.abs(pulls)) * removals.norms
-        sizes = np.sqrt(problem.quadratic @ np.square(held * coefs)) * np.sqrt(1.0 + eta) * (1.0 + FEW)
-        residuals = residuals + slack + (FEW + refits.error) * sizes + FEW * owner.base_size
+        sizes = np.sqrt(problem.quadratic @ np.square(held * coefs)) * np.sqrt(1.0 + eta) * (1.0 + gamma(n_columns + 8))
+        residuals = residuals + slack + (FEW + refits.error) * sizes
+        residuals = residuals + (FEW + unsure) * owner.base_size * (1.0 + FEW)
         residuals = (
             residuals + (1.0 + changed) * base.error_norm + (eta + changed) * delta + changed * FEW * owner.base_size
         )
@@ -378,6 +384,7 @@ class TallCandidates:
             else np.maximum(owner.refits.strengths[self.rows].T, 1.0)
         )
         held = np.sqrt(problem.quadratic @ np.square(factors * coefs)) * np.sqrt(1.0 + owner.family.eta)
+        held = held * (1.0 + gamma(problem.n_columns + 8))
         return (nu + slack + owner.refits.error * held) * (1.0 + FEW)
 
     def step(self, members: Mask) -> "TallCandidates":
@@ -483,7 +490,7 @@ class WideRefits:
         refits = self.refits
         with np.errstate(all="ignore"):
             spread = self.family.metric.bends @ self.mask * (1.0 + gamma(self.problem.n_rows + 8))
-            thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + FEW)
+            thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
             found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
