@@ -20,6 +20,7 @@ NAMES = [
     "device",
     "scale",
 ]
+NEEDS_DATA = {"tightness"}
 
 
 def main() -> None:
