@@ -7,7 +7,6 @@ from glru.cascade import STAGES, Cascade
 from glru.certificate import (
     certify,
     dual_reach,
-    feasible_moves,
     loss_terms,
     penalty_terms,
     quick_loss_terms,
@@ -15,7 +14,7 @@ from glru.certificate import (
     weighted_sum,
 )
 from glru.changes import layout_of
-from glru.duality import feasible_dual
+from glru.duality import feasible_dual, feasible_moves
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
 from glru.linalg.arrays import HostArrays
 from glru.losses import Loss, ProximalHinge

@@ -505,7 +505,7 @@ class Cascade:
     @cached_property
     def polished(self) -> Solution:
         """The solution, trained on where its error would weigh more than the removal of a row."""
-        if self.solution.relative_gap <= POLISHED:
+        if self.solution.reached(POLISHED):
             return self.solution
         return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
 
@@ -534,7 +534,7 @@ class Cascade:
     @cached_property
     def wide(self) -> WideRows:
         """All removals in the dimension of the rows."""
-        return WideRows(self.polished if self.solution.relative_gap > COARSE else self.solution)
+        return WideRows(self.solution if self.solution.reached(COARSE) else self.polished)
 
     def guess(self, rows: Rows) -> Bounds:
         """Scores after one Newton step per row (Appendix E.2), without proof; rows of one factor, or a single one."""

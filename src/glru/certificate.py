@@ -21,7 +21,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.duality import constraint_columns
+from glru.duality import feasible_moves
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace
 from glru.losses import Loss
 from glru.penalties import Penalty
@@ -275,45 +275,6 @@ def penalty_terms(penalty: Penalty, coef: Array, correlations: Array, errors: Ar
     wide = np.where(np.isfinite(edge), errors, wide)
     ends = [penalty.fenchel_young(coef, correlations + sign * wide) for sign in (-1.0, 1.0)]
     return np.maximum(*ends) * (1.0 + FEW)
-
-
-def feasible_moves(problem: Problem, dual: Array) -> Array:
-    """How far each dual variable has to move at most so that the equality constraints hold exactly; inf if too far."""
-    n_rows = problem.n_rows
-    if not problem.fit_intercept and not problem.unpenalised.size:
-        return np.zeros(n_rows)
-    columns = constraint_columns(problem)
-    room = room_of(problem.loss, problem.y, dual)
-    size = move_size(*constraint_sums(columns, problem.weights, dual, room), n_rows) * np.linalg.norm(columns, axis=1)
-    # A move beyond the edge of the domain is none; the room itself is rounded.
-    return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
-
-
-def room_of(loss: Loss, y: Array, dual: Array) -> Array:
-    """How far each dual variable is from the edge of the domain, at most 1."""
-    lower, upper = loss.derivative_range(y)
-    return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
-
-
-def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
-    """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o room) C`` for the columns ``C`` of the equality constraints."""
-    terms = weights * dual
-    gram = columns.T @ ((weights * room)[:, None] * columns)
-    return columns.T @ terms, np.abs(columns).T @ np.abs(terms), gram
-
-
-def move_size(residual: Array, sizes: Array, gram: Array, n_rows: int) -> float:
-    """A move of at most ``room_i |C_i|`` times this makes the constraints hold exactly; inf where none is known.
-
-    The arguments are the sums of :func:`constraint_sums` over ``n_rows`` rows, in any order.
-    """
-    residual = np.abs(residual) + gamma(n_rows + 3) * sizes
-    if not np.all(np.isfinite(gram)):
-        return np.inf
-    smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
-    if not smallest > 0.0:
-        return np.inf if residual.any() else 0.0
-    return float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
 
 
 def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, Array]:
