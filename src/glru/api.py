@@ -3,9 +3,13 @@
 Only this module decides which of these it was given. What an option does is written in the modules that do it.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -32,8 +36,28 @@ from glru.solution import Solution
 from glru.solvers import solve
 
 Progress = bool | Report
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def suggest_options(function: Function) -> Function:
+    """Name the option that a misspelt one is near to, as Python itself does from version 3.13 on."""
+    if sys.version_info >= (3, 13):
+        return function
+    known = list(signature(function).parameters)
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
+@suggest_options
 def loocv(
     model: Any,
     X: Any = None,
@@ -172,6 +196,7 @@ def cross_val_predict(
 ) -> NDArray[Any]: ...
 
 
+@suggest_options
 def cross_val_predict(
     model: Any,
     X: Any = None,
@@ -286,6 +311,7 @@ def cross_val_predict(
         )
 
 
+@suggest_options
 def cross_val_score(
     estimator: Any,
     X: Any,
@@ -352,6 +378,7 @@ def cross_val_score(
         )
 
 
+@suggest_options
 def stepwise(
     model: Any,
     X: Any = None,
@@ -499,6 +526,7 @@ def after(
 ) -> ModelAfter: ...
 
 
+@suggest_options
 def after(
     model: Any,
     change: Change,

@@ -45,10 +45,10 @@ from glru.updates.row_models import has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
-STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
-"""What may decide a row, in the order of the price; "approx" proves nothing."""
+STAGES = ("carry", "local", "newton", "refine", "training", "approx", "wide", "undetermined")
+"""What may decide a row, in the order of the price; "approx" proves nothing. "wide": the label is proven, the interval wider than asked."""
 
-OPEN = STAGES.index("undetermined")
+WIDE, OPEN = STAGES.index("wide"), STAGES.index("undetermined")
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
@@ -286,6 +286,13 @@ class Cascade:
         """Whether bounds are as tight as was asked for."""
         return is_decided(lower, upper, self.width)
 
+    def final_stages(self) -> NDArray[np.int8]:
+        """The stage of every row, with those told apart whose label is proven and whose interval is wider than asked."""
+        codes, rows = self.stage_codes.copy(), self.open_rows()
+        if self.problem.loss.task == "classification":
+            codes[rows[is_decided(self.lower[rows], self.upper[rows])]] = WIDE
+        return codes
+
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
         return np.ones(lower.shape, dtype=bool) if self.budget.spent else self.decided(lower, upper)
@@ -311,14 +318,14 @@ class Cascade:
         self._give_up()
 
     def tighten(self, width: float) -> None:
-        """Narrow intervals until they are ``width`` wide on average; which stage decided a row stays as it is.
+        """Narrow intervals until they are ``width`` wide on average; which stage decided a row before stays as it is.
 
         This is done by the steps that take many rows at once and by Newton steps of a few single rows. What these leave wider is not
         worth a training of its own.
         """
         if self.budget.spent:
             return
-        codes, limited, before = self.stage_codes, self.limited.copy(), self.width
+        codes, limited, before = self.stage_codes.copy(), self.limited.copy(), self.width
         report, seconds, begin = self.report, dict(self.seconds), time.perf_counter()
         self.width, self.report = 0.5 * width, _silent
         for step in STEPS:
@@ -333,6 +340,8 @@ class Cascade:
                     break
                 self.run("refine", np.array([row]), self.refine)
         self.stage_codes, self.limited, self.width = codes, limited, before
+        rows = self.open_rows()
+        codes[rows[self.decided(self.lower[rows], self.upper[rows])]] = STAGES.index("refine")
         self.report, self.seconds = report, seconds
         self._tell("tighten", begin)
 
