@@ -134,7 +134,10 @@ def _balanced(problem: Problem, dual: Array) -> Array:
         if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residual))):
             corrected = dual
             break
-        step = np.linalg.lstsq(gram, residual, rcond=None)[0]
+        if gram.size == 1:
+            step = residual / gram[0] if gram[0, 0] > 0.0 else np.zeros(1)
+        else:
+            step = np.linalg.lstsq(gram, residual, rcond=None)[0]
         corrected = corrected - room * (constraints @ step)
         if not np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
             corrected = dual
