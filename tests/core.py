@@ -42,7 +42,15 @@ from glru.sums import Floor, dual_gap, expand, whole_gradient
 from glru.updates import carried_point, local_rows, newton_candidate
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
-from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.updates.columns import (
+    LocalColumns,
+    SmoothColumns,
+    WideColumns,
+    carried_columns,
+    has_local_columns,
+    has_smooth_columns,
+    has_wide_columns,
+)
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.row_models import has_row_models, has_wide_rows
@@ -78,6 +86,7 @@ __all__ = [
     "RowSide",
     "ScoreBounds",
     "Screened",
+    "SmoothColumns",
     "Solution",
     "Stop",
     "TallRows",
@@ -118,6 +127,7 @@ __all__ = [
     "has_local_rows",
     "has_newton_rows",
     "has_row_models",
+    "has_smooth_columns",
     "has_wide_columns",
     "has_wide_rows",
     "intersect",

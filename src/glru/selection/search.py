@@ -18,7 +18,16 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, Criterion, find_criterion
-from glru.selection.judge import FoldsJudge, Judge, LeaveOneOutJudge, Screened, ValidationJudge, ValidationRows, Value
+from glru.selection.judge import (
+    ROUGH,
+    FoldsJudge,
+    Judge,
+    LeaveOneOutJudge,
+    Screened,
+    ValidationJudge,
+    ValidationRows,
+    Value,
+)
 from glru.selection.moves import Columns, Model, Move
 from glru.selection.result import Step, StepwiseResult
 from glru.solution import Solution
@@ -190,13 +199,16 @@ class StepContest:
         self.begin = time.perf_counter()
         self.judge, self.moves, self.value, self.criterion, self.budget = judge, moves, value, criterion, budget
         self.naive = settings.method == "naive"
-        self.screened = Screened.unknown(len(moves), "training") if self.naive else judge.screen(moves, budget)
-        self.stages = [self.screened.stage] * len(moves)
         self.offset = 0 if settings.forced else 1
         ends = (value.guess, value.guess) if self.naive else (value.lower, value.upper)
-        lower = np.concatenate([[ends[0]] * self.offset, self.screened.lower])
-        upper = np.concatenate([[ends[1]] * self.offset, self.screened.upper])
+        lower = np.concatenate([[ends[0]] * self.offset, np.zeros(len(moves))])
+        upper = np.concatenate([[ends[1]] * self.offset, np.full(len(moves), np.inf)])
         self.contest = Contest(lower, upper, criterion.resolution * value.guess)
+        self.screened = Screened.unknown(len(moves), "training")
+        if not self.naive:
+            self.screened = judge.screen(moves, budget, self.contest)
+            self.contest.settle(slice(self.offset, None), self.screened.lower, self.screened.upper)
+        self.stages = [self.screened.stage] * len(moves)
         self.n_open = 0
 
     def decide(self) -> tuple[Move | None, Value | None]:
@@ -207,7 +219,7 @@ class StepContest:
         winner, self.n_open = decide(self.contest, self._refine, self._find_ties)
         self.seconds = time.perf_counter() - self.begin
         low, high = float(self.contest.lower[winner]), float(self.contest.upper[winner])
-        proven = not self.naive and self.n_open == 0 and high - low <= 0.1 * self.contest.resolution
+        proven = not self.naive and self.n_open == 0 and high - low <= (0.0 if self.criterion.counts else ROUGH * high)
         move = self.moves[winner - self.offset] if winner >= self.offset else None
         return move, Value(low, high, "newton", high) if proven else None
 
@@ -215,8 +227,8 @@ class StepContest:
         """Bounds of a candidate's value that decide whether it wins, or as tight as they get, and a guess."""
         self.budget.check()
         if place < self.offset:
-            # The present model's bounds are as tight as they get.
-            return self.value.lower, self.value.upper, self.value.guess
+            value = self.judge.value(thorough=True)
+            return value.lower, value.upper, value.guess
         goal = Goal(None if self.naive else self.contest, place, self.budget)
         value = self.judge.refine(self.moves[place - self.offset], goal)
         self.stages[place - self.offset] = value.stage
