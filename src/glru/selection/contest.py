@@ -45,11 +45,12 @@ class Contest:
     @property
     def may_win(self) -> NDArray[np.bool_]:
         """The candidates that may still win and whose values are not known exactly."""
-        may_win = (self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution)
+        may_win: NDArray[np.bool_] = (self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution)
         # Behind a candidate that is within the resolution of the least value whatever that is, none wins; nor behind one that is
         # no worse.
         before = np.minimum.accumulate(np.concatenate([[np.inf], self.upper[:-1]]))
-        return may_win & (before > self.lower.min() + self.resolution) & (before > self.lower)
+        may_win &= (before > self.lower.min() + self.resolution) & (before > self.lower)
+        return may_win
 
     def next_open(self, seen: Collection[int] = ()) -> int | None:
         """The candidate to look at next: of those that may still win and were not ``seen``, the one that may be best."""

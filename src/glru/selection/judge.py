@@ -315,7 +315,7 @@ class Pending:
         """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each."""
         self.budget.check()
         rows = self.judge.rows
-        zeros = self.zeros[:, places].all(axis=1)
+        zeros: Zeros = np.asarray(self.zeros[:, places].all(axis=1))
         if zeros.any():
             lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
         low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper)

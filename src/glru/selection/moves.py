@@ -1,9 +1,8 @@
 """The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +48,7 @@ BATCH_STEPS = 6
 """Steps with the old Hessian for removals that share one metric."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Move:
+class Move(NamedTuple):
     """Columns of the whole problem that leave or come together."""
 
     columns: tuple[int, ...]
@@ -77,7 +74,11 @@ class Model:
 
     def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
         self.whole, self.chosen, self.tol, self.start = whole, chosen, tol, start
-        self.problem = whole.select_columns(chosen)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem of the chosen columns."""
+        return self.whole.select_columns(self.chosen)
 
     @cached_property
     def solution(self) -> Solution:
@@ -293,7 +294,9 @@ class ColumnFamilies(Screening):
     def _columns(self, columns: Columns, budget: Budget, start: int, stop: int) -> tuple[Matrix, Matrix]:
         """Some of the columns, of the training rows and of the validation rows."""
         budget.check()
-        here = columns[start:stop]
+        here: Any = columns[start:stop]
+        if here[-1] - here[0] == here.size - 1 and np.all(np.diff(here) == 1):
+            here = slice(int(here[0]), int(here[-1]) + 1)
         return self.model.whole.matrix[:, here], self.X[:, here]
 
     def _block(self, columns: Columns, add: bool) -> Block:

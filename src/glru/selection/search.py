@@ -111,8 +111,7 @@ class Walk:
     ) -> None:
         self.problem, self.judge, self.start = problem, judge, start
         self.criterion, self.settings, self.budget = criterion, settings, budget
-        self.removals = [Move(tuple(group.tolist()), add=False) for group in moving]
-        self.additions = [Move(move.columns, add=True) for move in self.removals]
+        self.groups = [tuple(group.tolist()) for group in moving]
         self.value = self.first = judge.value()
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
@@ -158,13 +157,12 @@ class Walk:
         found, chosen, settings = [], self.chosen, self.settings
         members = set(chosen.tolist())
         most = self.problem.n_columns if settings.max_features is None else settings.max_features
-        for removal, addition in zip(self.removals, self.additions, strict=True):
-            size = len(removal.columns)
-            if removal.columns[0] in members:
-                if settings.direction != "forward" and chosen.size - size >= settings.min_features:
-                    found.append(removal)
-            elif settings.direction != "backward" and chosen.size + size <= most:
-                found.append(addition)
+        for columns in self.groups:
+            if columns[0] in members:
+                if settings.direction != "forward" and chosen.size - len(columns) >= settings.min_features:
+                    found.append(Move(columns, add=False))
+            elif settings.direction != "backward" and chosen.size + len(columns) <= most:
+                found.append(Move(columns, add=True))
         return found
 
     def result(self) -> StepwiseResult:
@@ -331,16 +329,18 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
 
 def movable_groups(problem: Problem, settings: Settings) -> list[Columns]:
     """The groups of columns that leave and come together, in the order of their lowest column, without those that stay."""
-    kept = column_positions(settings.keep, layout_of(problem)) if len(settings.keep) else ()
-    stays = np.isin(np.arange(problem.n_columns), kept)
-    return [group for group in column_groups(problem, settings.groups) if not stays[group].any()]
+    groups = column_groups(problem, settings.groups)
+    if not len(settings.keep):
+        return groups
+    stays = np.isin(np.arange(problem.n_columns), column_positions(settings.keep, layout_of(problem)))
+    return [group for group in groups if not stays[group].any()]
 
 
 def column_groups(problem: Problem, groups: Sequence[Any] | None) -> list[Columns]:
     """The groups in the order of their lowest column; every column is in exactly one."""
     n_columns = problem.n_columns
     if groups is None:
-        return [np.array([j]) for j in range(n_columns)]
+        return list(np.arange(n_columns)[:, None])
     if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
         found = [np.sort(column_positions(group, layout_of(problem))) for group in groups]
         named = np.concatenate(found)
