@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Protocol, final
 
@@ -70,6 +70,9 @@ TRIED_ROWS = 8
 
 TIGHTENED_SHARE = 8
 """At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
+
+SMALL_MATRIX = 300_000
+"""Entries of a tall matrix below which the local step costs no more than the carried bound, and is taken first."""
 
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most this number of different factors."""
@@ -266,6 +269,7 @@ class Cascade:
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
         self._hold(np.arange(held), self.problem.y if held else np.empty(0), unbounded(held))
+        self._n_batched = 0
         self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
@@ -480,6 +484,11 @@ class Cascade:
         lower, upper = carried_bounds(self.solution, "primal" if self.bound in ("auto", "local") else self.bound)
         return lower[rows], upper[rows]
 
+    def midpoint(self, rows: Rows) -> Bounds:
+        """The smaller ball that an L2 penalty has around the old optimum, unless another bound was asked for."""
+        lower, upper = carried_bounds(self.solution, "midpoint" if self.bound in ("auto", "local") else self.bound)
+        return lower[rows], upper[rows]
+
     def local(self, rows: Rows) -> Bounds:
         """Newton candidates under the local certificate."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
@@ -490,7 +499,8 @@ class Cascade:
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
-        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.enough, BATCH_STEPS)
+        family = self._local_family(float(self.factors[rows[0]]))
+        return family.refined(rows, self.enough, BATCH_STEPS, n_together=self._n_batched)
 
     def local_exact(self, rows: Rows) -> Bounds:
         """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
@@ -523,6 +533,7 @@ class Cascade:
         size = max(1, self.max_memory // smallest_batch(self.problem))
         rows = self.open_rows()
         rows = rows[np.isfinite(self.factors[rows])]
+        self._n_batched = rows.size
         groups = [rows]
         if grouped:
             groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
@@ -691,6 +702,16 @@ def _has_carried(cascade: Cascade) -> bool:
     return cascade.problem.in_memory and has_carried(cascade.problem)
 
 
+def _carries_first(cascade: Cascade) -> bool:
+    return _has_carried(cascade) and not (
+        _has_local(cascade) and cascade.problem.n_rows * cascade.problem.n_columns < SMALL_MATRIX
+    )
+
+
+def _carries_later(cascade: Cascade) -> bool:
+    return _has_carried(cascade) and not _carries_first(cascade)
+
+
 def _has_local(cascade: Cascade) -> bool:
     problem = cascade.problem
     tall = problem.in_memory and problem.n_rows >= problem.n_columns
@@ -747,7 +768,7 @@ STEPS = (
         lambda cascade: not cascade.problem.in_memory and not cascade.has_local_blocks,
         None,
     ),
-    CARRY,
+    replace(CARRY, applies=_carries_first, work=Cascade.midpoint),
     Step(
         "local",
         "memory, a self-concordant loss, a smooth penalty, few different weights, tall data; one Hessian",
@@ -756,6 +777,7 @@ STEPS = (
         Cascade.local,
         tightens=True,
     ),
+    replace(CARRY, applies=_carries_later, work=Cascade.midpoint),
     Step(
         "local",
         "as the local step of blocks; reads the open rows",

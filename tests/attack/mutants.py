@@ -186,6 +186,10 @@ MUTANTS: dict[str, Mutant] = {
     "carried-dual-bound-taken-as-exact": Mutant(
         "glru.updates.carried_rows:Carried._dual_bounds", _no_slack_for_carried, SLACK
     ),
+    "half-of-the-midpoint-ball": Mutant(
+        "glru.updates.carried_rows:Carried._midpoint_bounds", inside(ball_radius=scaled(0.5)), FAMILIES
+    ),
+    "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
         "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
