@@ -6,7 +6,7 @@ from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predict
 from glru.cascade import STAGES, Cascade
 from glru.certificate import (
     certify,
-    dual_reach,
+    correlation_range,
     loss_terms,
     penalty_terms,
     quick_loss_terms,
@@ -112,10 +112,10 @@ __all__ = [
     "column_metric",
     "concatenate",
     "conjugate_gradients",
+    "correlation_range",
     "decide",
     "device",
     "dual_gap",
-    "dual_reach",
     "duality",
     "expand",
     "feasible_dual",

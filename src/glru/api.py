@@ -452,7 +452,7 @@ def stepwise(
     progress : bool or callable, default=False
         Show progress, or call ``progress(stage, n_steps, n_features_left)``.
     max_seconds : float, default=None
-        End the search after this many seconds, in the midst of a step if need be: the path so far is returned.
+        End the search after this many seconds, in the middle of a step if need be: the path so far is returned.
 
     Returns
     -------
@@ -599,7 +599,7 @@ def after(
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
-    """Tell how far a fitted linear model is from the true optimum of its objective, and which predictions are settled.
+    """Tell how far a fitted linear model is from the true optimum of its objective, and which of its labels are proven.
 
     The objective at the fitted coefficients is compared with that of a dual point, from Newton steps that start at the
     coefficients (a training only where the loss has no curvature or the data is large). The estimator is not changed.
@@ -615,7 +615,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     Returns
     -------
     ModelCertificate
-        Gap and radius, bounds of the optimum's scores, settled labels.
+        Gap and radius, bounds of the optimum's scores, labels that are proven.
 
     Examples
     --------
@@ -625,7 +625,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
     >>> proof = glru.certify(LogisticRegression().fit(X, y), X, y)
-    >>> proof.relative_gap < 1e-4, bool(proof.settled(X).all())
+    >>> proof.relative_gap < 1e-4, bool(proof.decided(X).all())
     (True, True)
     """
     if isinstance(estimator, Problem | Solution):

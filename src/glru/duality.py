@@ -89,8 +89,8 @@ def constrained_correlations(problem: Problem, dual: Array) -> Array:
     free = problem.unpenalised
     if free.size:
         size = np.abs(problem.matrix.dense(free)).T @ np.abs(problem.weights * dual)
-        settled = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
-        correlations[free[settled]] = 0.0
+        zero = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
+        correlations[free[zero]] = 0.0
     return correlations
 
 

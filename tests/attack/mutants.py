@@ -49,7 +49,7 @@ def _no_slack_for_correlations(penalty_terms):
 def _no_slack_for_carried(dual_bounds):
     exact = inside(FEW=zero, gamma=nothing, sum_error=nothing)(dual_bounds)
     # The mass of the dual variables is what the errors of the correlations are a share of.
-    return lambda self, rows, gaps: exact(replace(self, dual_mass=0.0), rows, gaps)
+    return lambda self, rows, gaps: exact(replace(self, dual_square=0.0), rows, gaps)
 
 
 def _inward(score_bounds):

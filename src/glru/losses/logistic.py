@@ -74,8 +74,8 @@ class Logistic(Loss):
         y, z = floats(y, z)
         xp = namespace(z)
         margin = y * z
-        miss, bend, tail = _tails(xp, margin)
-        return xp.log1p(tail) + xp.maximum(-margin, 0.0), -y * miss, bend
+        miss, curvature, tail = _tails(xp, margin)
+        return xp.log1p(tail) + xp.maximum(-margin, 0.0), -y * miss, curvature
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)

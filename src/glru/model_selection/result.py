@@ -344,7 +344,7 @@ class LOOCVResult(HeldOutScores):
 
     @property
     def decided_by(self) -> dict[str, int]:
-        """How many rows each stage decided."""
+        """How many rows each stage decided, "wide" and "undetermined" included."""
         return self.results.decided_by
 
     @property

@@ -214,7 +214,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 def validated(estimator: Any, X: Any, **options: Any) -> Any:
     """Data as checked by scikit-learn.
 
-    Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets come home.
+    Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets are copied to the host.
     """
     # scikit-learn looks at neither: it drops masks, and makes numbers of dates.
     _inputs.refuse_masks(X, "X")
