@@ -109,12 +109,13 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
         return dual
     # The products are rounded, and again when the gap is taken: stay inside by more than that. By Cauchy-Schwarz
     # sum_i s_i |a_i x_ij| <= sqrt(sum_i s_i a_i^2) sqrt(sum_i s_i x_ij^2).
-    # A certificate moves the dual variables once more, until the equality constraints hold exactly.
-    rounding = gamma(problem.n_rows + 8) * float(np.sqrt(problem.weights @ dual**2))
+    margin = 2.0 * gamma(problem.n_rows + 8) * float(np.sqrt(problem.weights @ dual**2))
     moves = feasible_moves(problem, dual)
     if np.all(np.isfinite(moves)):
-        rounding += float(np.sqrt(problem.weights @ moves**2))
-    size = np.abs(problem.correlations(dual)) + 2.0 * rounding * problem.column_norms
+        # A certificate moves the variables until the equality constraints hold exactly; a quarter more, since the sums of the scaled
+        # variables are rounded anew.
+        margin += 1.25 * float(np.sqrt(problem.weights @ moves**2))
+    size = np.abs(problem.correlations(dual)) + margin * problem.column_norms
     box = np.broadcast_to(box, size.shape)
     tight = (box > 0.0) & (size > box)
     return dual * float((box[tight] / size[tight]).min()) if tight.any() else dual
