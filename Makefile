@@ -12,7 +12,7 @@ export GLRU_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test test-oldest lint bench attack mutants reproduce clean
+.PHONY: help demo test test-oldest lint bench zoo attack mutants reproduce clean
 .NOTPARALLEL:
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test-oldest   run the tests with the oldest versions that pyproject.toml allows, in .venv-oldest"
 	@echo "make lint    check format, style, types and layers"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
+	@echo "make zoo     ask every data set every question, beside scikit-learn (hours; ZOO=--quick: a quarter of an hour)"
 	@echo "make attack  hold certificates of hostile problems against retraining in 40 digits, for ATTACK_SECONDS (600)"
 	@echo "make mutants break the proofs on purpose and see that the tests notice (a quarter of an hour)"
 	@echo "make reproduce   run the paper's experiments and render docs/results"
@@ -44,6 +45,9 @@ lint: $(VENV)/lint.stamp
 
 bench: $(VENV)/paper.stamp
 	$(BIN)/python -m benchmarks
+
+zoo: $(VENV)/paper.stamp
+	$(BIN)/python -m benchmarks zoo --out zoo.csv $(ZOO)
 
 attack: $(VENV)/test.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attack

@@ -1,13 +1,14 @@
-"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named."""
+"""``python -m benchmarks [NAME ...]``: run all benchmarks, or those named; ``zoo`` takes options."""
 
 import importlib
 import sys
 
+from benchmarks import zoo
 from benchmarks.data import folder
 from benchmarks.timing import machine
 
 NAMES = [
-    "solvers",
+    "zoo",
     "loocv",
     "wide",
     "stepwise",
@@ -19,11 +20,15 @@ NAMES = [
     "device",
     "scale",
 ]
-NEEDS_DATA = {"solvers", "tightness"}
+NEEDS_DATA = {"tightness"}
 
 
 def main() -> None:
     """Run the benchmarks named on the command line, or all of them."""
+    if sys.argv[1:2] == ["zoo"]:
+        print(machine())
+        zoo.run(sys.argv[2:])
+        return
     names = sys.argv[1:] or NAMES
     unknown = [name for name in names if name not in NAMES]
     if unknown:

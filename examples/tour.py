@@ -40,7 +40,7 @@ def show_certificate(cancer: Data) -> None:
     )
     print(f"  primal value   {solution.primal_value:.12f}   what the model attains")
     print(f"  dual value     {solution.dual_value:.12f}   what no model can go below")
-    print(f"  gap            {solution.gap:<14.1e}   how far it can be from the optimum, up to rounding")
+    print(f"  gap            {solution.gap:<14.1e}   how far the objective can be above its optimum, proven")
     print(f"  relative gap   {solution.relative_gap:<14.1e}   the target was 1e-09")
     print(f"  solver         {solution.solver}, {solution.n_iter} iterations, {1000 * timed.seconds:.1f} ms")
 

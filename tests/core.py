@@ -6,8 +6,7 @@ from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predict
 from glru.cascade import STAGES, Cascade, summed
 from glru.certificate import (
     certify,
-    dual_reach,
-    feasible_moves,
+    correlation_range,
     loss_terms,
     penalty_terms,
     quick_loss_terms,
@@ -15,7 +14,7 @@ from glru.certificate import (
     weighted_sum,
 )
 from glru.changes import layout_of
-from glru.duality import feasible_dual
+from glru.duality import feasible_dual, feasible_moves
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
 from glru.linalg.arrays import HostArrays
 from glru.losses import Loss, ProximalHinge
@@ -45,7 +44,15 @@ from glru.sums import Floor, dual_gap, expand, whole_gradient
 from glru.updates import carried_point, local_rows, newton_candidate
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
-from glru.updates.columns import LocalColumns, WideColumns, carried_columns, has_local_columns, has_wide_columns
+from glru.updates.columns import (
+    LocalColumns,
+    SmoothColumns,
+    WideColumns,
+    carried_columns,
+    has_local_columns,
+    has_smooth_columns,
+    has_wide_columns,
+)
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
@@ -84,6 +91,7 @@ __all__ = [
     "RowSide",
     "ScoreBounds",
     "Screened",
+    "SmoothColumns",
     "Solution",
     "Stop",
     "TallRefits",
@@ -112,10 +120,10 @@ __all__ = [
     "column_metric",
     "concatenate",
     "conjugate_gradients",
+    "correlation_range",
     "decide",
     "device",
     "dual_gap",
-    "dual_reach",
     "duality",
     "expand",
     "feasible_dual",
@@ -128,6 +136,7 @@ __all__ = [
     "has_newton_rows",
     "has_refitted_rows",
     "has_row_models",
+    "has_smooth_columns",
     "has_wide_columns",
     "has_wide_rows",
     "intersect",

@@ -83,3 +83,11 @@ def test_signatures_are_explicit(function):
     assert set(parameters) <= listed
     with pytest.raises(TypeError, match=rf"{function.__name__}\(\) got an unexpected keyword argument 'widht'"):
         function(None, None, None, widht=1.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "meant"), [(glru.loocv, "widht", "width"), (glru.after, "bonud", "bound")]
+)
+def test_a_misspelt_option_names_the_right_one(function, given, meant):
+    with pytest.raises(TypeError, match=rf"{function.__name__}\(\) got .* '{given}'\. Did you mean '{meant}'\?"):
+        function(None, None, **{given: 1.0})

@@ -3,9 +3,13 @@
 Only this module decides which of these it was given. What an option does is written in the modules that do it.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -32,8 +36,28 @@ from glru.solution import Solution
 from glru.solvers import solve
 
 Progress = bool | Report
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def suggest_options(function: Function) -> Function:
+    """Name the option that a misspelt one is near to, as Python itself does from version 3.13 on."""
+    if sys.version_info >= (3, 13):
+        return function
+    known = list(signature(function).parameters)
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
+@suggest_options
 def loocv(
     model: Any,
     X: Any = None,
@@ -172,6 +196,7 @@ def cross_val_predict(
 ) -> NDArray[Any]: ...
 
 
+@suggest_options
 def cross_val_predict(
     model: Any,
     X: Any = None,
@@ -286,6 +311,7 @@ def cross_val_predict(
         )
 
 
+@suggest_options
 def cross_val_score(
     estimator: Any,
     X: Any,
@@ -352,6 +378,7 @@ def cross_val_score(
         )
 
 
+@suggest_options
 def stepwise(
     model: Any,
     X: Any = None,
@@ -425,7 +452,7 @@ def stepwise(
     progress : bool or callable, default=False
         Show progress, or call ``progress(stage, n_steps, n_features_left)``.
     max_seconds : float, default=None
-        End the search after this many seconds, in the midst of a step if need be: the path so far is returned.
+        End the search after this many seconds, in the middle of a step if need be: the path so far is returned.
 
     Returns
     -------
@@ -499,6 +526,7 @@ def after(
 ) -> ModelAfter: ...
 
 
+@suggest_options
 def after(
     model: Any,
     change: Change,
@@ -571,7 +599,7 @@ def after(
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
-    """Tell how far a fitted linear model is from the true optimum of its objective, and which predictions are settled.
+    """Tell how far a fitted linear model is from the true optimum of its objective, and which of its labels are proven.
 
     The objective at the fitted coefficients is compared with that of a dual point, from Newton steps that start at the
     coefficients (a training only where the loss has no curvature or the data is large). The estimator is not changed.
@@ -587,7 +615,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     Returns
     -------
     ModelCertificate
-        Gap and radius, bounds of the optimum's scores, settled labels.
+        Gap and radius, bounds of the optimum's scores, labels that are proven.
 
     Examples
     --------
@@ -597,7 +625,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
     >>> proof = glru.certify(LogisticRegression().fit(X, y), X, y)
-    >>> proof.relative_gap < 1e-4, bool(proof.settled(X).all())
+    >>> proof.relative_gap < 1e-4, bool(proof.decided(X).all())
     (True, True)
     """
     if isinstance(estimator, Problem | Solution):

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Protocol, final
 
@@ -47,10 +47,10 @@ from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
-STAGES = ("carry", "local", "newton", "refine", "training", "approx", "undetermined")
-"""What may decide a row, in the order of the price; "approx" proves nothing."""
+STAGES = ("carry", "local", "newton", "refine", "training", "approx", "wide", "undetermined")
+"""What may decide a row, in the order of the price; "approx" proves nothing. "wide": the label is proven, the interval wider than asked."""
 
-OPEN = STAGES.index("undetermined")
+WIDE, OPEN = STAGES.index("wide"), STAGES.index("undetermined")
 
 BATCH_STEPS = 30
 """Steps with the old Hessian in a batch; each reduces the error by about the largest move of a score."""
@@ -72,6 +72,9 @@ TRIED_ROWS = 8
 
 TIGHTENED_SHARE = 8
 """At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
+
+SMALL_MATRIX = 300_000
+"""Entries of a tall matrix below which the local step costs no more than the carried bound, and is taken first."""
 
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most this number of different factors."""
@@ -274,6 +277,7 @@ class Cascade:
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
         self._hold(np.arange(held), self.problem.y if held else np.empty(0), unbounded(held))
+        self._n_batched = 0
         self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
@@ -293,6 +297,13 @@ class Cascade:
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
         return is_decided(lower, upper, self.width)
+
+    def final_stages(self) -> NDArray[np.int8]:
+        """The stage of every row, with those told apart whose label is proven and whose interval is wider than asked."""
+        codes, rows = self.stage_codes.copy(), self.open_rows()
+        if self.problem.loss.task == "classification":
+            codes[rows[is_decided(self.lower[rows], self.upper[rows])]] = WIDE
+        return codes
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
@@ -319,14 +330,14 @@ class Cascade:
         self._give_up()
 
     def tighten(self, width: float) -> None:
-        """Narrow intervals until they are ``width`` wide on average; which stage decided a row stays as it is.
+        """Narrow intervals until they are ``width`` wide on average; which stage decided a row before stays as it is.
 
         This is done by the steps that take many rows at once and by Newton steps of a few single rows. What these leave wider is not
         worth a training of its own.
         """
         if self.budget.spent:
             return
-        codes, limited, before = self.stage_codes, self.limited.copy(), self.width
+        codes, limited, before = self.stage_codes.copy(), self.limited.copy(), self.width
         report, seconds, begin = self.report, dict(self.seconds), time.perf_counter()
         self.width, self.report = 0.5 * width, _silent
         for step in STEPS:
@@ -341,6 +352,8 @@ class Cascade:
                     break
                 self.run("refine", np.array([row]), self.refine)
         self.stage_codes, self.limited, self.width = codes, limited, before
+        rows = self.open_rows()
+        codes[rows[self.decided(self.lower[rows], self.upper[rows])]] = STAGES.index("refine")
         self.report, self.seconds = report, seconds
         self._tell("tighten", begin)
 
@@ -483,6 +496,11 @@ class Cascade:
         lower, upper = carried_bounds(self.solution, "primal" if self.bound in ("auto", "local") else self.bound)
         return lower[rows], upper[rows]
 
+    def midpoint(self, rows: Rows) -> Bounds:
+        """The smaller ball that an L2 penalty has around the old optimum, unless another bound was asked for."""
+        lower, upper = carried_bounds(self.solution, "midpoint" if self.bound in ("auto", "local") else self.bound)
+        return lower[rows], upper[rows]
+
     def local(self, rows: Rows) -> Bounds:
         """Newton candidates under the local certificate."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
@@ -493,7 +511,8 @@ class Cascade:
 
     def local_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
-        return self._local_family(float(self.factors[rows[0]])).refined(rows, self.enough, BATCH_STEPS)
+        family = self._local_family(float(self.factors[rows[0]]))
+        return family.refined(rows, self.enough, BATCH_STEPS, n_together=self._n_batched)
 
     def local_exact(self, rows: Rows) -> Bounds:
         """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
@@ -517,7 +536,7 @@ class Cascade:
     @cached_property
     def polished(self) -> Solution:
         """The solution, trained on where its error would weigh more than the removal of a row."""
-        if self.solution.relative_gap <= POLISHED:
+        if self.solution.reached(POLISHED):
             return self.solution
         return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
 
@@ -526,6 +545,7 @@ class Cascade:
         size = max(1, self.max_memory // smallest_batch(self.problem))
         rows = self.open_rows()
         rows = rows[np.isfinite(self.factors[rows])]
+        self._n_batched = rows.size
         groups = [rows]
         if grouped:
             groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
@@ -546,7 +566,7 @@ class Cascade:
     @cached_property
     def wide(self) -> WideRows:
         """All removals in the dimension of the rows."""
-        return WideRows(self.polished if self.solution.relative_gap > COARSE else self.solution)
+        return WideRows(self.solution if self.solution.reached(COARSE) else self.polished)
 
     def guess(self, rows: Rows) -> Bounds:
         """Scores after one Newton step per row (Appendix E.2), without proof; rows of one factor, or a single one."""
@@ -742,6 +762,16 @@ def _has_carried(cascade: Cascade) -> bool:
     return cascade.problem.in_memory and has_carried(cascade.problem)
 
 
+def _carries_first(cascade: Cascade) -> bool:
+    return _has_carried(cascade) and not (
+        _has_local(cascade) and cascade.problem.n_rows * cascade.problem.n_columns < SMALL_MATRIX
+    )
+
+
+def _carries_later(cascade: Cascade) -> bool:
+    return _has_carried(cascade) and not _carries_first(cascade)
+
+
 def _has_local(cascade: Cascade) -> bool:
     problem = cascade.problem
     tall = problem.in_memory and problem.n_rows >= problem.n_columns
@@ -799,7 +829,7 @@ STEPS = (
         lambda cascade: not cascade.problem.in_memory and not cascade.has_local_blocks,
         None,
     ),
-    CARRY,
+    replace(CARRY, applies=_carries_first, work=Cascade.midpoint),
     Step(
         "local",
         "memory, a self-concordant loss, a smooth penalty, few different weights, tall data; one Hessian",
@@ -808,6 +838,7 @@ STEPS = (
         Cascade.local,
         tightens=True,
     ),
+    replace(CARRY, applies=_carries_later, work=Cascade.midpoint),
     Step(
         "local",
         "as the local step of blocks; reads the open rows",

@@ -21,14 +21,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.duality import constraint_columns
+from glru.duality import feasible_moves
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace
 from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
 
-NOT_MUCH_MORE = 32.0
+LOOSE_SCORE_ERRORS = 32.0
 """Errors of scores may be bounded by this multiple of their size: a digit and a half saves a pass over the data."""
 
 
@@ -66,8 +66,8 @@ class Certificate:
         At least ``P(w, b) - D(a)`` for a dual feasible point within the stated errors of ``a``; ``inf`` if there is none.
     loss_terms : array of shape (n_rows,) or None
         At least ``F_l(y_i; z_i, -a_i)``, where they were computed row by row.
-    make_columns, make_problem, make_dual, make_reach : callable
-        What belongs to every column, the problem, the dual point and the reach; a carried certificate forms them only if
+    make_columns, make_problem, make_dual, make_range : callable
+        What belongs to every column, the problem, the dual point and the range of the correlations; a carried certificate forms them only if
         asked.
     known_score_errors : array of shape (n_rows,) or None
         The scores' errors, where they were computed for the gap.
@@ -82,7 +82,7 @@ class Certificate:
     make_columns: Callable[[], Columns]
     make_problem: Callable[[], Problem]
     make_dual: Callable[[], Array]
-    make_reach: Callable[[], tuple[Array, Array]]
+    make_range: Callable[[], tuple[Array, Array]]
     known_score_errors: Array | None = None
 
     @cached_property
@@ -134,15 +134,15 @@ class Certificate:
         return float(terms.sum()) * (1.0 + gamma(terms.size))
 
     @cached_property
-    def dual_mass(self) -> float:
+    def dual_square(self) -> float:
         """``sum_i s_i a_i^2``."""
         assert self.point.dual is not None
         return float(self.problem.weights @ self.point.dual**2) * (1.0 + gamma(self.problem.n_rows + 3))
 
     @cached_property
-    def reach(self) -> tuple[Array, Array]:
+    def correlation_range(self) -> tuple[Array, Array]:
         """The range of ``X_j^T (s o a)`` over the domain of the loss conjugate (Remark 2)."""
-        return self.make_reach()
+        return self.make_range()
 
 
 def certify(
@@ -176,7 +176,7 @@ def certify(
         make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
         make_problem=lambda: problem,
         make_dual=lambda: dual,
-        make_reach=lambda: dual_reach(problem.matrix, problem.loss, problem.y, problem.weights),
+        make_range=lambda: correlation_range(problem.matrix, problem.loss, problem.y, problem.weights),
         known_score_errors=off,
     )
 
@@ -206,7 +206,7 @@ def score_errors(problem: Problem, coef: Array, intercept: float, scores: Array 
     if scores is not None:
         length = float(np.linalg.norm(coef)) * (1.0 + FEW) + TINY
         sizes = (np.sqrt(problem.squared_row_norms) + TINY) * (length * (1.0 + gamma(problem.n_columns + 8)))
-        if sizes.max(initial=0.0) <= NOT_MUCH_MORE * (1.0 + np.abs(scores).max(initial=0.0)):
+        if sizes.max(initial=0.0) <= LOOSE_SCORE_ERRORS * (1.0 + np.abs(scores).max(initial=0.0)):
             return unit * (sizes + abs(intercept))
     return unit * (problem.matrix.absolute_product(np.abs(coef)) + abs(intercept))
 
@@ -254,7 +254,7 @@ def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: A
         return loss_terms(loss, y, scores, errors, dual)
     arrays = arrays_of(scores)
     wide = errors + 8.0 * UNIT * (1.0 + arrays.size(scores))
-    _, slope, bend = loss.expand(y, scores)
+    _, slope, curvature = loss.expand(y, scores)
     largest = arrays.size(slope) + arrays.size(dual)
     slope += dual
     slope = arrays.absolute(slope)
@@ -262,7 +262,7 @@ def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: A
     slope *= slope
     with np.errstate(all="ignore"):
         # The curvature at the exact score is smaller by at most this factor.
-        slope /= bend
+        slope /= curvature
         slope *= arrays.put(np.exp(float(loss.self_concordance or 0.0) * wide) * (1.0 + FEW))
     return slope
 
@@ -277,46 +277,7 @@ def penalty_terms(penalty: Penalty, coef: Array, correlations: Array, errors: Ar
     return np.maximum(*ends) * (1.0 + FEW)
 
 
-def feasible_moves(problem: Problem, dual: Array) -> Array:
-    """How far each dual variable has to move at most so that the equality constraints hold exactly; inf if too far."""
-    n_rows = problem.n_rows
-    if not problem.fit_intercept and not problem.unpenalised.size:
-        return np.zeros(n_rows)
-    columns = constraint_columns(problem)
-    room = room_of(problem.loss, problem.y, dual)
-    size = move_size(*constraint_sums(columns, problem.weights, dual, room), n_rows) * np.linalg.norm(columns, axis=1)
-    # A move beyond the edge of the domain is none; the room itself is rounded.
-    return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
-
-
-def room_of(loss: Loss, y: Array, dual: Array) -> Array:
-    """How far each dual variable is from the edge of the domain, at most 1."""
-    lower, upper = loss.derivative_range(y)
-    return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
-
-
-def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
-    """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o room) C`` for the columns ``C`` of the equality constraints."""
-    terms = weights * dual
-    gram = columns.T @ ((weights * room)[:, None] * columns)
-    return columns.T @ terms, np.abs(columns).T @ np.abs(terms), gram
-
-
-def move_size(residual: Array, sizes: Array, gram: Array, n_rows: int) -> float:
-    """A move of at most ``room_i |C_i|`` times this makes the constraints hold exactly; inf where none is known.
-
-    The arguments are the sums of :func:`constraint_sums` over ``n_rows`` rows, in any order.
-    """
-    residual = np.abs(residual) + gamma(n_rows + 3) * sizes
-    if not np.all(np.isfinite(gram)):
-        return np.inf
-    smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
-    if not smallest > 0.0:
-        return np.inf if residual.any() else 0.0
-    return float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
-
-
-def dual_reach(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, Array]:
+def correlation_range(X: Matrix, loss: Loss, y: Array, weights: Array) -> tuple[Array, Array]:
     """Lower and upper end of ``X_j^T (s o a)`` over all ``a`` in the domain of the loss conjugate, rounded outward."""
     low, high = loss.derivative_range(y)
     if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):

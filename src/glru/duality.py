@@ -12,7 +12,8 @@ from typing import final
 
 import numpy as np
 
-from glru.linalg import Array, gamma
+from glru.linalg import FEW, Array, gamma
+from glru.losses import Loss
 from glru.problem import Problem
 
 
@@ -58,7 +59,7 @@ def row_terms(problem: Problem, scores: Array, dual: Array) -> Array:
 
 
 def weighted(problem: Problem, terms: Array) -> Array:
-    """``s_i`` times a term a row, which may be infinite where the weight is zero."""
+    """``s_i`` times one term per row, which may be infinite where the weight is zero."""
     return problem.weights * np.where(problem.weights > 0.0, terms, 0.0)
 
 
@@ -88,8 +89,8 @@ def constrained_correlations(problem: Problem, dual: Array) -> Array:
     free = problem.unpenalised
     if free.size:
         size = np.abs(problem.matrix.dense(free)).T @ np.abs(problem.weights * dual)
-        settled = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
-        correlations[free[settled]] = 0.0
+        zero = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
+        correlations[free[zero]] = 0.0
     return correlations
 
 
@@ -108,8 +109,13 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
         return dual
     # The products are rounded, and again when the gap is taken: stay inside by more than that. By Cauchy-Schwarz
     # sum_i s_i |a_i x_ij| <= sqrt(sum_i s_i a_i^2) sqrt(sum_i s_i x_ij^2).
-    rounding = 2.0 * gamma(problem.n_rows + 8) * float(np.sqrt(problem.weights @ dual**2)) * problem.column_norms
-    size = np.abs(problem.correlations(dual)) + rounding
+    margin = 2.0 * gamma(problem.n_rows + 8) * float(np.sqrt(problem.weights @ dual**2))
+    moves = feasible_moves(problem, dual)
+    if np.all(np.isfinite(moves)):
+        # A certificate moves the variables until the equality constraints hold exactly; a quarter more, since the sums of the scaled
+        # variables are rounded anew.
+        margin += 1.25 * float(np.sqrt(problem.weights @ moves**2))
+    size = np.abs(problem.correlations(dual)) + margin * problem.column_norms
     box = np.broadcast_to(box, size.shape)
     tight = (box > 0.0) & (size > box)
     return dual * float((box[tight] / size[tight]).min()) if tight.any() else dual
@@ -129,7 +135,10 @@ def _balanced(problem: Problem, dual: Array) -> Array:
         if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residual))):
             corrected = dual
             break
-        step = np.linalg.lstsq(gram, residual, rcond=None)[0]
+        if gram.size == 1:
+            step = residual / gram[0] if gram[0, 0] > 0.0 else np.zeros(1)
+        else:
+            step = np.linalg.lstsq(gram, residual, rcond=None)[0]
         corrected = corrected - room * (constraints @ step)
         if not np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
             corrected = dual
@@ -143,6 +152,45 @@ def constraint_columns(problem: Problem) -> Array:
     """The unpenalised columns, and a column of ones for the intercept."""
     columns = problem.matrix.dense(problem.unpenalised)
     return np.column_stack([columns, np.ones(problem.n_rows)]) if problem.fit_intercept else columns
+
+
+def feasible_moves(problem: Problem, dual: Array) -> Array:
+    """How far each dual variable has to move at most so that the equality constraints hold exactly; inf if too far."""
+    n_rows = problem.n_rows
+    if not problem.fit_intercept and not problem.unpenalised.size:
+        return np.zeros(n_rows)
+    columns = constraint_columns(problem)
+    room = room_of(problem.loss, problem.y, dual)
+    size = move_size(*constraint_sums(columns, problem.weights, dual, room), n_rows) * np.linalg.norm(columns, axis=1)
+    # A move beyond the edge of the domain is none; the room itself is rounded.
+    return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
+
+
+def room_of(loss: Loss, y: Array, dual: Array) -> Array:
+    """How far each dual variable is from the edge of the domain, at most 1."""
+    lower, upper = loss.derivative_range(y)
+    return np.clip(np.minimum(upper + dual, -dual - lower), 0.0, 1.0)
+
+
+def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) -> tuple[Array, Array, Array]:
+    """``C^T (s o a)``, ``|C|^T |s o a|`` and ``C^T diag(s o room) C`` for the columns ``C`` of the equality constraints."""
+    terms = weights * dual
+    gram = columns.T @ ((weights * room)[:, None] * columns)
+    return columns.T @ terms, np.abs(columns).T @ np.abs(terms), gram
+
+
+def move_size(residual: Array, sizes: Array, gram: Array, n_rows: int) -> float:
+    """A move of at most ``room_i |C_i|`` times this makes the constraints hold exactly; inf where none is known.
+
+    The arguments are the sums of :func:`constraint_sums` over ``n_rows`` rows, in any order.
+    """
+    residual = np.abs(residual) + gamma(n_rows + 3) * sizes
+    if not np.all(np.isfinite(gram)):
+        return np.inf
+    smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
+    if not smallest > 0.0:
+        return np.inf if residual.any() else 0.0
+    return float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
 
 
 def _scaled_to_balance(problem: Problem, dual: Array) -> Array:

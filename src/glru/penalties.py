@@ -1,7 +1,7 @@
 r"""Separable penalties, :math:`\sum_j \rho_j(w_j)` with :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2 + \kappa_j |t|`.
 
 L2, elastic net and L1 are this one function with other strengths, so every formula stands here once.
-A strength is a number, or an array with one entry a column; a column with both strengths zero is
+A strength is a number, or an array with one entry per column; a column with both strengths zero is
 unpenalised.
 """
 
@@ -25,7 +25,7 @@ class Penalty(ABC):
       :math:`|v| \le \kappa` and :math:`+\infty` elsewhere
     * strong convexity :math:`\lambda_j`
 
-    All methods take one value a column (the last axis) and broadcast over the leading axes.
+    All methods take one value per column (the last axis) and broadcast over the leading axes.
 
     Examples
     --------
@@ -37,12 +37,12 @@ class Penalty(ABC):
     @property
     @abstractmethod
     def quadratic(self) -> Array:
-        """The strengths ``lambda_j``: a scalar array or one entry a column."""
+        """The strengths ``lambda_j``: a scalar array or one entry per column."""
 
     @property
     @abstractmethod
     def absolute(self) -> Array:
-        """The strengths ``kappa_j``: a scalar array or one entry a column."""
+        """The strengths ``kappa_j``: a scalar array or one entry per column."""
 
     @abstractmethod
     def select(self, columns: ArrayLike) -> "Penalty":
@@ -112,9 +112,9 @@ class Penalty(ABC):
         lam, excess = self._excess(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             target = np.where(excess > 0.0, np.sign(v) * (excess / lam), 0.0)
-            bend = np.where((lam == 0.0) & (excess > 0.0), np.inf, 0.5 * lam * (w - target) ** 2)
+            square = np.where((lam == 0.0) & (excess > 0.0), np.inf, 0.5 * lam * (w - target) ** 2)
         # kappa |w| - clip(v) w >= 0, because clip(v) stays within +-kappa.
-        return bend + np.abs(w) * (self.absolute - np.clip(v, -self.absolute, self.absolute) * np.sign(w))
+        return square + np.abs(w) * (self.absolute - np.clip(v, -self.absolute, self.absolute) * np.sign(w))
 
     def _excess(self, v: ArrayLike) -> tuple[Array, Array]:
         v = np.asarray(v, dtype=np.float64)
@@ -196,7 +196,7 @@ class ElasticNet(Penalty):
         sizes = {a.size for a in (self.quadratic, self.absolute) if a.ndim}
         if len(sizes) > 1:
             raise ValueError(
-                "lam and kappa of ElasticNet must have one entry a column; "
+                "lam and kappa of ElasticNet must have one entry per column; "
                 f"got {self.quadratic.size} and {self.absolute.size} entries."
             )
 
@@ -274,7 +274,7 @@ def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> flo
             rule = "at least 0" if zero else "above 0"
             raise ValueError(
                 f"{name} of {owner} must be a finite number {rule}; got {value!r}. "
-                "Give an array with one entry a column to leave columns unpenalised."
+                "Give an array with one entry per column to leave columns unpenalised."
             )
         return number
     if numbers.ndim != 1 or not np.all(np.isfinite(numbers)) or np.any(numbers < 0.0):

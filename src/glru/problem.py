@@ -551,7 +551,7 @@ def check_strengths(penalty: Penalty, n_columns: int) -> None:
     expected = penalty.n_columns
     if expected is not None and expected != n_columns:
         raise ValueError(
-            f"the penalty's strengths must have one entry a column of X; got {expected} for {n_columns} columns."
+            f"the penalty's strengths must have one entry per column of X; got {expected} for {n_columns} columns."
         )
 
 

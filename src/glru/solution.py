@@ -55,15 +55,18 @@ class Solution:
     correlations : array of shape (n_columns,)
         ``X^T (s o a)``.
     row_terms, column_terms : array
-        The non-negative terms that sum to the gap.
+        The non-negative terms of the gap, one per row and one per column.
     primal_value, dual_value : float
         ``P(w, b)`` and ``D(a)``.
     gap, relative_gap : float
-        ``P - D``, and the same divided by ``P``. Of rows in blocks a proven bound of ``P - P*``.
+        At least ``P - P*``, proven: the rounding errors of its own computation are included. And the same divided by ``P``,
+        infinite where that is zero. Computed when first asked for.
+    solver_gap : float
+        ``P - D`` as summed in float64, which the solver compares with ``tol``; the proven gap is larger by the rounding errors.
     n_iter, n_passes : int, float
         Outer iterations of the solver, and passes over rows in blocks.
     status : {"converged", "stopped", "max_iter", "stalled"}
-        Why the solver ended: the gap reached ``tol``; ``until`` was true; ``max_iter`` was reached;
+        Why the solver ended: ``solver_gap`` reached ``tol``; ``until`` was true; ``max_iter`` was reached;
         float64 allowed no more progress.
     solver : str
         The solver's name.
@@ -86,7 +89,7 @@ class Solution:
     coef: Array
     intercept: float
     primal_value: float
-    gap: float
+    solver_gap: float
     n_iter: int
     status: Status
     solver: str
@@ -118,12 +121,12 @@ class Solution:
 
     @property
     def row_terms(self) -> Array:
-        """The rows' terms of the gap."""
+        """The rows' terms of the gap, in float64."""
         return self.pair.row_terms
 
     @property
     def column_terms(self) -> Array:
-        """The columns' terms of the gap."""
+        """The columns' terms of the gap, in float64."""
         return self.pair.column_terms
 
     @cached_property
@@ -132,8 +135,18 @@ class Solution:
         return duality.dual_value(self.problem, self.dual, self.correlations)
 
     @property
+    def gap(self) -> float:
+        """The objective is above its optimum by at most this much; proven."""
+        # Rows in blocks are trained under a proven gap in the first place.
+        return self.solver_gap if self.known_pair is None else self.certificate.gap
+
+    def reached(self, tol: float) -> bool:
+        """Whether the solver's gap is at most ``tol`` times the objective."""
+        return relative(self.solver_gap, self.primal_value) <= tol
+
+    @property
     def relative_gap(self) -> float:
-        """``gap / primal_value``; zero where both are zero."""
+        """``gap / primal_value``; zero where both are zero, infinite where the objective alone is."""
         return relative(self.gap, self.primal_value)
 
     @property
@@ -184,7 +197,7 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
         coef=coef,
         intercept=float(point.intercept),
         primal_value=duality.primal_value(problem, coef, gap.scores),
-        gap=gap.value,
+        solver_gap=gap.value,
         n_iter=n_iter,
         status=status,
         solver=solver,

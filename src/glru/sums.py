@@ -13,17 +13,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.certificate import (
-    constraint_sums,
-    loss_terms,
-    move_size,
-    penalty_terms,
-    proven,
-    room_of,
-    score_errors,
-    weighted_sum,
-)
-from glru.duality import constraint_columns
+from glru.certificate import loss_terms, penalty_terms, proven, score_errors, weighted_sum
+from glru.duality import constraint_columns, constraint_sums, move_size, room_of
 from glru.linalg import FEW, Array, arrays_of, gamma
 from glru.losses import Loss
 from glru.point import Point
@@ -315,7 +306,7 @@ def dual_terms(part: Problem, point: Point, size: float | None) -> DualTerms:
 @final
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """The sums of :func:`glru.certificate.constraint_sums`."""
+    """The sums of :func:`glru.duality.constraint_sums`."""
 
     residual: Array
     sizes: Array

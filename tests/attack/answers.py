@@ -110,7 +110,7 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
                 trained[f"start {k} x {scale:g}"] = silently(glru.solve, changed, tol=tol, start=start)
     for name, solution in trained.items():
         if cold.status == "converged":
-            yield fact(f"warm start converges: {name}", solution.status == "converged" and solution.relative_gap <= tol)
+            yield fact(f"warm start converges: {name}", solution.status == "converged" and solution.reached(tol))
     truth = retrain(changed, DIGITS)
     if truth is None or out.remark is not None:  # without an optimum there is nothing to compare with
         return

@@ -18,6 +18,7 @@ from tests.core import (
     LocalColumns,
     LocalRows,
     Point,
+    SmoothColumns,
     TallRows,
     WideColumns,
     WideRows,
@@ -31,6 +32,7 @@ from tests.core import (
     has_local_rows,
     has_newton_rows,
     has_row_models,
+    has_smooth_columns,
     has_wide_columns,
     newton_ellipsoids,
     regions_of,
@@ -215,20 +217,20 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     dense = whole.matrix.dense()
     queries = np.vstack([dense[:3], random.normal(0.0, 1.0, (N_QUERIES, last + 1)) * np.abs(dense).max(axis=0)])
     lam = np.broadcast_to(whole.penalty.quadratic, (last + 1,))
+    wide = has_wide_columns(problem)
     if add:
-        if not has_wide_columns(problem) or not lam[last] > 0.0 or not whole.penalty.smooth:
+        if not (wide or has_smooth_columns(problem)) or not lam[last] > 0.0 or not whole.penalty.smooth:
             return
         truth = retrain(whole, DIGITS)
         if truth is not None:
-            wide = WideColumns(solution, as_matrix(queries[:, :last]))
-            ends = wide.bounds(lambda a, b: (dense[:, last:], queries[:, last:]), lam[last:], 1.0, 1)
-            yield "WideColumns, added", truth.scores(queries), ends[0][:, 0], ends[1][:, 0]
+            exact, blocks = truth.scores(queries), (as_matrix(dense[:, last:]), as_matrix(queries[:, last:]))
+            for name, (lower, upper) in _wide_columns(solution, queries[:, :last], blocks, lam[last:], 1.0).items():
+                yield f"{name}, added", exact, lower[:, 0], upper[:, 0]
         return
     columns = np.arange(last + 1)
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    if has_wide_columns(problem):
-        wide = WideColumns(solution, as_matrix(queries))
-        found["WideColumns"] = wide.bounds(lambda a, b: (dense[:, a:b], queries[:, a:b]), lam, -1.0, columns.size)
+    if (wide or has_smooth_columns(problem)) and np.all(lam > 0.0):
+        found = _wide_columns(solution, queries, (as_matrix(dense), as_matrix(queries)), lam, -1.0)
     if has_local_columns(problem):
         found["LocalColumns"] = LocalColumns(problem, solution.point, as_matrix(queries)).bounds(columns, never, 4)
     if has_carried(problem) and problem.penalty.smooth:
@@ -239,6 +241,34 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
             scores = truth.scores(np.delete(queries, j, axis=1))
             for name, (lower, upper) in found.items():
                 yield name, scores, lower[:, j], upper[:, j]
+
+
+def _wide_columns(
+    solution: glru.Solution, queries: np.ndarray, blocks: tuple[Any, Any], lam: np.ndarray, sign: float
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What the families in the dimension of the rows prove of columns that leave or come, stepped on in all ways."""
+
+    def make(start: int, stop: int) -> tuple[Any, Any]:
+        return blocks[0][:, np.arange(start, stop)], blocks[1][:, np.arange(start, stop)]
+
+    if not has_wide_columns(solution.problem):
+        smooth = SmoothColumns(solution, as_matrix(queries))
+        return {"SmoothColumns": smooth.bounds(make, lam, sign, lam.size)}
+    family = WideColumns(solution, as_matrix(queries))
+    centers = family.side.center
+    if centers is not None and sign > 0.0:
+        centers = blocks[0].dense().mean(axis=0)
+    block = family.block(blocks, lam, sign, centers)
+    found = {
+        "WideColumns": family.bounds(make, lam, sign, lam.size, centers),
+        "WideColumns, refined": family.refined(block, never, 4),
+    }
+    alone = [family.alone(block.take(np.array([k])), lambda *ends: False) for k in range(lam.size)]
+    found["WideColumns, alone"] = (
+        np.column_stack([one.lower for one in alone]),
+        np.column_stack([one.upper for one in alone]),
+    )
+    return found
 
 
 def row_families(random: np.random.Generator) -> Iterator[Answer]:

@@ -49,7 +49,7 @@ def _no_slack_for_correlations(penalty_terms):
 def _no_slack_for_carried(dual_bounds):
     exact = inside(FEW=zero, gamma=nothing, sum_error=nothing)(dual_bounds)
     # The mass of the dual variables is what the errors of the correlations are a share of.
-    return lambda self, rows, gaps: exact(replace(self, dual_mass=0.0), rows, gaps)
+    return lambda self, rows, gaps: exact(replace(self, dual_square=0.0), rows, gaps)
 
 
 def _inward(score_bounds):
@@ -111,12 +111,9 @@ def _lowest_ends(winner):
     return lambda self: winner(SimpleNamespace(lower=self.lower, upper=self.lower, resolution=self.resolution))
 
 
-def _any_penalty(has_wide):
-    from tests.core import has_wide_columns
-
+def _any_penalty(has_squares):
     def mutant(self, columns):
-        penalty = self.model.whole.penalty.select(columns)
-        return has_wide_columns(self.model.problem) and penalty.strong_convexity > 0.0
+        return self.model.whole.penalty.select(columns).strong_convexity > 0.0
 
     return mutant
 
@@ -189,6 +186,10 @@ MUTANTS: dict[str, Mutant] = {
     "carried-dual-bound-taken-as-exact": Mutant(
         "glru.updates.carried_rows:Carried._dual_bounds", _no_slack_for_carried, SLACK
     ),
+    "half-of-the-midpoint-ball": Mutant(
+        "glru.updates.carried_rows:Carried._midpoint_bounds", inside(ball_radius=scaled(0.5)), FAMILIES
+    ),
+    "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
         "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
@@ -237,15 +238,29 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.row_models:RowModels.gaps", result(lambda found: (*found[:2], 1e-4 * found[2])), FAMILIES
     ),
     # Families of columns, and searches over them.
-    "tenth-of-the-radius-of-columns": Mutant(
-        "glru.updates.columns.wide:WideColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
+    "hundredth-of-the-gap-of-columns": Mutant(
+        "glru.updates.columns.smooth:SmoothColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
+    ),
+    "hundredth-of-the-radius-of-wide-columns": Mutant(
+        "glru.updates.columns.wide:WideColumns.radius", scaled(0.01), COLUMNS
+    ),
+    "tenth-of-the-gradient-of-one-step": Mutant(
+        "glru.updates.columns.wide:Steps._gradient_norms", result(lambda found: (0.1 * found[0], found[1])), COLUMNS
+    ),
+    "rows-that-carry-nothing": Mutant(
+        "glru.updates.columns.wide:WideColumns._row_norms",
+        result(lambda tops: [(norm, 0.0) for norm, _ in tops[-1:]]),
+        COLUMNS,
+    ),
+    "images-of-columns-taken-as-exact": Mutant(
+        "glru.metric.rows:RowMetric.answers", result(lambda found: replace(found, rest=0.0 * found.rest)), COLUMNS
     ),
     "hundredth-of-the-radius-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(
-        "glru.selection.moves:ColumnFamilies._has_wide", _any_penalty, STEPWISE
+        "glru.selection.moves:ColumnFamilies._has_squares", _any_penalty, STEPWISE
     ),
     "sums-over-folds-taken-as-exact": Mutant("glru.selection.judge:FoldsJudge.__init__", inside(gamma=nothing), SLACK),
     "sums-over-rows-taken-as-exact": Mutant(

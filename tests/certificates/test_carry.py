@@ -11,7 +11,7 @@ from tests.cases import LOSSES, PROBLEMS, dense, each, make, uneven
 from tests.certificates import exact
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.truth import trained
-from tests.core import carried_point, carry, certify, dual_reach
+from tests.core import carried_point, carry, certify, correlation_range
 
 STRONG = {
     "l2": glru.L2(0.05),
@@ -47,7 +47,7 @@ def test_carried_equals_afresh(loss, penalty, kind):
         assert fast.problem.X.shape == slow.problem.X.shape
         np.testing.assert_allclose(fast.correlations, slow.correlations, rtol=0.0, atol=1e-12)
         np.testing.assert_allclose(fast.column_norms, slow.column_norms, rtol=1e-12)
-        np.testing.assert_allclose(fast.reach, slow.reach, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(fast.correlation_range, slow.correlation_range, rtol=1e-12, atol=1e-12)
         assert np.all(slow.columns.dead | ~fast.columns.dead)
 
 
@@ -114,9 +114,9 @@ def assert_safe(solution, change, afresh=None):
     assert not exact.outside(squares, np.zeros(len(squares)), np.square(certificate.column_norms) * (1.0 + 1e-15))
     ends = exact.reach(precise)
     if ends is None:
-        assert np.all(np.isinf(certificate.reach))
+        assert np.all(np.isinf(certificate.correlation_range))
         return
-    lower, upper = certificate.reach
+    lower, upper = certificate.correlation_range
     assert not exact.outside(ends[0], lower, np.full(lower.size, np.inf))
     assert not exact.outside(ends[1], np.full(upper.size, -np.inf), upper)
 
@@ -192,11 +192,11 @@ def test_a_carried_intercept_is_repaired(loss):
 def test_reach_is_remark_2():
     """The range of a correlation over the whole domain of the dual, for a loss with a bounded one; both ends attained."""
     problem = make(glru.Logistic(), glru.L2(0.1), 20, 3)
-    lower, upper = dual_reach(problem.matrix, problem.loss, problem.y, problem.weights)
+    lower, upper = correlation_range(problem.matrix, problem.loss, problem.y, problem.weights)
     pulls = problem.weights[:, None] * problem.X * problem.y[:, None]
     np.testing.assert_allclose(lower, np.minimum(pulls, 0.0).sum(axis=0), rtol=1e-13)
     np.testing.assert_allclose(upper, np.maximum(pulls, 0.0).sum(axis=0), rtol=1e-13)
-    lower, upper = dual_reach(problem.matrix, glru.Squared(), problem.y, problem.weights)
+    lower, upper = correlation_range(problem.matrix, glru.Squared(), problem.y, problem.weights)
     assert np.all(np.isneginf(lower)) and np.all(np.isposinf(upper))
 
 

@@ -36,6 +36,12 @@ def long_run(tmp_path_factory):
     return write(tmp_path_factory.mktemp("data") / "data.npz", X, y)
 
 
+def test_a_warning_is_one_line():
+    code, out, err = finished(start("loocv", "breast_cancer", "--tol", "0"))
+    assert code == 0 and "held-out errors" in out
+    assert err.startswith("warning: newton ended with a relative gap of") and err.count("\n") == 1
+
+
 def test_runs_quickly_and_is_silent_about_progress(tmp_path):
     page = tmp_path / "page.html"
     code, out, err = finished(start("loocv", "breast_cancer", "--verify", 5, "--html", page))

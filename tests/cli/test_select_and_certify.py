@@ -120,7 +120,7 @@ def test_certify(models, tmp_path):
     proof = glru.certify(joblib.load(folder / "logistic.joblib"), X, y)
     found = said["result"]
     assert (found["objective"], found["gap"], found["radius"]) == (proof.objective, proof.gap, proof.radius)
-    assert found["settled"] == int(proof.settled(X).sum())
+    assert found["decided"] == int(proof.decided(X).sum())
     rows = pl.read_parquet(out)
     lower, upper = proof.score_bounds(X)
     assert np.array_equal(rows["score_lower"], lower) and np.array_equal(rows["score_upper"], upper)
@@ -128,7 +128,7 @@ def test_certify(models, tmp_path):
     named = answer("certify", folder / "data.csv", "--model", folder / "named.joblib")
     assert named["result"]["relative_gap"] < 1e-3
     text = glru_command("certify", folder / "data.csv", "--model", folder / "logistic.joblib").stdout
-    assert f"{found['settled']} of 60 are proven to be the optimum's" in text
+    assert f"{found['decided']} of 60 are proven to be the optimum's" in text
 
 
 def test_certify_a_regression(models):
@@ -136,7 +136,7 @@ def test_certify_a_regression(models):
     options = ("--target", "x3", "--drop", "y", "--model", folder / "ridge.joblib")
     said = answer("certify", folder / "data.csv", *options)
     proof = glru.certify(joblib.load(folder / "ridge.joblib"), X[:, :3], X[:, 3])
-    assert said["result"]["gap"] == proof.gap and said["result"]["settled"] is None
+    assert said["result"]["gap"] == proof.gap and said["result"]["decided"] is None
 
 
 def test_certify_a_bundled_dataset(tmp_path):

@@ -173,7 +173,7 @@ BAD = {
         lambda: glru.L2(np.ones((2, 2))),
         r"one finite number >= 0 for each column; got an array of shape \(2, 2\)",
     ),
-    "lengths": (lambda: glru.ElasticNet([1.0, 1.0], [1.0, 1.0, 1.0]), "one entry a column; got 2 and 3 entries"),
+    "lengths": (lambda: glru.ElasticNet([1.0, 1.0], [1.0, 1.0, 1.0]), "one entry per column; got 2 and 3 entries"),
 }
 
 

@@ -235,7 +235,7 @@ BAD = {
     "zero-weights": ({"sample_weight": np.zeros(6)}, "sample_weight must have an entry above 0; every weight is zero"),
     "nan-weight": ({"sample_weight": [1, np.nan, 1, 1, 1, 1]}, "sample_weight must be finite; entry 1 is nan"),
     "scaling": ({"scaling": "average"}, "scaling must be 'mean' or 'sum'; got 'average'"),
-    "penalty-length": ({"penalty": glru.L2([1.0, 2.0])}, "one entry a column of X; got 2 for 3 columns"),
+    "penalty-length": ({"penalty": glru.L2([1.0, 2.0])}, "one entry per column of X; got 2 for 3 columns"),
 }
 
 

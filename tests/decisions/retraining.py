@@ -20,10 +20,10 @@ def carefully(problem, start=None):
         warnings.simplefilter("ignore")
         rough = isinstance(problem.loss, glru.Hinge)
         solution = glru.solve(problem, tol=1e-13 if rough else 1e-22, start=start)
-        if rough or solution.relative_gap <= 1e-15:
+        if rough or solution.reached(1e-15):
             return solution
         others = [glru.solve(problem, tol=1e-22, start=point) for point in (solution, None)]
-    return min(solution, *others, key=lambda s: s.gap)
+    return min(solution, *others, key=lambda s: s.solver_gap)
 
 
 def scores_after(problem, weight, rows, start=None):

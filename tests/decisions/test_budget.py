@@ -201,7 +201,7 @@ def test_a_stage_under_way_ends_at_its_next_step(name, monkeypatch):
         assert result.decided_by["undetermined"] > 0
     else:
         result = glru.loocv(solution, max_seconds=10.0, **options)
-        assert result.decided_by["undetermined"] > 0
+        assert set(result.decided_by) & {"wide", "undetermined"}
         assert result.n_trainings <= 1
     assert last <= seen[0] <= last + 1
 

@@ -9,11 +9,13 @@ from tests.cases import LOSSES, dense, each, make, uneven
 from tests.core import (
     LocalColumns,
     PrimalBall,
+    SmoothColumns,
     WideColumns,
     as_matrix,
     carried_columns,
     carried_point,
     has_local_columns,
+    has_smooth_columns,
     has_wide_columns,
     linalg,
     newton_candidate,
@@ -58,55 +60,109 @@ def assert_inside(lower, upper, scores, off):
     assert np.all(lower <= scores + off) and np.all(scores - off <= upper)
 
 
+def family_of(solution, Q):
+    """The family of columns in the dimension of the rows that a loss has."""
+    if has_wide_columns(solution.problem):
+        return WideColumns(solution, as_matrix(Q))
+    assert has_smooth_columns(solution.problem)
+    return SmoothColumns(solution, as_matrix(Q))
+
+
+def columns_of(X, Q):
+    X, Q = as_matrix(X), as_matrix(Q)
+    return lambda start, stop: (X[:, np.arange(start, stop)], Q[:, np.arange(start, stop)])
+
+
 @each(SHAPES, "shape")
 @each(SMOOTH, "loss")
 def test_wide_removals(loss, shape):
     for lam, tol in ((0.3, 1e-9), (0.02, 1e-9), (0.1, 1e-2)):
         problem = make(loss, glru.L2(lam), seed=2, **shape)
-        assert has_wide_columns(problem)
         solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
-        every = np.arange(problem.n_columns)
-        family = WideColumns(solution, as_matrix(Q))
-        strength = np.broadcast_to(problem.penalty.quadratic, (every.size,))
-        lower, upper = family.bounds(columns_of(problem, Q), strength, -1.0, every.size)
-        for j in every:
-            scores, off = retrained(problem, glru.RemoveColumns([j]), without(Q, [j]))
-            assert_inside(lower[:, j], upper[:, j], scores, off)
-            if j < 3:
-                column, asked = (part[:, 0] for part in columns_of(problem, Q)(j, j + 1))
-                low, high = family.refined(column, asked, float(strength[j]), -1.0, lambda *_: False, 6)
-                assert_inside(low, high, scores, off)
-                if lam == 0.3 and tol == 1e-9 and loss.self_concordance is not None:
-                    assert np.all(high - low <= 1e-6 * (1.0 + np.abs(scores)))
-        if lam == 0.3 and tol == 1e-9 and loss.self_concordance is not None:
-            assert np.median(upper - lower) < 0.2
+        assert_removals_hold(solution, Q)
 
 
+BORDERED = {
+    "wide": {"n": 30, "d": 36, "scaling": "sum"},
+    "sparse-wide": {"n": 40, "d": 44, "density": 0.3},
+    "weighted": {"n": 34, "d": 36, "sample_weight": uneven(34)},
+}
+
+
+@pytest.mark.parametrize("free", [0, 2], ids=["", "unpenalised"])
+@each(BORDERED, "shape")
+@each(LOCAL, "loss")
+def test_wide_removals_beside_free_coordinates(loss, shape, free):
+    """An intercept, and columns without a penalty."""
+    for lam, tol in ((0.3, 1e-9), (0.02, 1e-9), (0.1, 1e-2)):
+        strengths = np.full(shape["d"], lam)
+        strengths[:free] = 0.0
+        problem = make(loss, glru.L2(strengths), seed=2, fit_intercept=True, **shape)
+        solution, Q = glru.solve(problem, tol=tol), queries(shape["d"], shape.get("density", 1.0))
+        assert_removals_hold(solution, Q, free)
+
+
+def assert_removals_hold(solution, Q, free=0):
+    problem = solution.problem
+    every = np.arange(free, problem.n_columns)
+    family, lam = family_of(solution, Q), problem.quadratic[every]
+    local = problem.loss.self_concordance is not None
+    X = problem.matrix[:, every]
+    make_blocks = columns_of(X, as_matrix(Q)[:, every])
+    centers = family.side.center if local else None
+    centers = centers if centers is None else centers[every]
+    extra = (centers,) if local else ()
+    lower, upper = family.bounds(make_blocks, lam, -1.0, every.size, *extra)
+    whole = family.block(make_blocks(0, every.size), lam, -1.0, centers)
+    found = family.refined(whole, never, 30) if local else (lower, upper)
+    for place, j in enumerate(every[:20]):
+        scores, off = retrained(problem, glru.RemoveColumns([j]), without(Q, [j]))
+        if problem.fit_intercept:
+            off = 1e-7 * (1.0 + np.abs(scores))
+        assert_inside(lower[:, place], upper[:, place], scores, off)
+        assert_inside(found[0][:, place], found[1][:, place], scores, off)
+        if place < 3:
+            alone = family.alone(whole.take(np.array([place])), lambda *_: False)
+            assert_inside(alone.lower, alone.upper, scores, off)
+            if solution.relative_gap <= 1e-9 and local and lam[0] == 0.3:
+                assert np.all(alone.upper - alone.lower <= 1e-6 * (1.0 + np.abs(scores)))
+    if solution.relative_gap <= 1e-9 and local and lam[0] == 0.3:
+        assert np.median(upper - lower) < 0.2
+        assert np.median(found[1] - found[0]) < 1e-6
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
 @each(SHAPES, "shape")
 @each(SMOOTH, "loss")
-def test_wide_additions(loss, shape):
-    problem = make(loss, glru.L2(0.1), seed=2, **shape)
+def test_wide_additions(loss, shape, fit_intercept):
+    if fit_intercept and loss.self_concordance is None:
+        pytest.skip("no family")
+    problem = make(loss, glru.L2(0.1), seed=2, fit_intercept=fit_intercept, **shape)
     n_new = 5
     new = dense(problem.n_rows, n_new, seed=7)
     asked = dense(5, n_new, seed=8)
     Q = queries(shape["d"], shape.get("density", 1.0))
     solution = glru.solve(problem, tol=1e-9)
-    family = WideColumns(solution, as_matrix(Q))
-    strength = np.full(n_new, float(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))[0]))
-    lower, upper = family.bounds(lambda start, stop: (new[:, start:stop], asked[:, start:stop]), strength, 1.0, n_new)
+    family, lam = family_of(solution, Q), np.full(n_new, problem.quadratic[0])
+    local = loss.self_concordance is not None
+    centers = new.mean(axis=0) if local and family.side.center is not None else None
+    extra = (centers,) if local else ()
+    lower, upper = family.bounds(columns_of(new, asked), lam, 1.0, n_new, *extra)
+    whole = family.block(columns_of(new, asked)(0, n_new), lam, 1.0, centers)
+    found = family.refined(whole, never, 6) if local else (lower, upper)
     for j in range(n_new):
         change = glru.AddColumns(sp.csr_array(new[:, [j]]) if sp.issparse(problem.X) else new[:, [j]])
         stacked = (
             sp.csr_array(sp.hstack([Q, asked[:, [j]]])) if sp.issparse(problem.X) else np.column_stack([Q, asked[:, j]])
         )
         scores, off = retrained(problem, change, stacked)
-        assert_inside(lower[:, j], upper[:, j], scores, off)
-
-
-def columns_of(problem, Q):
-    X = problem.X if isinstance(problem.X, np.ndarray) else problem.X.toarray()
-    asked = Q if isinstance(Q, np.ndarray) else Q.toarray()
-    return lambda start, stop: (X[:, start:stop], asked[:, start:stop])
+        if fit_intercept:
+            off = 1e-7 * (1.0 + np.abs(scores))
+        alone = family.alone(whole.take(np.array([j])), lambda *_: False)
+        for low, high in ((lower[:, j], upper[:, j]), (found[0][:, j], found[1][:, j]), (alone.lower, alone.upper)):
+            assert_inside(low, high, scores, off)
+        if local:
+            assert np.all(alone.upper - alone.lower <= 1e-6 * (1.0 + np.abs(scores)))
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
@@ -161,7 +217,7 @@ def test_one_system_for_all_is_tight():
     """It overlaps a Newton candidate of each column's own, and is far tighter than the carried bound."""
     problem = make(glru.Logistic(), glru.L2(0.2), 30, 40, seed=4)
     solution, Q = glru.solve(problem, tol=1e-10), queries(40)
-    lower, upper = WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem, Q), np.full(40, 0.2), -1.0, 40)
+    lower, upper = WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(40, 0.2), -1.0, 40)
     for j in range(40):
         change = glru.RemoveColumns([j])
         start = carried_point(problem, solution.point, change)
@@ -178,7 +234,7 @@ def test_compiled_equals_plain(monkeypatch):
     solution, Q = glru.solve(problem), queries(50)
 
     def bounds():
-        return WideColumns(solution, as_matrix(Q)).bounds(columns_of(problem, Q), np.full(50, 0.1), -1.0, 50)
+        return SmoothColumns(solution, as_matrix(Q)).bounds(columns_of(problem.X, Q), np.full(50, 0.1), -1.0, 50)
 
     plain = bounds()
     monkeypatch.setattr(linalg.arrays, "SMALL", 0)

@@ -132,11 +132,26 @@ def test_carried_holds_the_retrained_score(loss, shape):
     for tol in (1e-2, 1e-8):
         solution = glru.solve(make(LOSSES[loss], glru.L2(0.3), seed=2, **shape), tol=tol)
         scores, off = held_out(solution)
-        both = [carried_bounds(solution, bound) for bound in ("primal", "dual", "auto")]
+        both = [carried_bounds(solution, bound) for bound in ("primal", "dual", "auto", "midpoint")]
         for bounds in both:
             assert_inside(scores, off, *bounds)
+        # The smaller ball lies in the paper's one, and has half its radius where the model is trained well.
+        (lower, upper), middle = both[0], both[3]
+        slack = 1e-9 * (1.0 + np.abs(lower) + np.abs(upper))
+        assert np.all((middle[0] >= lower - slack) & (middle[1] <= upper + slack))
+        if tol == 1e-8:
+            assert np.median((middle[1] - middle[0]) / (upper - lower)) < 0.51
         assert np.array_equal(both[2][0], np.maximum(both[0][0], both[1][0]))
         assert np.array_equal(both[2][1], np.minimum(both[0][1], both[1][1]))
+
+
+def test_rows_without_values_score_exactly_zero():
+    X = np.array([[1.0, 2.0], [0.0, 0.0], [-1.0, 0.5], [1e-200, 0.0], [0.3, -1.0]])
+    problem = glru.Problem(X, [1, -1, 1, -1, -1], penalty=glru.L2(0.3))
+    lower, upper = carried_bounds(glru.solve(problem), "midpoint")
+    assert np.array_equal((lower == 0.0) & (upper == 0.0), np.arange(5) == 1)
+    result = glru.loocv(problem, width="labels")
+    assert result.bounds.ties[1] and result.bounds.decided[1]
 
 
 def test_carried_with_an_infinite_factor():

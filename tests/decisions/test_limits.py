@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 
 import glru
 from tests.cases import make
@@ -63,8 +64,13 @@ def test_widths_beyond_float64(loss, shape, width):
     result = glru.loocv(solution, width=width)
     # Rows that Newton steps leave far from the limit are trained once, and only these.
     assert result.n_trainings == 0 or shape == (20, 40)
-    open_rows = result.stages == "undetermined"
+    # Labels are proven all the same, and counted as such.
+    open_rows = result.stages == ("wide" if result.classes is not None else "undetermined")
     assert open_rows.mean() > 0.9 and result.limited.any() and not result.limited[~open_rows].any()
+    assert (
+        result.decided_by.get("undetermined", 0) == result.n_undetermined
+        and sum(result.decided_by.values()) == shape[0]
+    )
     assert result.finest_width > width
     assert "float64 resolves their scores to about" in repr(result)
     assert np.all(result.score_upper - result.score_lower < 1e-6)
@@ -75,6 +81,17 @@ def test_a_width_within_reach_is_reached():
     solution = glru.solve(make(glru.Logistic(), glru.L2(1e-2), 60, 4, fit_intercept=True))
     result = glru.loocv(solution, width=1e-9)
     assert "undetermined" not in result.decided_by and not result.limited.any() and result.finest_width is None
+
+
+def test_stages_agree_with_the_labels():
+    """Whatever tightening proves later: a row is counted as undetermined exactly where its label is open."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(30, 12)) * 10.0 ** random.uniform(-3, 3, 12)
+    y = random.integers(3, size=30)
+    for model, target in ((LogisticRegression(C=1e4), y > 0), (OneVsRestClassifier(LogisticRegression(C=1e4)), y)):
+        for options in ({}, {"width": 1e-15}, {"width": "labels"}, {"max_seconds": 1e-9}):
+            result = glru.loocv(model, X, target, **options)
+            assert np.array_equal(result.stages == "undetermined", ~result.decided), (model, options)
 
 
 def test_scores_without_a_theorem_are_not_guessed():

@@ -200,7 +200,7 @@ CHOOSING = {
     "logistic": (LogisticRegressionCV(Cs=3, cv=3, **TIGHT), cancer, "LogisticRegression"),
     "ridge": (RidgeCV(alphas=[0.1, 1.0]), diabetes, "Ridge"),
     "ridge-classifier": (RidgeClassifierCV(alphas=[0.1, 1.0]), cancer, "RidgeClassifier"),
-    "lasso": (LassoCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "Lasso"),
+    "lasso": (LassoCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "ElasticNet"),
     "net": (ElasticNetCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "ElasticNet"),
 }
 
@@ -217,7 +217,7 @@ def test_models_that_choose_their_strength(model):
     with pytest.raises(TypeError, match="anew whenever its rows change") as refusal:
         glru.cross_val_predict(fitted, X, y)
     remedy = eval(re.search(r"Use (.*?\)) with", str(refusal.value))[1], vars(linear_model))
-    assert adapt(remedy, X, y).objective.loss.task
+    assert not np.ma.is_masked(glru.cross_val_predict(remedy, X, y, cv=3))
 
 
 def test_averaged_models_minimise_nothing():
@@ -234,6 +234,8 @@ def test_the_remedy_for_a_huber_regressor_is_its_model():
         glru.loocv(model, X, y)
     remedy = eval(re.search(r"use (glru\..*\))\.$", str(refusal.value))[1], {"glru": glru})
     assert np.allclose(remedy.fit(X, y).predict(X), model.predict(X), atol=1e-3 * np.ptp(y))
+    with pytest.raises(TypeError, match=r"Huber\(model\.epsilon \* model\.scale_\).* and an alpha above 0\."):
+        glru.loocv(HuberRegressor(alpha=0.0), X, y)
 
 
 def test_the_remedy_for_several_classes_is_accepted_everywhere():

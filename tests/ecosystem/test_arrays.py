@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glru
+from tests.cases import SINCE_1_8
 from tests.core import HOST, as_matrix, conjugate_gradients, is_foreign, outward, to_host
 from tests.core import device as device_metric
 
@@ -333,6 +334,9 @@ with sklearn.config_context(array_api_dispatch=True):
 """
 
 
+@pytest.mark.skipif(
+    not SINCE_1_8, reason="scikit-learn before 1.8 checks by a standard of arrays without scalars in where"
+)
 def test_estimators_pass_the_array_checks_of_scikit_learn():
     """In a process of its own: SciPy reads the switch for array namespaces when it is imported."""
     pytest.importorskip("sklearn.utils.estimator_checks").check_array_api_input  # noqa: B018

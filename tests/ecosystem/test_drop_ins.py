@@ -328,11 +328,11 @@ def test_certify_of_a_loose_fit():
     excess = proof.objective - best.primal_value
     assert excess <= proof.gap <= 1.5 * excess
     assert np.linalg.norm(fitted.coef_[0] - best.coef) <= proof.radius
-    settled = proof.settled(X)
-    assert np.array_equal(fitted.predict(X)[settled], (best.scores > 0.0).astype(int)[settled])
+    decided = proof.decided(X)
+    assert np.array_equal(fitted.predict(X)[decided], (best.scores > 0.0).astype(int)[decided])
     differ = fitted.predict(X) != (best.scores > 0.0)
-    assert not settled[differ].any()
-    assert settled.mean() > 0.9
+    assert not decided[differ].any()
+    assert decided.mean() > 0.9
 
 
 def test_certify_needs_a_fit():
@@ -341,7 +341,7 @@ def test_certify_needs_a_fit():
     with pytest.raises(NotFittedError):
         glru.certify(LogisticRegression(), *cancer())
     with pytest.raises(ValueError, match="no labels"):
-        glru.certify(Ridge().fit(*diabetes()), *diabetes()).settled(diabetes()[0])
+        glru.certify(Ridge().fit(*diabetes()), *diabetes()).decided(diabetes()[0])
 
 
 def test_refusals():

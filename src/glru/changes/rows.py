@@ -165,7 +165,7 @@ class Reweight(Change):
         return layout
 
     def new_weights(self, count: int) -> Array:
-        """One valid weight a named row."""
+        """One valid weight per named row."""
         weights = np.asarray(self.weights)
         return _weights(np.full(count, weights) if weights.ndim == 0 else weights, count)
 

@@ -1,6 +1,8 @@
 """The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``version``."""
 
 import sys
+import warnings
+from typing import Any
 
 from glru._extras import require
 
@@ -18,4 +20,9 @@ def main() -> None:
         raise SystemExit(USAGE) from None
     from glru.cli.app import app
 
+    warnings.showwarning = _show_warning
     app()
+
+
+def _show_warning(message: Warning | str, *details: Any, **options: Any) -> None:
+    sys.stderr.write(f"warning: {message}\n")

@@ -100,7 +100,7 @@ def _table(prepared: Prepared, proof: glru.ModelCertificate, X: RawMatrix, task:
         columns["id"] = list(prepared.ids)
     columns |= {"score": np.ravel(proof.scores(X)), "score_lower": np.ravel(lower), "score_upper": np.ravel(upper)}
     if task == "classification":
-        columns["settled"] = proof.settled(X)
+        columns["decided"] = proof.decided(X)
     return columns
 
 
@@ -110,13 +110,13 @@ def outcome(
     """What is proven about the model, in every output format."""
     name = type(proof.adapted.estimator).__name__
     widths = columns["score_upper"] - columns["score_lower"]
-    settled = int(columns["settled"].sum()) if "settled" in columns else None
+    decided = int(columns["decided"].sum()) if "decided" in columns else None
     values: dict[str, Any] = {
         "objective": proof.objective,
         "gap": proof.gap,
         "relative_gap": proof.relative_gap,
         "radius": proof.radius,
-        "settled": settled,
+        "decided": decided,
         "widths": {"median": float(np.median(widths)), "largest": float(widths.max())},
     }
     lines = [
@@ -127,8 +127,8 @@ def outcome(
         ("coefficients", f"at most {proof.radius:.3g} from the optimal ones"),
         ("scores", f"the optimum's are known to a median width of {np.median(widths):.3g}, largest {widths.max():.3g}"),
     ]
-    if settled is not None:
-        lines.append(("labels", f"{settled} of {widths.size} are proven to be the optimum's"))
+    if decided is not None:
+        lines.append(("labels", f"{decided} of {widths.size} are proven to be the optimum's"))
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))
     facts = {"data": inputs.data_facts(prepared), "model": {"file": path, "estimator": name}, "settings": {}}
     title = f"Certificate of {name} on {prepared.name}"

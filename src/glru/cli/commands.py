@@ -4,7 +4,6 @@ import functools
 import inspect
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
@@ -59,20 +58,18 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _plain_errors() -> Iterator[None]:
     """Print a message instead of a traceback where the user can correct the cause."""
-    with warnings.catch_warnings():
-        warnings.showwarning = _show_warning  # type: ignore[assignment]
-        try:
-            yield
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader of the output has closed it; typer ends the process quietly.
-            raise
-        except (ValueError, OSError, ModuleNotFoundError) as error:
-            sys.stderr.write(f"error: {_reason(error)}\n")
-            raise typer.Exit(BAD_INPUT) from None
-        except KeyboardInterrupt:
-            sys.stderr.write("interrupted\n")
-            raise typer.Exit(INTERRUPTED) from None
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of the output has closed it; typer ends the process quietly.
+        raise
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        sys.stderr.write(f"error: {_reason(error)}\n")
+        raise typer.Exit(BAD_INPUT) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _reason(error: Exception) -> str:
@@ -82,7 +79,3 @@ def _reason(error: Exception) -> str:
     # The rest of the buffer would fail again when the process ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return f"the result could not be printed ({error.strerror}). Free space, or print it elsewhere."
-
-
-def _show_warning(message: Warning | str, *details: Any) -> None:
-    sys.stderr.write(f"warning: {message}\n")

@@ -117,7 +117,7 @@ def outcome(
         "certified": result.certified,
         "errors": None,
         "undetermined": result.n_undetermined,
-        "wider_than_asked": _count_wide(result),
+        "wider_than_asked": result.decided_by.get("wide", 0),
         "limited": int(np.sum(result.limited)),
         "n_trainings": result.n_trainings,
         "decided_by": result.decided_by,
@@ -173,10 +173,6 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) ->
         job.prepared.ids,
         influence,
     )
-
-
-def _count_wide(result: glru.LOOCVResult) -> int:
-    return int(np.sum((result.stages == "undetermined") & result.decided))
 
 
 def _has_metric(result: glru.LOOCVResult, name: str) -> bool:

@@ -14,6 +14,9 @@ from glru.linalg.threads import in_parts, total
 CHUNK_BYTES = 1 << 20
 """Scaled rows are made in chunks of this size: they stay in the second-level cache."""
 
+CACHED = 1 << 15
+"""Entries of a panel that stays in the second-level cache while it is made and used."""
+
 
 @final
 class DenseMatrix(Matrix):
@@ -35,23 +38,13 @@ class DenseMatrix(Matrix):
         X = self.data
         if X.size < SMALL:
             return np.abs(X) @ v
-        if not self._compiled:
-            return np.concatenate([np.abs(X[rows]) @ v for rows in _chunks(X)])
-        from glru.linalg import kernels
+        out = np.zeros(X.shape[0])
 
-        out = np.empty(X.shape[0])
+        def part(start: int, stop: int) -> None:
+            for rows, columns, block in _mapped_panels(np.abs, X, start, stop):
+                out[rows] += block @ v[columns]
 
-        def by_row(start: int, stop: int) -> None:
-            kernels.dense_absolute_product(X, v, start, stop, out)
-
-        def by_column(start: int, stop: int) -> Array:
-            mine = np.zeros(X.shape[0])
-            kernels.dense_absolute_product_by_column(X, v, start, stop, mine)
-            return mine
-
-        if not X.flags.c_contiguous:
-            return np.sum(in_parts(by_column, X.shape[1], self._smallest(1)), axis=0)
-        in_parts(by_row, X.shape[0], self._smallest(0))
+        in_parts(part, X.shape[0], self._smallest)
         return out
 
     def column_gram(self, weights: Array) -> Array:
@@ -132,34 +125,24 @@ class DenseMatrix(Matrix):
 
     def squared_norms(self, weights: Array) -> tuple[Array, Array]:
         X = self.data
-        if not self._compiled:
+        if X.size < SMALL:
             return super().squared_norms(weights)
-        from glru.linalg import kernels
+        of_rows, ones = np.zeros(X.shape[0]), np.ones(X.shape[1])
 
-        rows, columns = np.empty(X.shape[0]), np.empty(X.shape[1])
+        def part(start: int, stop: int) -> Array:
+            of_columns = np.zeros(X.shape[1])
+            for rows, columns, block in _mapped_panels(np.square, X, start, stop):
+                of_rows[rows] += block @ ones[columns]
+                of_columns[columns] += weights[rows] @ block
+            return of_columns
 
-        def by_row(start: int, stop: int) -> Array:
-            mine = np.zeros(X.shape[1])
-            kernels.dense_norms(X, weights, start, stop, rows, mine)
-            return mine
-
-        def by_column(start: int, stop: int) -> Array:
-            mine = np.zeros(X.shape[0])
-            kernels.dense_norms_by_column(X, weights, start, stop, mine, columns)
-            return mine
-
-        if not X.flags.c_contiguous:
-            return np.sum(in_parts(by_column, X.shape[1], self._smallest(1)), axis=0), columns
-        return rows, np.sum(in_parts(by_row, X.shape[0], self._smallest(0)), axis=0)
+        of_columns = total(in_parts(part, X.shape[0], self._smallest))
+        return of_rows, of_columns
 
     @property
-    def _compiled(self) -> bool:
-        flags = self.data.flags
-        return self.data.size >= SMALL and bool(flags.c_contiguous or flags.f_contiguous)
-
-    def _smallest(self, axis: int) -> int:
-        """Rows or columns that are worth a thread of their own."""
-        return 1 + SMALL * self.data.shape[axis] // max(self.data.size, 1)
+    def _smallest(self) -> int:
+        """Rows that are worth a thread of their own."""
+        return 1 + SMALL * self.data.shape[0] // max(self.data.size, 1)
 
     def filled_columns(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         filled = np.zeros(self.data.shape[1], dtype=bool)
@@ -197,6 +180,21 @@ def _gram(X: Array, weights: Array, start: int, stop: int) -> Array:
 
 def _gram_height(n_columns: int) -> int:
     return max(64, CHUNK_BYTES // (8 * max(n_columns, 1)))
+
+
+def _mapped_panels(
+    function: Callable[..., Array], X: Array, start: int, stop: int
+) -> Iterator[tuple[slice, slice, Array]]:
+    """A function of the entries of some rows, in panels that stay in the cache; each overwrites the one before."""
+    by_column = X.flags.f_contiguous and not X.flags.c_contiguous
+    height = min(stop - start, CACHED // 8 if by_column else max(1, CACHED // max(X.shape[1], 1)))
+    width = max(1, CACHED // height) if by_column else X.shape[1]
+    buffer = np.empty((height, width), order="F" if by_column else "C")
+    for i in range(start, stop, height):
+        rows = slice(i, min(i + height, stop))
+        for j in range(0, X.shape[1], width):
+            columns = slice(j, min(j + width, X.shape[1]))
+            yield rows, columns, function(X[rows, columns], out=buffer[: rows.stop - i, : columns.stop - j])
 
 
 def _chunks(X: Array) -> list[slice]:

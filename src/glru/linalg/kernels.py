@@ -43,30 +43,6 @@ def csr_quadratic_forms(indptr, indices, data, matrix, start, stop, out):  # typ
         out[i] = 2.0 * total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def dense_norms(X, weights, start, stop, rows, columns):  # type: ignore[no-untyped-def]
-    """Squared norms of rows ``start`` to ``stop``; their weighted squares are added to ``columns``."""
-    for i in range(start, stop):
-        total, weight = 0.0, weights[i]
-        for j in range(X.shape[1]):
-            square = X[i, j] * X[i, j]
-            total += square
-            columns[j] += weight * square
-        rows[i] = total
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def dense_norms_by_column(X, weights, start, stop, rows, columns):  # type: ignore[no-untyped-def]
-    """Weighted squared norms of columns ``start`` to ``stop``; their squares are added to ``rows``."""
-    for j in range(start, stop):
-        total = 0.0
-        for i in range(X.shape[0]):
-            square = X[i, j] * X[i, j]
-            total += weights[i] * square
-            rows[i] += square
-        columns[j] = total
-
-
 @njit(cache=True, nogil=True)
 def csr_norms(indptr, indices, data, weights, start, stop, rows, columns):  # type: ignore[no-untyped-def]
     """The same for CSR rows."""
@@ -77,24 +53,6 @@ def csr_norms(indptr, indices, data, weights, start, stop, rows, columns):  # ty
             total += square
             columns[indices[p]] += weight * square
         rows[i] = total
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def dense_absolute_product(X, v, start, stop, out):  # type: ignore[no-untyped-def]
-    """``|x_i| . v`` for rows ``start`` to ``stop``."""
-    for i in range(start, stop):
-        total = 0.0
-        for j in range(X.shape[1]):
-            total += abs(X[i, j]) * v[j]
-        out[i] = total
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def dense_absolute_product_by_column(X, v, start, stop, out):  # type: ignore[no-untyped-def]
-    """Add ``|X_j| v_j`` for columns ``start`` to ``stop`` to ``out``."""
-    for j in range(start, stop):
-        for i in range(X.shape[0]):
-            out[i] += abs(X[i, j]) * v[j]
 
 
 @njit(cache=True, nogil=True)

@@ -92,19 +92,23 @@ class _Calm:
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
-        self._limit: Any = None
+        self._lowered: list[tuple[Any, int]] = []  # libraries that had more threads, and how many
 
     def enter(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limit = _blas().limit(limits=1)
+                counts = ((library, library.get_num_threads()) for library in _blas().lib_controllers)
+                self._lowered = [(library, count) for library, count in counts if count is not None and count > 1]
+                for library, _ in self._lowered:
+                    library.set_num_threads(1)
             self._inside += 1
 
     def leave(self) -> None:
         with self._lock:
             self._inside -= 1
-            if self._inside == 0 and self._limit is not None:
-                self._limit.restore_original_limits()
+            if self._inside == 0:
+                for library, count in self._lowered:
+                    library.set_num_threads(count)
 
 
 _calm = _Calm()

@@ -413,7 +413,7 @@ class LiveModel:
     def refresh(self) -> "LiveModel":
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
         state = self._state
-        if not state.pending.empty or (state.solution.relative_gap > self._tol and not state.exhausted):
+        if not state.pending.empty or (not state.solution.reached(self._tol) and not state.exhausted):
             solution = state.proofs.refreshed(self._tol)
             self._train(solution, "refresh", exhausted=solution.status == "stalled")
         return self

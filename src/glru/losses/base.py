@@ -88,7 +88,7 @@ class Loss(ABC):
         return lower if lower is upper else 0.5 * (lower + upper)
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
-        """Value, gradient and curvature together, for the price of the dearest of them."""
+        """Value, gradient and curvature together, for the cost of the most expensive of them."""
         return self.value(y, z), self.gradient(y, z), self.curvature(y, z)
 
     def majorant_curvature(self, z: ArrayLike) -> Array:

@@ -10,6 +10,9 @@ from scipy.special import entr, expit, xlog1py, xlogy
 from glru.linalg import Array, floats, namespace
 from glru.losses.base import Loss, Task
 
+VECTORISED = 4096
+"""From this number of scores on, slopes are made by NumPy's exponential, which is vectorised, instead of ``expit``."""
+
 
 @final
 @dataclass(frozen=True)
@@ -43,7 +46,15 @@ class Logistic(Loss):
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         xp = namespace(z)
-        slope = -y * (expit(-y * z) if xp is np else _tails(xp, y * z)[0])
+        if xp is not np or z.size < VECTORISED:
+            slope = -y * (expit(-y * z) if xp is np else _tails(xp, y * z)[0])
+            return slope, slope
+        slope = y * z
+        # -y / (1 + e^m) overflows where the slope is below 1e-308.
+        with np.errstate(over="ignore"):
+            np.exp(slope, out=slope)
+        slope += 1.0
+        np.divide(-y, slope, out=slope)
         return slope, slope
 
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
@@ -63,8 +74,8 @@ class Logistic(Loss):
         y, z = floats(y, z)
         xp = namespace(z)
         margin = y * z
-        miss, bend, tail = _tails(xp, margin)
-        return xp.log1p(tail) + xp.maximum(-margin, 0.0), -y * miss, bend
+        miss, curvature, tail = _tails(xp, margin)
+        return xp.log1p(tail) + xp.maximum(-margin, 0.0), -y * miss, curvature
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)

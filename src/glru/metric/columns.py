@@ -4,9 +4,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
+from numpy.linalg import LinAlgError
 
 from glru.linalg import CHUNK_BYTES, FEW, HOST, TINY, Array, Arrays, Matrix, as_matrix, gamma
+from glru.linalg.factor import cholesky_solve, host_cholesky, solve_triangular
 from glru.metric.base import Metric
 
 
@@ -50,13 +51,15 @@ class ColumnMetric(Metric):
         self.factor = self.inverse = np.eye(size)
         # Scaled by powers of two, which is exact, to a diagonal near 1: no bound below depends on the units of a column.
         matrix = matrix * scales * scales[:, None]
+        if not np.isfinite(matrix).all():
+            return
         try:
-            factor = np.triu(cholesky(matrix, check_finite=True))
-        except (LinAlgError, ValueError):
+            factor = host_cholesky(matrix)
+        except LinAlgError:
             return
         # Solved column by column, so that R V = I + E with |E| <= gamma |R| |V|: a bound on the side where
         # x^T R^-1 = (x^T V) (I + E)^-1 keeps it relative. An inverse by LAPACK's dtrtri bounds V R - I instead.
-        inverse = np.triu(solve_triangular(factor, np.eye(size), check_finite=False))
+        inverse = np.triu(solve_triangular(factor, np.eye(size)))
         self.factor, self.inverse = factor / scales, inverse * scales[:, None]
         rounded = 1.0 + 2.0 * gamma(size * size + 8)
         # |R| |V| is the same with and without the scales.
@@ -94,7 +97,7 @@ class ColumnMetric(Metric):
 
     def solve(self, vector: Any) -> Any:
         """The inverse of the metric times a vector or a matrix."""
-        return cho_solve((self.factor, False), vector, check_finite=False)
+        return cholesky_solve(self.factor, vector)
 
     @cached_property
     def solve_error(self) -> float:
@@ -132,7 +135,7 @@ class ColumnMetric(Metric):
         return np.sqrt(squares) * (1.0 + self.solve_error) + self.tiny
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
-        solved = solve_triangular(self.factor, gradient, trans="T", check_finite=False)
+        solved = solve_triangular(self.factor, gradient, transposed=True)
         # Entry by entry: |R^-T e| <= |R^-T| |e|.
         outer = float(np.linalg.norm(as_matrix(self.inverse.T).absolute_product(slack)))
         # Squares underflow in both norms.

@@ -15,6 +15,7 @@ with equality at the solution, so that an approximate :math:`v = -D \delta z` co
 constraint is charged at the norm of the unpenalised coordinates.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -34,9 +35,13 @@ MOST_FREE = 32
 
 def uses_rows(problem: Problem) -> bool:
     """Whether the metric is formed in the dimension of the rows: wide data, with few unpenalised coordinates."""
+    return problem.n_rows < problem.n_columns and problem.penalty.smooth and has_few_free(problem)
+
+
+def has_few_free(problem: Problem) -> bool:
+    """Whether the unpenalised coordinates are few enough to be a border."""
     n_free = problem.unpenalised.size + int(problem.fit_intercept)
-    few = problem.unpenalised.size == 0 or (n_free <= MOST_FREE and 4 * n_free < problem.n_rows)
-    return problem.n_rows < problem.n_columns and problem.penalty.smooth and few
+    return problem.unpenalised.size == 0 or (n_free <= MOST_FREE and 4 * n_free < problem.n_rows)
 
 
 @final
@@ -78,9 +83,23 @@ class RowSide:
         side.problem, side.arrays = problem or self.problem, self.arrays
         side.inverse, side.center = self.inverse, self.center
         centred = self.rows(rows)
-        across = self.images(centred)
-        gram = np.block([[self.gram.data, across], [across.T, centred.row_gram(self.inverse).data]])
+        arrays, across = self.arrays, self.arrays.put(self.images(centred))
+        right = arrays.concatenate([across, centred.row_gram(self.inverse).data], 0)
+        left = arrays.concatenate([self.gram.data, arrays.xp.matrix_transpose(across)], 0)
+        gram = arrays.concatenate([left, right], 1)
         side._take(as_matrix(gram), np.concatenate([self.border, self.free_part(rows)]))
+        return side
+
+    def with_column(self, column: Array, scale: float) -> "RowSide":
+        """The side with ``scale x x^T`` added to ``K``: a column more, or one less where the scale is negative.
+
+        Norms are not lowered, so that the errors of ``K`` stay within their bounds.
+        """
+        side = RowSide.__new__(RowSide)
+        side.problem, side.arrays, side.border = self.problem, self.arrays, self.border
+        side.inverse, side.center = self.inverse, self.center
+        side.gram = as_matrix(self.arrays.outer_sum(self.gram.data, scale * column, column))
+        side.norms = np.sqrt(self.norms**2 + max(scale, 0.0) * column**2) * (1.0 + FEW)
         return side
 
     @property
@@ -294,35 +313,55 @@ class RowMetric(Metric):
         return out
 
     def _norms(self, rows: Matrix) -> Array:
+        rows = self.side.rows(rows)
+        images = self.side.images(rows)
+        spread, duals, _, missed = self._answer(images, self.side.free_part(rows).T)
+        return self._answer_norms(rows, images, spread, duals, self.side.gram @ duals) + missed + self.side.tiny
+
+    def _answer_norms(self, rows: Matrix, images: Array, spread: Array, duals: Array, scores: Array) -> Array:
+        """At least the norms of queries whose answers miss nothing of the border; ``scores``: ``K v``."""
         side, n_columns = self.side, rows.shape[1]
-        rows = side.rows(rows)
-        images = side.images(rows)
         squares = rows.squared_row_norms(side.inverse)
-        spread, duals, missed = self._answer(images, side.free_part(rows).T)
         mass = side.norms @ np.abs(duals)
         own = np.einsum("ij,ij->j", spread, spread)
         parts = squares - 2.0 * np.einsum("ij,ij->j", duals, images)
-        parts += np.einsum("ij,ij->j", duals, side.gram @ duals) + own
+        parts += np.einsum("ij,ij->j", duals, scores) + own
         # The parts cancel; each is off by a share of (|x| + sum_k |v_k| |x_k|)^2, the last by a share of itself.
         sizes = np.square(np.sqrt(squares) * (1.0 + gamma(n_columns + 4)) + mass) + own
         parts = np.maximum(parts, 0.0) + 4.0 * side.unit * sizes
-        return np.sqrt(parts) * (1.0 + FEW) + missed + side.tiny
+        return np.sqrt(parts) * (1.0 + FEW)
 
-    def _answer(self, images: Array, right: Array) -> tuple[Array, Array, Array]:
-        """``D^(-1/2) v``, ``v`` and the norm of what it misses of its constraint, for vectors of the columns' dimension.
+    def answers(self, rows: Matrix) -> "Answers":
+        """``H^-1 x`` of queries."""
+        side, root = self.side, self.root[:, None]
+        rows = side.rows(rows)
+        images, border = side.images(rows), side.free_part(rows).T
+        spread, duals, free, missed = self._answer(images, border)
+        scores = side.gram @ duals
+        norms = self._answer_norms(rows, images, spread, duals, scores) + missed + side.tiny
+        # The image is Lambda^-1 (x - X^T v) and beta; it misses X^T (v - D z) of x, z its scores.
+        lengths = np.sqrt(rows.squared_row_norms(side.inverse)) * (1.0 + gamma(rows.shape[1] + 4)) + side.tiny
+        sizes = np.abs(side.border) @ np.abs(free) if side.n_free else np.zeros((1, rows.shape[0]))
+        errors = side.unit * (lengths + side.norms @ np.abs(duals)), side.unit * sizes.max(axis=0, initial=0.0)
+        wrong = spread - root * (images - scores + side.border @ free)
+        rest = np.linalg.norm(wrong, axis=0) + FEW * np.linalg.norm(spread, axis=0) + self.spread(errors) + missed
+        return Answers(images, border, duals, norms, rest * (1.0 + gamma(self.root.size + 8)), lengths)
+
+    def _answer(self, images: Array, right: Array) -> tuple[Array, Array, Array, Array]:
+        """``D^(-1/2) v``, ``v``, ``beta`` and the norm of what ``v`` misses of its constraint, for vectors of the columns' dimension.
 
         ``images``: their products ``X Lambda^-1 x``; ``right``: their entries in the unpenalised coordinates.
         """
         side, root = self.side, self.root[:, None]
         inner = cholesky_solve(self.factor, root * images)
         if not side.n_free:
-            return inner, root * inner, np.zeros(images.shape[1])
+            return inner, root * inner, np.zeros((0, images.shape[1])), np.zeros(images.shape[1])
         free = self.take_out(right - side.border.T @ (root * inner))
         spread = inner + cholesky_solve(self.factor, root * (side.border @ free))
         duals = root * spread
         missed = np.abs(right - side.border.T @ duals)
         missed += gamma(self.root.size + 8) * (np.abs(right) + np.abs(side.border).T @ np.abs(duals))
-        return spread, duals, np.linalg.norm(missed, axis=0) * self.free * (1.0 + FEW)
+        return spread, duals, free, np.linalg.norm(missed, axis=0) * self.free * (1.0 + FEW)
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         side, n_columns = self.side, self.side.inverse.size
@@ -332,7 +371,7 @@ class RowMetric(Metric):
             slack = slack + FEW * np.append(np.abs(own) + np.abs(side.center) * np.abs(gradient[-1]), 0.0)
             slack[:n_columns] += np.abs(side.center) * slack[-1]
             own = own - side.center * gradient[-1]
-        spread, duals, missed = self._answer(side.images(as_matrix(own[None, :])), free[:, None])
+        spread, duals, _, missed = self._answer(side.images(as_matrix(own[None, :])), free[:, None])
         left = own - side.pulled(duals[:, 0])
         size = float(np.sqrt(left @ (side.inverse * left) + spread[:, 0] @ spread[:, 0]))
         # X^T v is off by gamma(n) |X|^T |v|, in the metric of the penalty by at most gamma(n) sum_k |x_k| |v_k|.
@@ -352,6 +391,33 @@ class RowMetric(Metric):
             return axes
         # The intercept is the score of a row of zeros.
         return np.append(axes, self._norms(as_matrix(np.zeros((1, axes.size)))))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answers:
+    r"""``H^-1 x`` of queries: on the penalised columns :math:`\Lambda^{-1} (x - X^\top v)`.
+
+    Attributes
+    ----------
+    images : array of shape (n_rows, n_queries)
+        ``X Lambda^-1 x``.
+    border : array of shape (n_free, n_queries)
+        The queries' entries in the unpenalised coordinates.
+    duals : array of shape (n_rows, n_queries)
+        ``v``.
+    norms, rest : array of shape (n_queries,)
+        At least the norms of the queries in the inverse metric, and of what the images miss of them.
+    lengths : array of shape (n_queries,)
+        At least the norms of the queries in the metric of the penalty.
+    """
+
+    images: Array
+    border: Array
+    duals: Array
+    norms: Array
+    rest: Array
+    lengths: Array
 
 
 @final

@@ -38,7 +38,8 @@ class CrossValResult(HeldOutScores):
     bounds : ScoreBounds
         Proven bounds of its score under the model trained without that fold.
     decided_by : dict
-        How many held-out rows each stage decided.
+        How many held-out rows are in the folds that each stage decided. A fold with one open row is "undetermined" as a whole;
+        ``n_undetermined`` counts the open rows.
     n_trainings : int
         Folds that needed a training.
     train_rows : tuple of array

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import ScoreBounds
@@ -223,15 +224,16 @@ def _result(
 ) -> LOOCVResult:
     limited = cascade.limited & (cascade.stage_codes == OPEN)
     finest = cascade.upper - cascade.lower if cascade.finest is None else cascade.finest
-    for array in (cascade.lower, cascade.upper, cascade.stage_codes):
+    stages = cascade.final_stages()
+    for array in (cascade.lower, cascade.upper, stages):
         array.setflags(write=False)
     bounds = ScoreBounds(cascade.lower, cascade.upper)
-    results: RowResults | WrittenRows = RowResults(cascade.y, bounds, cascade.stage_codes, limited)
+    results: RowResults | WrittenRows = RowResults(cascade.y, bounds, stages, limited)
     return LOOCVResult(
         problem=cascade.problem,
         method=method,
         certified=method in ("certified", "glru"),
-        results=results if output is None else _amend(cascade, bounds, output),
+        results=results if output is None else _amend(cascade, bounds, stages, output),
         n_trainings=cascade.n_trainings,
         seconds=seconds,
         finest_width=float(finest[limited].min()) if limited.any() else None,
@@ -239,9 +241,9 @@ def _result(
     )
 
 
-def _amend(cascade: Cascade, bounds: ScoreBounds, output: Output) -> WrittenRows:
+def _amend(cascade: Cascade, bounds: ScoreBounds, stages: NDArray[np.int8], output: Output) -> WrittenRows:
     """Put what is known of the rows that the first pass left open into the files."""
-    names = np.array(STAGES)[cascade.stage_codes]
+    names = np.array(STAGES)[stages]
     for k, (here, places) in cascade.problem.locate(cascade.numbers).items():
         output.amend(k, here, bounds.lower[places], bounds.upper[places], names[places])
     low, high = cascade.written_errors
@@ -250,6 +252,6 @@ def _amend(cascade: Cascade, bounds: ScoreBounds, output: Output) -> WrittenRows
         more = bounds.errors(cascade.y.astype(np.float64))
         low, high = low + int(more[0]), high + int(more[1])
         n_open = cascade.n_unlabelled + int(np.count_nonzero(~bounds.decided))
-    counts = np.bincount(cascade.stage_codes, minlength=len(STAGES))
+    counts = np.bincount(stages, minlength=len(STAGES))
     counts[STAGES.index(cascade.written_by)] += cascade.n_written
     return WrittenRows(output.folder, (low, high), count_stages(counts), n_open)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glru._results import Shown, make_frame, show_interval
 from glru.bounds import ScoreBounds, exact_count
-from glru.cascade import STAGES
+from glru.cascade import OPEN, STAGES, WIDE
 from glru.linalg import Array
 from glru.problem import Problem
 
@@ -241,9 +241,11 @@ class LOOCVResult(HeldOutScores):
     labels, decided : array
         The held-out labels, masked where they are open, and where they are not.
     stages : array of str
-        The stage that decided each row; with several classes the most expensive one of them.
+        The stage that decided each row; with several classes the most expensive one of them. "wide": the label is proven, but the
+        interval is wider than the ``width`` that was asked for. "undetermined": not even the label is proven (in a regression: the
+        interval is wider than asked).
     decided_by : dict
-        How many rows each stage decided.
+        How many rows each stage decided, "wide" and "undetermined" included.
     n_trainings : int
         Trainings beyond the first ones.
     limited : array of bool
@@ -346,7 +348,7 @@ class LOOCVResult(HeldOutScores):
 
     @property
     def decided_by(self) -> dict[str, int]:
-        """How many rows each stage decided."""
+        """How many rows each stage decided, "wide" and "undetermined" included."""
         return self.results.decided_by
 
     @property
@@ -425,9 +427,8 @@ def merge_classes(
     first = results[0]
     codes = np.array([result.stage_codes for result in results])
     # A label may be proven although the score of one class is wider than asked: the stages that did decide count.
-    still = STAGES.index("undetermined")
-    known = np.where(codes == still, -1, codes).max(axis=0)
-    stage_codes = np.where(bounds.decided & (known >= 0), known, codes.max(axis=0)).astype(np.int8)
+    known = np.where(codes < WIDE, codes, -1).max(axis=0)
+    stage_codes = np.where(bounds.decided, np.where(known < 0, WIDE, known), OPEN).astype(np.int8)
     limited = ~bounds.decided & np.any([result.limited for result in results], axis=0)
     seconds: dict[str, float] = {}
     for result in results:

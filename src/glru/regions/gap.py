@@ -162,9 +162,9 @@ class DualBox(Region):
         penalty = certificate.penalty
         half = spread(self.radius, certificate.column_norms) + certificate.correlation_errors
         half = half * (1.0 + FEW) + FEW * np.abs(certificate.correlations)
-        reach, domain = certificate.reach, penalty.derivative_range()
-        low = np.maximum.reduce([certificate.correlations - half, reach[0], np.broadcast_to(domain[0], half.shape)])
-        high = np.minimum.reduce([certificate.correlations + half, reach[1], np.broadcast_to(domain[1], half.shape)])
+        known, domain = certificate.correlation_range, penalty.derivative_range()
+        low = np.maximum.reduce([certificate.correlations - half, known[0], np.broadcast_to(domain[0], half.shape)])
+        high = np.minimum.reduce([certificate.correlations + half, known[1], np.broadcast_to(domain[1], half.shape)])
         low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
         lower, upper = penalty.conjugate_derivative(low)[0], penalty.conjugate_derivative(high)[1]
         return lower - FEW * np.abs(lower), upper + FEW * np.abs(upper)

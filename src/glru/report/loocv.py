@@ -20,7 +20,7 @@ DRAWN, LISTED = 1500, 200
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 LEGEND = dict(KINDS.values())
-STAGE_NAMES = {"undetermined": "open"}
+STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
 """Stages whose name in a sentence differs from that in the result."""
 
 
@@ -139,7 +139,7 @@ def _describe_proof(result: LOOCVResult, n_rows: int) -> str:
 def describe_open(result: LOOCVResult) -> list[str]:
     """Say how many labels are open, and how many scores are known less precisely than asked."""
     n_open = result.n_undetermined
-    n_wide = int(np.sum((result.stages == "undetermined") & result.decided))
+    n_wide = result.decided_by.get("wide", 0)
     what = "score" if result.classes is None else "label"
     found = [f"{format_count(n_open, what)} {'is' if n_open == 1 else 'are'} open"] if n_open else []
     if n_wide:
@@ -197,7 +197,8 @@ def _stages(result: LOOCVResult) -> Section:
         "refine": "more Newton steps, row by row",
         "training": "a training, stopped when the row was decided",
         "approx": "one Newton step, without proof",
-        "undetermined": "not decided, or known less precisely than asked",
+        "wide": "the label is proven, the interval is wider than asked",
+        "undetermined": "not decided",
     }
     rows: list[list[Cell]] = [
         [STAGE_NAMES.get(stage, stage), meaning[stage], number] for stage, number in result.decided_by.items()

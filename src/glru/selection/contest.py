@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru._budget import UNLIMITED, Budget
 from glru.linalg import Array
@@ -41,12 +42,19 @@ class Contest:
         trial.settle(place, lower, upper)
         return trial.winner == place
 
+    @property
+    def may_win(self) -> NDArray[np.bool_]:
+        """The candidates that may still win and whose values are not known exactly."""
+        may_win: NDArray[np.bool_] = (self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution)
+        # Behind a candidate that is within the resolution of the least value whatever that is, none wins; nor behind one that is
+        # no worse.
+        before = np.minimum.accumulate(np.concatenate([[np.inf], self.upper[:-1]]))
+        may_win &= (before > self.lower.min() + self.resolution) & (before > self.lower)
+        return may_win
+
     def next_open(self, seen: Collection[int] = ()) -> int | None:
         """The candidate to look at next: of those that may still win and were not ``seen``, the one that may be best."""
-        may_win = (self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution)
-        # Behind a candidate that is within the resolution of the least value whatever that is, none wins.
-        before = np.minimum.accumulate(np.concatenate([[np.inf], self.upper[:-1]]))
-        may_win &= before > self.lower.min() + self.resolution
+        may_win = self.may_win
         may_win[list(seen)] = False
         open_ones = np.flatnonzero(may_win)
         if not open_ones.size:
@@ -63,10 +71,10 @@ class Contest:
             before.size and before.min() <= min(lower, float(np.delete(self.lower, place).min())) + self.resolution
         )
 
-    def settle(self, place: int, lower: float, upper: float) -> None:
-        """Take in what is known of a candidate."""
-        self.lower[place] = max(self.lower[place], lower)
-        self.upper[place] = max(min(self.upper[place], upper), self.lower[place])
+    def settle(self, places: Any, lower: Any, upper: Any) -> None:
+        """Take in what is known of a candidate, or of several."""
+        self.lower[places] = np.maximum(self.lower[places], lower)
+        self.upper[places] = np.maximum(np.minimum(self.upper[places], upper), self.lower[places])
 
     def without_ties(self, labels: Sequence[int]) -> "Contest":
         """The contest in which candidates of the same label, whose values are equal, stand back behind the first of them."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru.certificate import Certificate
-from glru.linalg import Array, Matrix, gamma
+from glru.linalg import Array, Matrix, gamma, to_host
 from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
 from glru.point import Point
@@ -20,7 +20,7 @@ from glru.problem import Problem
 from glru.refine import refine
 from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
-from glru.selection.contest import Goal
+from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
 from glru.solution import Solution
@@ -28,6 +28,10 @@ from glru.solvers import solve
 
 Zeros = NDArray[np.bool_]
 """Rows whose score is exactly zero."""
+
+
+ROUGH = 1e-6
+"""Share of itself up to which a sum is known well enough to be shown and to begin a contest with."""
 
 
 @final
@@ -79,12 +83,15 @@ class Judge(ABC):
         """Number of rows that are judged."""
 
     @abstractmethod
-    def value(self) -> Value:
-        """The value of the present columns."""
+    def value(self, thorough: bool = False) -> Value:
+        """The value of the present columns, to ``ROUGH`` if that comes with the moves' bounds; ``thorough``: as exactly as can be."""
 
     @abstractmethod
-    def screen(self, moves: list[Move], budget: Budget) -> Screened:
-        """First bounds for every move; raises when the budget is spent."""
+    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+        """First bounds for every move; raises when the budget is spent.
+
+        ``contest``: what the moves are last in; those that cannot win it are not bounded more tightly.
+        """
 
     @abstractmethod
     def refine(self, move: Move, goal: Goal) -> Value:
@@ -172,22 +179,25 @@ class ValidationJudge(Judge):
     def n_rows(self) -> int:
         return int(self.rows.y.size)
 
-    def value(self) -> Value:
-        model = self.model
+    def value(self, thorough: bool = False) -> Value:
+        model, zeros = self.model, self.rows.zeros(self.model.chosen)
+        bounds = None if thorough else self.screening.present()
+        if bounds is not None:
+            low, high = self.rows.sum_bounds(*bounds, zeros)
+            if high - low <= (0.0 if self.rows.criterion.counts else ROUGH * high):
+                return Value(low, high, "newton", high)
         certificate = model.solution.certificate if model.whole.in_memory else None
         value, point = self._refine(model.problem, model.point, model.chosen, Goal(), EVERY, certificate)
         if not model.whole.in_memory:
             model.start = point
         return value
 
-    def screen(self, moves: list[Move], budget: Budget) -> Screened:
-        lower, upper, stage = self.screening.bounds(moves, partial(self._are_settled, budget), budget)
-        zeros, criterion = self.rows.zeros_after(self.model.chosen, moves), self.rows.criterion
-        lower[zeros] = upper[zeros] = 0.0
-        low, high = criterion.terms(self.rows.y[:, None], lower, upper)
-        with np.errstate(invalid="ignore"):
-            certain = high - low <= self._precision / max(self.n_rows, 1)
-        return Screened(*criterion.add_terms(low, high), certain.sum(axis=0), stage)
+    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+        if contest is None:
+            contest = Contest(np.zeros(len(moves)), np.full(len(moves), np.inf), 0.0)
+        pending = Pending(self, moves, contest, budget)
+        stage = self.screening.bound(moves, pending)
+        return Screened(pending.lower, pending.upper, pending.certain, stage)
 
     def refine(self, move: Move, goal: Goal) -> Value:
         chosen = move.apply(self.model.chosen)
@@ -230,16 +240,10 @@ class ValidationJudge(Judge):
     def _is_settled(self, zeros: Zeros, goal: Goal, lower: Array, upper: Array) -> bool:
         """Whether bounds of the scores make the sum known well enough."""
         low, high = self.rows.sum_bounds(lower, upper, zeros)
-        return high - low <= self._precision or goal.is_reached(low, high)
-
-    def _are_settled(self, budget: Budget, lower: Any, upper: Any) -> NDArray[np.bool_]:
-        """Which moves are known well enough, or worse than another."""
-        budget.check()
-        low, high = self.rows.criterion.sum_bounds(self.rows.y[:, None], lower, upper)
-        return (high - low <= self._precision) | (low > high.min(initial=np.inf))
+        return high - low <= self.precision or goal.is_reached(low, high)
 
     @cached_property
-    def _precision(self) -> float:
+    def precision(self) -> float:
         """A sum known up to this is known well enough; the present model's sum tells the scale."""
         criterion = self.rows.criterion
         if criterion.counts:
@@ -261,6 +265,65 @@ class ValidationJudge(Judge):
             budget.check()
             labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
         return labels
+
+
+@final
+class Pending:
+    """The moves of a step and what is known of each; the contest tells which of them matter.
+
+    Attributes
+    ----------
+    lower, upper, certain : array of shape (n_moves,)
+        As in :class:`Screened`.
+    """
+
+    def __init__(self, judge: ValidationJudge, moves: list[Move], contest: Contest, budget: Budget) -> None:
+        self.judge, self.contest, self.budget = judge, contest, budget
+        self.size, self.offset = len(moves), contest.lower.size - len(moves)
+        self.lower, self.upper, self.certain = np.zeros(len(moves)), np.full(len(moves), np.inf), np.zeros(len(moves))
+        self.zeros = judge.rows.zeros_after(judge.model.chosen, moves)
+
+    def take(self, places: Columns, lower: Any, upper: Any) -> None:
+        """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves."""
+        self.budget.check()
+        rows, (lower, upper) = self.judge.rows, (to_host(lower), to_host(upper))
+        zeros = self.zeros[:, places]
+        if zeros.any():
+            lower, upper = np.where(zeros, 0.0, lower), np.where(zeros, 0.0, upper)
+        low, high = rows.criterion.terms(rows.y[:, None], lower, upper)
+        with np.errstate(invalid="ignore"):
+            certain = high - low <= self.judge.precision / max(self.judge.n_rows, 1)
+        self.certain[places] = np.maximum(self.certain[places], certain.sum(axis=0))
+        low, high = rows.criterion.add_terms(low, high)
+        self.lower[places] = np.maximum(self.lower[places], low)
+        self.upper[places] = np.maximum(np.minimum(self.upper[places], high), self.lower[places])
+        self.contest.settle(places + self.offset, self.lower[places], self.upper[places])
+
+    def open_places(self) -> Columns:
+        """The moves that may still be the best and are not known well enough, the most promising first."""
+        wide = self.upper - self.lower > self.judge.precision
+        open_ones = np.flatnonzero(self.contest.may_win[self.offset :] & wide)
+        return open_ones[np.argsort(self.lower[open_ones], kind="stable")]
+
+    def best_place(self) -> Columns:
+        """The move that is best, as far as is known, unless its value is known well enough."""
+        best = int(self.upper.argmin())
+        wide = self.upper[best] - self.lower[best] > max(self.judge.precision, ROUGH * self.upper[best])
+        return np.array([best] if wide else [], dtype=np.intp)
+
+    def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
+        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each."""
+        self.budget.check()
+        rows = self.judge.rows
+        zeros: Zeros = np.asarray(self.zeros[:, places].all(axis=1))
+        if zeros.any():
+            lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
+        low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper)
+        least = min(float(self.contest.upper.min()), float(high.min(initial=np.inf)))
+        known = (high - low <= self.judge.precision) | (low > least + self.contest.resolution)
+        # What changes nothing comes first: no move as bad as that wins.
+        known |= low >= (self.contest.upper[0] if self.offset else np.inf)
+        return known
 
 
 def _same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
@@ -286,10 +349,10 @@ class LeaveOneOutJudge(Judge):
     def n_rows(self) -> int:
         return self.model.whole.n_rows
 
-    def value(self) -> Value:
+    def value(self, thorough: bool = False) -> Value:
         return self._value_of(self.model.solution, "certified")
 
-    def screen(self, moves: list[Move], budget: Budget) -> Screened:
+    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         return Screened.unknown(len(moves), "carry")
 
     def refine(self, move: Move, goal: Goal) -> Value:
@@ -333,10 +396,10 @@ class FoldsJudge(Judge):
     def n_rows(self) -> int:
         return sum(judge.n_rows for judge in self.judges)
 
-    def value(self) -> Value:
-        return self._add([judge.value() for judge in self.judges])
+    def value(self, thorough: bool = False) -> Value:
+        return self._add([judge.value(thorough) for judge in self.judges])
 
-    def screen(self, moves: list[Move], budget: Budget) -> Screened:
+    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         found = [judge.screen(moves, budget) for judge in self.judges]
         self._screened = {move: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
         lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)

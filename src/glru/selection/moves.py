@@ -1,17 +1,15 @@
 """The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg import solve as solve_system
 
-from glru._budget import Budget
+from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds
 from glru.certificate import certify
 from glru.duality import feasible_dual
@@ -19,7 +17,7 @@ from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import NEWTON_STEPS, Settled, certified_bounds
+from glru.refine import Settled, certified_bounds
 from glru.regions import DualBox
 from glru.solution import Solution
 from glru.solvers import solve
@@ -27,29 +25,30 @@ from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
 from glru.updates import newton_candidate
 from glru.updates.carried_rows import has_carried
 from glru.updates.columns import (
+    Block,
     LocalColumns,
+    SmoothColumns,
     WideColumns,
     carried_columns,
     has_local_columns,
+    has_smooth_columns,
     has_wide_columns,
 )
 from glru.updates.mapping import new_coefficients
 
 Columns = NDArray[np.intp]
 
-AllSettled = Callable[[Any, Any], NDArray[np.bool_]]
-"""Called with bounds of shape (n_rows, n_moves) where they live: which moves are known well enough."""
-
 MOST_ROWS = 1000
 """Additions are handled in the dimension of the rows up to this many rows, or as many as there are columns."""
+
+FIRST_BATCH = 32
+"""Candidates of the first batch that is stepped on together; the best of them rule out many of the others. Each next batch is larger."""
 
 BATCH_STEPS = 6
 """Steps with the old Hessian for removals that share one metric."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Move:
+class Move(NamedTuple):
     """Columns of the whole problem that leave or come together."""
 
     columns: tuple[int, ...]
@@ -75,7 +74,11 @@ class Model:
 
     def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
         self.whole, self.chosen, self.tol, self.start = whole, chosen, tol, start
-        self.problem = whole.select_columns(chosen)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem of the chosen columns."""
+        return self.whole.select_columns(self.chosen)
 
     @cached_property
     def solution(self) -> Solution:
@@ -134,14 +137,36 @@ def _zero_columns(problem: Problem, point: Point) -> NDArray[np.bool_]:
     return (lower == 0.0) & (upper == 0.0)
 
 
+class Pending(Protocol):
+    """The moves of a step and what is known of each."""
+
+    budget: Budget
+    size: int
+
+    def take(self, places: Columns, lower: Any, upper: Any) -> None:
+        """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves."""
+
+    def open_places(self) -> Columns:
+        """The moves that may still be the best and are not known well enough, the most promising first."""
+        ...
+
+    def best_place(self) -> Columns:
+        """The move that is best, as far as is known, unless its value is known well enough."""
+        ...
+
+    def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
+        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each."""
+        ...
+
+
 class Screening(ABC):
     """What is found of all moves of a step together, from the present model, before any is refined on its own."""
 
     @abstractmethod
-    def bounds(self, moves: list[Move], settled: AllSettled, budget: Budget) -> tuple[Array, Array, str]:
-        """Bounds of the validation scores after every move, of shape (n_rows, n_moves), and the stage that found them.
+    def bound(self, moves: list[Move], pending: Pending) -> str:
+        """Bound the validation scores after every move, more tightly where the move may still be the best.
 
-        Moves that are ``settled`` are not bounded more tightly.
+        Returns the stage that found the bounds.
         """
 
     @abstractmethod
@@ -150,6 +175,10 @@ class Screening(ABC):
 
     def candidate(self, move: Move) -> Point | None:
         """The model after a move that the bounds were found at, if there is one."""
+        return None
+
+    def present(self) -> Bounds | None:
+        """Bounds of the validation scores of the present model, where the moves' bounds need them anyway."""
         return None
 
     def refine(self, move: Move, settled: Settled) -> Bounds | None:
@@ -164,24 +193,30 @@ class ColumnFamilies(Screening):
     def __init__(self, model: Model, X: Matrix, method: str) -> None:
         self.model, self.X, self.method = model, X, method
         self._local: LocalColumns | None = None
+        self._wide: WideColumns | SmoothColumns | None = None
 
-    def bounds(self, moves: list[Move], settled: AllSettled, budget: Budget) -> tuple[Array, Array, str]:
-        shape = (self.X.shape[0], len(moves))
-        lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+    def bound(self, moves: list[Move], pending: Pending) -> str:
         alone = np.ones(len(moves), dtype=bool)
         for add in (False, True):
             places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
             columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
-            found = self._family(columns, add, settled, budget) if places.size else None
-            if found is not None:
-                lower[:, places], upper[:, places] = found
+            if places.size and self._bound_family(places, columns, add, pending):
                 alone[places] = False
         for k in np.flatnonzero(alone).tolist():
-            budget.check()
+            pending.budget.check()
             problem, point = self.model.trial(moves[k], carried=True)
             queries = self._select(moves[k].apply(self.model.chosen))
-            lower[:, k], upper[:, k] = certified_bounds(certify(problem, point), queries)
-        return lower, upper, "newton" if self.method == "certified" and not alone.all() else "carry"
+            lower, upper = certified_bounds(certify(problem, point), queries)
+            pending.take(np.array([k]), lower[:, None], upper[:, None])
+        return "newton" if self.method == "certified" and not alone.all() else "carry"
+
+    def present(self) -> Bounds | None:
+        problem = self.model.problem
+        if self.method != "certified" or not (self._rows_are_few(False) and has_wide_columns(problem)):
+            return None
+        self._wide = self._wide or WideColumns(self.model.solution, self.queries)
+        assert isinstance(self._wide, WideColumns)
+        return self._wide.present()
 
     def _select(self, chosen: Columns) -> Matrix:
         return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
@@ -202,40 +237,91 @@ class ColumnFamilies(Screening):
     def refine(self, move: Move, settled: Settled) -> Bounds | None:
         """More Newton steps of one move in the dimension of the rows, if the moves of its kind were bounded there."""
         columns = np.array(move.columns, dtype=np.intp)
-        if "_wide" not in self.__dict__ or columns.size > 1 or not self._has_wide(columns):
+        if self._wide is None or columns.size > 1:
             return None
-        vectors = self.model.whole.matrix.dense(columns)[:, 0], self.X.dense(columns)[:, 0]
-        lam = float(self.model.whole.quadratic[columns[0]])
-        return self._wide.refined(*vectors, lam, 1.0 if move.add else -1.0, settled, NEWTON_STEPS)
+        found = self._wide.alone(self._block(columns, move.add), settled)
+        return found.lower, found.upper
 
-    def _family(self, columns: Columns, add: bool, settled: AllSettled, budget: Budget) -> Bounds | None:
-        """Bounds for moves of single columns; None if no family applies."""
-        problem, places = self.model.problem, np.searchsorted(self.model.chosen, columns)
+    def _bound_family(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> bool:
+        """Bound moves of single columns, if a family applies."""
+        problem, own = self.model.problem, np.searchsorted(self.model.chosen, columns)
         if self.method != "certified":
             if self.method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
-                return carried_columns(self.model.solution, self.queries, places)
-        elif self._has_wide(columns) and self._rows_are_few(add):
-            make, lam = partial(self._column_blocks, columns, budget), self.model.whole.quadratic[columns]
-            return self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size)
+                pending.take(places, *carried_columns(self.model.solution, self.queries, own))
+                return True
+        elif self._rows_are_few(add) and self._has_squares(columns) and has_wide_columns(problem):
+            self._bound_wide(places, columns, add, pending)
+            return True
+        elif self._rows_are_few(add) and self._has_squares(columns) and has_smooth_columns(problem):
+            self._wide = self._wide or SmoothColumns(self.model.solution, self.queries)
+            assert isinstance(self._wide, SmoothColumns)
+            make = partial(self._columns, columns, pending.budget)
+            lam = self.model.whole.quadratic[columns]
+            pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size))
+            return True
         elif not add and has_local_columns(problem):
             self._local = LocalColumns(problem, self.model.near, self.queries)
-            return self._local.bounds(places, settled, BATCH_STEPS)
-        return None
+            pending.take(places, *self._local.bounds(own, partial(pending.decided, places), BATCH_STEPS))
+            return True
+        return False
 
-    def _column_blocks(self, columns: Columns, budget: Budget, start: int, stop: int) -> tuple[Array, Array]:
+    def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> None:
+        """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
+        self._wide = self._wide or WideColumns(self.model.solution, self.queries)
+        assert isinstance(self._wide, WideColumns)
+        family, sign, width = self._wide, 1.0 if add else -1.0, FIRST_BATCH
+        lam, centers = self.model.whole.quadratic[columns], self._centers(columns, add)
+        bounds = family.bounds(partial(self._columns, columns, pending.budget), lam, sign, columns.size, centers)
+        pending.take(places, *bounds)
+        own = np.full(pending.size, -1)
+        own[places] = np.arange(places.size)
+        while True:
+            here = pending.open_places()
+            here = own[here]
+            here = here[here >= 0][:width]
+            if not here.size:
+                here = own[pending.best_place()]
+                here = here[here >= 0]
+            if not here.size:
+                return
+            batch = places[here]
+            found = family.refined(self._block(columns[here], add), partial(pending.decided, batch), BATCH_STEPS)
+            pending.take(batch, *found)
+            # Each is asked once.
+            own[batch] = -1
+            width = min(2 * width, max(FIRST_BATCH, self.model.problem.arrays.batch // self.model.problem.n_rows))
+
+    def _columns(self, columns: Columns, budget: Budget, start: int, stop: int) -> tuple[Matrix, Matrix]:
         """Some of the columns, of the training rows and of the validation rows."""
         budget.check()
-        here = columns[start:stop]
-        return self.model.whole.matrix.block(here), self.X.block(here)
+        here: Any = columns[start:stop]
+        if here[-1] - here[0] == here.size - 1 and np.all(np.diff(here) == 1):
+            here = slice(int(here[0]), int(here[-1]) + 1)
+        return self.model.whole.matrix[:, here], self.X[:, here]
 
-    def _has_wide(self, columns: Columns) -> bool:
-        """Whether :class:`WideColumns` applies to moves of some columns: those that come need squares alone, too."""
+    def _block(self, columns: Columns, add: bool) -> Block:
+        """Columns that leave or come, as they meet the data in the dimension of the rows."""
+        assert self._wide is not None
+        blocks = self._columns(columns, UNLIMITED, 0, columns.size)
+        centers, lam = self._centers(columns, add), self.model.whole.quadratic[columns]
+        return self._wide.block(blocks, lam, 1.0 if add else -1.0, centers)
+
+    def _centers(self, columns: Columns, add: bool) -> Array | None:
+        """What is taken from each column: what the data was centred by, and the means of new ones."""
+        assert self._wide is not None
+        center = self._wide.side.center
+        if center is None:
+            return None
+        if not add:
+            return center[np.searchsorted(self.model.chosen, columns)]
+        means = self.model.whole.matrix.mean_row()
+        assert means is not None
+        return means[columns]
+
+    def _has_squares(self, columns: Columns) -> bool:
+        """Whether columns that leave or come have a penalty of squares alone."""
         penalty = self.model.whole.penalty.select(columns)
-        return has_wide_columns(self.model.problem) and penalty.smooth and penalty.strong_convexity > 0.0
-
-    @cached_property
-    def _wide(self) -> WideColumns:
-        return WideColumns(self.model.solution, self.queries)
+        return penalty.smooth and penalty.strong_convexity > 0.0
 
     def _rows_are_few(self, add: bool) -> bool:
         n_rows = self.model.problem.n_rows
@@ -255,9 +341,8 @@ class SummedHessian(Screening):
     def __init__(self, model: Model, n_rows: int) -> None:
         self.model, self.n_rows = model, n_rows
 
-    def bounds(self, moves: list[Move], settled: AllSettled, budget: Budget) -> tuple[Array, Array, str]:
-        shape = (self.n_rows, len(moves))
-        return np.full(shape, -np.inf), np.full(shape, np.inf), "newton"
+    def bound(self, moves: list[Move], pending: Pending) -> str:
+        return "newton"
 
     def trial(self, move: Move) -> tuple[Problem, Point]:
         """The problem after a move, and where the quadratic model of the whole problem is least on its columns."""

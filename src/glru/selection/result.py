@@ -170,7 +170,7 @@ class StepwiseResult:
         return make_frame(columns | {"proven": list(self.proven)})
 
     def plot(self, ax: Any = None, step: int | None = None) -> "StepwiseDisplay":
-        """Draw the criterion along the path, or the candidates of one step; see :class:`glru.StepwiseDisplay`."""
+        """Draw the criterion along the path, or the candidates of one step; see :class:`glru.display.StepwiseDisplay`."""
         from glru.display.stepwise import StepwiseDisplay
 
         return StepwiseDisplay.from_result(self).plot(ax, step)

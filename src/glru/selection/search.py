@@ -18,7 +18,16 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, Criterion, find_criterion
-from glru.selection.judge import FoldsJudge, Judge, LeaveOneOutJudge, Screened, ValidationJudge, ValidationRows, Value
+from glru.selection.judge import (
+    ROUGH,
+    FoldsJudge,
+    Judge,
+    LeaveOneOutJudge,
+    Screened,
+    ValidationJudge,
+    ValidationRows,
+    Value,
+)
 from glru.selection.moves import Columns, Model, Move
 from glru.selection.result import Step, StepwiseResult
 from glru.solution import Solution
@@ -102,8 +111,7 @@ class Walk:
     ) -> None:
         self.problem, self.judge, self.start = problem, judge, start
         self.criterion, self.settings, self.budget = criterion, settings, budget
-        self.removals = [Move(tuple(group.tolist()), add=False) for group in moving]
-        self.additions = [Move(move.columns, add=True) for move in self.removals]
+        self.groups = [tuple(group.tolist()) for group in moving]
         self.value = self.first = judge.value()
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
@@ -149,13 +157,12 @@ class Walk:
         found, chosen, settings = [], self.chosen, self.settings
         members = set(chosen.tolist())
         most = self.problem.n_columns if settings.max_features is None else settings.max_features
-        for removal, addition in zip(self.removals, self.additions, strict=True):
-            size = len(removal.columns)
-            if removal.columns[0] in members:
-                if settings.direction != "forward" and chosen.size - size >= settings.min_features:
-                    found.append(removal)
-            elif settings.direction != "backward" and chosen.size + size <= most:
-                found.append(addition)
+        for columns in self.groups:
+            if columns[0] in members:
+                if settings.direction != "forward" and chosen.size - len(columns) >= settings.min_features:
+                    found.append(Move(columns, add=False))
+            elif settings.direction != "backward" and chosen.size + len(columns) <= most:
+                found.append(Move(columns, add=True))
         return found
 
     def result(self) -> StepwiseResult:
@@ -190,13 +197,16 @@ class StepContest:
         self.begin = time.perf_counter()
         self.judge, self.moves, self.value, self.criterion, self.budget = judge, moves, value, criterion, budget
         self.naive = settings.method == "naive"
-        self.screened = Screened.unknown(len(moves), "training") if self.naive else judge.screen(moves, budget)
-        self.stages = [self.screened.stage] * len(moves)
         self.offset = 0 if settings.forced else 1
         ends = (value.guess, value.guess) if self.naive else (value.lower, value.upper)
-        lower = np.concatenate([[ends[0]] * self.offset, self.screened.lower])
-        upper = np.concatenate([[ends[1]] * self.offset, self.screened.upper])
+        lower = np.concatenate([[ends[0]] * self.offset, np.zeros(len(moves))])
+        upper = np.concatenate([[ends[1]] * self.offset, np.full(len(moves), np.inf)])
         self.contest = Contest(lower, upper, criterion.resolution * value.guess)
+        self.screened = Screened.unknown(len(moves), "training")
+        if not self.naive:
+            self.screened = judge.screen(moves, budget, self.contest)
+            self.contest.settle(slice(self.offset, None), self.screened.lower, self.screened.upper)
+        self.stages = [self.screened.stage] * len(moves)
         self.n_open = 0
 
     def decide(self) -> tuple[Move | None, Value | None]:
@@ -207,7 +217,7 @@ class StepContest:
         winner, self.n_open = decide(self.contest, self._refine, self._find_ties)
         self.seconds = time.perf_counter() - self.begin
         low, high = float(self.contest.lower[winner]), float(self.contest.upper[winner])
-        proven = not self.naive and self.n_open == 0 and high - low <= 0.1 * self.contest.resolution
+        proven = not self.naive and self.n_open == 0 and high - low <= (0.0 if self.criterion.counts else ROUGH * high)
         move = self.moves[winner - self.offset] if winner >= self.offset else None
         return move, Value(low, high, "newton", high) if proven else None
 
@@ -215,8 +225,8 @@ class StepContest:
         """Bounds of a candidate's value that decide whether it wins, or as tight as they get, and a guess."""
         self.budget.check()
         if place < self.offset:
-            # The present model's bounds are as tight as they get.
-            return self.value.lower, self.value.upper, self.value.guess
+            value = self.judge.value(thorough=True)
+            return value.lower, value.upper, value.guess
         goal = Goal(None if self.naive else self.contest, place, self.budget)
         value = self.judge.refine(self.moves[place - self.offset], goal)
         self.stages[place - self.offset] = value.stage
@@ -319,16 +329,18 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
 
 def movable_groups(problem: Problem, settings: Settings) -> list[Columns]:
     """The groups of columns that leave and come together, in the order of their lowest column, without those that stay."""
-    kept = column_positions(settings.keep, layout_of(problem)) if len(settings.keep) else ()
-    stays = np.isin(np.arange(problem.n_columns), kept)
-    return [group for group in column_groups(problem, settings.groups) if not stays[group].any()]
+    groups = column_groups(problem, settings.groups)
+    if not len(settings.keep):
+        return groups
+    stays = np.isin(np.arange(problem.n_columns), column_positions(settings.keep, layout_of(problem)))
+    return [group for group in groups if not stays[group].any()]
 
 
 def column_groups(problem: Problem, groups: Sequence[Any] | None) -> list[Columns]:
     """The groups in the order of their lowest column; every column is in exactly one."""
     n_columns = problem.n_columns
     if groups is None:
-        return [np.array([j]) for j in range(n_columns)]
+        return list(np.arange(n_columns)[:, None])
     if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
         found = [np.sort(column_positions(group, layout_of(problem))) for group in groups]
         named = np.concatenate(found)

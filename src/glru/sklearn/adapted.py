@@ -1,4 +1,4 @@
-"""An estimator and its data as problems: one, or one a class, and the way back to labels and coefficients."""
+"""An estimator and its data as problems: one, or one per class, and the way back to labels and coefficients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ class Adapted:
     objective : Objective
         What it minimises.
     problems : tuple of Problem
-        One problem; one a class where there are more than two.
+        One problem; one per class where there are more than two.
     targets : Targets
         The classes, and what each problem sees of y and of the weights.
     preprocessing : Preprocessing or None

@@ -97,7 +97,7 @@ class ModelCertificate:
         rows = self.adapted.rows(X)
         return self.adapted.stacked([rows @ c.coef + c.intercept for c in self.fitted])
 
-    def settled(self, X: Any) -> NDArray[np.bool_]:
+    def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the fitted estimator's labels are proven to be those of the optimum; a classifier's only."""
         if self.adapted.classes is None:
             raise ValueError("a regression has no labels. Use score_bounds.")

@@ -165,7 +165,9 @@ def require_bounds(adapted: Adapted) -> None:
     if problem.penalty.strong_convexity == 0.0 and not has_local(problem):
         raise ValueError(
             f"held-out scores of {adapted.estimator!r} cannot be proven: its penalty has no squares, so that a small gap "
-            "does not bound the coefficients. Use an elastic net with an l1_ratio below 1."
+            "does not bound the coefficients. Use a penalty that has some: ElasticNet with an l1_ratio below 1 (0.99, say), "
+            "LogisticRegression with that l1_ratio and solver='saga', or glru.GLRUClassifier and glru.GLRURegressor with kappa, "
+            "their strength of the absolute values."
         )
 
 

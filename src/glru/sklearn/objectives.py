@@ -50,7 +50,7 @@ class Objective:
     class_weight : dict, "balanced" or None
         Factors of the sample weights by class.
     several : bool
-        Whether more than two classes are one problem a class.
+        Whether more than two classes are one problem per class.
     probabilities : bool
         Whether scores are log-odds.
     """
@@ -337,6 +337,9 @@ def _choosing_error(model: Any) -> TypeError:
     name, places, ours = CHOOSING[type(model).__name__]
     chosen = _chosen(model)
     shown = ", ".join(f"{key}={chosen.get(key, '...')}" for key in places)
+    if name == "Lasso":
+        # Held-out scores are proven only with some squares in the penalty.
+        name, shown = "ElasticNet", f"{shown}, l1_ratio=0.99"
     return TypeError(
         f"{type(model).__name__} chooses {' and '.join(places)} anew whenever its rows change, and what it would choose is not "
         f"proven here. Use {name}({shown}) with the strength that it chose, or glru.{ours}, which chooses with proof."
@@ -345,12 +348,16 @@ def _choosing_error(model: Any) -> TypeError:
 
 def _huber_error(model: Any) -> TypeError:
     scale = getattr(model, "scale_", None)
-    delta, C = ("epsilon * scale", "1 / (alpha * scale)")
+    delta, C, when = "model.epsilon * model.scale_", "1 / (model.alpha * model.scale_)", "With the scale of a fit, "
     if scale is not None and model.alpha > 0.0:
-        delta, C = f"{model.epsilon * scale:.6g}", f"{1.0 / (model.alpha * scale):.6g}"
+        delta, C, when = (
+            f"{model.epsilon * scale:.6g}",
+            f"{1.0 / (model.alpha * scale):.6g}",
+            "With the scale as it is now, ",
+        )
     return TypeError(
         "HuberRegressor minimises over the scale of the residuals together with the coefficients, which is not a glru.Problem. "
-        f"With the scale as it is now, use glru.GLRURegressor(glru.Huber({delta}), C={C})."
+        f"{when}use glru.GLRURegressor(glru.Huber({delta}), C={C}){'.' if model.alpha > 0.0 else ' and an alpha above 0.'}"
     )
 
 

@@ -45,7 +45,7 @@ class Targets:
 
     @property
     def n_problems(self) -> int:
-        """One problem, or one a class where there are more than two."""
+        """One problem, or one per class where there are more than two."""
         return 1 if self.classes is None or self.classes.size == 2 else int(self.classes.size)
 
     @property
@@ -114,7 +114,7 @@ class Targets:
 
 
 def _factors(class_weight: Any, y: NDArray[Any]) -> Array:
-    """One factor a row; ``"balanced"`` is ``n / (number of classes * rows of the class)``."""
+    """One factor per row; ``"balanced"`` is ``n / (number of classes * rows of the class)``."""
     if not isinstance(class_weight, str):
         return np.array([float(class_weight.get(label, 1.0)) for label in y.tolist()])
     _, place, counts = np.unique(y, return_inverse=True, return_counts=True)

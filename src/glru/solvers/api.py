@@ -153,13 +153,13 @@ def _follow(
         found = _finish(problem, run, tol, name)
         best = found if best is None else _better(best, found)
         # A solver's own gap comes from scores that it updates. Where the gap of fresh ones is larger, go on from these.
-        while run.status == "converged" and found.relative_gap > tol and n_iter != max_iter:
+        while run.status == "converged" and not found.reached(tol) and n_iter != max_iter:
             limit = default if max_iter is None else max_iter - n_iter
             run = run_solver(problem, found.point, Stop(tol, _continued(until, n_iter), limit))
-            again, before = _finish(problem, run, tol, name), found.gap
+            again, before = _finish(problem, run, tol, name), found.solver_gap
             point, n_iter = run.point, n_iter + run.n_iter
             best, found = _better(best, again), again
-            if not found.gap < 0.5 * before:
+            if not found.solver_gap < 0.5 * before:
                 break
         if not _needs_more(found, tol) or n_iter == max_iter:
             break
@@ -174,12 +174,12 @@ def _is_short(solution: Solution) -> bool:
 
 def _needs_more(solution: Solution, tol: float) -> bool:
     """Whether another solver or another start may bring a run to its target; ``tol=0`` asks for what float64 has."""
-    return _is_short(solution) and solution.relative_gap > (tol if tol > 0.0 else FAR)
+    return _is_short(solution) and not solution.reached(tol if tol > 0.0 else FAR)
 
 
 def _better(first: Solution, second: Solution) -> Solution:
     """The one of two runs that was stopped or has the smaller gap, with the iterations of both."""
-    chosen = second if second.status == "stopped" or second.gap <= first.gap else first
+    chosen = second if second.status == "stopped" or second.solver_gap <= first.solver_gap else first
     return replace(chosen, n_iter=first.n_iter + second.n_iter)
 
 
@@ -277,7 +277,7 @@ def _train_in_passes(
         coef=point.coef,
         intercept=point.intercept,
         primal_value=value,
-        gap=gap,
+        solver_gap=gap,
         n_iter=n_iter,
         status="converged" if reached else "stalled" if run.status == "converged" else run.status,
         solver=name,
@@ -358,7 +358,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
             dual = np.where(problem.weights > 0.0, dual, -slopes)
         point = replace(point, dual=duality.feasible_dual(problem, dual))
     solution = solution_at(problem, point, run.n_iter, run.status, name)
-    reached = solution.relative_gap <= tol
+    reached = solution.reached(tol)
     if reached == (run.status == "converged") or run.status == "stopped":
         return solution
     return replace(solution, status="converged" if reached else run.status if run.status != "converged" else "stalled")

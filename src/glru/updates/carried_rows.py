@@ -6,6 +6,14 @@ correlations into :math:`\varphi_i (v - s_i a_i x_i)`. For an L2 penalty the Fen
 .. math:: \tfrac12 \|e_i + \varphi_i s_i a_i x_i\|^2_{\Lambda^{-1}}, \qquad e_i = \Lambda w - \varphi_i v,
 
 which one product with X gives for all rows.
+
+An L2 penalty makes the dual objective strongly concave in :math:`v`, too. With :math:`\hat v` the correlations after the removal,
+:math:`L` the losses' terms and :math:`E^2 = \|\Lambda w - \hat v\|^2_{\Lambda^{-1}}`, the gap :math:`L + E^2 / 2` is at least
+:math:`\tfrac12 \|w^* - w\|^2_\Lambda + \tfrac12 \|w^* - \Lambda^{-1} \hat v\|^2_\Lambda`, so that
+
+.. math:: \|w^* - \tfrac12 (w + \Lambda^{-1} \hat v)\|^2_\Lambda \le L + \tfrac14 E^2 :
+
+a ball inside the paper's one, at an optimum of half its radius.
 """
 
 from dataclasses import dataclass, replace
@@ -66,7 +74,10 @@ def has_carried(problem: Problem) -> bool:
 
 
 def carried_bounds(solution: Solution, bound: str) -> Bounds:
-    """Bounds of every row's score under the model trained without it; ``bound``: "primal", "dual" or both ("auto")."""
+    """Bounds of every row's score under the model trained without it.
+
+    ``bound``: the paper's "primal" or "dual" one or both ("auto"), or "midpoint": of an L2 penalty the smaller ball.
+    """
     carried, rows = carried_of(solution)
     return carried.bounds(rows, bound)
 
@@ -80,7 +91,7 @@ def carried_of(solution: Solution) -> "tuple[Carried, Kept]":
         coef=solution.coef,
         correlations=root.correlations,
         column_norms=root.column_norms,
-        dual_mass=root.dual_mass,
+        dual_square=root.dual_square,
         row_total=root.row_total,
         largest=float(factors[np.isfinite(factors)].max(initial=1.0)),
         shared=problem.shared_columns,
@@ -127,7 +138,7 @@ class Carried:
         At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     coef, correlations, column_norms : array of shape (n_columns,)
         ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
-    dual_mass, row_total : float
+    dual_square, row_total : float
         At least ``sum_i s_i a_i^2`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     largest : float
         The largest finite factor of a removal.
@@ -139,7 +150,7 @@ class Carried:
     coef: Array
     correlations: Array
     column_norms: Array
-    dual_mass: float
+    dual_square: float
     row_total: float
     largest: float
     shared: NDArray[np.bool_] | None
@@ -152,10 +163,14 @@ class Carried:
         if rows.terms is not None:
             own = problem.weights * np.where(problem.weights > 0.0, rows.terms, 0.0)
         losses = rows.factors * (np.maximum(self.row_total - own, 0.0) + sum_error(self.depth) * self.row_total)
-        gaps = (losses + self._penalty_sums(rows)) * (1.0 + gamma(problem.n_columns + 8))
+        penalties = self._penalty_sums(rows)
+        if bound == "midpoint" and problem.penalty.smooth:
+            squares = (losses + 0.5 * penalties) * (1.0 + gamma(problem.n_columns + 8))
+            return self._midpoint_bounds(rows, np.where(np.isfinite(squares) & known, squares, np.inf))
+        gaps = (losses + penalties) * (1.0 + gamma(problem.n_columns + 8))
         gaps = np.where(np.isfinite(gaps) & known, gaps, np.inf)
         bounds = np.full(problem.n_rows, -np.inf), np.full(problem.n_rows, np.inf)
-        if bound in ("primal", "auto"):
+        if bound in ("primal", "midpoint", "auto"):
             bounds = intersect(bounds, self._primal_bounds(rows, gaps))
         if bound in ("dual", "auto") and problem.penalty.smooth and np.isfinite(problem.loss.smoothness):
             bounds = intersect(bounds, self._dual_bounds(rows, gaps))
@@ -164,7 +179,7 @@ class Carried:
     @cached_property
     def _errors(self) -> Array:
         """How far the correlations may be off after a removal, before they are scaled by its factor."""
-        return sum_error(self.depth) * np.sqrt(self.dual_mass) * self.column_norms
+        return sum_error(self.depth) * np.sqrt(self.dual_square) * self.column_norms
 
     def _penalty_sums(self, rows: Kept) -> Array:
         """At least the penalty's Fenchel-Young sum after each removal."""
@@ -172,12 +187,9 @@ class Carried:
         if not problem.penalty.smooth:
             return self._penalty_sums_by_row(rows)
         inverse = _inverse(problem)
-        lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * self.coef
         # |e_i + p x_i| <= |e_i| + |p| |x_i| is tight enough only if e_i is small; expand the square instead.
-        # e_i = (lam w - v) - (phi_i - 1) v: two fixed vectors.
-        first, second = lam_w - self.correlations, self.correlations
+        (first, second), (a, b, c) = self._residuals(problem)
         extra = factors - 1.0
-        a, b, c = (float(u @ (inverse * v)) for u, v in ((first, first), (first, second), (second, second)))
         rest = a - 2.0 * extra * b + extra**2 * c
         along = problem.matrix @ (inverse[:, None] * np.column_stack([first, second]))
         cross = along[:, 0] - extra * along[:, 1]
@@ -187,10 +199,27 @@ class Carried:
         # Rounding: of the expanded square (each part keeps its own), then of the vectors themselves.
         parts = a + 2.0 * np.abs(extra) * np.sqrt(a * c) + extra**2 * c + shift**2 * norms
         squares = squares + 8.0 * gamma(problem.n_columns + 8) * parts
-        noise = self._errors * self.largest + FEW * (np.abs(lam_w) + np.abs(second))
-        shift_error = FEW * np.abs(shift) + factors * problem.weights * rows.dual_errors
-        off = float(np.sqrt(noise @ (inverse * noise))) + shift_error * np.sqrt(norms) * (1.0 + FEW)
+        off = self._noise(problem) + self._shift_errors(rows, shift) * np.sqrt(norms) * (1.0 + FEW)
         return 0.5 * np.square(np.sqrt(squares) + off) * (1.0 + FEW)
+
+    def _residuals(self, problem: Problem) -> tuple[tuple[Array, Array], tuple[float, float, float]]:
+        """``lam w - v`` and ``v``, and their inner products: ``e_i = (lam w - v) - (phi_i - 1) v``."""
+        inverse, second = _inverse(problem), self.correlations
+        first = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * self.coef - second
+        pairs = (first, first), (first, second), (second, second)
+        a, b, c = (float(u @ (inverse * v)) for u, v in pairs)
+        return (first, second), (a, b, c)
+
+    def _noise(self, problem: Problem) -> float:
+        """At least the norm of the error of ``e_i``, whatever the row."""
+        lam_w = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)) * self.coef
+        noise = self._errors * self.largest + FEW * (np.abs(lam_w) + np.abs(self.correlations))
+        return float(np.sqrt(noise @ (_inverse(problem) * noise)))
+
+    @staticmethod
+    def _shift_errors(rows: Kept, shift: Array) -> Array:
+        """How far the multiples ``phi_i s_i a_i`` of the rows may be off."""
+        return FEW * np.abs(shift) + rows.factors * rows.problem.weights * rows.dual_errors
 
     def _penalty_sums_by_row(self, rows: Kept) -> Array:
         problem, factors = rows.problem, rows.factors
@@ -212,6 +241,30 @@ class Carried:
         scores = rows.scores if part is problem.matrix else part @ self.coef
         errors = rows.score_errors + FEW * np.abs(scores)
         return widen(scores, ball_radius(gaps) * shared_norms(problem, part) * (1.0 + FEW) + errors)
+
+    def _midpoint_bounds(self, rows: Kept, squares: Array) -> Bounds:
+        """Bounds from the ball around the middle of ``w`` and ``v / lam``, given at least the squares of its radius.
+
+        That middle scores ``x_i`` by ``z_i - (x_i^T Lambda^-1 e_i + phi_i s_i a_i |x_i|^2) / 2``. A row without values scores exactly 0.
+        """
+        problem, factors, inverse = rows.problem, rows.factors, _inverse(rows.problem)
+        part = problem.matrix if self.shared is None else problem.matrix.scale_columns(self.shared.astype(np.float64))
+        (first, second), (a, _, c) = self._residuals(problem)
+        products = part @ np.column_stack([inverse * first, inverse * second, self.coef])
+        scores = rows.scores if part is problem.matrix else products[:, 2]
+        extra, shift = factors - 1.0, factors * problem.weights * rows.dual
+        norms = row_norms(problem) if part is problem.matrix else part.squared_row_norms(inverse)
+        moved = products[:, 0] - extra * products[:, 1] + shift * norms
+        reach, unit = rounded_norms(norms, problem), 4.0 * gamma(problem.n_columns + 8)
+        # The product with e_i and the square of the row's norm were rounded, and so were e_i and the multiple of the row.
+        off = reach * (unit * (np.sqrt(a) + np.abs(extra) * np.sqrt(c)) + self._noise(problem)) * (1.0 + unit)
+        off = off + (unit * np.abs(shift) + self._shift_errors(rows, shift)) * np.square(reach) * (1.0 + FEW)
+        errors = rows.score_errors + off + FEW * (np.abs(scores) + np.abs(moved))
+        lower, upper = widen(scores - 0.5 * moved, ball_radius(0.5 * squares) * reach * (1.0 + FEW) + errors)
+        blank = np.flatnonzero(norms == 0.0)
+        blank = blank[part[blank].absolute_product(np.ones(problem.n_columns)) == 0.0] if blank.size else blank
+        lower[blank] = upper[blank] = 0.0
+        return lower, upper
 
     def _dual_bounds(self, rows: Kept, gaps: Array) -> Bounds:
         """Dual-SCB of an L2 penalty: the box's range of ``x_i . w``, which is linear in its half-widths."""
@@ -245,7 +298,7 @@ class CarriedRemovals:
         # The sums were made in an earlier pass, whose dual variables may have been others by their errors.
         again = 2.0 * rows.loss.smoothness * errors + FEW * np.abs(dual)
         kept = Kept(rows, removal_factors(rows), dual, again, None, scores, errors)
-        lower, upper = self.carried.bounds(kept, "primal")
+        lower, upper = self.carried.bounds(kept, "midpoint")
         return lower, upper, np.zeros(0)
 
 
@@ -257,7 +310,7 @@ def carried_removals(solution: Solution) -> CarriedRemovals:
         coef=solution.coef,
         correlations=gap.correlations,
         column_norms=problem.totals.column_norms,
-        dual_mass=gap.dual_square,
+        dual_square=gap.dual_square,
         row_total=gap.row_total,
         largest=factor_range(problem)[1],
         shared=problem.shared_columns,

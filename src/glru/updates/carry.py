@@ -12,7 +12,16 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.certificate import Certificate, Columns, certify, dual_reach, loss_terms, penalty_terms, proven, weighted_sum
+from glru.certificate import (
+    Certificate,
+    Columns,
+    certify,
+    correlation_range,
+    loss_terms,
+    penalty_terms,
+    proven,
+    weighted_sum,
+)
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -139,7 +148,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     # bounds that column by column.
     steady = sum_error(problem.n_rows + n_moved) * factor
     moved = abs(old).T @ np.abs(pull_out) + abs(swap.X).T @ np.abs(pull_in)
-    slack = steady * np.sqrt(root.dual_mass) * root.column_norms + gamma(n_moved + 8) * moved
+    slack = steady * np.sqrt(root.dual_square) * root.column_norms + gamma(n_moved + 8) * moved
 
     left = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
     rows = left * (1.0 + FEW) + steady * root.row_total + arriving
@@ -153,16 +162,16 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
         arrived = abs(swap.X).T @ np.ones(swap.y.size) > 0.0
         return Columns(correlations, slack, norms, root.columns.dead & ~arrived)
 
-    def reach() -> tuple[Array, Array]:
-        if not np.all(np.isfinite(root.reach)):
-            return root.reach
-        out = dual_reach(old, problem.loss, problem.y[leaving], gone)
-        into = dual_reach(swap.X, problem.loss, swap.y, weights)
-        loose = steady * np.maximum(np.abs(root.reach[0]), np.abs(root.reach[1]))
+    def new_range() -> tuple[Array, Array]:
+        if not np.all(np.isfinite(root.correlation_range)):
+            return root.correlation_range
+        out = correlation_range(old, problem.loss, problem.y[leaving], gone)
+        into = correlation_range(swap.X, problem.loss, swap.y, weights)
+        loose = steady * np.maximum(np.abs(root.correlation_range[0]), np.abs(root.correlation_range[1]))
         # Zero lies between the ends. What leaves was rounded away from zero and is subtracted: turn that round.
         inward = 1.0 - 8.0 * gamma(n_moved + 8)
-        lower = factor * root.reach[0] - inward * out[0] + into[0] - loose
-        upper = factor * root.reach[1] - inward * out[1] + into[1] + loose
+        lower = factor * root.correlation_range[0] - inward * out[0] + into[0] - loose
+        upper = factor * root.correlation_range[1] - inward * out[1] + into[1] + loose
         return lower, upper
 
     return Certificate(
@@ -175,7 +184,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
         make_columns=columns,
         make_problem=lambda: change.apply(problem),
         make_dual=lambda: swap.place(solution.dual, dual),
-        make_reach=reach,
+        make_range=new_range,
     )
 
 
@@ -214,7 +223,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     penalty, block = change.new_penalty(layout_of(problem)), change.matrix
     correlations = block.T @ (problem.weights * solution.dual)
     norms = (np.sqrt(block.squared_column_norms(problem.weights)) + TINY) * (1.0 + gamma(problem.n_rows + 4))
-    errors = gamma(problem.n_rows + 3) * np.sqrt(root.dual_mass) * norms * (1.0 + FEW)
+    errors = gamma(problem.n_rows + 3) * np.sqrt(root.dual_square) * norms * (1.0 + FEW)
     coef = new_coefficients(penalty, correlations)
     share = penalty_terms(penalty, coef, correlations, errors)
     columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))
@@ -224,7 +233,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
         if len(arrays) == 1:
             own = (coef,)
         elif len(arrays) == 2:
-            own = dual_reach(block, problem.loss, problem.y, problem.weights)
+            own = correlation_range(block, problem.loss, problem.y, problem.weights)
         return tuple(np.append(array, new) for array, new in zip(arrays, own, strict=True))
 
     return _rescored(
@@ -249,7 +258,7 @@ def _rescored(
     penalty: Penalty,
     edit: Callable[[tuple[Array, ...]], tuple[Array, ...]],
 ) -> Certificate:
-    """The certificate after a change of columns, from the changed scores; ``edit`` edits arrays of one entry a column."""
+    """The certificate after a change of columns, from the changed scores; ``edit`` edits arrays of one entry per column."""
     problem, root = solution.problem, solution.certificate
     errors = root.score_errors + gamma(n_moved + 3) * moved + 4.0 * UNIT * np.abs(scores)
     terms = loss_terms(problem.loss, problem.y, scores, errors, solution.dual)
@@ -261,8 +270,8 @@ def _rescored(
         correlations, errors, norms, dead = edit((old.correlations, old.errors, old.norms, old.dead.astype(float)))
         return Columns(correlations, errors, norms, dead > 0.0)
 
-    def reach() -> tuple[Array, Array]:
-        lower, upper = edit(root.reach)
+    def new_range() -> tuple[Array, Array]:
+        lower, upper = edit(root.correlation_range)
         return lower, upper
 
     return Certificate(
@@ -275,5 +284,5 @@ def _rescored(
         make_columns=known,
         make_problem=lambda: change.apply(problem),
         make_dual=lambda: solution.dual,
-        make_reach=reach,
+        make_range=new_range,
     )

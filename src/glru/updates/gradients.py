@@ -17,7 +17,6 @@ from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_hos
 from glru.metric.columns import ColumnMetric
 from glru.point import Point
 from glru.problem import Problem
-from glru.sums import chunks
 from glru.updates.carried_rows import sum_error
 
 ACCURACY = 1e-3
@@ -25,6 +24,9 @@ ACCURACY = 1e-3
 
 MOST_PRODUCTS = 40
 """Products with the Hessians in a step."""
+
+CACHED = 1 << 15
+"""Scores of a chunk of rows under all models of a batch: a few arrays of that size stay in the cache of a core."""
 
 EXACT_STEPS = 12
 """Steps with Hessians of their own; each squares the error."""
@@ -73,33 +75,39 @@ class SlopeSums:
 def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> SlopeSums:
     """The sums of a part; ``left_out``: rows of it, and for each the model that is trained without it."""
     places, owners = left_out or (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    # Only products of the whole matrix are quick on a device.
-    parts = [(slice(0, part.n_rows), part)] if part.matrix.only_products else chunks(part)
+    # Only products of the whole matrix are quick on a device; on the host the scores of a chunk stay in the cache.
+    height = part.n_rows if part.matrix.only_products else max(16, CACHED // models.shape[1])
+    if places.size > 1 and np.any(places[1:] < places[:-1]):
+        order = np.argsort(places, kind="stable")
+        places, owners = places[order], owners[order]
+    base = part.scores(origin.coef, origin.intercept)
     found: SlopeSums | None = None
-    for here, rows in parts:
-        mine = (places >= here.start) & (places < here.stop)
-        sums = _slope_sums(rows, (places[mine] - here.start, owners[mine]), models, origin)
+    for start in range(0, part.n_rows, height):
+        here = slice(start, min(start + height, part.n_rows))
+        mine = slice(*np.searchsorted(places, (here.start, here.stop)))
+        sums = _slope_sums(part, here, (places[mine] - start, owners[mine]), models, base[here])
         found = sums if found is None else found + sums
     assert found is not None
     return found
 
 
-def _slope_sums(rows: Problem, left_out: Entries, models: Any, origin: Point) -> SlopeSums:
-    arrays, X = rows.arrays, rows.matrix
-    scores = model_scores(X, models, rows.fit_intercept)
-    slopes = rows.loss.gradient(arrays.put(rows.y)[:, None], scores)
-    weights = arrays.put(rows.weights)
-    scores -= arrays.put(rows.scores(origin.coef, origin.intercept))[:, None]
+def _slope_sums(part: Problem, here: slice, left_out: Entries, models: Any, base: Array) -> SlopeSums:
+    arrays = part.arrays
+    X = part.matrix if here.stop - here.start == part.n_rows else part.matrix[here]
+    scores = model_scores(X, models, part.fit_intercept)
+    slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
+    weights = arrays.put(part.weights[here])
+    scores -= arrays.put(base)[:, None]
     if left_out[0].size:
         slopes, scores = arrays.zeroed(slopes, left_out), arrays.zeroed(scores, left_out)
-    if not rows.weights.all():
-        scores = arrays.without_rows(scores, rows.weights == 0.0)
+    if not part.weights[here].all():
+        scores = arrays.without_rows(scores, part.weights[here] == 0.0)
     moved = to_host(arrays.xp.max(arrays.absolute(scores), axis=0))
-    squares = to_host(weights @ (slopes * slopes))
-    slopes *= weights[:, None]
-    gradients = X.T @ slopes
-    if rows.fit_intercept:
-        gradients = arrays.stacked(gradients, arrays.xp.sum(slopes, axis=0))
+    weighted = slopes * weights[:, None]
+    squares = arrays.inner(slopes, weighted)
+    gradients = X.T @ weighted
+    if part.fit_intercept:
+        gradients = arrays.stacked(gradients, arrays.xp.sum(weighted, axis=0))
     return SlopeSums(gradients, squares, moved)
 
 
@@ -112,8 +120,8 @@ class Measured:
     ----------
     gradients : array of shape (n_unknowns, n_models)
         The gradients of their objectives, where X lives.
-    nu : array of shape (n_models,)
-        At least their norms in the inverse metric.
+    nu, rounding : array of shape (n_models,)
+        At least their norms in the inverse metric, and what of that is due to rounding.
     moved : array of shape (n_models,)
         At least the largest move of a score from the exact scores of the origin.
     score_errors : pair of array of shape (n_models,)
@@ -122,6 +130,7 @@ class Measured:
 
     gradients: Any
     nu: Array
+    rounding: Array
     moved: Array
     score_errors: tuple[Array, Array]
 
@@ -203,12 +212,12 @@ class Gradients:
             gradients = arrays.zeroed(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
-        return Measured(gradients, self.norms(gradients, penalty, squares, errors), moved, errors)
+        rounding = self.rounding(penalty, squares, errors)
+        nu = (self.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
+        return Measured(gradients, nu, rounding, moved, errors)
 
-    def norms(
-        self, gradients: Any, penalty: Any, squares: Array, errors: tuple[Array, Array], more: float = 0.0
-    ) -> Array:
-        """At least the norms of gradients whose sums have the given squares of slopes.
+    def rounding(self, penalty: Any, squares: Array, errors: tuple[Array, Array], more: float = 0.0) -> Array:
+        """At least the norms of the errors of gradients whose sums have the given squares of slopes.
 
         ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`.
         """
@@ -218,7 +227,7 @@ class Gradients:
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         spread = sum_error(totals.depth) * size + (totals.loss.smoothness * wrong + FEW * size) * (1.0 + FEW)
         outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(penalty, penalty)) * (1.0 + FEW)
-        return (self.metric.gradient_norms(gradients) + spread * (self.slope_norm + more) + outer) * (1.0 + FEW) + TINY
+        return (spread * (self.slope_norm + more) + outer) * (1.0 + FEW) + TINY
 
 
 def newton_directions(

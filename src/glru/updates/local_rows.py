@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, TINY, UNIT, Array, gamma
+from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, gamma
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
 from glru.point import Point
@@ -66,6 +66,9 @@ MOST_METRICS = 4
 
 MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
+
+DIFFERENCE = 1e-4
+"""Scores between which curvatures are compared for a third derivative; it makes candidates, and proves nothing."""
 
 SERIES = 1e-4
 """Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
@@ -262,15 +265,43 @@ class RowRemovals:
         return self.error_norm + residuals * rows.norms + self.eta * delta
 
     def ellipsoid_bounds(
-        self, rows: Removals, largest_norm: float, centers: Array, nu: Array, exponents: Array, errors: Array
+        self,
+        rows: Removals,
+        largest_norm: float,
+        centers: Array,
+        nu: Array,
+        exponents: Array,
+        errors: Array,
+        moves: tuple[Array, Array] | None = None,
     ) -> Bounds:
-        """Bounds from the gradients' norms at the candidates, in the metric without each row."""
-        with np.errstate(invalid="ignore"):
-            root = np.sqrt(rows.metric_shares)
-        radius = local_radius(self.constant, largest_norm / root, nu, exponents)
-        with np.errstate(invalid="ignore"):
-            half = rows.norms / root * radius + errors + FEW * np.abs(centers)
-        usable = (rows.metric_shares > 0.0) & np.isfinite(half)
+        """Bounds from the gradients' norms at the candidates, in the metric without each row.
+
+        ``moves``: what the next Newton steps do to the rows' scores, and at least the norms of the gradients' errors. With ``M`` the
+        Hessian without the row and ``g`` the gradient, the mean Hessian on the way to the optimum is within a factor ``e^rho`` of
+        ``M``, ``rho`` the exponent and ``kappa`` times the radius, and the computed ``M`` within a share ``theta`` of it: the score moves by
+        ``-x^T M^-1 g`` up to ``(e^rho - 1 + 2 theta) |x| |g|``.
+        """
+        shares = rows.metric_shares
+        with np.errstate(all="ignore"):
+            root = np.sqrt(shares)
+            norms = rows.norms / root
+            radius = local_radius(self.constant, largest_norm / root, nu, exponents)
+            bounds = self._widened(centers, norms * radius + errors, shares)
+            if moves is None:
+                return bounds
+            rho = exponents + self.constant * largest_norm / root * radius
+            theta = self.eta * (1.0 + rows.leverages) / shares
+            loose = _mean_hessian_error(rho, theta)
+            # The step took two triangular solves and a quotient by 1 - l_i, of which norms that were rounded up are part.
+            rounding = 8.0 * (self.metric.solve_error + FEW) / shares * norms * nu + rows.norms / shares * moves[1]
+            half = loose * norms * nu * (1.0 + FEW) + rounding + errors + FEW * np.abs(moves[0])
+            half = np.where((theta < 0.5) & np.isfinite(radius), half, np.inf)
+            return intersect(bounds, self._widened(centers + moves[0], half, shares))
+
+    @staticmethod
+    def _widened(centers: Array, half: Array, shares: Array) -> Bounds:
+        half = half + FEW * np.abs(centers)
+        usable = (shares > 0.0) & np.isfinite(half)
         return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
 
 
@@ -451,7 +482,9 @@ class LocalRows:
             bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
 
-    def refined(self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False) -> Bounds:
+    def refined(
+        self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False, n_together: int | None = None
+    ) -> Bounds:
         """Bounds after Newton steps, each written down in full and certified by its own gradient.
 
         Parameters
@@ -464,7 +497,10 @@ class LocalRows:
             Most steps; the first candidate counts as one.
         exact : bool, default=False
             Steps with the Hessian of each model instead of the old one; for rows in memory.
+        n_together : int, default=None
+            The number of rows that are asked about in batches of which this is one; this batch, if not given.
         """
+        together = rows.size if n_together is None else n_together
         lower, upper = unbounded(rows.size)
         if not self.usable:
             return lower, upper
@@ -474,9 +510,47 @@ class LocalRows:
         if places.size < rows.size:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
         if places.size:
-            found = tighten(RowCandidates.first(self, rows, part, removals, exact), decided, n_steps)
+            found = tighten(RowCandidates.first(self, rows, part, removals, exact, together), decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
+
+    def has_second_order(self, n_rows: int) -> bool:
+        """Whether the gradients of candidates are expected to be cheaper to second order than in full, for some rows."""
+        problem, size = self.problem, self.base.step.size
+        plain = problem.in_memory and problem.arrays.stable and self.base.constant > 0.0
+        return plain and (problem.n_rows + n_rows) * size**2 * (size + 4) < problem.n_rows * n_rows * (2 * size + 30)
+
+    def second_order(self, moves: Array, rows: Rows, own: Array) -> Array:
+        """Half the third derivatives of the objectives without a row each, times the moves twice; without proof.
+
+        ``own``: what the moves do to the rows' own scores.
+        """
+        third, tensor = self._third_derivatives
+        first, second = np.triu_indices(moves.shape[0])
+        out = _with_ones(self.problem.take(rows)).T * (-0.5 * third[rows] * np.square(own))
+        width = max(64, CHUNK_BYTES // (8 * first.size))
+        for start in range(0, rows.size, width):
+            here = slice(start, start + width)
+            out[:, here] += tensor.T @ (moves[first, here] * moves[second, here])
+        return self._middle * out
+
+    @cached_property
+    def _third_derivatives(self) -> tuple[Array, Array]:
+        """Third derivatives at the base: of every row's loss, and of their sum, one row for each pair of coefficients."""
+        assert self._values is not None
+        problem, scores = self.problem, self._values.scores
+        above, below = (problem.loss.curvature(problem.y, scores + step) for step in (DIFFERENCE, -DIFFERENCE))
+        third = problem.weights * (above - below) / (2.0 * DIFFERENCE)
+        first, second = np.triu_indices(self.base.step.size)
+        tensor = np.zeros((first.size, self.base.step.size))
+        height = max(64, CHUNK_BYTES // (8 * first.size))
+        for start in range(0, problem.n_rows, height):
+            here = np.arange(start, min(start + height, problem.n_rows))
+            block = _with_ones(problem.take(here))
+            tensor += (block[:, first] * block[:, second]).T @ (third[here, None] * block)
+        # Pairs of different coefficients count twice, and all of them by half.
+        tensor[first == second] *= 0.5
+        return third, tensor
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -499,9 +573,12 @@ class RowCandidates:
         self.images: Any = None
         self.models: Any = None
         self.gradients: Any = None
+        self.steps: Any = None
 
     @classmethod
-    def first(cls, family: LocalRows, rows: Rows, part: Problem, removals: Removals, exact: bool) -> "RowCandidates":
+    def first(
+        cls, family: LocalRows, rows: Rows, part: Problem, removals: Removals, exact: bool, n_together: int
+    ) -> "RowCandidates":
         """The candidates of the closed form."""
         base, arrays, fit_intercept = family.base, family.base.metric.arrays, part.fit_intercept
         block = (arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()).T
@@ -513,44 +590,60 @@ class RowCandidates:
         if base.factors[0] < base.factors[1]:
             start = start + base.loss_step[:, None] * (factors - base.middle_factor)
         new.models = arrays.put(start) + new.images * arrays.put(removals.multipliers)
+        if not exact and family.has_second_order(n_together):
+            moves = new.images * removals.multipliers + (start - base.point.packed(fit_intercept)[:, None])
+            new.models -= new.solve(family.second_order(moves, rows, arrays.inner(block, moves)))
         return new
+
+    def solve(self, vectors: Any) -> Any:
+        """The inverses of the Hessians without each row times a vector each, by the Sherman-Morrison formula."""
+        solved, removals = self.family.base.metric.solve(vectors), self.removals
+        curvatures = removals.weights * removals.curvatures
+        multipliers = curvatures * self.arrays.inner(self.block, solved) / (1.0 - removals.leverages)
+        return solved + self.images * self.arrays.put(multipliers)
 
     def certify(self) -> Certified:
         """Bounds of the left-out rows' scores, from the gradients in the metric without the row."""
         base, removals = self.family.base, self.removals
         found = self.family.gradients.at(self.models, self.rows, self.factors)
-        self.gradients = found.gradients
+        self.gradients, self.steps = found.gradients, -self.solve(found.gradients)
         centers, (first, second) = self.arrays.inner(self.block, self.models), found.score_errors
         nu = found.nu / np.sqrt(removals.metric_shares)
         errors = self.lengths * first + second
         exponents = base.constant * found.moved
-        bounds = base.ellipsoid_bounds(removals, self.family.largest_norm, centers, nu, exponents, errors)
+        moves = self.arrays.inner(self.block, self.steps), found.rounding
+        bounds = base.ellipsoid_bounds(removals, self.family.largest_norm, centers, nu, exponents, errors, moves)
         return Certified(*bounds, nu, np.zeros(nu.size))
 
     def step(self, members: NDArray[np.bool_]) -> "RowCandidates":
         """Some of the candidates after one more Newton step."""
-        arrays, metric, removals = self.arrays, self.family.base.metric, self.removals.take(np.flatnonzero(members))
-        block, images, models, gradients = (
-            arrays.take(matrix, members) for matrix in (self.block, self.images, self.models, self.gradients)
-        )
+        arrays, removals = self.arrays, self.removals.take(np.flatnonzero(members))
+        block, images, models = (arrays.take(matrix, members) for matrix in (self.block, self.images, self.models))
         rows, factors = self.rows[members], self.factors[members]
         new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block, self.exact_steps)
         new.images = images
         if self.exact_steps:
-            left_out = rows, np.arange(rows.size)
-            directions = newton_directions(self.family.problem, models, gradients, metric.solve, left_out, factors)
-            new.models = models + directions
-            return new
-        # The Hessian without the row, by the Sherman-Morrison formula.
-        solved = metric.solve(gradients)
-        curvatures = removals.weights * removals.curvatures
-        multipliers = curvatures * arrays.inner(block, solved) / (1.0 - removals.leverages)
-        new.models = models - (solved + images * arrays.put(multipliers))
+            left_out, gradients = (rows, np.arange(rows.size)), arrays.take(self.gradients, members)
+            solve = self.family.base.metric.solve
+            new.models = models + newton_directions(self.family.problem, models, gradients, solve, left_out, factors)
+        else:
+            new.models = models + arrays.take(self.steps, members)
         return new
 
     def exact(self, members: NDArray[np.bool_]) -> None:
         """Exact steps start from a closer base (``LocalRows`` of a family), not from here."""
         return
+
+
+def _mean_hessian_error(rho: Array, theta: Array) -> Array:
+    """At least the norm of ``M^(1/2) (B^-1 - C^-1) M^(1/2)``, ``B`` within a factor ``e^rho`` of ``M`` and ``C`` within ``1 -/+ theta <= 1/2``."""
+    return np.expm1(rho * (1.0 + FEW)) * (1.0 + FEW) + 2.0 * theta
+
+
+def _with_ones(rows: Problem) -> Array:
+    """The rows as a dense array, with a column of ones for an intercept."""
+    block = rows.matrix.dense()
+    return np.column_stack([block, np.ones(rows.n_rows)]) if rows.fit_intercept else block
 
 
 def newton_remainders(exponents: Array) -> Array:

@@ -374,7 +374,8 @@ class TallCandidates:
         """At least the norms of the gradients in the inverse metric, whatever their rounding and that of the refits."""
         owner, known, problem = self.owner, self.owner.gradients, self.owner.problem
         coefs = self.models[: problem.n_columns]
-        nu = known.norms(gradients, penalty, squares, errors, owner.fill_sums[0])
+        rounding = known.rounding(penalty, squares, errors, owner.fill_sums[0])
+        nu = (known.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
         size = np.sqrt(squares) * (1.0 + FEW)
         slack = size * (owner.fill_sums[1] + owner.refits.error * (known.slope_norm + owner.fill_sums[0]))
         # The metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse.

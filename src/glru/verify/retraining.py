@@ -197,11 +197,15 @@ class _Equations:
         found = []
         for k in range(self.design.shape[1]):
             column, j = self.design[:, k], self.on[k] if k < len(self.on) else None
-            size, bend = mp.fdot(abs(column), terms), mp.fdot(column * column, curved)
+            size, curvature = mp.fdot(abs(column), terms), mp.fdot(column * column, curved)
             here = abs(b)
             if j is not None:
-                size, bend, here = size + exact.lam[j] * abs(w[j]) + exact.kappa[j], bend + exact.lam[j], abs(w[j])
-            found.append(max(here, size / bend) if bend > 0 else 1 + here)
+                size, curvature, here = (
+                    size + exact.lam[j] * abs(w[j]) + exact.kappa[j],
+                    curvature + exact.lam[j],
+                    abs(w[j]),
+                )
+            found.append(max(here, size / curvature) if curvature > 0 else 1 + here)
         return _column([*found, *[mp.one] * len(self.edge)])
 
     def step(self, residual: Objects, curvatures: Objects) -> Objects | None:

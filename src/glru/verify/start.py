@@ -50,8 +50,8 @@ class Start:
         return self.X.T @ (self.s * g) + self.lam * w + kink, h, self.kappa * bent / width
 
     def _step(self, w: Floats, width: float) -> Floats | None:
-        gradient, h, bend = self._gradient(w, width)
-        hessian = self.X.T @ ((self.s * h)[:, None] * self.X) + np.diag(self.lam + bend)
+        gradient, h, curvature = self._gradient(w, width)
+        hessian = self.X.T @ ((self.s * h)[:, None] * self.X) + np.diag(self.lam + curvature)
         # Where the loss is flat the largest curvature it may have sets the scale, so that no step is endless.
         size = np.sqrt(np.diag(hessian) + 1e-3 * (self.s @ self.X**2)) + 1e-30
         scaled = hessian / size[:, None] / size

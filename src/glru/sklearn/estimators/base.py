@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glru import _inputs
 from glru.after import BoundName, CandidateName, Retraining
 from glru.cascade import Report
-from glru.certificate import Certificate, certify
+from glru.certificate import Certificate
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host, use_threads
-from glru.losses import Hinge
+from glru.losses import Hinge, Loss
 from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
@@ -25,6 +25,7 @@ from glru.sklearn.after import ModelAfter, after_models
 from glru.sklearn.drop_ins import adapted_loocv
 from glru.solution import Solution
 from glru.solvers import solve
+from glru.solvers.api import Solver
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
@@ -37,19 +38,35 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     n_iter_ : int
         Most iterations of a training.
     dual_gap_ : float
-        The objective (summed over the classes) is above its optimum by at most this much.
+        The objective (summed over the classes) is above its optimum by at most this much; proven.
     solutions_ : tuple of Solution
-        One solution, or one a class.
+        One solution, or one per class.
     n_features_in_, feature_names_in_
         As in scikit-learn.
     """
 
-    loss: Any
-    kappa: float
     coef_: Array
     intercept_: Any
     _known = True
     """Whether the public functions take an estimator of this kind with its data."""
+
+    def __init__(
+        self,
+        loss: str | Loss,
+        kappa: float,
+        fit_intercept: bool,
+        tol: float,
+        solver: Solver,
+        max_iter: int | None,
+        keep_data: bool,
+    ) -> None:
+        self.loss = loss
+        self.kappa = kappa
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solver = solver
+        self.max_iter = max_iter
+        self.keep_data = keep_data
 
     @abstractmethod
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
@@ -75,17 +92,23 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             # A model that was fitted before may hold the data of that fit.
             for name in ("adapted_", "solutions_"):
                 self.__dict__.pop(name, None)
+            self._dual_gap = sum(solution.gap for solution in solutions)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
-        self.dual_gap_ = float(sum(solution.gap for solution in solutions))
         coef, intercept = adapted.coefficients(tuple(solution.point for solution in solutions))
         there = adapted.problems[0].arrays
         self.coef_, self.intercept_ = there.put(coef), there.put(intercept)
 
     @property
+    def dual_gap_(self) -> float:
+        """The objective (summed over the classes) is above its optimum by at most this much; proven."""
+        check_is_fitted(self)
+        return sum(solution.gap for solution in self.solutions_) if hasattr(self, "solutions_") else self._dual_gap
+
+    @property
     def certificate_(self) -> Certificate | tuple[Certificate, ...]:
-        """The gap with all rounding included, and what bounds are made from; one a class where there are more than two."""
+        """The gap with all rounding included, and what bounds are made from; one per class where there are more than two."""
         self._require_data("certificate_", "glru.certify(model, X, y)")
-        found = tuple(certify(solution.problem, solution.point) for solution in self.solutions_)
+        found = tuple(solution.certificate for solution in self.solutions_)
         return found[0] if len(found) == 1 else found
 
     def _require_data(self, what: str, instead: str) -> None:
@@ -189,9 +212,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
 
 def validated(estimator: Any, X: Any, **options: Any) -> Any:
-    """scikit-learn's checks of data, under the name they have in the installed version.
+    """Data as checked by scikit-learn.
 
-    Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets come home.
+    Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets are copied to the host.
     """
     # scikit-learn looks at neither: it drops masks, and makes numbers of dates.
     _inputs.refuse_masks(X, "X")
@@ -201,8 +224,4 @@ def validated(estimator: Any, X: Any, **options: Any) -> Any:
         options["dtype"] = namespace(X).float64
         if "y" in options:
             options["y"] = to_host(options["y"])
-    try:
-        from sklearn.utils.validation import validate_data
-    except ImportError:
-        return estimator._validate_data(X, **options)
     return validate_data(estimator, X, **options)

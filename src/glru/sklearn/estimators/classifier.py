@@ -15,6 +15,7 @@ from glru.linalg import Array, RawMatrix, move_like, namespace, to_host
 from glru.losses import Loss
 from glru.sklearn.adapted import probabilities_of
 from glru.sklearn.estimators.base import LinearModel, validated
+from glru.solvers.api import Solver
 
 
 class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
@@ -157,20 +158,14 @@ class GLRUClassifier(Classifier):
         fit_intercept: bool = True,
         class_weight: Any = None,
         tol: float = 1e-6,
-        solver: str = "auto",
+        solver: Solver = "auto",
         max_iter: int | None = None,
         keep_data: bool = True,
     ) -> None:
-        self.loss = loss
+        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
         self.C = C
         self.lam = lam
-        self.kappa = kappa
-        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.keep_data = keep_data
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GLRUClassifier":
         """Train on data.

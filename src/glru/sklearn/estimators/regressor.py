@@ -12,6 +12,7 @@ from glru.sklearn.adapted import Adapted
 from glru.sklearn.estimators.base import LinearModel, validated
 from glru.sklearn.estimators.classifier import checked_weight
 from glru.solution import Solution
+from glru.solvers.api import Solver
 
 
 class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
@@ -96,19 +97,13 @@ class GLRURegressor(Regressor):
         kappa: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-6,
-        solver: str = "auto",
+        solver: Solver = "auto",
         max_iter: int | None = None,
         keep_data: bool = True,
     ) -> None:
-        self.loss = loss
+        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
         self.C = C
         self.lam = lam
-        self.kappa = kappa
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.keep_data = keep_data
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "GLRURegressor":
         """Train on data.

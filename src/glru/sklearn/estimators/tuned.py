@@ -14,6 +14,7 @@ from glru.sklearn.estimators.classifier import Classifier, GLRUClassifier, check
 from glru.sklearn.estimators.regressor import GLRURegressor, Regressor
 from glru.sklearn.held_out import HeldOut, default_width, held_out
 from glru.solution import Solution
+from glru.solvers.api import Solver
 
 CRITERIA = {"classification": ("error", "log_loss"), "regression": ("squared_error", "absolute_error")}
 
@@ -134,21 +135,15 @@ class GLRUClassifierCV(Classifier, Tuned):
         fit_intercept: bool = True,
         class_weight: Any = None,
         tol: float = 1e-6,
-        solver: str = "auto",
+        solver: Solver = "auto",
         max_iter: int | None = None,
         keep_data: bool = True,
     ) -> None:
-        self.loss = loss
+        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
         self.Cs = Cs
         self.lams = lams
         self.criterion = criterion
-        self.kappa = kappa
-        self.fit_intercept = fit_intercept
         self.class_weight = class_weight
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.keep_data = keep_data
 
     def _model(self, **strength: Any) -> GLRUClassifier:
         return GLRUClassifier(
@@ -219,20 +214,14 @@ class GLRURegressorCV(Regressor, Tuned):
         kappa: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-6,
-        solver: str = "auto",
+        solver: Solver = "auto",
         max_iter: int | None = None,
         keep_data: bool = True,
     ) -> None:
-        self.loss = loss
+        super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
         self.Cs = Cs
         self.lams = lams
         self.criterion = criterion
-        self.kappa = kappa
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.solver = solver
-        self.max_iter = max_iter
-        self.keep_data = keep_data
 
     def _model(self, **strength: Any) -> GLRURegressor:
         return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)

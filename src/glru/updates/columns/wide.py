@@ -1,204 +1,442 @@
-r"""Columns removed or added, many at once, in the dimension of the rows (L2 on every column, a smooth loss, no intercept).
+r"""Columns removed or added, many at once, in the dimension of the rows (a self-concordant loss with an L2 penalty).
 
-The Newton equation of the changed problem at the old scores, with :math:`D` the weighted curvatures and
-:math:`K = X \Lambda^{-1} X^\top`, is
+Let :math:`(b, \beta)` be the model of all columns as :class:`~glru.metric.rows.RowSide` has it, :math:`H` its Hessian, :math:`D` the
+weighted curvatures, :math:`Q = \tilde X H^{-1} \tilde X^\top` and :math:`\tau_j = (I - Q D) x_j`. A Newton step of the model without
+column ``j`` (sign -) or with it (sign +) moves the scores by
 
-.. math:: (I + D (K \pm x_j x_j^\top / \lambda_j)) b = D z - s \circ g ,
+.. math:: t = \delta_j \tau_j, \quad \delta_j = \pm \frac{x_j^\top b}{\lambda_j \pm x_j^\top D \tau_j},
 
-a rank-one change of one system for all ``j``. As for rows, the candidate is :math:`w = \Lambda^{-1} X^\top b` and the penalty's
-Fenchel-Young terms vanish.
+and the score of a query ``q`` by :math:`\delta_j (q_j - q^\top H^{-1} \tilde X^\top D x_j)`: one product with ``I - Q D`` serves all columns.
+At that candidate the linear part of the gradient vanishes. What is left is :math:`\tilde X^\top \epsilon` with
+:math:`|\epsilon_i| \le d_i (e^{M |t_i|} - 1 - M |t_i|) / M`, whose norm in the inverse of the new Hessian is at most
+:math:`(\sum_i \epsilon_i^2 / d_i)^{1/2}`, and what was left at the old model. Norms of rows are no larger without a column; with it they grow by
+:math:`\tau_{kj}^2 / (\lambda_j + x_j^\top D \tau_j)` in the square.
+
+Rows with a large margin have hardly any curvature, and their norms are large. Along the way to the optimum the Hessian is at least
+:math:`(1 - \beta) e^{-\tau \kappa r} H` with :math:`\kappa` the largest norm of the other rows only and
+:math:`\beta = \sum_k d_k \|x_k\|^2` over the rows left out, since :math:`x x^\top \preceq \|x\|^2_{H^{-1}} H`: such rows cost what they carry.
 """
 
 from collections.abc import Callable
-from typing import Any, final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glru.bounds import Bounds, intersect, widen
-from glru.certificate import ball_radius, quick_loss_terms
-from glru.linalg import FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, to_host
-from glru.linalg.factor import cholesky_solve, core_factor
-from glru.losses import Logistic
+from glru.bounds import Bounds, unbounded
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
+from glru.metric.rows import RowMetric, has_few_free
 from glru.problem import Problem
+from glru.regions.local import local_radius
 from glru.solution import Solution
-from glru.updates.carried_rows import rounded_norms, row_norms, weight_error
+from glru.updates.batch import SLOW, Certified, Decided, tighten
+from glru.updates.columns.models import Block, Blocks, ColumnModels
+from glru.updates.row_models import Errors, Retrained, has_row_models
+
+BASE_STEPS = 4
+"""Most steps from the old model to the one that all candidates start from."""
+
+CLOSE = 1e-6
+"""Where scores moved further than this on the way there, the metric is formed again."""
+
+LOST = (0.0, 1e-6, 1e-3, 0.05)
+"""Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
+
+FAR = 4.0
+"""Where a step moved a score further than this, the next ones start from the old model."""
 
 
 def has_wide_columns(problem: Problem) -> bool:
-    """Whether :class:`WideColumns` applies."""
-    return (
-        np.isfinite(problem.loss.smoothness)
-        and problem.penalty.smooth
-        and problem.penalty.strong_convexity > 0.0
-        and not problem.fit_intercept
-        and problem.n_rows <= problem.largest
-    )
+    """Whether :class:`WideColumns` applies: a self-concordant loss, and rows that are few enough for a matrix of their size."""
+    return has_row_models(problem) and problem.loss.self_concordance is not None and has_few_free(problem)
 
 
 @final
-class WideColumns:
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The model that all candidates start from, one or a few Newton steps from the old one.
+
+    Attributes
+    ----------
+    duals, free, scores : array
+        ``b``, ``beta`` and the scores.
+    errors : pair of float
+        The error of row ``k``'s score is at most ``norms[k] first + second``.
+    nu : float
+        At least the norm of the gradient.
+    left : array of shape (n_rows,)
+        The part of its forces that no row's curvature answers.
+    moved : float
+        How far a score is at most from where the curvatures of the metric were taken, errors included.
+    """
+
+    duals: Array
+    free: Array
+    scores: Array
+    errors: tuple[float, float]
+    nu: float
+    left: Array
+    moved: float
+
+
+@final
+class WideColumns(ColumnModels):
     """Columns removed from or added to a problem, in the dimension of its rows.
 
     Parameters
     ----------
     solution : Solution
         The old model.
-    queries : array or sparse array of shape (n_queries, n_columns)
+    queries : Matrix of shape (n_queries, n_columns)
         Rows whose scores are asked about.
     """
 
     def __init__(self, solution: Solution, queries: Matrix) -> None:
-        problem = self.problem = solution.problem
-        self.arrays = problem.arrays
-        lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        inverse = 1.0 / lam
-        self.gram = problem.matrix.row_gram(inverse)
-        self.cross = queries.cross_gram(problem.matrix, inverse)
-        norms = rounded_norms(row_norms(problem), problem)
-        self.top, self.total_norm = float(norms.max()), float(np.linalg.norm(norms)) * (1.0 + FEW)
-        self.share = np.divide(1.0, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
-        self.query_squares = queries.squared_row_norms(inverse)
-        _, slopes, bends = problem.loss.expand(problem.y, solution.scores)
-        bend = problem.weights * bends
-        root = np.sqrt(bend)
-        # (I + D K)^-1 D, and the solution without any change.
-        scale = self.arrays.put(root)
-        unit = self.arrays.units(problem.n_rows, np.arange(problem.n_rows))
-        self.response = scale[:, None] * cholesky_solve(core_factor(self.gram, root), unit * scale)
-        self.base = _newton_dual(self.gram, root, bend * solution.scores - problem.weights * slopes)
-        self.scores = solution.scores
+        super().__init__(solution.problem, queries)
+        self.used = self.weights > 0.0
+        start = self.place(solution)
+        self.metric = self._metric_at(start[2])
+        self.base = self._settle(start)
+        if self.base.moved > CLOSE and self.constant > 0.0:
+            self.metric = self._metric_at(self.base.scores)
+            self.base = self._settle((self.base.duals, self.base.free, self.base.scores))
+        self.known = self.metric.leverages
+        self.answers = self.metric.answers(queries)
+        side, answers = self.side, self.answers
+        self.query_scores = answers.images.T @ self.base.duals + answers.border.T @ self.base.free
+        mass = float(side.norms @ np.abs(self.base.duals))
+        self.query_errors = side.unit * (answers.lengths * mass + np.abs(answers.border).T @ np.abs(self.base.free))
+        self.tops = self._row_norms()
+        unit = gamma(self.weights.size + 8)
+        self.total = float(np.sqrt(self.metric.bends.sum())) * (1.0 + unit)
+        self.size = np.sqrt(float(self.arrays.inner(self.known.duals, self.known.duals)[self.used].max(initial=0.0)))
+        self.rest = float(self.known.rest[self.used].max(initial=0.0))
+        self.usable = bool(np.isfinite(self.metric.free) and np.isfinite(self.base.nu) and self.tops)
+
+    def present(self) -> Bounds:
+        """Bounds of the queries' scores under the model of all columns."""
+        if not self.usable:
+            return unbounded(self.queries.shape[0])
+        exponent = np.full(1, self.constant * self.base.moved + self.unit)
+        half = self.answers.norms * self.radius(np.full(1, self.base.nu), exponent) + self.query_errors
+        return self.widened(self.query_scores, half)
+
+    def _metric_at(self, scores: Array) -> RowMetric:
+        _, _, curvatures = self.problem.loss.expand(self.problem.y, scores)
+        return RowMetric(self.side, self.weights * curvatures)
+
+    def _settle(self, start: tuple[Array, Array, Array]) -> Base:
+        """The model after Newton steps with the metric, as long as they shrink the gradient."""
+        arrays, metric, side = self.arrays, self.metric, self.side
+        (duals, free, scores), found, begin = start, None, start[2]
+        for _ in range(BASE_STEPS):
+            column = arrays.put(duals[:, None])
+            forces, sizes = self.forces(arrays.put(self.weights[:, None]), column, arrays.put(scores[:, None]), None)
+            change, moves = metric.step(forces, (side.border.T @ duals)[:, None])
+            pulls = arrays.put(metric.bends[:, None]) * moves
+            norms, missed, left, _ = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), column)
+            errors = side.score_errors(column, free[:, None])
+            moved = np.abs(scores - begin)[self.used].max(initial=0.0) * (1.0 + FEW)
+            reach = self.reach(np.full(1, moved), errors, self.used)
+            rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, metric.free)
+            nu = float(((norms + np.where(missed > 0.0, missed * metric.free, 0.0) + rounding) * (1.0 + FEW))[0])
+            if found is not None and not nu < 0.5 * found.nu:
+                break
+            left = to_host(left)[:, 0]
+            moved += float(side.norms[self.used].max(initial=0.0) * errors[0][0] + errors[1][0])
+            found = Base(duals, free, scores, (float(errors[0][0]), float(errors[1][0])), nu, left, moved)
+            duals, free = duals - left, free + change[:, 0]
+            scores = self.scores(duals, free)
+        assert found is not None
+        return found
+
+    def _row_norms(self) -> list[tuple[float, float]]:
+        """Largest norms of rows, and the share of the Hessian that the rows of larger norms carry, for every share in ``LOST``."""
+        norms = self.known.norms[self.used]
+        if not (norms.size and np.all(np.isfinite(norms))):
+            return []
+        order = np.argsort(-norms)
+        shares = np.cumsum((self.metric.bends[self.used] * np.square(norms))[order]) * (1.0 + gamma(norms.size + 8))
+        places = {int(np.searchsorted(shares, most, side="right")) for most in LOST}
+        return [(float(norms[order[k]]), float(shares[k - 1]) if k else 0.0) for k in sorted(places) if k < norms.size]
 
     def bounds(
-        self, make: Callable[[int, int], tuple[Array, Array]], lam: Array, sign: float, n_items: int
-    ) -> tuple[Array, Array]:
-        """Bounds of shape (n_queries, n_items), a column a candidate.
+        self, make: Callable[[int, int], Blocks], lam: Array, sign: float, n_items: int, centers: Array | None = None
+    ) -> Bounds:
+        """Bounds of shape (n_queries, n_items) after one Newton step each, a column a candidate.
 
         Parameters
         ----------
         make : callable
-            ``make(start, stop)``: the candidates' columns in the data and in the queries, as dense arrays.
+            ``make(start, stop)``: the candidates' columns in the data and in the queries.
         lam : array of shape (n_items,)
             Their penalties.
         sign : float
             -1 for removals, +1 for additions.
         n_items : int
             Number of candidates.
+        centers : array of shape (n_items,), default=None
+            What is taken from every column: for removals what the data is centred by.
         """
-        size = self.query_squares.size
-        lower, upper = np.empty((size, n_items)), np.empty((size, n_items))
+        size = self.queries.shape[0]
+        lower, upper = np.full((size, n_items), -np.inf), np.full((size, n_items), np.inf)
         width = max(16, self.arrays.chunk // max(self.problem.n_rows, 1))
 
         def part(start: int, stop: int) -> None:
             for k in range(start, stop, width):
-                end = min(k + width, stop)
-                lower[:, k:end], upper[:, k:end] = self._bounds(*make(k, end), lam[k:end], sign)
+                here = slice(k, min(k + width, stop))
+                block = self.block(
+                    make(here.start, here.stop), lam[here], sign, None if centers is None else centers[here]
+                )
+                lower[:, here], upper[:, here] = self._bounds(block)
 
-        self.arrays.in_parts(part, n_items, width)
+        if self.usable:
+            self.arrays.in_parts(part, n_items, width)
         return lower, upper
 
-    def _bounds(self, columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
-        images = self.response @ columns
+    def _bounds(self, block: Block) -> Bounds:
+        return Steps(self, block).bounds()
+
+    def refined(self, block: Block, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds for some candidates, stepped on together until they are decided or no longer get better."""
+        if not self.usable:
+            size = self.queries.shape[0], block.lam.size
+            return np.full(size, -np.inf), np.full(size, np.inf)
+        found = tighten(Candidates.first(Steps(self, block)), decided, n_steps)
+        return found.lower, found.upper
+
+    def alone(self, block: Block, settled: Callable[[Array, Array], bool]) -> Retrained:
+        """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""
+        base = self.base.duals, self.base.free, self.base.scores
+        if not self.usable:
+            return self.retrained_with(block, base, settled)
+        first = Candidates.first(Steps(self, block))
+        scores = to_host(first.scores)[:, 0]
+        moved = np.abs(scores - self.base.scores)[self.used].max(initial=0.0)
+        start = (to_host(first.duals)[:, 0], first.free[:, 0], scores) if moved < FAR else base
+        return self.retrained_with(block, start, settled)
+
+    def column_images(self, columns: Matrix) -> tuple[Any, Any]:
+        """Columns as a dense batch, and ``(I - Q D) x`` of each."""
+        values = columns.block()
+        if columns.is_thin:
+            return np.asfortranarray(values), (columns.T @ self.known.duals).T
+        return values, self.arrays.xp.matrix_transpose(self.known.duals) @ values
+
+    def column_sums(self, values: Any, tau: Any) -> tuple[Array, ...]:
+        """For every column ``x``: ``x D x``, ``x x``, ``x D tau``, ``tau D tau``, ``sum d tau^4`` and the largest ``|tau|``."""
+        arrays, d = self.arrays, self.arrays.put(self.metric.bends)
+        squares = values * values
+        found = to_host(d @ squares), to_host(arrays.xp.sum(squares, axis=0)), to_host(d @ (values * tau))
+        squares = tau * tau
+        most = np.sqrt(arrays.largest_of(squares, self.used)) * (1.0 + FEW)
+        return *found, to_host(d @ squares), to_host(d @ (squares * squares)), most
+
+    def radius(self, nu: Array, exponent: Array, grown: Array | float = 0.0) -> Array:
+        """The radius of the local certificate; ``grown``: what is added to the squared norms of rows."""
+        found = np.full(nu.shape, np.inf)
+        for norm, lost in self.tops:
+            if lost > 0.0 and np.any(grown):
+                continue
+            top = np.sqrt(norm**2 + grown) * (1.0 + FEW)
+            found = np.minimum(found, local_radius(self.constant, top, nu / (1.0 - lost) * (1.0 + FEW), exponent))
+        return found
+
+
+@final
+class Steps:
+    """One Newton step for every column of a block, and what it proves."""
+
+    def __init__(self, family: WideColumns, block: Block) -> None:
+        self.family, self.block = family, block
+        base = family.base
+        unit, root = gamma(family.problem.n_rows + 8), np.sqrt(block.lam)
+        self.values, self.tau = family.column_images(block.columns)
+        sums = family.column_sums(self.values, self.tau)
+        squares, lengths, inner, second, self.quartic, self.most = sums
+        squares, lengths = squares * (1.0 + unit), np.sqrt(lengths) * (1.0 + unit) + TINY
+        # An image misses ``rest`` of its row, which e_j meets in the metric of the penalty, and X^T D x_j twice in D.
+        seen = root if block.sign < 0.0 else 2.0 * np.sqrt(squares)
+        self.seen = seen * (1.0 + FEW) + TINY
+        self.tau_error = (family.rest * self.seen + unit * family.size * lengths + FEW * self.most) * (1.0 + FEW)
+        # lam +- x^T D tau.
+        off = family.total * self.tau_error + unit * np.sqrt(second * (1.0 + unit))
+        off = np.sqrt(squares) * off * (1.0 + FEW) + FEW * (block.lam + np.abs(inner))
+        self.system = block.lam + block.sign * inner
+        self.least = np.where(self.system > off, (self.system - off) * (1.0 - FEW), np.nan)
+        # x^T b.
+        right = to_host(block.columns.T @ family.arrays.put(base.duals[:, None]))[:, 0]
+        right_error = unit * lengths * float(np.linalg.norm(base.duals)) * (1.0 + FEW)
         with np.errstate(all="ignore"):
-            along = to_host(self.arrays.put(self.base) @ columns)
-            step = along / (lam + sign * self.arrays.inner(columns, images))
-        step = np.where(np.isfinite(step), -sign * step, 0.0)
-        return self._certified(self._candidates(images, step, columns), columns, asked, lam, sign)
+            self.delta = block.sign * right / self.system
+            self.delta_error = (right_error + np.abs(self.delta) * off) / self.least * (1.0 + FEW)
+        self.delta_error += FEW * np.abs(self.delta)
+        self.size = np.abs(self.delta) + self.delta_error
+        self.second, self.squares, self.lengths = second * (1.0 + unit), squares, lengths
 
-    def refined(
-        self,
-        column: Array,
-        asked: Array,
-        lam: float,
-        sign: float,
-        settled: Callable[[Array, Array], bool],
-        n_steps: int,
-    ) -> Bounds:
-        """Bounds for one candidate after exact Newton steps, each with a factor of its own."""
-        problem = self.problem
-        gram = as_matrix(self.arrays.outer_sum(self.gram.data, sign / lam * column, column))
-        columns, queries = self.arrays.put(column)[:, None], self.arrays.put(asked)[:, None]
-        lams = np.array([lam])
-        scores = self.scores
-        best = np.full(asked.size, -np.inf), np.full(asked.size, np.inf)
-        for _ in range(n_steps):
-            _, slopes, bends = problem.loss.expand(problem.y, scores)
-            bend = problem.weights * bends
-            solved = _newton_dual(gram, np.sqrt(bend), bend * scores - problem.weights * slopes)
-            candidates = self._candidates(
-                self.arrays.put(solved)[:, None], np.ones(1), columns, np.zeros(problem.n_rows)
-            )
-            lower, upper = self._certified(candidates, columns, queries, lams, sign)
-            best = intersect(best, (lower[:, 0], upper[:, 0]))
-            if settled(*best):
-                break
-            scores = gram @ to_host(candidates[1][:, 0])
-        return best
+    def _gradient_norms(self) -> tuple[Array, Array]:
+        """At least the norms of the candidates' gradients, and at least the largest move of a score."""
+        family, base, constant = self.family, self.family.base, self.family.constant
+        error = self.size * self.tau_error + self.delta_error * self.most
+        moved = (np.abs(self.delta) * self.most + error) * (1.0 + FEW)
+        squares = np.abs(self.delta) * np.sqrt(self.second) + error * family.total
+        quartic = self.quartic * (1.0 + gamma(family.problem.n_rows + 8))
+        fourth = np.square(np.abs(self.delta) * quartic**0.25 + error * np.sqrt(family.total)) * (1.0 + FEW)
+        # Curvatures at the exact scores of the base are within e^reach of those of the metric.
+        reach = (constant * base.moved + family.unit) * (1.0 + FEW) + FEW
+        x = constant * moved
+        # (e^x - 1 - x) / x^2, which loses digits for small x: there it is at most 1/2 + x / 4.
+        remainder = np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
+        nu = np.expm1(reach) * squares + np.exp(reach) * constant * remainder * fourth
+        return (nu * (1.0 + FEW) + self._base_norms()) * (1.0 + FEW) + TINY, (moved + base.moved) * (1.0 + FEW)
 
-    def _certified(self, candidates: tuple[Any, ...], columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
-        problem, arrays = self.problem, self.arrays
-        dual, pulls, inner, size, own = candidates
-        scores = self.gram @ pulls
-        scores += columns * arrays.put(sign * inner / lam)
-        # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that, in the metric of the penalty; the sums
-        # over the rows are bounded by Cauchy-Schwarz.
-        unit = gamma(problem.n_columns + problem.n_rows + 16)
-        size = np.sqrt(size) * (1.0 + gamma(problem.n_rows + 4))
-        own = np.sqrt(own / lam) * (1.0 + gamma(problem.n_rows + 4))
-        mass, own_mass = self.total_norm * size + TINY, own * size + TINY
-        errors = unit * (self.top * mass + own * own_mass) * (1.0 + FEW)
-        losses = self._losses(scores, errors, dual) * (1.0 + gamma(problem.n_rows + 8))
-        # The stored products of weights and dual variables are off by a unit each, the correlations by as much.
-        gaps = (losses + 0.5 * np.square(weight_error(problem) * (mass + own_mass))) * (1.0 + FEW)
-        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        center, asked = to_host(self.cross @ pulls), to_host(asked)
-        center = center + asked * (sign * inner / lam)
-        share = np.square(asked) / lam
-        squares = self.query_squares[:, None] + sign * share
-        rounding = gamma(problem.n_columns + 8) * (self.query_squares[:, None] + share)
-        reach = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
-        length = rounded_norms(self.query_squares, problem)[:, None]
-        off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
-        return widen(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+    def _base_norms(self) -> Array | float:
+        """At least the norm of what the base leaves of the gradient; a new column meets what no curvature answers."""
+        family, block = self.family, self.block
+        if block.sign < 0.0:
+            return family.base.nu
+        left = family.base.left
+        met = np.abs(to_host(block.columns.T @ family.arrays.put(left[:, None]))[:, 0])
+        met = met + gamma(left.size + 8) * self.lengths * float(np.linalg.norm(left)) * (1.0 + FEW)
+        return np.hypot(family.base.nu, met / np.sqrt(block.lam)) * (1.0 + FEW)
 
-    def _candidates(self, images: Any, step: Array, columns: Any, base: Array | None = None) -> tuple[Any, ...]:
-        """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
-        problem, weights = self.problem, self.problem.weights
-        base = self.base if base is None else base
-        low, high = problem.loss.derivative_range(problem.y)
-        arrays = self.arrays
-        if not arrays.compiled(images):
-            dual = (arrays.put(base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
-            dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
-            pulls = arrays.put(weights)[:, None] * dual
-            inner = arrays.inner(columns, pulls)
-            return dual, pulls, inner, arrays.inner(pulls, pulls), arrays.inner(columns, columns)
-        from glru.linalg import kernels
+    @property
+    def free(self) -> Array:
+        """What a unit of each column brings to ``beta``."""
+        metric = self.family.metric
+        return -metric.take_out(to_host(self.family.arrays.put(metric.responses.T) @ self.values))
 
-        dual, pulls, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
-        kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, pulls, sums)
-        return dual, pulls, *sums
+    def take(self, members: NDArray[np.bool_]) -> "Steps":
+        """The steps of some columns."""
+        return Steps(self.family, self.block.take(members))
 
-    def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
-        """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
-        problem, weights, arrays = self.problem, self.problem.weights, self.arrays
-        if not arrays.compiled(scores) or not isinstance(problem.loss, Logistic):
-            terms = quick_loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
-            if not weights.all():
-                terms = arrays.without_rows(terms, weights == 0.0)
-            return to_host(arrays.put(weights) @ terms)
-        from glru.linalg import kernels
+    @cached_property
+    def queries(self) -> tuple[Array, Array]:
+        """``q_j - q^T H^-1 X^T D x_j`` for all queries, and how far it may be off."""
+        family, block, answers = self.family, self.block, self.family.answers
+        unit = gamma(family.problem.n_rows + 8)
+        found = block.asked - to_host(block.columns.T @ family.arrays.put(answers.duals)).T
+        sizes = np.linalg.norm(answers.duals, axis=0) * (1.0 + FEW)
+        off = np.outer(answers.rest, self.seen) + unit * (np.abs(block.asked) + np.outer(sizes, self.lengths))
+        return found, off * (1.0 + FEW) + FEW * np.abs(found)
 
-        wide = errors + 8.0 * UNIT * (1.0 + float(np.abs(scores).max()))
-        tails = np.abs(scores)
-        np.negative(tails, out=tails)
-        np.exp(tails, out=tails)
-        total = np.zeros(scores.shape[1])
-        kernels.logistic_chi_square(
-            problem.y, weights, scores, tails, dual, problem.loss.smoothness * wide + FEW, total
-        )
-        return total * np.exp(wide) * (1.0 + FEW)
+    @cached_property
+    def norms(self) -> tuple[Array, Array | float]:
+        """At least the norms of the queries in each new metric, and what is added to the squared norms of rows there."""
+        norms = self.family.answers.norms[:, None]
+        if self.block.sign < 0.0:
+            return norms, 0.0
+        met, off = self.queries
+        grown = np.square(self.most + self.tau_error) / self.least * (1.0 + FEW)
+        return np.sqrt(norms**2 + np.square(np.abs(met) + off) / self.least) * (1.0 + FEW), grown
+
+    def bounds(self) -> Bounds:
+        """Bounds of the queries' scores under every model."""
+        family = self.family
+        with np.errstate(all="ignore"):
+            nu, moved = self._gradient_norms()
+            norms, grown = self.norms
+            met, off = self.queries
+            radius = family.radius(nu, family.constant * moved + family.unit, grown)
+            centers = family.query_scores[:, None] + self.delta * met
+            half = norms * radius + np.abs(met) * self.delta_error + off * self.size + family.query_errors[:, None]
+            half = half + FEW * (np.abs(self.delta * met) + np.abs(centers))
+        return family.widened(centers, half * (1.0 + FEW))
 
 
-def _newton_dual(gram: Matrix, root: Array, right: Array) -> Array:
-    """``(I + D K)^-1`` times a vector."""
-    return right - root * cholesky_solve(core_factor(gram, root), root * (gram @ right))
+@final
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Models with one column less or more each, one per column: the candidates of :func:`glru.updates.batch.tighten`."""
+
+    steps: Steps
+    duals: Any
+    free: Array
+
+    contraction: ClassVar[float] = SLOW
+    cost: ClassVar[float] = 0.0
+
+    @classmethod
+    def first(cls, steps: Steps) -> "Candidates":
+        """The candidates of the closed form, written down in full."""
+        family, base = steps.family, steps.family.base
+        delta = np.where(np.isfinite(steps.delta), steps.delta, 0.0)
+        pulls = family.weights * family.problem.loss.gradient(family.problem.y, base.scores)
+        duals = -steps.tau * family.arrays.put(delta)
+        duals = family.arrays.put(family.metric.bends[:, None]) * duals - family.arrays.put(pulls[:, None])
+        return cls(steps, duals, base.free[:, None] + delta * steps.free)
+
+    @property
+    def scores(self) -> Any:
+        """The scores of the training rows."""
+        return self._models[0]
+
+    @cached_property
+    def _models(self) -> tuple[Any, Errors, Array, Array]:
+        """Scores and their errors; scores of the queries, and theirs."""
+        steps, family, block = self.steps, self.steps.family, self.steps.block
+        arrays, side, answers = family.arrays, family.side, family.answers
+        unit = gamma(family.problem.n_rows + 8)
+        along = arrays.inner(steps.values, self.duals) * (block.sign / block.lam)
+        scores = side.scores(self.duals, self.free) + steps.values * arrays.put(along)
+        first, second = side.score_errors(self.duals, self.free)
+        most = to_host(arrays.xp.max(arrays.xp.abs(steps.values), axis=0))
+        length = steps.lengths * np.sqrt(arrays.inner(self.duals, self.duals)) / block.lam * (1.0 + FEW)
+        second = second + 2.0 * unit * most * length
+        asked = answers.images.T @ to_host(self.duals) + answers.border.T @ self.free + block.asked * along
+        mass = to_host(arrays.put(side.norms) @ arrays.xp.abs(self.duals))
+        off = np.outer(answers.lengths, mass) + np.abs(answers.border).T @ np.abs(self.free)
+        off = side.unit * off + 2.0 * unit * np.abs(block.asked) * length
+        return scores, (first, second), asked, off * (1.0 + FEW) + FEW * np.abs(asked)
+
+    def certify(self) -> Certified:
+        """Bounds of the queries' scores."""
+        return self._certificate[0]
+
+    @cached_property
+    def _certificate(self) -> tuple[Certified, Any, Array]:
+        """What is proven, and the step: what it takes from ``b``, and what it adds to ``beta``."""
+        steps, family, block = self.steps, self.steps.family, self.steps.block
+        arrays, metric, side, known = family.arrays, family.metric, family.side, family.known
+        scores, errors, asked, off = self._models
+        forces, sizes = family.forces(arrays.put(family.weights[:, None]), self.duals, scores, None)
+        bends = arrays.put(metric.bends[:, None])
+        with np.errstate(all="ignore"):
+            change = metric.take_out(to_host(arrays.put(side.border.T) @ self.duals))
+            moves = -(known.scores @ forces)
+            if side.n_free:
+                moves = moves + arrays.put(metric.border_scores @ change)
+                change = change - to_host(arrays.put(known.free) @ forces)
+            # The metric with the column changed, by the Sherman-Morrison formula.
+            fed = -block.sign * arrays.inner(steps.values, forces + bends * moves) / steps.system
+            moves, change = moves + steps.tau * arrays.put(fed), change + fed * steps.free
+            pulls = bends * moves
+            norms, missed, left, _ = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), self.duals)
+            away = arrays.absolute(scores - arrays.put(family.base.scores)[:, None])
+            moved = arrays.largest_of(away, family.used) + family.base.moved
+            reach = family.reach(moved * (1.0 + FEW), errors, family.used)
+            free = np.full(fed.size, metric.free)
+            if block.sign > 0.0:
+                free = free * np.sqrt(1.0 + steps.squares / steps.least) * (1.0 + FEW)
+                own = np.abs(arrays.inner(steps.values, left)) + family.unit * steps.lengths * np.sqrt(
+                    arrays.inner(sizes, sizes) + arrays.inner(left, left)
+                )
+                norms = np.hypot(norms, own / np.sqrt(block.lam)) * (1.0 + FEW)
+            rounding = family.rounding(metric.spread(errors), family.masses(sizes), reach, free)
+            nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
+            query_norms, grown = steps.norms
+            half = query_norms * family.radius(nu, reach, grown) + off
+        return Certified(*family.widened(asked, half), nu, rounding), left, change
+
+    def step(self, members: NDArray[np.bool_]) -> "Candidates":
+        """Some of the candidates after one more Newton step."""
+        _, left, change = self._certificate
+        take = self.steps.family.arrays.take
+        duals = take(self.duals, members) - take(left, members)
+        return Candidates(self.steps.take(members), duals, self.free[:, members] + change[:, members])
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """Steps with Hessians of their own are made one by one."""
+        return
