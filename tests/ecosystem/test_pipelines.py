@@ -172,12 +172,9 @@ def assert_described(steps, X, y, model=None, at_most_alone=0.25, count=10):
         problem = quietly(lambda: refits.problem(adapted.problems[0], int(row)))  # noqa: B023
         assert problem.sample_weight[row] == 0.0
         own = quietly(lambda: glru.solve(problem, tol=1e-13))  # noqa: B023
-        train, test = np.delete(np.arange(n_rows), row), np.array([row])
-        fold = quietly(lambda: adapted.fold(train, test).problems[0])  # noqa: B023
+        fold = quietly(lambda: adapted.without(0, int(row)))  # noqa: B023
         truth = quietly(lambda: glru.solve(fold, tol=1e-13))  # noqa: B023
-        # The scores of all other rows and, last, that of the one left out.
-        scores = own.scores[np.r_[train, test]]
-        assert np.allclose(scores, truth.scores, rtol=1e-7, atol=1e-7 * (1.0 + np.abs(truth.scores).max())), row
+        assert np.allclose(own.scores, truth.scores, rtol=1e-7, atol=1e-7 * (1.0 + np.abs(truth.scores).max())), row
         assert np.isclose(own.primal_value, truth.primal_value, rtol=1e-9)
 
 
@@ -397,3 +394,36 @@ def test_single_precision_is_proven_in_double():
     # Columns of a frame are transformed as they are, in single precision: row by row.
     table = pd.DataFrame(single[:30, :3])
     assert "float64" in glru.loocv(pipeline, table, y[:30]).refit_reason
+
+
+@each(ON_NUMBERS | WITH_MISSING, "steps")
+def test_folds_of_numbers(steps):
+    X, y = numbers(40, missing=0.15, seed=3)
+    last = () if "SimpleImputer" in repr(steps) else (SimpleImputer(),)
+    assert_same_folds(make_pipeline(steps, *last), X, y)
+
+
+@each(ON_FRAMES, "steps")
+def test_folds_of_frames(steps):
+    assert_same_folds(steps, *frame(40, seed=3))
+
+
+def assert_same_folds(steps, X, y):
+    """Held-out scores are those of brute force; also where rows are trained on twice."""
+    pipeline = make_pipeline(clone(steps), model_of())
+    rng = np.random.default_rng(0)
+    splits = [(rng.choice(np.delete(np.arange(40), rows), 50), rows) for rows in np.arange(40).reshape(4, 10)]
+    for cv in (KFold(5), splits):
+        ours = quietly(lambda: glru.cross_val_predict(pipeline, X, y, cv=cv, method="decision_function"))  # noqa: B023
+        theirs = quietly(
+            lambda: model_selection.cross_val_predict(pipeline, X, y, cv=cv, method="decision_function")  # noqa: B023
+        )
+        assert np.allclose(ours, theirs, rtol=0.0, atol=2e-6 * (1.0 + np.abs(theirs).max()))
+
+
+def test_folds_are_followed_in_closed_form():
+    X, y = numbers(60, missing=0.1)
+    for steps in (IMPUTED, make_pipeline(StandardScaler(), SimpleImputer(strategy="median"))):
+        adapted = adapt(make_pipeline(steps, model_of()), X, y)
+        folds = list(adapted.folds(list(KFold(4).split(X))))
+        assert all(fold.aligned for fold in folds)

@@ -1,6 +1,6 @@
 """An estimator and its data as problems: one, or one per class, and the way back to labels and coefficients."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -19,7 +19,7 @@ from glru.sklearn.column_maps import ColumnChanges, follow
 from glru.sklearn.objectives import Objective
 from glru.sklearn.preprocessing import Preprocessing, is_a
 from glru.sklearn.targets import Targets
-from glru.updates.refits import Refits
+from glru.updates.refits import Refits, rescaled
 
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
@@ -36,10 +36,13 @@ class Fold:
         One problem, or one per class; the test rows have weight zero.
     test : array of int
         The places of the test rows in them.
+    aligned : bool
+        Whether they have the rows and columns of the problems of all rows.
     """
 
     problems: tuple[Problem, ...]
     test: NDArray[np.intp]
+    aligned: bool
 
 
 @final
@@ -102,29 +105,51 @@ class Adapted:
         known = None if first.column_names is None else first.column_names[self.offset :]
         return rows_of(X, "rows", first.n_columns, known, self.objective.constant)
 
-    def fold(self, train: NDArray[np.intp], test: NDArray[np.intp]) -> "Fold":
-        """The problems of an estimator fitted to some rows only, in which its test rows have weight zero.
+    def folds(self, splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]]) -> Iterator["Fold"]:
+        """The problems of an estimator fitted to the train rows of each split, in which its test rows have weight zero.
 
-        Steps in front of the model are fitted to the train rows, and the problems have the columns that these steps make;
-        otherwise they have the rows and columns of those of all rows.
+        Steps in front of the model are fitted to the train rows: where what that changes of the columns of all rows is known, as
+        a change of the penalty and of filled values, otherwise in the columns that those steps make.
         """
-        weights = [self.targets.weights(k, train) for k in range(len(self.problems))]
-        if self.preprocessing is None:
-            spread = [np.bincount(train, weight, self.targets.y.size) for weight in weights]
-            pairs = zip(self.problems, spread, strict=True)
-            return Fold(tuple(problem.derive(sample_weight=weight) for problem, weight in pairs), test)
-        rows = np.concatenate([train, test])
-        padded = [np.concatenate([weight, np.zeros(test.size)]) for weight in weights]
-        matrix = prepared(self.preprocessing.split(train, test), self.objective.constant)
-        return Fold(self.refitted(matrix, rows, padded), train.size + np.arange(test.size))
+        changes = None if self.preprocessing is None else self._follow(splits)
+        for k, (train, test) in enumerate(splits):
+            weights = [self.targets.weights(j, train) for j in range(len(self.problems))]
+            if changes is None or not changes.alone[k]:
+                n_rows = self.targets.y.size
+                spread: list[Array] = [np.bincount(train, w, n_rows).astype(np.float64) for w in weights]
+                yield Fold(self._changed(changes, k, spread), test, True)
+            else:
+                yield self._refitted(train, test, weights)
 
-    def refitted(self, X: Matrix, rows: NDArray[np.intp], weights: Sequence[Array]) -> tuple[Problem, ...]:
-        """The problems on other columns of some rows, with their weights in each problem."""
-        penalty = self.objective.penalty(X.shape[1])
-        return tuple(
-            problem.derive(X=X, y=problem.y[rows], sample_weight=weight, penalty=penalty, column_names=None)
+    def _changed(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
+        """The problems under what the ``k``-th split changes of the columns."""
+        first, n_first = self.problems[0], self.offset
+        derived: dict[str, Any] = {}
+        if changes is not None and changes.strengths is not None:
+            derived["penalty"] = rescaled(first.penalty, np.append(np.ones(n_first), changes.strengths[k]))
+        if changes is not None and changes.fills is not None and changes.filled is not None:
+            places = np.flatnonzero(changes.fills[k])
+            values = first.matrix.dense(places + n_first) + changes.filled[:, places] * changes.fills[k, places]
+            derived["X"] = first.matrix.replace_columns(places + n_first, values)
+        pairs = zip(self.problems, weights, strict=True)
+        return tuple(problem.derive(sample_weight=weight, **derived) for problem, weight in pairs)
+
+    def _refitted(self, train: NDArray[np.intp], test: NDArray[np.intp], weights: Sequence[Array]) -> "Fold":
+        """The problems of a split in the columns that the steps fitted to its train rows make: its train rows, then its test rows."""
+        assert self.preprocessing is not None
+        X = prepared(self.preprocessing.split(train, test), self.objective.constant)
+        rows, penalty = np.concatenate([train, test]), self.objective.penalty(X.shape[1])
+        problems = tuple(
+            problem.derive(
+                X=X,
+                y=problem.y[rows],
+                sample_weight=np.append(weight, np.zeros(test.size)),
+                penalty=penalty,
+                column_names=None,
+            )
             for problem, weight in zip(self.problems, weights, strict=True)
         )
+        return Fold(problems, train.size + np.arange(test.size), False)
 
     def without(self, k: int, row: int) -> Problem:
         """The ``k``-th problem of an estimator fitted without a row, which has weight zero there."""
@@ -163,11 +188,13 @@ class Adapted:
     @cached_property
     def column_changes(self) -> ColumnChanges | None:
         """What leaving out a row changes of the columns; None without steps in front of the model."""
-        if self.preprocessing is None:
-            return None
+        return None if self.preprocessing is None else self._follow()
+
+    def _follow(self, splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]] | None = None) -> ColumnChanges:
         objective, steps = self.objective, self.preprocessing
+        assert steps is not None
         penalised = objective.quadratic > 0.0 or objective.absolute > 0.0
-        return follow(steps.fitted, steps.X, steps.matrix, objective.intercept, penalised)
+        return follow(steps.fitted, steps.X, steps.matrix, objective.intercept, penalised, splits)
 
     @property
     def refit_reason(self) -> str | None:

@@ -8,10 +8,12 @@ where the scale ``s_i``, the shift ``m_i`` and the filled value ``phi_i`` are th
 values are scaled statistics, so that each step replaces some of the three by statistics of the other rows' :math:`\tilde x_i`, which are
 sums without one term, or order statistics without one value. Whatever is made of values that stay the same (encodings, products of
 columns, functions) starts a new column. Rows without which the steps would do something else are set apart: "alone".
+
+The same for a few splits: there ``i`` counts the splits, and each statistic is one of a split's train rows.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
@@ -21,9 +23,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru.linalg import UNIT, Array, Matrix, gamma, to_dense
-from glru.sklearn.preprocessing import is_a
+from glru.sklearn.preprocessing import count_rows, is_a
 
 Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+Splits = list[tuple[Rows, Rows]]
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -33,8 +37,21 @@ SURE = 4.0
 OPERATIONS = 16.0
 """At most so many roundings, each of the size of the largest number on the way, are in what a chain of scalers makes of a value."""
 
+VARIED = 1e-9
+"""A column whose variance is above this share of its squared range has more than one value, whatever the rounding."""
+
+MOST_ENTRIES = 50_000_000
+"""Sparse columns with more entries than this, zeros included, are not made dense."""
+
+LARGEST_ERROR = 1e-7
+"""Relative error of what changes from which on nothing useful is proven of it."""
+
 SINGLE_ROWS = 32
 """Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
+
+
+STATISTICS = ("missing", "n_values", "n_filled", "extremes", "constant", "moments", "_order")
+"""What is computed once of the values and fills of some columns."""
 
 
 class Unfollowed(Exception):
@@ -52,8 +69,10 @@ class Columns:
         The columns as the steps fitted to all rows make them.
     values : array of shape (n_rows, n_columns) or None
         ``x``, NaN where it is missing; None for columns that are the same without any row.
-    scale, shift, fill : array of shape (n_rows or 1, n_columns)
-        ``s``, ``m`` and ``phi``, by row that is left out; ``phi`` is NaN while missing values are not filled.
+    splits : list of tuple or None
+        Train and test rows of every split; None: each row is left out.
+    scale, shift, fill : array of shape (n_rows or n_splits or 1, n_columns)
+        ``s``, ``m`` and ``phi``, by row that is left out or by split; ``phi`` is NaN while missing values are not filled.
     scale0, shift0, fill0 : array of shape (1, n_columns)
         Those of the steps fitted to all rows.
     scale_error, fill_error : array of shape (1, n_columns)
@@ -62,6 +81,7 @@ class Columns:
 
     given: Any
     values: Array | None = None
+    splits: Splits | None = None
     scale: Array = field(default_factory=lambda: np.ones((1, 1)))
     shift: Array = field(default_factory=lambda: np.zeros((1, 1)))
     fill: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
@@ -88,20 +108,46 @@ class Columns:
         return np.isnan(self.values)
 
     @cached_property
-    def n_values(self) -> NDArray[np.intp]:
-        """How many values each column has without each row."""
-        return np.asarray((~self.missing).sum(axis=0) - ~self.missing)
+    def n_values(self) -> Array:
+        """How many values each column has without each row, or in each split."""
+        return self._sums(~self.missing)
 
     @cached_property
-    def n_filled(self) -> NDArray[np.intp]:
-        """How many filled values each column has without each row."""
-        counts = self.missing.sum(axis=0) - self.missing
-        return np.asarray(np.where(np.isnan(self.fill0), 0, counts))
+    def n_filled(self) -> Array:
+        """How many filled values each column has without each row, or in each split."""
+        return np.where(np.isnan(self.fill0), 0.0, self._sums(self.missing))
+
+    def _sums(self, entries: NDArray[Any]) -> Array:
+        """The sums of each column without each row, or over the train rows of each split."""
+        if self.splits is None:
+            return np.asarray(entries.sum(axis=0) - entries, dtype=np.float64)
+        counts = np.array([np.bincount(train, minlength=entries.shape[0]) for train, _ in self.splits])
+        return np.asarray(counts.astype(np.float64) @ entries)
 
     @cached_property
     def extremes(self) -> tuple[Array, Array]:
         """The least and the largest value of each column without each row, filled ones included."""
+        if self.splits is not None:
+            parts = list(self._parts(0))
+            return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
         return self._least(1.0), -self._least(-1.0)
+
+    @property
+    def held_out(self) -> tuple[Array, Array]:
+        """The least and the largest of the values that are left out."""
+        assert self.values is not None
+        if self.splits is None:
+            value = np.where(self.missing, self.fill, self.values)
+            return value, value
+        parts = list(self._parts(1))
+        return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
+
+    def _parts(self, side: int) -> Iterator[Array]:
+        """The values of the train rows (0) or of the test rows (1) of every split, missing ones as its steps fill them."""
+        assert self.values is not None and self.splits is not None
+        fill = np.broadcast_to(self.fill, (len(self.splits), self.values.shape[1]))
+        for own, split in zip(fill, self.splits, strict=True):
+            yield np.where(self.missing[split[side]], own, self.values[split[side]])
 
     def _least(self, sign: float) -> Array:
         assert self.values is not None
@@ -113,6 +159,11 @@ class Columns:
     @cached_property
     def constant(self) -> Mask:
         """Where a column has one value only without a row, a filled value's rounding apart."""
+        assert self.values is not None
+        _, variance, _, _ = self.moments
+        size = np.nanmax(self.values, axis=0) - np.nanmin(self.values, axis=0)
+        if np.all(variance > VARIED * size * size):
+            return np.zeros(variance.shape, dtype=bool)
         low, high = self.extremes
         return np.asarray(high - low <= SURE * self.fill_error)
 
@@ -126,15 +177,14 @@ class Columns:
         q = self.n_filled
         n = np.where(self.n_values + q > 0, self.n_values + q, np.nan)
         e = np.where(q > 0, np.nan_to_num(self.fill - centre), 0.0)
-        squares = np.square(c).sum(axis=0) + q * e * e
-        mean = (c.sum(axis=0) - c + q * e) / n
-        variance = np.maximum((squares - c * c) / n - mean * mean, 0.0)
+        mean = (self._sums(c) + q * e) / n
+        variance = np.maximum((self._sums(c * c) + q * e * e) / n - mean * mean, 0.0)
         # The sum of squares errs by gamma of it; so does the squared mean, since (sum |c|)^2 is at most n times the squares.
-        error = 4.0 * gamma(n_rows + 8) * squares / n + 2.0 * self.fill_error * (np.abs(e) + np.abs(mean))
-        mean_error = gamma(n_rows + 8) * (np.abs(c).sum(axis=0) + q * np.abs(e)) / n + self.fill_error
-        total = centre + mean
-        mean_error = mean_error + UNIT * np.abs(total)
-        return total, variance, _largest(mean_error), _largest(error)
+        squares = np.square(c).max(axis=0) + self._sums(c * c) + q * e * e
+        error = 4.0 * gamma(2 * n_rows + 8) * squares / n + 2.0 * self.fill_error * (np.abs(e) + np.abs(mean))
+        size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
+        mean_error = gamma(2 * n_rows + 8) * size / n + self.fill_error + UNIT * np.abs(centre + mean)
+        return centre + mean, variance, _largest(mean_error), _largest(error)
 
     @cached_property
     def _order(self) -> tuple[Array, NDArray[np.intp]]:
@@ -147,7 +197,9 @@ class Columns:
 
     def quantile(self, share: float) -> Array:
         """A quantile of each column without each row, by linear interpolation, filled values included."""
-        last = self.n_values + self.n_filled - 1
+        if self.splits is not None:
+            return np.array([np.nanquantile(x, share, axis=0) for x in self._parts(0)])
+        last = (self.n_values + self.n_filled - 1.0).astype(np.intp)
         position = last * share
         low = np.floor(position).astype(np.intp)
         first, second = self._at(low), self._at(np.minimum(low + 1, last))
@@ -169,8 +221,9 @@ class Columns:
         counts = (~self.missing).sum(axis=0)
         below = np.column_stack([np.searchsorted(ordered[: counts[j], j], fill[:, j]) for j in range(n_columns)])
         below = below - (~self.missing & (np.asarray(self.values) < fill))
-        after = present(np.where(places < below, places, places - self.n_filled))
-        return np.where((places >= below) & (places < below + self.n_filled), fill, after)
+        n_filled = self.n_filled.astype(np.intp)
+        after = present(np.where(places < below, places, places - n_filled))
+        return np.where((places >= below) & (places < below + n_filled), fill, after)
 
     def numbers(self) -> "Columns":
         """The same columns with their values as numbers, so that they can be followed through scalers and imputers."""
@@ -179,21 +232,27 @@ class Columns:
         values = as_numbers(self.given)
         if values is None:
             raise Unfollowed("a step for numbers got something else")
-        return Columns(self.given, values).full()
+        return Columns(self.given, values, self.splits).full()
 
     def full(self) -> "Columns":
         """The same with every part as wide as the values."""
         assert self.values is not None
         width = self.values.shape[1]
-        parts = {
+        parts: dict[str, Any] = {
             name: np.broadcast_to(part, (part.shape[0], width)) for name in self.PARTS for part in [getattr(self, name)]
         }
         return replace(self, **parts)
 
+    def scaled(self, given: Any, **parts: Any) -> "Columns":
+        """The same values and fills under other scales and shifts; their statistics stay."""
+        new = replace(self, given=given, **parts)
+        new.__dict__.update({name: self.__dict__[name] for name in STATISTICS if name in self.__dict__})
+        return new
+
     def take(self, given: Any, columns: Any) -> "Columns":
         """Some of the columns."""
         if self.values is None:
-            return Columns(given)
+            return replace(self, given=given)
         return replace(
             self, given=given, values=self.values[:, columns], **{n: getattr(self, n)[:, columns] for n in self.PARTS}
         )
@@ -207,7 +266,7 @@ def join(given: Any, blocks: list[Columns]) -> Columns:
     """Blocks of columns side by side."""
     blocks = [block for block in blocks if block.values is not None or _width(block.given)]
     if all(block.values is None for block in blocks):
-        return Columns(given)
+        return replace(blocks[0], given=given)
     blocks = [block.numbers() for block in blocks]
 
     def side_by_side(name: str) -> Array:
@@ -215,7 +274,9 @@ def join(given: Any, blocks: list[Columns]) -> Columns:
         height = max(part.shape[0] for part in parts)
         return np.hstack([np.broadcast_to(part, (height, part.shape[1])) for part in parts])
 
-    return Columns(given, side_by_side("values"), **{name: side_by_side(name) for name in Columns.PARTS})
+    return Columns(
+        given, side_by_side("values"), blocks[0].splits, **{name: side_by_side(name) for name in Columns.PARTS}
+    )
 
 
 def _width(given: Any) -> int:
@@ -224,6 +285,8 @@ def _width(given: Any) -> int:
 
 def as_numbers(given: Any) -> Array | None:
     """Columns as float64 numbers, NaN where they are missing; None where some are something else."""
+    if sp.issparse(given) and _width(given) * count_rows(given) > MOST_ENTRIES:
+        raise Unfollowed("sparse data has too many entries to be followed, zeros included")
     try:
         if sp.issparse(given):
             return np.asarray(to_dense(given), dtype=np.float64)
@@ -243,14 +306,17 @@ class Walk:
 
     Attributes
     ----------
+    splits : list of tuple or None
+        As in :class:`Columns`.
     alone : array of bool
-        Rows without which the steps do something that is not followed.
+        Rows, or splits, without which the steps do something that is not followed.
     reasons : list of str
         Why.
     """
 
-    def __init__(self, n_rows: int) -> None:
-        self.alone = np.zeros(n_rows, dtype=bool)
+    def __init__(self, n_rows: int, splits: Splits | None = None) -> None:
+        self.splits = splits
+        self.alone = np.zeros(n_rows if splits is None else len(splits), dtype=bool)
         self.reasons: list[str] = []
 
     def set_apart(self, rows: Mask, reason: str) -> None:
@@ -309,9 +375,9 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
     given = step.transform(columns.given)
     if not step.with_mean and not step.with_std:
-        return replace(columns, given=given)
+        return columns.scaled(given)
     mean, variance, _, error = columns.moments
-    changes: dict[str, Array] = {}
+    changes: dict[str, Any] = {}
     if step.with_mean:
         changes = {"shift": mean, "shift0": columns.shift0 + columns.scale0 * step.mean_}
     if step.with_std:
@@ -324,7 +390,7 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         changes["scale"] = np.where(flat, columns.scale, np.sqrt(variance))
         changes["scale0"] = columns.scale0 * step.scale_
         changes["scale_error"] = error
-    return replace(columns, given=given, **changes)
+    return columns.scaled(given, **changes)
 
 
 def _spread(walk: Walk, columns: Columns, width: Array) -> Array:
@@ -360,9 +426,9 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     scale0 = columns.scale0 / step.scale_
     shift0 = columns.shift0 - step.min_ * scale0
     if step.clip:
-        value = np.where(columns.missing, columns.fill, columns.values)
+        least, most = columns.held_out
         walk.set_apart(
-            (value < low) | (value > high), "a row has a value out of the range of the others, which is clipped"
+            (least < low) | (most > high), "a row has a value out of the range of the others, which is clipped"
         )
     if columns.steady:
         # Without a row inside the range nothing changes, not even by a rounding.
@@ -374,9 +440,8 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     error = _squared_error(scale, _size(columns) + np.abs(shift)) + 4.0 * _largest(scale) * columns.fill_error / (
         end - start
     )
-    return replace(
-        columns,
-        given=step.transform(columns.given),
+    return columns.scaled(
+        step.transform(columns.given),
         scale=scale,
         shift=shift,
         scale0=scale0,
@@ -392,19 +457,17 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     width = np.maximum(np.abs(low - columns.shift), np.abs(high - columns.shift))
     scale = _spread(walk, columns, width)
     if getattr(step, "clip", False):
-        value = np.where(columns.missing, columns.fill, columns.values)
-        walk.set_apart(
-            np.abs(value - columns.shift) > width, "a row has a value out of the range of the others, which is clipped"
-        )
+        farthest = np.max([np.abs(value - columns.shift) for value in columns.held_out], axis=0)
+        walk.set_apart(farthest > width, "a row has a value out of the range of the others, which is clipped")
     shift_error = columns.moments[2] if columns.shift.shape[0] > 1 else 0.0
     error = _squared_error(scale, _size(columns)) + 4.0 * _largest(scale) * (columns.fill_error + shift_error)
     scale0 = columns.scale0 * step.scale_
-    return replace(columns, given=step.transform(columns.given), scale=scale, scale0=scale0, scale_error=error)
+    return columns.scaled(step.transform(columns.given), scale=scale, scale0=scale0, scale_error=error)
 
 
 def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
-    changes: dict[str, Array] = {}
+    changes: dict[str, Any] = {}
     if step.with_centering:
         changes = {"shift": columns.quantile(0.5), "shift0": columns.shift0 + columns.scale0 * step.center_}
     if step.with_scaling:
@@ -417,7 +480,7 @@ def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         scale = _spread(walk, columns, high - low) / adjust
         error = _squared_error(scale, _size(columns) / adjust) + 4.0 * _largest(scale) * columns.fill_error / adjust
         changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
-    return replace(columns, given=step.transform(columns.given), **changes)
+    return columns.scaled(step.transform(columns.given), **changes)
 
 
 def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -430,7 +493,8 @@ def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
     if isinstance(marker, int | float | np.number) and not np.isnan(marker):
         if not columns.steady:
             raise Unfollowed(f"{step!r} looks for scaled values")
-        columns = Columns(columns.given, np.where(columns.values == marker, np.nan, columns.values)).full()
+        values = np.where(columns.values == marker, np.nan, columns.values)
+        columns = Columns(columns.given, values, columns.splits).full()
     if callable(step.strategy):
         raise Unfollowed(f"{step!r} fills in what a function says")
     missing = columns.missing
@@ -442,7 +506,7 @@ def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
     if not step.add_indicator:
         return filled
     features = step.indicator_.features_
-    return join(given, [filled, Columns(missing[:, features].astype(np.float64))])
+    return join(given, [filled, Columns(missing[:, features].astype(np.float64), None, columns.splits)])
 
 
 def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
@@ -460,14 +524,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     elif step.strategy == "constant":
         fill = columns.shift + columns.scale * at_once
     else:
-        fill = np.empty((1, columns.values.shape[1]))
-        for j, column in enumerate(columns.values.T):
-            found, counts = np.unique(column[~np.isnan(column)], return_counts=True)
-            fill[0, j] = found[np.argmax(counts)]
-            close = np.partition(counts, -2)[-2] + 1 >= counts.max() if counts.size > 1 else counts[0] == 1
-            if holes[j] and close:
-                walk.set_apart(column == fill[0, j], "without a row another value is the most frequent one")
-        fill0 = fill
+        fill, fill0 = _most_frequent(walk, columns, holes)
     keep = ~holes[None, :]
     return replace(
         columns,
@@ -477,23 +534,59 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     )
 
 
+def _most_frequent(walk: Walk, columns: Columns, holes: Mask) -> tuple[Array, Array]:
+    """The most frequent values: without each row or in each split, and at once."""
+    assert columns.values is not None
+
+    def modes(values: Array) -> Array:
+        found = np.full((1, values.shape[1]), np.nan)
+        for j, column in enumerate(values.T):
+            own, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+            if counts.size:
+                found[0, j] = own[np.argmax(counts)]
+        return found
+
+    at_once = modes(columns.values)
+    if columns.splits is not None:
+        return np.vstack([modes(columns.values[train]) for train, _ in columns.splits]), at_once
+    for j in np.flatnonzero(holes):
+        column = columns.values[:, j]
+        _, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        close = np.partition(counts, -2)[-2] + 1 >= counts.max() if counts.size > 1 else counts[0] == 1
+        if close:
+            walk.set_apart(column == at_once[0, j], "without a row another value is the most frequent one")
+    return at_once, at_once
+
+
 def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns:
     """Text and categories with the most frequent one, or a constant, where they are missing."""
     if step.strategy == "most_frequent":
         table = columns.given.to_numpy() if hasattr(columns.given, "to_numpy") else np.asarray(columns.given)
         for column in np.asarray(table, dtype=object).T:
             values = [None if _is_missing(value, step.missing_values) else value for value in column.tolist()]
-            counts = Counter(value for value in values if value is not None).most_common(2)
-            if (len(counts) == 1 and counts[0][1] == 1) or (len(counts) == 2 and counts[1][1] + 1 >= counts[0][1]):
-                top = [value for value, count in Counter(values).items() if value is not None and count == counts[0][1]]
-                if None in values:
-                    rows = np.array([value in top for value in values])
-                    walk.set_apart(rows, "without a row another value is the most frequent one")
+            if None in values:
+                walk.set_apart(_changed_modes(walk, values), "without a row another value is the most frequent one")
     elif step.strategy != "constant":
         raise Unfollowed(f"{step!r} got something else than numbers")
     if step.add_indicator:
         raise Unfollowed(f"{step!r} marks missing text")
-    return Columns(given)
+    return replace(columns, given=given)
+
+
+def _changed_modes(walk: Walk, values: list[Any]) -> Mask:
+    """Where the most frequent value, None apart, may be another one without a row or in a split."""
+    counts = Counter(value for value in values if value is not None)
+    top = max(counts.values(), default=0)
+    first = [value for value, count in counts.items() if count == top]
+    if walk.splits is None:
+        close = len(first) > 1 or top == 1 or any(count + 1 == top for count in counts.values())
+        return np.array([close and value in first for value in values])
+    found = []
+    for train, _ in walk.splits:
+        own = Counter(values[row] for row in train if values[row] is not None).most_common(2)
+        sure = len(first) == 1 and len(own) > 0 and own[0][0] == first[0] and (len(own) == 1 or own[1][1] < own[0][1])
+        found.append(not sure)
+    return np.array(found)
 
 
 def _is_missing(value: Any, marker: Any) -> bool:
@@ -506,16 +599,13 @@ def _one_hot_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
     given = _steadily(step, columns)
     _require_all_frequent(step)
     if isinstance(step.categories, str):
-        table = sp.csc_array(given.to_numpy() if hasattr(given, "to_numpy") else given)
+        table = sp.csr_array(given.to_numpy() if hasattr(given, "to_numpy") else given)
         ends = np.cumsum([_n_encoded(step, j) for j in range(len(step.categories_))])
         for j, stop in enumerate(ends):
-            part = table[:, stop - _n_encoded(step, j) : stop]
-            counts = np.asarray(part.sum(axis=0)).ravel()
-            single = np.isin(np.arange(part.shape[0]), sp.csc_array(part[:, np.flatnonzero(counts == 1.0)]).indices)
-            if part.shape[0] - counts.sum() == 1.0:
-                single |= np.asarray(part.sum(axis=1)).ravel() == 0.0
-            _set_apart_single(walk, step, single, columns.given, j, step.drop is not None)
-    return Columns(given)
+            width = _n_encoded(step, j)
+            codes = np.asarray(table[:, stop - width : stop] @ np.arange(1.0, width + 1.0))
+            _set_apart_lost(walk, step, codes, columns.given, j, step.drop is not None)
+    return replace(columns, given=given, values=None)
 
 
 def _n_encoded(step: Any, j: int) -> int:
@@ -530,9 +620,8 @@ def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
         codes = as_numbers(given)
         assert codes is not None
         for j, column in enumerate(codes.T):
-            _, places, counts = np.unique(column, return_inverse=True, return_counts=True)
-            _set_apart_single(walk, step, counts[places] == 1, columns.given, j, True)
-    return Columns(given)
+            _set_apart_lost(walk, step, column, columns.given, j, True)
+    return replace(columns, given=given, values=None)
 
 
 def _require_all_frequent(step: Any) -> None:
@@ -540,11 +629,19 @@ def _require_all_frequent(step: Any) -> None:
         raise Unfollowed(f"{type(step).__name__} puts rare categories together")
 
 
-def _set_apart_single(walk: Walk, step: Any, single: Mask, given: Any, j: int, apart: bool) -> None:
-    """Deal with rows whose category no other row has."""
+def _set_apart_lost(walk: Walk, step: Any, codes: Array, given: Any, j: int, apart: bool) -> None:
+    """Deal with rows whose category no other row has, and with splits whose train rows lack a category."""
+    categories, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    if walk.splits is None:
+        single = counts[places] == 1
+    else:
+        single = np.array([np.unique(places[train]).size < categories.size for train, _ in walk.splits])
     if not single.any():
         return
-    if step.handle_unknown == "error":
+    if walk.splits is not None and step.handle_unknown == "error":
+        # Fitting the steps to the split tells whether its test rows have the category.
+        apart = True
+    elif step.handle_unknown == "error":
         row, names = int(np.flatnonzero(single)[0]), getattr(given, "columns", None)
         where = f"column {names[j]!r}" if names is not None else f"column {j}"
         remedy = "'ignore'" if is_a(step, "OneHotEncoder") else "'use_encoded_value'"
@@ -564,7 +661,7 @@ def _steadily(step: Any, columns: Columns) -> Any:
 
 
 def _row_wise(walk: Walk, step: Any, columns: Columns) -> Columns:
-    return Columns(_steadily(step, columns))
+    return replace(columns, given=_steadily(step, columns), values=None)
 
 
 def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -573,7 +670,7 @@ def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
     given = _steadily(step, columns)
     if not isinstance(step.func, np.ufunc) and not _sees_single_rows(step, columns.given, given):
         raise Unfollowed("the function of a FunctionTransformer looks at more than one row at a time")
-    return Columns(given)
+    return replace(columns, given=given, values=None)
 
 
 def _sees_single_rows(step: Any, given: Any, made: Any) -> bool:
@@ -634,8 +731,10 @@ class ColumnChanges:
 
     Attributes
     ----------
-    strengths, fills, filled : array of shape (n_rows, n_columns) or None
-        Factors of the penalty's strengths, what is added to filled values, and which these are.
+    strengths, fills : array of shape (n_rows or n_splits, n_columns) or None
+        Factors of the penalty's strengths, and what is added to filled values.
+    filled : array of shape (n_rows, n_columns) or None
+        Which values these are.
     error : float
         As in ``Refits``.
     alone : array of bool
@@ -653,7 +752,9 @@ class ColumnChanges:
 
 
 @np.errstate(all="ignore")  # columns without values give NaN, whose rows are set apart
-def follow(fitted: Any, X: Any, matrix: Matrix, intercept: bool, penalised: bool) -> ColumnChanges:
+def follow(
+    fitted: Any, X: Any, matrix: Matrix, intercept: bool, penalised: bool, splits: Splits | None = None
+) -> ColumnChanges:
     """What the steps fitted without each row change of the columns that they make when they are fitted to all rows.
 
     Parameters
@@ -666,15 +767,17 @@ def follow(fitted: Any, X: Any, matrix: Matrix, intercept: bool, penalised: bool
         What the steps make of it.
     intercept, penalised : bool
         Whether the model has an unpenalised intercept, which takes up shifts, and a penalty on every column.
+    splits : list of tuple, default=None
+        Train and test rows: then the steps are fitted to the train rows of each split instead.
     """
-    walk = Walk(matrix.shape[0])
+    walk = Walk(matrix.shape[0], splits)
     try:
-        columns = walk.through(fitted, Columns(X))
+        columns = walk.through(fitted, Columns(X, None, splits))
         if columns.values is None:
             return ColumnChanges(None, None, None, 0.0, walk.alone, _listed(walk))
         return _changes(walk, columns, matrix, intercept, penalised)
     except Unfollowed as found:
-        return ColumnChanges(None, None, None, 0.0, np.ones(matrix.shape[0], dtype=bool), str(found))
+        return ColumnChanges(None, None, None, 0.0, np.ones_like(walk.alone), str(found))
 
 
 def _listed(walk: Walk) -> str | None:
@@ -694,18 +797,26 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     if intercept:
         ratio = np.where(constant, 1.0, ratio)
     elif not np.array_equal(columns.shift, np.broadcast_to(shift0, columns.shift.shape)):
-        moved = np.broadcast_to(columns.shift != shift0, made.shape)
+        moved = np.broadcast_to(columns.shift != shift0, (walk.alone.size, made.shape[1]))
         walk.set_apart(moved, "without an intercept a shift of a column matters")
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
     strengths = ratio * ratio
     fills = np.where(columns.missing.any(axis=0), (columns.fill - columns.fill0) / scale0, 0.0)
     unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
-    walk.set_apart(np.broadcast_to(unknown, made.shape), "a column has no value in any other row")
+    walk.set_apart(np.broadcast_to(unknown, (walk.alone.size, made.shape[1])), "a column has no value in any other row")
     # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
     rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
     largest = np.maximum(np.abs(made).max(axis=0), np.finfo(np.float64).tiny)
     fill_error = np.where(columns.missing.any(axis=0), (columns.fill_error / scale0 + 2.0 * rounding) / largest, 0.0)
+    error = float(max(np.nanmax(rho_error), np.nanmax(fill_error)))
+    if not error <= LARGEST_ERROR:
+        raise Unfollowed("the values of a column differ by little more than their rounding")
+    # The error is one of 1: far below that a factor is known too badly.
+    walk.set_apart(
+        np.broadcast_to(LARGEST_ERROR * strengths < error, (walk.alone.size, made.shape[1])),
+        "a column loses nearly all of its spread",
+    )
     strengths = np.where(walk.alone[:, None], 1.0, strengths)
     fills = np.where(walk.alone[:, None], 0.0, fills)
     moves, scales = bool(np.any(fills)), bool(np.any(strengths != 1.0))
@@ -713,7 +824,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         strengths if scales else None,
         fills if moves else None,
         columns.missing if moves else None,
-        float(max(np.nanmax(rho_error), np.nanmax(fill_error))) if moves or scales else 0.0,
+        error if moves or scales else 0.0,
         walk.alone,
         _listed(walk),
     )

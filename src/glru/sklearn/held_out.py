@@ -19,7 +19,7 @@ from glru.problem import Problem
 from glru.refine import fold_bounds
 from glru.regions import has_local
 from glru.sklearn.adapted import Adapted
-from glru.solution import Solution
+from glru.solution import Solution, solution_at
 from glru.solvers import solve
 from glru.updates.refits import Refits
 
@@ -60,15 +60,14 @@ class HeldOut:
     @property
     def reason(self) -> str:
         """Why some predictions are open: a split without an optimum, otherwise the limits of float64."""
-        everything = np.arange(self.adapted.targets.y.size)
         bounded = self.bounds.bounded.reshape(self.rows.size, -1).all(axis=1)
-        for fold in np.unique(self.folds[~bounded]):
-            train, test = self.splits[fold]
-            kept = np.delete(everything, test) if train is None else train
-            for problem in self.adapted.fold(kept, test).problems:
+        open_folds = np.unique(self.folds[~bounded])
+        splits = _with_train(self.adapted, [self.splits[fold] for fold in open_folds])
+        for number, fold in zip(open_folds, self.adapted.folds(splits), strict=True):
+            for problem in fold.problems:
                 found = missing_optimum(problem)
                 if found is not None:
-                    return f"in split {fold} {found}"
+                    return f"in split {number} {found}"
         return "float64 does not bound their scores narrowly enough."
 
     @property
@@ -234,26 +233,28 @@ def _fold_by_fold(
 ) -> list[ScoreBounds]:
     """Bounds of all test rows' scores for every problem."""
     parts: list[list[Bounds]] = [[] for _ in solutions]
-    everything = np.arange(adapted.targets.y.size)
+    pairs = _with_train(adapted, splits)
     with reporter(progress) as report, calm_blas(solutions[0].problem.work):
-        for done, (train, test) in enumerate(splits):
-            kept = np.delete(everything, test) if train is None else train
-            fold = adapted.fold(kept, test)
+        for done, fold in enumerate(adapted.folds(pairs)):
             for k, (solution, problem) in enumerate(zip(solutions, fold.problems, strict=True)):
-                near = solution
-                if adapted.preprocessing is not None:
-                    near = train_near(solution, problem, np.concatenate([kept, test]), tol)
+                near = solution if fold.aligned else solution_near(solution, problem, np.concatenate(pairs[done]), tol)
                 bounds, stage = fold_bounds(near, problem, fold.test, width, aim=aim)
                 parts[k].append(bounds)
                 report(stage, done * len(solutions) + k + 1, len(solutions) * len(splits))
     return [concatenate(part) for part in parts]
 
 
-def train_near(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
-    """The solution of a problem on other columns of the solved problem's rows.
+def _with_train(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Rows]]:
+    """The splits, each with its train rows."""
+    everything = np.arange(adapted.targets.y.size)
+    return [(np.delete(everything, test) if train is None else train, test) for train, test in splits]
 
-    Where there are as many columns as before, and each is a shifted multiple of the column that it was, as most steps
-    make them, the solution's model is known in the new columns, and the training starts there.
+
+def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
+    """A solution of a problem on other columns of the solved problem's rows, to be refined.
+
+    Where there are as many columns as before, each is taken for a shifted multiple of the column that it was, as most steps
+    make them, and the solution's model is written in the new columns. Otherwise the problem is trained.
     """
     known = solution.problem
     if problem.n_columns != known.n_columns:
@@ -263,7 +264,7 @@ def train_near(solution: Solution, problem: Problem, rows: Rows, tol: float) -> 
     (old_mean, old_spread), (mean, spread) = _moments(known.matrix, before), _moments(problem.matrix, weight)
     coef = solution.coef * np.divide(old_spread, spread, out=np.ones(mean.size), where=spread > 0.0)
     intercept = solution.intercept + float(old_mean @ solution.coef - mean @ coef) if problem.fit_intercept else 0.0
-    return solve(problem, tol=tol, start=Point(coef, intercept, solution.dual[rows]))
+    return solution_at(problem, Point(coef, intercept, solution.dual[rows]), 0, "stopped", solution.solver)
 
 
 def _moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
