@@ -128,6 +128,12 @@ def loocv(
 
     Notes
     -----
+    The steps of a pipeline are fitted again without each row, and so are weights with ``class_weight="balanced"``. For scalers (``StandardScaler``,
+    ``MinMaxScaler``, ``MaxAbsScaler``, ``RobustScaler``), ``SimpleImputer``, ``OneHotEncoder``, ``OrdinalEncoder``, ``VarianceThreshold``, steps that
+    look at one row at a time (``FunctionTransformer``, ``PolynomialFeatures``, ``Normalizer``, ``Binarizer``) and column transformers of these,
+    what that changes is known in closed form. Other steps, such as ``PCA``, are fitted once for each row: ``result.n_refits`` says for
+    how many rows, ``result.refit_reason`` why.
+
     Rows in blocks are validated in passes over the data, with the method "certified"; ``max_seconds`` ends what comes after the
     pass of bounds. They take no ``max_memory`` and no ``checkpoint``.
 
@@ -143,6 +149,11 @@ def loocv(
     >>> from sklearn.linear_model import LogisticRegression
     >>> glru.loocv(LogisticRegression(C=0.1), X, y).n_errors
     13
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> result = glru.loocv(make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), X, y)
+    >>> result.n_errors, result.n_trainings, result.n_refits
+    (13, 0, 0)
     """
     options: dict[str, Any] = {
         "method": method,
@@ -228,7 +239,7 @@ def cross_val_predict(
     model : Problem, Solution or estimator
         What to validate; a problem is trained on all rows first. Estimators: ``LogisticRegression``, ``LinearSVC``,
         ``LinearRegression``, ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
-        a ``OneVsRestClassifier``; one of them with an unpenalised intercept behind a ``StandardScaler`` in a ``Pipeline``.
+        a ``OneVsRestClassifier``; any of these at the end of a ``Pipeline``, whose steps are fitted to the train rows of each split.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     groups : array of shape (n_rows,), default=None
