@@ -494,7 +494,13 @@ class Cascade:
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
             mine = self.factors[rows] == factor
-            lower[mine], upper[mine] = self._local_family(float(factor)).bounds(rows[mine], self.enough)
+            family = self._local_family(float(factor))
+            bounds = family.bounds(rows[mine], self.enough)
+            left = np.flatnonzero(~self.enough(*bounds))
+            if left.size > MANY_ROWS:
+                low, high = family.sharp_bounds(rows[mine][left])
+                bounds[0][left], bounds[1][left] = np.maximum(bounds[0][left], low), np.minimum(bounds[1][left], high)
+            lower[mine], upper[mine] = bounds
         return lower, upper
 
     def local_newton(self, rows: Rows) -> Bounds:

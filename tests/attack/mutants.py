@@ -190,6 +190,11 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.carried_rows:Carried._midpoint_bounds", inside(ball_radius=scaled(0.5)), FAMILIES
     ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
+    "moves-of-long-rows-dropped": Mutant(
+        "glru.updates.local_rows:RowRemovals._long_moves",
+        result(lambda found: (0.0 * found[0], 0.0 * found[1])),
+        FAMILIES,
+    ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
         "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
