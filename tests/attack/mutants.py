@@ -250,10 +250,10 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.wide:WideColumns.radius", scaled(0.01), COLUMNS
     ),
     "tenth-of-the-gradient-of-one-step": Mutant(
-        "glru.updates.columns.wide:Steps._gradient_norms", result(lambda found: (0.1 * found[0], found[1])), COLUMNS
+        "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),
     "rows-that-carry-nothing": Mutant(
-        "glru.updates.columns.wide:WideColumns._row_norms",
+        "glru.updates.columns.one_step:row_tops",
         result(lambda tops: [(norm, 0.0) for norm, _ in tops[-1:]]),
         COLUMNS,
     ),
