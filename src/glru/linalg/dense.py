@@ -104,10 +104,10 @@ class DenseMatrix(Matrix):
 
         return product
 
-    def dual_epoch(self, *state: Any) -> None:
+    def dual_epoch(self, *state: Any) -> float:
         from glru.linalg import kernels
 
-        kernels.dual_epoch_dense(self.data, *state)
+        return float(kernels.dual_epoch_dense(self.data, *state))
 
     def _squared_row_norms(self, column_weights: Array | None) -> Array:
         X = self.data

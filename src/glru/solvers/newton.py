@@ -99,11 +99,15 @@ Until = Callable[[State], bool]
 @final
 @dataclass(frozen=True)
 class Stop:
-    """When to stop: ``gap <= tol * primal_value``, ``until(state)``, or ``max_iter`` outer iterations."""
+    """When to stop: ``gap <= tol * primal_value``, ``until(state)``, or ``max_iter`` outer iterations.
+
+    ``patience``: what a solver may take before it gives way to the next one of a plan, in its own unit.
+    """
 
     tol: float
     until: Until | None
     max_iter: int
+    patience: float = np.inf
 
     # The gap is taken again from the data at the end; aim a little below the target so that rounding does not spoil it.
     margin = 0.9
@@ -605,7 +609,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     while True:
         state = place.state(n_iter, stop)
         best = (state, place) if best is None or state.gap <= best[0].gap else best
-        status = stop.check(state)
+        status = stop.check(state) or ("max_iter" if n_iter >= stop.patience else None)
         if status is not None:
             return place.end(state, status)
         step, descent, noise = place.step(floor)

@@ -130,7 +130,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     n_iter = quiet = 0
     state = best = model.state(0, value, unknowns, scores, gradient, slope)
     while True:
-        status = stop.check(state)
+        status = stop.check(state) or ("max_iter" if model.n_products >= stop.patience else None)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
         raised = floor.raised(curvature, scores)
@@ -169,7 +169,7 @@ class _Model:
     """The objective and its quadratic model in ``(coef, intercept)``."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+        self.problem, self.n_products = problem, 0
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
 
     def pack(self, coef: Array, intercept: float) -> Array:
@@ -232,6 +232,7 @@ class _Model:
             if energy <= forcing * first or self.price(residual) <= 0.1 * target:
                 break
             forward, bent = product(direction)
+            self.n_products += 1
             bend = float(direction @ bent)
             if not bend > 0.0:
                 break
