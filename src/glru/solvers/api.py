@@ -18,7 +18,7 @@ from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, relative, solution_at
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.hinges import box_of, interior_point, proximal_point
-from glru.solvers.newton import Run, Stop, Until, local_gap, newton, sample_of, uses_row_space, zero_point
+from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
 from glru.solvers.newton_cg import newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
 from glru.sums import dual_gap, objective_value
@@ -50,6 +50,9 @@ NEWTON_STEPS = 7
 
 SPARSE_PRODUCTS, DENSE_PRODUCTS = 60, 1000
 """Products that conjugate gradients take instead: few where rows overlap little, many where all columns are correlated."""
+
+SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
+"""The same from the model of a sample of the rows, whose Hessian is the preconditioner."""
 
 INTERIOR_STEPS, PROXIMAL_PRODUCTS = 20, 1000
 """The same for the hinge by the interior point and by proximal points."""
@@ -205,16 +208,18 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
         return [("proximal-point", np.inf)]
     if not smooth:
         return [("prox-newton", np.inf)]
-    products = _direct_cost(problem, NEWTON_STEPS) / max(matrix.product_cost, 1.0)
-    if products <= (DENSE_PRODUCTS if matrix.stores_zeros else SPARSE_PRODUCTS):
+    sampled = start is None and has_sample(problem)
+    n_steps = SAMPLED_STEPS if sampled else NEWTON_STEPS
+    products = _direct_cost(problem, n_steps) / max(matrix.product_cost, 1.0)
+    usual = SAMPLED_PRODUCTS if sampled else DENSE_PRODUCTS if matrix.stores_zeros else SPARSE_PRODUCTS
+    if products <= usual or matrix.only_products:
         if isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not matrix.only_products:
             return [("newton", NEWTON_SHARE), ("interior-point", np.inf), ("newton", np.inf)]
         return [("newton", np.inf)]
     plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
-    sparse = not matrix.stores_zeros and not problem.unpenalised.size
-    return (
-        [("dual-cd", DUAL_PASSES), *plan] if start is None and sparse and isinstance(problem.loss, Logistic) else plan
-    )
+    if start is not None or sampled or matrix.stores_zeros or problem.unpenalised.size:
+        return plan
+    return [("dual-cd", DUAL_PASSES), *plan] if isinstance(problem.loss, Logistic) else plan
 
 
 def _direct_cost(problem: Problem, n_steps: int) -> float:

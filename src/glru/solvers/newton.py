@@ -213,6 +213,11 @@ def zero_point(problem: Problem) -> Point:
     return Point(np.zeros(problem.n_columns))
 
 
+def has_sample(problem: Problem) -> bool:
+    """Whether rows in memory are so many that a sample of them is much smaller, and large enough for the columns."""
+    return problem.n_rows >= 20_000 and problem.n_rows >= 5 * ROWS_PER_COLUMN * problem.n_columns
+
+
 def sample_of(problem: Problem) -> Problem | None:
     """The problem on a sample of its rows; None where that is not much smaller, or too small for the columns.
 
@@ -221,7 +226,7 @@ def sample_of(problem: Problem) -> Problem | None:
     n_rows, n_columns = problem.n_rows, problem.n_columns
     if isinstance(problem.rows, Blocks):
         return _sample_of_blocks(problem, problem.rows)
-    if n_rows < 20_000 or n_rows < 5 * ROWS_PER_COLUMN * n_columns:
+    if not has_sample(problem):
         return None
     size = max(n_rows // SHARE, ROWS_PER_COLUMN * n_columns)
     rows = np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
