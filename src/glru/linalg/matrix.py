@@ -182,8 +182,8 @@ class Matrix(ABC):
         return np.einsum("ij,ij->i", rows @ symmetric, rows)
 
     @abstractmethod
-    def dual_epoch(self, *state: Any) -> float:
-        """One pass of dual coordinate ascent over the rows, in place; see :func:`glru.linalg.kernels.dual_epoch_dense`."""
+    def dual_pass(self, *state: Any) -> None:
+        """One pass of dual coordinate ascent over some rows, in place; see :func:`glru.linalg.kernels.dual_pass_dense`."""
 
     # Norms and counts.
 

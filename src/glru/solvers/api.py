@@ -27,7 +27,7 @@ Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "inter
 
 Plan = list[tuple[str, float]]
 """Solvers to run one after the other, each with its patience: iterations of "newton", products with the Hessian of
-"newton-cg", passes that "dual-cd" has still to make."""
+"newton-cg", rounds that "dual-cd" has still to make."""
 
 SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
     "newton": (newton, 200),
@@ -57,8 +57,8 @@ SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
 INTERIOR_STEPS, PROXIMAL_PRODUCTS = 20, 1000
 """The same for the hinge by the interior point and by proximal points."""
 
-DUAL_PASSES = 50
-"""Passes of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""
+DUAL_ROUNDS = 20
+"""Rounds of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""
 
 
 def solve(
@@ -219,7 +219,7 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
     if start is not None or sampled or matrix.stores_zeros or problem.unpenalised.size:
         return plan
-    return [("dual-cd", DUAL_PASSES), *plan] if isinstance(problem.loss, Logistic) else plan
+    return [("dual-cd", DUAL_ROUNDS), *plan] if isinstance(problem.loss, Logistic) else plan
 
 
 def _direct_cost(problem: Problem, n_steps: int) -> float:

@@ -260,9 +260,9 @@ class _Model:
 
         The intercept's part is what meeting its constraint costs, by moves of the dual variables in proportion to their curvatures.
         """
-        if self.problem.unpenalised.size:
-            return np.inf
         columns, shift = self.unpack(residual)
+        if self.problem.unpenalised.size or (shift != 0.0 and self.total == 0.0):
+            return np.inf
         return 0.5 * float(columns @ (columns / self.lam)) + (0.5 * shift**2 / self.total if shift else 0.0)
 
     def state(
