@@ -17,6 +17,7 @@ from glru.changes import layout_of
 from glru.duality import feasible_dual, feasible_moves
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
 from glru.linalg.arrays import HostArrays
+from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import device
 from glru.metric.device import column_metric
@@ -153,6 +154,7 @@ __all__ = [
     "sample_of",
     "score_bounds",
     "score_errors",
+    "solve_shifted",
     "solvers",
     "step_length",
     "summary",
