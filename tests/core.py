@@ -52,6 +52,7 @@ from glru.updates.columns import (
     has_smooth_columns,
     has_wide_columns,
 )
+from glru.updates.folds import has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.row_models import has_row_models, has_wide_rows
@@ -123,6 +124,7 @@ __all__ = [
     "feasible_moves",
     "gamma",
     "has_carried",
+    "has_folds",
     "has_local",
     "has_local_columns",
     "has_local_rows",

@@ -28,6 +28,7 @@ ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("roundin
 RULES = "contracts/test_bounds.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
+FOLDS = "decisions/test_cross_validation.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
@@ -224,6 +225,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
     "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.row_models:RowModels.rounding", scaled(0.0), SLACK),
+    "thousandth-of-the-radius-of-folds": Mutant(
+        "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
+    ),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.reach", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES

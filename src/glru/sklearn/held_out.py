@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -46,6 +47,8 @@ class HeldOut:
         Which row was held out, and in which split.
     bounds : ScoreBounds
         Proven bounds of its scores, shaped as ``decision_function``.
+    models : list of array
+        The models of the splits, one column each and one array per problem, where they were found together.
     """
 
     adapted: Adapted
@@ -53,6 +56,7 @@ class HeldOut:
     rows: Rows
     folds: Rows
     bounds: ScoreBounds
+    models: list[Array] = field(default_factory=list)
 
     @property
     def reason(self) -> str:
@@ -91,26 +95,30 @@ def held_out(
     solutions: Sequence[Solution] | None = None,
     warn: bool = True,
     aim: float | None = None,
+    near: HeldOut | None = None,
 ) -> HeldOut:
     """Held-out scores to a width, or only as far as labels need them where ``width`` is None.
 
-    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training.
+    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training. ``near``: those
+    of the same splits at another strength, whose models are started from.
     """
     require_bounds(adapted)
-    splits = _splits(adapted, cv, groups)
+    splits = _splits(adapted, cv, groups) if near is None else near.splits
     rows = np.concatenate([test for _, test in splits])
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
-    if solutions is None:
-        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    models: list[Array] = []
     if adapted.shifts is None and all(train is None for train, _ in splits):
+        if solutions is None:
+            solutions = [solve(problem, tol=tol) for problem in adapted.problems]
         results = [leave_one_out(solution, width=width, progress=progress, aim=aim) for solution in solutions]
         parts = [result.bounds.take(rows) for result in results]
     else:
-        parts = _fold_by_fold(adapted, solutions, splits, width, progress, aim)
+        known = [] if near is None else near.models
+        parts, models = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim, known)
     bounds = adapted.bounds(parts)
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
-    return HeldOut(adapted, splits, rows, folds, bounds)
+    return HeldOut(adapted, splits, rows, folds, bounds, models)
 
 
 def held_out_labels(
@@ -119,14 +127,13 @@ def held_out_labels(
     """Held-out scores that are tight enough to tell the labels, or ties in float64."""
     if isinstance(cv, Iterator):
         cv = list(cv)
-    solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if width is None and not decides_by_sign(adapted):
         width = default_width(adapted)
-        found = held_out(adapted, cv, groups, width, tol, progress, solutions)
+        found = held_out(adapted, cv, groups, width, tol, progress)
         if found.bounds.decided.all():
             return found
-        return held_out(adapted, cv, groups, FINE * width, tol, progress, solutions, warn=False)
-    return held_out(adapted, cv, groups, width, tol, progress, solutions)
+        return held_out(adapted, cv, groups, FINE * width, tol, progress, warn=False)
+    return held_out(adapted, cv, groups, width, tol, progress)
 
 
 def decides_by_sign(adapted: Adapted) -> bool:
@@ -214,25 +221,31 @@ def _check_left_out(adapted: Adapted) -> None:
 
 def _fold_by_fold(
     adapted: Adapted,
-    solutions: Sequence[Solution],
+    solutions: Sequence[Solution] | None,
     splits: list[Split],
     width: float | None,
+    tol: float,
     progress: bool | Report,
-    aim: float | None = None,
-) -> list[ScoreBounds]:
-    """Bounds of all test rows' scores for every problem."""
-    found = []
-    everything = np.arange(adapted.targets.y.size)
-    with reporter(progress) as report, calm_blas(solutions[0].problem.work):
-        for k, solution in enumerate(solutions):
-            parts = []
-            for done, (train, test) in enumerate(splits):
-                kept = np.delete(everything, test) if train is None else train
-                bounds, stage = fold_bounds(solution, adapted.fold(k, kept), test, width, aim=aim)
+    aim: float | None,
+    starts: list[Array],
+) -> tuple[list[ScoreBounds], list[Array]]:
+    """Bounds of all test rows' scores for every problem, and the models of the splits where they were found together."""
+    found, models = [], []
+    everything, tests = np.arange(adapted.targets.y.size), [test for _, test in splits]
+    kept = [np.delete(everything, test) if train is None else train for train, test in splits]
+    with reporter(progress) as report, calm_blas(adapted.problems[0].work):
+        for k, problem in enumerate(adapted.problems):
+            folds = [adapted.fold(k, train) for train in kept]
+            known = partial(solve, problem, tol=tol) if solutions is None else solutions[k]
+            parts, together = [], []
+            start = starts[k] if starts else None
+            for bounds, stage, model in fold_bounds(problem, folds, tests, known, width, aim=aim, starts=start):
                 parts.append(bounds)
-                report(stage, k * len(splits) + done + 1, len(solutions) * len(splits))
+                together += [] if model is None else [model]
+                report(stage, k * len(splits) + len(parts), len(adapted.problems) * len(splits))
             found.append(concatenate(parts))
-    return found
+            models += [np.column_stack(together)] if together else []
+    return found, models
 
 
 def _warn_of_width(widths: Array, width: float) -> None:
