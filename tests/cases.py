@@ -51,7 +51,7 @@ SOLVERS = ("newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "p
 def supports(solver: str, problem: Problem) -> bool:
     """The table of ``glru.solvers``, written a second time."""
     hinge, l2 = isinstance(problem.loss, glru.Hinge), isinstance(problem.penalty, glru.L2)
-    free = problem.fit_intercept or bool(problem.unpenalised.size)
+    free = bool(problem.unpenalised.size) or (problem.fit_intercept and hinge)
     return {
         "newton": not hinge and l2,
         "newton-cg": not hinge and l2,

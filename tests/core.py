@@ -17,6 +17,7 @@ from glru.changes import layout_of
 from glru.duality import feasible_dual, feasible_moves
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
 from glru.linalg.arrays import HostArrays
+from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import device
 from glru.metric.device import column_metric
@@ -53,6 +54,7 @@ from glru.updates.columns import (
     has_smooth_columns,
     has_wide_columns,
 )
+from glru.updates.folds import has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
@@ -130,6 +132,7 @@ __all__ = [
     "feasible_moves",
     "gamma",
     "has_carried",
+    "has_folds",
     "has_local",
     "has_local_columns",
     "has_local_rows",
@@ -163,6 +166,7 @@ __all__ = [
     "sample_of",
     "score_bounds",
     "score_errors",
+    "solve_shifted",
     "solvers",
     "step_length",
     "summary",

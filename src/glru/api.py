@@ -230,9 +230,10 @@ def cross_val_predict(
     For an estimator this is the array that scikit-learn's function of that name would give for its linear models; for a problem
     or a solution it is an object with the bounds.
 
-    Leave-one-out splits go through the cascade of :func:`glru.loocv`. Any other fold starts from the model of all rows;
-    Newton steps under a certificate follow until every held-out label (or, with ``width``, every score) is proven, and a
-    training only where they do not suffice.
+    Leave-one-out splits go through the cascade of :func:`glru.loocv`. The models of all other folds are
+    stepped together: one product with the data gives the scores of all of them, one their gradients, and their Hessians cost
+    one. Each step is followed by a certificate, until every held-out label (or, with ``width``, every score) is proven. On dense wide
+    data, and where the loss or the penalty does not allow this, each fold starts from the model of all rows.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, ScoreBounds, is_decided, unbounded
 from glru.certificate import certify
-from glru.linalg import SMALL_WORK, Array
+from glru.linalg import Array
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
@@ -506,7 +506,13 @@ class Cascade:
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         for factor in np.unique(self.factors[rows][np.isfinite(self.factors[rows])]):
             mine = self.factors[rows] == factor
-            lower[mine], upper[mine] = self._local_family(float(factor)).bounds(rows[mine], self.enough)
+            family = self._local_family(float(factor))
+            bounds = family.bounds(rows[mine], self.enough)
+            left = np.flatnonzero(~self.enough(*bounds))
+            if left.size > MANY_ROWS:
+                low, high = family.sharp_bounds(rows[mine][left])
+                bounds[0][left], bounds[1][left] = np.maximum(bounds[0][left], low), np.minimum(bounds[1][left], high)
+            lower[mine], upper[mine] = bounds
         return lower, upper
 
     def local_newton(self, rows: Rows) -> Bounds:
@@ -517,8 +523,7 @@ class Cascade:
     def local_exact(self, rows: Rows) -> Bounds:
         """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
 
-        Rows of leverage near 1 ask for a metric that is nearly exact. Where forming a Hessian takes long, this one is
-        formed for all of them.
+        Rows of leverage near 1 ask for a metric that is nearly exact. This one is formed once for all of them.
         """
         factor = float(self.factors[rows[0]])
         if factor not in self._sharp:
@@ -763,9 +768,10 @@ def _has_carried(cascade: Cascade) -> bool:
 
 
 def _carries_first(cascade: Cascade) -> bool:
-    return _has_carried(cascade) and not (
-        _has_local(cascade) and cascade.problem.n_rows * cascade.problem.n_columns < SMALL_MATRIX
-    )
+    problem = cascade.problem
+    # Of a quadratic loss the local step is exact.
+    small = problem.n_rows * problem.n_columns < SMALL_MATRIX or problem.loss.self_concordance == 0.0
+    return _has_carried(cascade) and not (small and _has_local(cascade))
 
 
 def _carries_later(cascade: Cascade) -> bool:
@@ -888,8 +894,8 @@ STEPS = (
     ),
     Step(
         "refine",
-        "as the local step in memory, where forming a Hessian takes long; conjugate gradients for each step",
-        lambda cascade: _has_local(cascade) and cascade.problem.work > SMALL_WORK,
+        "as the local step in memory; a further Hessian, conjugate gradients for each step",
+        _has_local,
         Cascade.batches,
         Cascade.local_exact,
         price=2,

@@ -125,27 +125,39 @@ def _balanced(problem: Problem, dual: Array) -> Array:
     """The part of :func:`feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
-    constraints = constraint_columns(problem)
+    constraints = constraint_columns(problem) if problem.unpenalised.size else None
     lower, upper = problem.loss.derivative_range(problem.y)
     corrected = dual
     for _ in range(2):  # the second pass removes the rounding of the first
-        room = np.minimum(np.minimum(upper + corrected, -corrected - lower), 1.0)
-        residual = constraints.T @ (problem.weights * corrected)
-        gram = constraints.T @ ((problem.weights * room)[:, None] * constraints)
-        if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residual))):
+        slope = -corrected
+        room = np.minimum(np.minimum(upper - slope, slope - lower), 1.0)
+        shift = _balancing_shift(problem.weights, room, corrected, constraints)
+        if shift is None:
             corrected = dual
             break
-        if gram.size == 1:
-            step = residual / gram[0] if gram[0, 0] > 0.0 else np.zeros(1)
-        else:
-            step = np.linalg.lstsq(gram, residual, rcond=None)[0]
-        corrected = corrected - room * (constraints @ step)
-        if not np.array_equal(problem.loss.project(problem.y, -corrected), -corrected):
+        corrected = corrected - room * shift
+        if not np.all((lower <= -corrected) & (-corrected <= upper)):
             corrected = dual
             break
     if problem.unpenalised.size or is_balanced(problem, corrected):
         return corrected
     return _scaled_to_balance(problem, dual)
+
+
+def _balancing_shift(weights: Array, room: Array, dual: Array, constraints: Array | None) -> Array | float | None:
+    """What ``room`` is multiplied by in a correction that meets the constraints; None where it overflows.
+
+    Without ``constraints`` there is only the intercept's.
+    """
+    if constraints is None:
+        residual, size = float(weights @ dual), float(weights @ room)
+        shift = residual / size if size > 0.0 else 0.0
+        return shift if np.isfinite(shift) and np.isfinite(size) else None
+    residuals = constraints.T @ (weights * dual)
+    gram = constraints.T @ ((weights * room)[:, None] * constraints)
+    if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residuals))):
+        return None
+    return constraints @ np.linalg.lstsq(gram, residuals, rcond=None)[0]
 
 
 def constraint_columns(problem: Problem) -> Array:

@@ -75,7 +75,8 @@ class Penalty(ABC):
     def value(self, w: ArrayLike) -> Array:
         """``rho_j(w_j)`` for every column."""
         w = np.asarray(w, dtype=np.float64)
-        return 0.5 * self.quadratic * w**2 + self.absolute * np.abs(w)
+        squares = 0.5 * self.quadratic * w**2
+        return squares if self.smooth else squares + self.absolute * np.abs(w)
 
     def conjugate(self, v: ArrayLike) -> Array:
         """``rho_j*(v_j)`` for every column; ``+inf`` off the domain."""
@@ -109,6 +110,8 @@ class Penalty(ABC):
     def fenchel_young(self, w: ArrayLike, v: ArrayLike) -> Array:
         """``rho_j(w_j) + rho_j*(v_j) - w_j v_j`` as a sum of non-negative terms; ``+inf`` off the domain."""
         w, v = np.asarray(w, dtype=np.float64), np.asarray(v, dtype=np.float64)
+        if self.smooth and self.strong_convexity > 0.0:
+            return 0.5 * self.quadratic * (w - v / self.quadratic) ** 2
         lam, excess = self._excess(v)
         with np.errstate(divide="ignore", invalid="ignore"):
             target = np.where(excess > 0.0, np.sign(v) * (excess / lam), 0.0)

@@ -1,6 +1,6 @@
 """Tighten until settled: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -19,9 +19,11 @@ from glru.problem import Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
+from glru.solvers.api import from_sample
 from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
+from glru.updates.folds import Folds, has_folds
 from glru.updates.newton import newton_step
 from glru.updates.row_models import RowModels, has_wide_rows
 
@@ -39,6 +41,9 @@ TRAINED_FIRST = 1e-6
 
 SHRINKAGES = (0.3, 0.1, 0.03)
 """Factors by which intervals may have to shrink before a training is asked again: its gap by about their squares."""
+
+FOLD_ENTRIES = 4_000_000
+"""Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
 
 Settled = Callable[[Array, Array], bool]
 Rows = NDArray[np.intp]
@@ -331,17 +336,86 @@ def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid
 
 
 def fold_bounds(
-    solution: Solution,
     problem: Problem,
-    test: Rows,
+    folds: Sequence[Problem],
+    tests: Sequence[Rows],
+    solution: Solution | Callable[[], Solution],
     width: float | None,
     budget: Budget = UNLIMITED,
     aim: float | None = None,
-) -> tuple[Bounds, str]:
-    """Bounds of some rows' scores in a problem of the same rows and columns, and the stage that decided them.
+    starts: Array | None = None,
+) -> Iterator[tuple[Bounds, str, Array | None]]:
+    """Bounds of some rows' scores in every one of some problems of the same rows and columns.
 
-    ``aim``: a width to go on to, as far as a few Newton steps under the local certificate reach it.
+    Yields the bounds, the stage that decided them and, where the folds are stepped together, the model: its coefficients with
+    the intercept last.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem of all rows.
+    folds : sequence of Problem
+        The problems: other weights and strengths, the same data.
+    tests : sequence of array
+        The rows that are asked about, problem by problem.
+    solution : Solution or callable
+        The model of all rows, or how it is found, which is asked for only where the folds are not stepped together.
+    width, aim : float or None
+        The widths to reach; the second one as far as a few Newton steps under the local certificate reach it.
+    budget : Budget, default=UNLIMITED
+        When it is spent, what is known by then is returned.
+    starts : array of shape (n_unknowns, n_folds), default=None
+        Models to start from, as they are yielded.
     """
+
+    def narrow(lower: Array, upper: Array) -> NDArray[np.bool_]:
+        found = is_decided(lower, upper, width)
+        return found if aim is None else found & is_decided(lower, upper, aim)
+
+    if not has_folds(problem):
+        known = solution if isinstance(solution, Solution) else solution()
+        for fold, test in zip(folds, tests, strict=True):
+            yield *single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim), None
+        return
+    free, start = problem.fit_intercept, solution.point if isinstance(solution, Solution) else from_sample(problem)
+    for batch in _batches(tests, problem.n_rows):
+        begin = np.append(start.coef, start.intercept) if free else start.coef
+        begin = begin if starts is None else starts[:, batch]
+        found, models = Folds(problem, folds[batch]).bounds(begin, tests[batch], narrow, budget)
+        for fold, test, bounds, model in zip(folds[batch], tests[batch], found, models.T, strict=True):
+            if np.all(is_decided(*bounds, width)):
+                yield bounds, "newton", model
+                continue
+            point = Point(model[: problem.n_columns], float(model[-1]) if free else 0.0)
+            if not np.all(np.isfinite(model)):
+                point, model = start, np.append(start.coef, [start.intercept] * int(free))
+            more, stage = single_fold_bounds(problem, point, None, fold, test, width, budget, aim)
+            yield intersect(bounds, more), stage, model
+
+
+def _batches(tests: Sequence[Rows], n_rows: int) -> Iterator[slice]:
+    """Consecutive folds whose tests have no row in common, and few enough for their scores to stay small."""
+    begin, seen = 0, np.zeros(n_rows, dtype=np.bool_)
+    most = max(1, FOLD_ENTRIES // n_rows)
+    for k, test in enumerate(tests):
+        if k > begin and (k - begin >= most or seen[test].any()):
+            yield slice(begin, k)
+            begin, seen = k, np.zeros(n_rows, dtype=np.bool_)
+        seen[test] = True
+    yield slice(begin, len(tests))
+
+
+def single_fold_bounds(
+    data: Problem,
+    start: Point,
+    solution: Solution | None,
+    problem: Problem,
+    test: Rows,
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+) -> tuple[Bounds, str]:
+    """Bounds of some rows' scores in one problem, and the stage that decided them; ``solution``: of all rows, for wide data."""
     if budget.spent:
         return unbounded(test.size), "undetermined"
 
@@ -352,10 +426,10 @@ def fold_bounds(
         return settled(lower, upper) and (aim is None or bool(np.all(is_decided(lower, upper, aim))))
 
     if not problem.in_memory:
-        work = Refinement(problem, BlockRows(solution.problem, test), settled, budget=budget)
-        stage = work.newton(solution.point)
+        work = Refinement(problem, BlockRows(data, test), settled, budget=budget)
+        stage = work.newton(start)
         return work.found, stage if stage is not None and settled(*work.found) else "undetermined"
-    if has_wide_rows(problem):
+    if solution is not None and has_wide_rows(problem):
         models = RowModels(problem)
         near = models.retrained(
             problem.weights, models.place(solution), test, lambda *ends: budget.spent or narrow(*ends)
@@ -363,10 +437,12 @@ def fold_bounds(
         if near.exhausted or budget.spent or settled(near.lower, near.upper):
             done = settled(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
-    point = Point(solution.coef, solution.intercept, duality.feasible_dual(problem, solution.dual))
-    found = refine(problem, point, problem.matrix[test], settled, budget=budget)
+    queries = problem.matrix[test]
+    dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
+    point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
+    found = refine(problem, point, queries, settled, budget=budget)
     if budget.spent and not settled(found.lower, found.upper):
         return (found.lower, found.upper), "undetermined"
-    closer = Refinement(problem, problem.matrix[test], narrow, budget=budget, found=(found.lower, found.upper))
+    closer = Refinement(problem, queries, narrow, budget=budget, found=(found.lower, found.upper))
     closer.tighten(found.point)
     return closer.found, found.stage

@@ -53,6 +53,8 @@ class Floor:
 
     def after(self, length: float) -> "Floor":
         """The floor after a step of some length."""
+        if self.share == 0.0 and length >= 0.1:
+            return self
         if length >= 0.1:
             share = 0.1 * self.share
             return replace(self, share=share if share > 1e-4 else 0.0)

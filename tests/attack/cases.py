@@ -232,7 +232,9 @@ def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     if (wide or has_smooth_columns(problem)) and np.all(lam > 0.0):
         found = _wide_columns(solution, queries, (as_matrix(dense), as_matrix(queries)), lam, -1.0)
     if has_local_columns(problem):
-        found["LocalColumns"] = LocalColumns(problem, solution.point, as_matrix(queries)).bounds(columns, never, 4)
+        local = LocalColumns(problem, solution.point, as_matrix(queries))
+        found["LocalColumns, one step"] = local.closed_form(columns)
+        found["LocalColumns"] = local.bounds(columns, never, 4)
     if has_carried(problem) and problem.penalty.smooth:
         found["carried columns"] = carried_columns(solution, as_matrix(queries), columns)
     for j in columns if found else ():

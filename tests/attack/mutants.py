@@ -28,6 +28,7 @@ ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("roundin
 RULES = "contracts/test_bounds.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
+FOLDS = "decisions/test_cross_validation.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
@@ -190,6 +191,11 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.carried_rows:Carried._midpoint_bounds", inside(ball_radius=scaled(0.5)), FAMILIES
     ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
+    "moves-of-long-rows-dropped": Mutant(
+        "glru.updates.local_rows:RowRemovals._long_moves",
+        result(lambda found: (0.0 * found[0], 0.0 * found[1])),
+        FAMILIES,
+    ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
         "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
     ),
@@ -219,11 +225,16 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
     "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.row_models:RowModels.rounding", scaled(0.0), SLACK),
+    "thousandth-of-the-radius-of-folds": Mutant(
+        "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
+    ),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.reach", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
     ),
-    "tenth-of-the-gradient-of-wide-rows": Mutant("glru.updates.wide_rows:WideRows._norms", scaled(0.1), FAMILIES),
+    "tenth-of-the-gradient-of-wide-rows": Mutant(
+        "glru.updates.wide_rows:WideRows.gradient_norms", scaled(0.1), FAMILIES
+    ),
     "tenth-of-the-radius-of-exact-steps": Mutant(
         "glru.updates.wide_rows:ExactSteps._certificate", inside(local_radius=scaled(0.1)), FAMILIES
     ),
@@ -245,10 +256,10 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.wide:WideColumns.radius", scaled(0.01), COLUMNS
     ),
     "tenth-of-the-gradient-of-one-step": Mutant(
-        "glru.updates.columns.wide:Steps._gradient_norms", result(lambda found: (0.1 * found[0], found[1])), COLUMNS
+        "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),
     "rows-that-carry-nothing": Mutant(
-        "glru.updates.columns.wide:WideColumns._row_norms",
+        "glru.updates.columns.one_step:row_tops",
         result(lambda tops: [(norm, 0.0) for norm, _ in tops[-1:]]),
         COLUMNS,
     ),

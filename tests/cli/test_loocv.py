@@ -67,11 +67,11 @@ def test_named_datasets():
         glru.ElasticNet(0.1, 0.01),
         fit_intercept=True,
     )
-    options = ("--loss", "squared-hinge", "--lam", 0.1, "--kappa", 0.01, "--intercept", "--normalize", "sparse")
+    options = ("--loss", "squared_hinge", "--lam", 0.1, "--kappa", 0.01, "--intercept", "--normalize", "sparse")
     said = answer("loocv", "wine:0vrest", *options)
     assert_result(said, glru.loocv(problem))
     assert said["model"] == {
-        "loss": "squared-hinge",
+        "loss": "squared_hinge",
         "lam": 0.1,
         "C": None,
         "kappa": 0.01,

@@ -55,7 +55,7 @@ def test_select_marks_choices_that_are_not_proven(tmp_path):
     assert "not proven" not in proven and "every choice is that of training all candidates" in proven
     assert "'squared_error' is for regression" in complaint("select", "iris:1v2", "--criterion", "squared_error")
     assert "needs probabilities" in complaint(
-        "select", "iris:1v2", "--loss", "squared-hinge", "--criterion", "log_loss"
+        "select", "iris:1v2", "--loss", "squared_hinge", "--criterion", "log_loss"
     )
 
 

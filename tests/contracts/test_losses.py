@@ -155,6 +155,18 @@ def _divergence(q, p):
     return q * mpmath.log(q / p) if q else mpmath.mpf(0)
 
 
+def test_logistic_fenchel_young_of_a_long_vector_is_that_of_its_parts():
+    random = np.random.default_rng(0)
+    z, y = 20.0 * random.normal(size=20_000), np.where(random.normal(size=20_000) > 0.0, 1.0, -1.0)
+    g = glru.Logistic().gradient(y, z + random.normal(size=z.size))
+    g[::1000] = 2.0  # off the domain
+    whole = glru.Logistic().fenchel_young_slope(y, z, g)
+    for start in range(0, z.size, 3000):
+        part = slice(start, start + 3000)
+        for values, expected in zip(whole, glru.Logistic().fenchel_young_slope(y[part], z[part], g[part]), strict=True):
+            np.testing.assert_array_equal(values[part], expected)
+
+
 @every_loss
 def test_smoothness_is_valid_and_tight(loss):
     """No two derivatives differ by more than it allows, and some curvature reaches it."""

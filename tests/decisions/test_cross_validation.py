@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, ShuffleSplit, StratifiedKFold
 
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
+from tests.core import has_folds
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -69,6 +71,45 @@ def test_splitters(loss, splitter):
         assert np.all(result.score_upper - result.score_lower <= 1e-6)
         assert np.all(np.abs(result.scores - scores) <= 5e-7 + off)
         assert result.n_trainings == 0
+
+
+def hostile(kind):
+    """A problem of 40 rows whose folds are hard to step together."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(40, 5))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=40) > 0.0, 1.0, -1.0)
+    options = {"penalty": glru.L2(1.0), "scaling": "sum", "fit_intercept": True}
+    if kind == "units":
+        X = X * 10.0 ** np.array([3, -3, 4, 0, 1]) + 100.0
+    elif kind == "separable":
+        y, options["penalty"] = np.where(X[:, 0] > 0.0, 1.0, -1.0), glru.L2(1e-4)
+    elif kind == "huge row":
+        X[3] *= 1e3
+    elif kind == "duplicates":
+        X[:, 1], X[20:] = X[:, 0], X[:20]
+    elif kind == "sparse and wide":
+        X = sp.csr_array(np.where(rng.random((40, 120)) < 0.1, rng.normal(size=(40, 120)), 0.0))
+    elif kind == "strengths":
+        options["penalty"] = glru.L2(np.array([0.1, 1.0, 10.0, 1.0, 1.0]))
+    elif kind == "squared hinge":
+        options.update(loss=glru.SquaredHinge(), fit_intercept=False)
+    return glru.Problem(X, y, **options)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["units", "separable", "huge row", "duplicates", "sparse and wide", "strengths", "squared hinge"],
+)
+def test_folds_stepped_together(kind):
+    problem = hostile(kind)
+    assert has_folds(problem)
+    for cv in (KFold(4, shuffle=True, random_state=1), ShuffleSplit(3, test_size=0.2, random_state=1)):
+        for width in (None, 1e-6):
+            result = glru.cross_val_predict(problem, cv=cv, width=width)
+            scores, off = assert_right(problem, result, splits_of(problem, cv, None))
+            decided = result.bounds.decided if width is None else result.bounds.width <= width
+            assert np.all(decided | (np.abs(scores) <= off))
+            assert result.n_trainings == 0
 
 
 def test_labels():

@@ -245,6 +245,26 @@ def test_local_rows_against_60_digits(loss, shape):
     assert_exactly_inside(solution, pairs, rows=(2, 5))
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
+    """A few rows far from the others: the norms of all that are left out are not those of the farthest."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(32, 2))
+    X[:3] *= 6.0
+    y = np.where(X[:, 0] + random.normal(size=32) > 0.0, 1.0, -1.0)
+    y[:3] *= -1.0
+    solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.02), fit_intercept=fit_intercept), tol=1e-12)
+    scores, off = held_out(solution)
+    off = np.minimum(off, 1e-9 * (1.0 + np.abs(scores)))
+    plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.sharp_bounds(rows))
+    assert_inside(scores, off, *sharp)
+    with np.errstate(invalid="ignore"):
+        narrower = (sharp[1] - sharp[0] < 0.9 * (plain[1] - plain[0])) | (np.isfinite(sharp[1]) & np.isinf(plain[1]))
+    assert np.any(narrower)
+
+
 def test_local_rows_stop_where_they_are_decided():
     solution = glru.solve(make(glru.Logistic(), glru.L2(0.01), 40, 3, seed=3))
     family = LocalRows(solution, 40 / 39)

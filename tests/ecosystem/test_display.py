@@ -263,3 +263,9 @@ def test_stepwise_step(selection):
     with pytest.raises(ValueError, match="step must be from 0 to 4"):
         display.plot(ax, step=7)
     plt.close("all")
+
+
+def test_folds():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    result = glru.cross_val_predict(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)), cv=4)
+    assert result.plot().ax_.get_title() == f"40 held-out rows in 4 folds, {result.n_errors} errors"

@@ -9,11 +9,12 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
-from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeCV
-from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_predict
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import ElasticNet, LogisticRegression, LogisticRegressionCV, Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_predict, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -229,6 +230,22 @@ def test_the_tuned_regression_chooses_as_ridge_does():
     model = glru.GLRURegressorCV(Cs=1.0 / alphas).fit(X, y)
     assert np.isclose(1.0 / model.C_, ridge.alpha_)
     assert np.isclose(-ridge.best_score_, model.criterion_upper_[model.best_index_], rtol=1e-5)
+
+
+def test_tuned_by_folds_as_scikit_learn():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, Cs = scale(X), np.logspace(-3, 2, 4)
+    theirs = quietly(lambda: LogisticRegressionCV(Cs=Cs, cv=5, solver="newton-cholesky", tol=1e-8).fit(X, y))
+    model = glru.GLRUClassifierCV(Cs=Cs, cv=5).fit(X, y)
+    assert model.certified_ and np.ravel(theirs.C_)[0] == model.C_
+    assert np.allclose(1.0 - model.criterion_upper_, np.squeeze(next(iter(theirs.scores_.values()))).mean(axis=0))
+    X, y = load_diabetes(return_X_y=True)
+    ridge = glru.GLRURegressorCV(Cs=[0.1, 1.0, 10.0, 100.0], cv=KFold(4)).fit(X, y)
+    means = [
+        -cross_val_score(Ridge(1.0 / C), X, y, cv=KFold(4), scoring="neg_mean_squared_error").mean()
+        for C in ridge.grid_
+    ]
+    assert np.allclose(ridge.criterion_upper_, means, rtol=1e-6) and ridge.best_index_ == np.argmin(means)
 
 
 def test_tuned_by_lam_log_loss_and_groups():

@@ -178,25 +178,41 @@ def test_best_slope_maximises_the_dual(slope, bend, margin, logistic):
     assert np.all(fall(others) >= -1e-12 * size)
 
 
+@pytest.mark.parametrize("intercept", [0.0, 2.0])
 @pytest.mark.parametrize("logistic", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_dual_epoch(layout, logistic):
-    """One pass over the rows equals the loop one would write, and leaves rows without a bend alone."""
+def test_dual_pass(layout, logistic, intercept):
+    """One pass takes the dual as far as the loop one would write, keeps its sums, and leaves rows without a bend alone."""
     X = layouts(20, 6)[layout]
     random = np.random.default_rng(0)
     y, weights, scale = np.where(np.arange(20) % 2, 1.0, -1.0), np.arange(20) % 4 / 10.0, 3.0
     order, slopes = random.permutation(20), random.uniform(0.1, 0.9, 20)
-    v = X.T @ (weights * y * slopes)
-    bends = scale * weights * (plain(X) ** 2).sum(axis=1)
-    expected, expected_v = slopes.copy(), v.copy()
+    bends = weights * (scale * (plain(X) ** 2).sum(axis=1) + intercept)
+    loss = glru.Logistic() if logistic else glru.Hinge()
+
+    def dual(q):
+        a = weights * y * q
+        square = scale * float(np.square(plain(X).T @ a).sum()) + intercept * a.sum() ** 2
+        return -float(weights @ loss.conjugate(y, -y * q)) - 0.5 * square - 0.3 * a.sum()
+
+    first, expected, shares = slopes.copy(), slopes.copy(), np.zeros(20)
     for i in order:
         if bends[i] > 0.0:
-            margin = y[i] * scale * (plain(X)[i] @ expected_v)
-            expected[i] = kernels.best_slope(expected[i], bends[i], margin, logistic)
-            expected_v = plain(X).T @ (weights * y * expected)
-    as_matrix(X).dual_epoch(y, weights, scale, bends, order, logistic, slopes, v)
-    np.testing.assert_allclose(slopes, expected, atol=1e-12)
-    np.testing.assert_allclose(v, expected_v, atol=1e-12)
+            a = weights * y * expected
+            score = scale * (plain(X)[i] @ (plain(X).T @ a)) + 0.3 + intercept * a.sum()
+            shares[i] = weights[i] * float(loss.fenchel_young(y[i], score, -y[i] * expected[i]))
+            expected[i] = kernels.best_slope(expected[i], bends[i], y[i] * score, logistic)
+    v, shift = X.T @ (weights * y * slopes), np.array([0.3, intercept, float(weights @ (y * slopes))])
+    found = np.zeros(20)
+    as_matrix(X).dual_pass(y, weights, scale, bends, order, logistic, 0.0, slopes, v, shift, found)
+    assert dual(slopes) - dual(first) >= 0.98 * (dual(expected) - dual(first))
+    assert np.array_equal(slopes[bends == 0.0], first[bends == 0.0])
+    np.testing.assert_allclose(found.sum(), shares.sum(), rtol=0.6 if logistic else 1e-9)
+    np.testing.assert_allclose(v, X.T @ (weights * y * slopes), atol=1e-12)
+    np.testing.assert_allclose(shift, [0.3, intercept, weights @ (y * slopes)], atol=1e-12)
+    before = slopes.copy()
+    as_matrix(X).dual_pass(y, weights, scale, bends, order, logistic, np.inf, slopes, v, shift, found)
+    assert np.array_equal(slopes, before)
 
 
 def test_calm_blas():

@@ -24,7 +24,7 @@ from tests.cases import (
     supports,
     targets,
 )
-from tests.core import duality
+from tests.core import duality, solve_shifted, solvers
 
 CLASSIFIERS = {name: loss for name, loss in LOSSES.items() if loss.task == "classification"}
 
@@ -436,3 +436,43 @@ def test_arcene(lam):
     assert X.shape == (200, 9961)
     solution = glru.solve(glru.Problem(X, y, glru.Logistic(), glru.L2(lam)), tol=1e-10)
     assert solution.status == "converged" and solution.relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("shape", [(60, 8), (12, 30)])
+def test_units_of_columns_do_not_matter(shape, fit_intercept):
+    """Columns in units from 1e-8 to 1e8, with strengths in the squares of the same units, take the same steps to the same model."""
+    random = np.random.default_rng(0)
+    X, units = random.normal(size=shape), np.ldexp(1.0, random.integers(-27, 28, size=shape[1]))
+    y = X[:, 0] + random.logistic(size=shape[0]) > 0.0
+    plain, scaled = (
+        glru.solve(glru.Problem(X * u, y, penalty=glru.L2(0.01 * u**2), fit_intercept=fit_intercept), tol=1e-9)
+        for u in (np.ones(shape[1]), units)
+    )
+    assert plain.status == scaled.status == "converged" and plain.n_iter == scaled.n_iter
+    np.testing.assert_allclose(scaled.coef * units, plain.coef, rtol=1e-9, atol=1e-12)
+
+
+def test_singular_systems_are_shifted_in_the_units_of_their_columns():
+    """The solution with a singular matrix changes with the units of its columns as coefficients do."""
+    matrix, right, units = np.ones((3, 3)), np.array([1.0, 2.0, 3.0]), np.array([2.0**-30, 1.0, 2.0**30])
+    solved = solve_shifted(matrix, right)
+    assert np.all(np.isfinite(solved))
+    np.testing.assert_array_equal(solve_shifted(matrix * units * units[:, None], right * units) * units, solved)
+    assert not np.any(np.isfinite(solve_shifted(np.full((2, 2), np.nan), right[:2])))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_slow_coordinate_ascent_gives_way(fit_intercept):
+    """Sparse data is begun by coordinate ascent; where its gap falls slowly, conjugate gradients reach the target."""
+    random = np.random.default_rng(0)
+    X = sp.random_array((1500, 700), density=0.02, rng=random, format="csr")
+    y = X @ random.normal(size=700) + random.normal(size=1500) > 0.0
+    ended = {}
+    for lam in (1e-2, 1e-8):
+        problem = glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=fit_intercept)
+        assert [name for name, _ in solvers.choose(problem)] == ["dual-cd", "newton-cg", "newton"]
+        solution = glru.solve(problem, tol=1e-7)
+        assert solution.status == "converged" and solution.reached(1e-7)
+        ended[lam] = solution.solver
+    assert ended[1e-2] == "dual-cd" and ended[1e-8] != "dual-cd"

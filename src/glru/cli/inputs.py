@@ -19,15 +19,9 @@ from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.linalg import Array, RawMatrix
 from glru.report import Provenance
+from glru.sklearn import objectives
 
-LOSSES: dict[str, Any] = {
-    "logistic": glru.Logistic,
-    "squared-hinge": glru.SquaredHinge,
-    "smoothed-hinge": glru.SmoothedHinge,
-    "hinge": glru.Hinge,
-    "squared": glru.Squared,
-    "huber": glru.Huber,
-}
+LOSSES: dict[str, Any] = {name: loss for named in objectives.LOSSES.values() for name, loss in named.items()}
 LAM = 0.01
 PARAMETERS = (
     "target",

@@ -84,7 +84,7 @@ class LossOptions:
     """What is trained, but for its strength."""
 
     loss: Annotated[
-        Literal["logistic", "squared-hinge", "smoothed-hinge", "hinge", "squared", "huber"] | None,
+        Literal["logistic", "squared_hinge", "smoothed_hinge", "hinge", "squared", "huber"] | None,
         typer.Option(help="By default logistic for two classes, squared for a regression.", rich_help_panel=MODEL),
     ] = None
     intercept: Annotated[

@@ -1,4 +1,4 @@
-"""The picture of leave-one-out cross-validation."""
+"""The picture of cross-validation: leave-one-out and folds."""
 
 from typing import Any, final
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals
 from glru.linalg import Array
-from glru.model_selection import LOOCVResult
+from glru.model_selection import CrossValResult, LOOCVResult
 
 GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("open", GREY, 6.0)}
 
@@ -41,17 +41,19 @@ class LOOCVDisplay:
         self.lower, self.upper, self.verdicts, self.title = lower, upper, verdicts, title
 
     @classmethod
-    def from_result(cls, result: LOOCVResult) -> "LOOCVDisplay":
-        """Make the display of a leave-one-out result of a classification."""
+    def from_result(cls, result: LOOCVResult | CrossValResult) -> "LOOCVDisplay":
+        """Make the display of the held-out scores of a classification."""
         if result.bounds.lower.ndim == 2:
             raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use result.to_frame().")
-        if result.classes is None:
+        if result.labels is None:
             raise ValueError("LOOCVDisplay shows classifications; got a regression. Use result.to_frame().")
         order = np.argsort(result.scores, kind="stable")
         verdicts = result.bounds.verdicts(result.y)
         low, high = result.errors_lower, result.errors_upper
         errors = f"{low} errors" if low == high else f"{low} to {high} errors"
         title = f"{result.y.size} held-out rows, {errors}, {result.n_trainings} trainings beyond the first"
+        if isinstance(result, CrossValResult):
+            title = f"{result.y.size} held-out rows in {result.folds.max() + 1} folds, {errors}"
         return cls(result.score_lower[order], result.score_upper[order], verdicts[order], title)
 
     def plot(self, ax: Any = None) -> "LOOCVDisplay":

@@ -104,10 +104,10 @@ class DenseMatrix(Matrix):
 
         return product
 
-    def dual_epoch(self, *state: Any) -> None:
+    def dual_pass(self, *state: Any) -> None:
         from glru.linalg import kernels
 
-        kernels.dual_epoch_dense(self.data, *state)
+        kernels.dual_pass_dense(self.data, *state)
 
     def _squared_row_norms(self, column_weights: Array | None) -> Array:
         X = self.data

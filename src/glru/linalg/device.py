@@ -60,7 +60,7 @@ class DeviceMatrix(Matrix):
 
         return product
 
-    def dual_epoch(self, *state: Any) -> None:
+    def dual_pass(self, *state: Any) -> None:
         raise NotImplementedError("dual coordinate ascent reads single rows, which is slow on a device")
 
     def _squared_row_norms(self, column_weights: Array | None) -> Array:

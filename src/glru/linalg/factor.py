@@ -3,13 +3,14 @@
 On the host LAPACK is called directly: the checks of SciPy's functions take ten times as long as a solve with a few columns.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from glru.linalg.arrays import Array, arrays_of, is_foreign, move_like, namespace
+from glru.linalg.arrays import Array, arrays_of, is_foreign, move_like, namespace, to_host
 from glru.linalg.matrix import Matrix
 from glru.linalg.rounding import UNIT
 
@@ -49,16 +50,29 @@ def robust_cholesky(matrix: Any) -> Any:
     """
     if is_foreign(matrix):
         return _robust_device_cholesky(matrix)
-    shift, diagonal = 0.0, np.diag_indices(matrix.shape[0])
-    while True:
+    try:
+        return host_cholesky(matrix)
+    except LinAlgError:
+        diagonal, matrix = matrix.diagonal().copy(), matrix.copy()
+    for shift in _shifts(diagonal):
+        np.fill_diagonal(matrix, diagonal + shift)
         try:
             return host_cholesky(matrix)
         except LinAlgError:
-            before, shift = shift, max(10.0 * shift, 8.0 * UNIT * float(np.trace(matrix)), UNIT)
-            if not np.isfinite(shift):
-                return np.full_like(matrix, np.nan)
-            matrix = matrix.copy() if before == 0.0 else matrix
-            matrix[diagonal] += shift - before
+            continue
+    return np.full_like(matrix, np.nan)
+
+
+def _shifts(diagonal: Array) -> Iterator[Array]:
+    """What to add to the diagonal of a matrix that is singular to rounding; nothing where it overflowed.
+
+    It is a share of each entry, so that the units of the columns do not matter. Once that is the number of columns, no
+    semidefinite matrix is singular.
+    """
+    share = 8.0 * UNIT * diagonal.size
+    while share <= 10.0 * diagonal.size and np.all(np.isfinite(diagonal)):
+        yield share * np.where(diagonal > 0.0, diagonal, 1.0)
+        share *= 10.0
 
 
 def host_cholesky(matrix: Array) -> Array:
@@ -82,13 +96,13 @@ def solve_triangular(factor: Array, right: Array, transposed: bool = False) -> A
 
 
 def _robust_device_cholesky(matrix: Any) -> Any:
-    xp, arrays, shift = namespace(matrix), arrays_of(matrix), 0.0
-    trace = float(xp.linalg.trace(matrix))
-    while np.isfinite(trace) and np.isfinite(shift):
+    xp, arrays = namespace(matrix), arrays_of(matrix)
+    diagonal = to_host(xp.linalg.diagonal(matrix))
+    for shift in (np.zeros(1), *_shifts(diagonal)):
         try:
-            return cholesky(arrays.add_diagonal(matrix, np.full(1, shift)) if shift else matrix)
+            return cholesky(arrays.add_diagonal(matrix, shift) if shift.any() else matrix)
         except LinAlgError:
-            shift = max(10.0 * shift, 8.0 * UNIT * trace, UNIT)
+            continue
     return xp.full_like(matrix, np.nan)
 
 

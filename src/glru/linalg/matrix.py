@@ -94,9 +94,14 @@ class Matrix(ABC):
         return float(self.n_stored) * min(self.shape)
 
     @property
-    def has_quick_gram(self) -> bool:
-        """Whether the smaller Gram matrix is quick to form and to factor."""
-        return min(self.shape) <= self.largest
+    def product_cost(self) -> float:
+        """Nanoseconds, roughly and on one core, of a product with the matrix and one with its transpose."""
+        return 1.2 * self.n_stored
+
+    @property
+    def gram_cost(self) -> float:
+        """Nanoseconds, roughly and on one core, of the smaller Gram matrix."""
+        return (3.0 + 0.035 * min(self.shape)) * self.n_stored
 
     @property
     def is_thin(self) -> bool:
@@ -177,8 +182,8 @@ class Matrix(ABC):
         return np.einsum("ij,ij->i", rows @ symmetric, rows)
 
     @abstractmethod
-    def dual_epoch(self, *state: Any) -> None:
-        """One pass of dual coordinate ascent over the rows, in place; see :func:`glru.linalg.kernels.dual_epoch_dense`."""
+    def dual_pass(self, *state: Any) -> None:
+        """One pass of dual coordinate ascent over some rows, in place; see :func:`glru.linalg.kernels.dual_pass_dense`."""
 
     # Norms and counts.
 

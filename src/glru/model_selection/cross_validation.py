@@ -106,16 +106,16 @@ def held_out_folds(
     check_width(width)
     before = data.traffic.passes
     splits = splits_of(data, cv, groups)
-    solution = trained(problem, tol, budget=budget)
     width = usual_width(data) if width is None else width
+    tests = [np.asarray(test, dtype=np.intp) for _, test in splits]
+    folds = [_fold(data, train, test) for train, test in splits]
+    known = problem if isinstance(problem, Solution) else lambda: trained(data, tol, budget=budget)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
-        for k, (train, test) in enumerate(splits):
-            numbers = np.asarray(test, dtype=np.intp)
-            bounds, stage = fold_bounds(solution, _fold(data, train, test), numbers, width, budget, aim)
+        for bounds, stage, _ in fold_bounds(data, folds, tests, known, width, budget, aim):
             found.append(bounds)
             stages.append(stage)
-            report(stage, k + 1, len(splits))
+            report(stage, len(found), len(splits))
     rows = np.concatenate([np.asarray(test, dtype=np.intp) for _, test in splits])
     return CrossValResult(
         problem=data,

@@ -21,6 +21,7 @@ class HeldOutScores(Shown):
     """Scores of rows, each under a model that was trained without it, and what follows from their bounds."""
 
     problem: Problem
+    n_trainings: int
 
     @abstractmethod
     def _held_out(self) -> tuple[ScoreBounds, NDArray[Any]]:
@@ -108,6 +109,21 @@ class HeldOutScores(Shown):
         Labels and verdicts are missing where they are open.
         """
         return make_frame(self._columns())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the held-out intervals of a classification, sorted by score.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        glru.display.LOOCVDisplay
+        """
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").LOOCVDisplay.from_result(self).plot(ax)
 
     def _columns(self) -> dict[str, Any]:
         targets, classes = self._held_out()[1], self._classes
@@ -369,21 +385,6 @@ class LOOCVResult(HeldOutScores):
         if not np.isfinite(self.finest_width):
             return "no bound of their scores is known"
         return f"float64 resolves their scores to about {self.finest_width:.2g}"
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the held-out intervals of a classification, sorted by score.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
-
-        Returns
-        -------
-        glru.display.LOOCVDisplay
-        """
-        # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").LOOCVDisplay.from_result(self).plot(ax)
 
     def _columns(self) -> dict[str, Any]:
         return super()._columns() | {"decided_by": self.stages}

@@ -101,6 +101,8 @@ class Goal:
         The contest; None: the value is wanted as exactly as it can be known.
     place : int
         The candidate.
+    rough : bool
+        Whether a value that is known to a few digits is enough: where the contest then needs more, it is asked again.
     budget : Budget
         Asked each time, so that a search ends in the midst of a refinement.
     rest_lower, rest_upper : float
@@ -110,6 +112,7 @@ class Goal:
     contest: Contest | None = None
     place: int = 0
     budget: Budget = UNLIMITED
+    rough: bool = False
     rest_lower: float = 0.0
     rest_upper: float = 0.0
 
@@ -130,7 +133,7 @@ def decide(
     look: Callable[[int], tuple[float, float, float]],
     ties: Callable[[], Sequence[int]] | None = None,
 ) -> tuple[int, int]:
-    """Look at open candidates (lower and upper bound, and a guess) until the winner is certain.
+    """Look at open candidates (lower and upper bound, and a guess) until the winner is certain, at each at most twice.
 
     ``ties`` is asked where bounds do not decide: a label for each candidate, the same for values that are known to be equal.
 
@@ -138,9 +141,13 @@ def decide(
     guesses. The bounds of the contest stay proven: guesses are taken in a copy of it.
     """
     guesses: dict[int, float] = {}
+    again: set[int] = set()
     trial = contest
     while (winner := trial.winner) is None:
         place = trial.next_open(guesses)
+        if place is None:
+            place = trial.next_open(again)
+            again.update(() if place is None else (place,))
         if place is not None:
             lower, upper, guesses[place] = look(place)
             for one in {id(contest): contest, id(trial): trial}.values():

@@ -240,7 +240,10 @@ class ValidationJudge(Judge):
     def _is_settled(self, zeros: Zeros, goal: Goal, lower: Array, upper: Array) -> bool:
         """Whether bounds of the scores make the sum known well enough."""
         low, high = self.rows.sum_bounds(lower, upper, zeros)
-        return high - low <= self.precision or goal.is_reached(low, high)
+        precision = self.precision
+        if goal.rough and not self.rows.criterion.counts:
+            precision = max(precision, ROUGH * high)
+        return high - low <= precision or goal.is_reached(low, high)
 
     @cached_property
     def precision(self) -> float:

@@ -1,6 +1,7 @@
 """The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, final
 
@@ -23,6 +24,7 @@ from glru.solution import Solution
 from glru.solvers import solve
 from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
 from glru.updates import newton_candidate
+from glru.updates.batch import Decided
 from glru.updates.carried_rows import has_carried
 from glru.updates.columns import (
     Block,
@@ -212,7 +214,11 @@ class ColumnFamilies(Screening):
 
     def present(self) -> Bounds | None:
         problem = self.model.problem
-        if self.method != "certified" or not (self._rows_are_few(False) and has_wide_columns(problem)):
+        if self.method != "certified" or self.model.chosen.size == 0:
+            return None
+        if not self._rows_are_few(False):
+            return self._local_family().present() if has_local_columns(problem) else None
+        if not has_wide_columns(problem):
             return None
         self._wide = self._wide or WideColumns(self.model.solution, self.queries)
         assert isinstance(self._wide, WideColumns)
@@ -260,8 +266,9 @@ class ColumnFamilies(Screening):
             pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size))
             return True
         elif not add and has_local_columns(problem):
-            self._local = LocalColumns(problem, self.model.near, self.queries)
-            pending.take(places, *self._local.bounds(own, partial(pending.decided, places), BATCH_STEPS))
+            local = self._local_family()
+            pending.take(places, *local.closed_form(own))
+            self._step_on(places, pending, lambda here, decided: local.bounds(own[here], decided, BATCH_STEPS))
             return True
         return False
 
@@ -269,15 +276,27 @@ class ColumnFamilies(Screening):
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
         self._wide = self._wide or WideColumns(self.model.solution, self.queries)
         assert isinstance(self._wide, WideColumns)
-        family, sign, width = self._wide, 1.0 if add else -1.0, FIRST_BATCH
+        family, sign = self._wide, 1.0 if add else -1.0
         lam, centers = self.model.whole.quadratic[columns], self._centers(columns, add)
         bounds = family.bounds(partial(self._columns, columns, pending.budget), lam, sign, columns.size, centers)
         pending.take(places, *bounds)
-        own = np.full(pending.size, -1)
+        self._step_on(
+            places,
+            pending,
+            lambda here, decided: family.refined(self._block(columns[here], add), decided, BATCH_STEPS),
+        )
+
+    def _step_on(
+        self, places: Columns, pending: Pending, refine: Callable[[Columns, Decided], tuple[Array, Array]]
+    ) -> None:
+        """Bound those moves of a family more tightly that may still be the best, in batches, and the best one in the end.
+
+        ``refine(here, decided)``: bounds for some members of the family.
+        """
+        own, width = np.full(pending.size, -1), FIRST_BATCH
         own[places] = np.arange(places.size)
         while True:
-            here = pending.open_places()
-            here = own[here]
+            here = own[pending.open_places()]
             here = here[here >= 0][:width]
             if not here.size:
                 here = own[pending.best_place()]
@@ -285,11 +304,14 @@ class ColumnFamilies(Screening):
             if not here.size:
                 return
             batch = places[here]
-            found = family.refined(self._block(columns[here], add), partial(pending.decided, batch), BATCH_STEPS)
-            pending.take(batch, *found)
+            pending.take(batch, *refine(here, partial(pending.decided, batch)))
             # Each is asked once.
             own[batch] = -1
             width = min(2 * width, max(FIRST_BATCH, self.model.problem.arrays.batch // self.model.problem.n_rows))
+
+    def _local_family(self) -> LocalColumns:
+        self._local = self._local or LocalColumns(self.model.problem, self.model.near, self.queries)
+        return self._local
 
     def _columns(self, columns: Columns, budget: Budget, start: int, stop: int) -> tuple[Matrix, Matrix]:
         """Some of the columns, of the training rows and of the validation rows."""

@@ -208,6 +208,7 @@ class StepContest:
             self.contest.settle(slice(self.offset, None), self.screened.lower, self.screened.upper)
         self.stages = [self.screened.stage] * len(moves)
         self.n_open = 0
+        self.looked_at: set[int] = set()
 
     def decide(self) -> tuple[Move | None, Value | None]:
         """The best move (None: no move is better), and its value if that is proven."""
@@ -227,7 +228,9 @@ class StepContest:
         if place < self.offset:
             value = self.judge.value(thorough=True)
             return value.lower, value.upper, value.guess
-        goal = Goal(None if self.naive else self.contest, place, self.budget)
+        first = place not in self.looked_at
+        self.looked_at.add(place)
+        goal = Goal(None if self.naive else self.contest, place, self.budget, rough=first)
         value = self.judge.refine(self.moves[place - self.offset], goal)
         self.stages[place - self.offset] = value.stage
         return value.lower, value.upper, value.guess

@@ -1,13 +1,16 @@
 """Certified held-out scores of an estimator, for any way of splitting the rows."""
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._budget import UNLIMITED
 from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
 from glru.existence import missing_optimum
@@ -16,9 +19,9 @@ from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import fold_bounds
+from glru.refine import fold_bounds, single_fold_bounds
 from glru.regions import has_local
-from glru.sklearn.adapted import Adapted
+from glru.sklearn.adapted import Adapted, Fold
 from glru.solution import Solution, solution_at
 from glru.solvers import solve
 from glru.updates.refits import Refits
@@ -49,6 +52,8 @@ class HeldOut:
         Which row was held out, and in which split.
     bounds : ScoreBounds
         Proven bounds of its scores, shaped as ``decision_function``.
+    models : list of array
+        The models of the splits, one column each and one array per problem, where they were found together.
     """
 
     adapted: Adapted
@@ -56,6 +61,7 @@ class HeldOut:
     rows: Rows
     folds: Rows
     bounds: ScoreBounds
+    models: list[Array] = field(default_factory=list)
 
     @property
     def reason(self) -> str:
@@ -93,29 +99,33 @@ def held_out(
     solutions: Sequence[Solution] | None = None,
     warn: bool = True,
     aim: float | None = None,
+    near: HeldOut | None = None,
 ) -> HeldOut:
     """Held-out scores to a width, or only as far as labels need them where ``width`` is None.
 
-    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training.
+    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training. ``near``: those
+    of the same splits at another strength, whose models are started from.
     """
     require_bounds(adapted)
-    splits = _splits(adapted, cv, groups)
+    splits = _splits(adapted, cv, groups) if near is None else near.splits
     rows = np.concatenate([test for _, test in splits])
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
-    if solutions is None:
-        solutions = [solve(problem, tol=tol) for problem in adapted.problems]
+    models: list[Array] = []
     if all(train is None for train, _ in splits):
+        if solutions is None:
+            solutions = [solve(problem, tol=tol) for problem in adapted.problems]
         results = [
             leave_one_out(own, width=narrow_at_once(width, aim, refits), progress=progress, aim=aim, refits=refits)
             for own, refits in zip(solutions, adapted.refits, strict=True)
         ]
         parts = [result.bounds.take(rows) for result in results]
     else:
-        parts = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim)
+        known = [] if near is None else near.models
+        parts, models = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim, known)
     bounds = adapted.bounds(parts)
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
-    return HeldOut(adapted, splits, rows, folds, bounds)
+    return HeldOut(adapted, splits, rows, folds, bounds, models)
 
 
 def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
@@ -129,14 +139,13 @@ def held_out_labels(
     """Held-out scores that are tight enough to tell the labels, or ties in float64."""
     if isinstance(cv, Iterator):
         cv = list(cv)
-    solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if width is None and not decides_by_sign(adapted):
         width = default_width(adapted)
-        found = held_out(adapted, cv, groups, width, tol, progress, solutions)
+        found = held_out(adapted, cv, groups, width, tol, progress)
         if found.bounds.decided.all():
             return found
-        return held_out(adapted, cv, groups, FINE * width, tol, progress, solutions, warn=False)
-    return held_out(adapted, cv, groups, width, tol, progress, solutions)
+        return held_out(adapted, cv, groups, FINE * width, tol, progress, warn=False)
+    return held_out(adapted, cv, groups, width, tol, progress)
 
 
 def decides_by_sign(adapted: Adapted) -> bool:
@@ -224,23 +233,77 @@ def _check_left_out(adapted: Adapted) -> None:
 
 def _fold_by_fold(
     adapted: Adapted,
-    solutions: Sequence[Solution],
+    solutions: Sequence[Solution] | None,
     splits: list[Split],
     width: float | None,
     tol: float,
     progress: bool | Report,
-    aim: float | None = None,
-) -> list[ScoreBounds]:
-    """Bounds of all test rows' scores for every problem."""
-    parts: list[list[Bounds]] = [[] for _ in solutions]
+    aim: float | None,
+    starts: list[Array],
+) -> tuple[list[ScoreBounds], list[Array]]:
+    """Bounds of all test rows' scores for every problem, and the models of the splits where they were found together."""
     pairs = _with_train(adapted, splits)
-    with reporter(progress) as report, calm_blas(solutions[0].problem.work):
-        for done, fold in enumerate(adapted.folds(pairs)):
-            for k, (solution, problem) in enumerate(zip(solutions, fold.problems, strict=True)):
-                near = solution if fold.aligned else solution_near(solution, problem, np.concatenate(pairs[done]), tol)
-                bounds, stage = fold_bounds(near, problem, fold.test, width, aim=aim)
-                parts[k].append(bounds)
-                report(stage, done * len(solutions) + k + 1, len(solutions) * len(splits))
+    folds = adapted.folds(pairs)
+    same: list[Fold] = []
+    with reporter(progress) as report, calm_blas(adapted.problems[0].work):
+        for fold in folds:
+            if not _has_data_of(adapted, fold):
+                every = chain(same, [fold], folds)
+                return _one_by_one(adapted, solutions, pairs, every, width, tol, report, aim), []
+            same.append(fold)
+        return _together(adapted, solutions, same, width, tol, report, aim, starts)
+
+
+def _has_data_of(adapted: Adapted, fold: Fold) -> bool:
+    """Whether a split's problems have the data of those of all rows: they differ in weights and strengths only."""
+    return all(mine.matrix is whole.matrix for mine, whole in zip(fold.problems, adapted.problems, strict=True))
+
+
+def _together(
+    adapted: Adapted,
+    solutions: Sequence[Solution] | None,
+    folds: list[Fold],
+    width: float | None,
+    tol: float,
+    report: Report,
+    aim: float | None,
+    starts: list[Array],
+) -> tuple[list[ScoreBounds], list[Array]]:
+    """Bounds for splits that differ in weights and strengths only, whose models are stepped together where that is known."""
+    found, models = [], []
+    tests = [fold.test for fold in folds]
+    for k, problem in enumerate(adapted.problems):
+        known = partial(solve, problem, tol=tol) if solutions is None else solutions[k]
+        parts, together = [], []
+        start, mine = starts[k] if starts else None, [fold.problems[k] for fold in folds]
+        for bounds, stage, model in fold_bounds(problem, mine, tests, known, width, aim=aim, starts=start):
+            parts.append(bounds)
+            together += [] if model is None else [model]
+            report(stage, k * len(folds) + len(parts), len(adapted.problems) * len(folds))
+        found.append(concatenate(parts))
+        models += [np.column_stack(together)] if together else []
+    return found, models
+
+
+def _one_by_one(
+    adapted: Adapted,
+    solutions: Sequence[Solution] | None,
+    pairs: list[tuple[Rows, Rows]],
+    folds: Iterable[Fold],
+    width: float | None,
+    tol: float,
+    report: Report,
+    aim: float | None,
+) -> list[ScoreBounds]:
+    """Bounds for splits with data of their own, made and left one after the other."""
+    known = [solve(problem, tol=tol) for problem in adapted.problems] if solutions is None else solutions
+    parts: list[list[Bounds]] = [[] for _ in known]
+    for done, fold in enumerate(folds):
+        for k, (solution, problem) in enumerate(zip(known, fold.problems, strict=True)):
+            near = solution if fold.aligned else solution_near(solution, problem, np.concatenate(pairs[done]), tol)
+            bounds, stage = single_fold_bounds(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
+            parts[k].append(bounds)
+            report(stage, done * len(known) + k + 1, len(known) * len(pairs))
     return [concatenate(part) for part in parts]
 
 

@@ -3,11 +3,12 @@
 =================  ==========================================  ==============================================
 solver             trains                                      ``"auto"`` takes it for
 =================  ==========================================  ==============================================
-"newton"           smooth losses, L2                           dense data with min(n, d) <= 6000; sparse data
-                                                               whose Gram matrix is cheap to form
+"newton"           smooth losses, L2                           data whose factorisations cost less than the
+                                                               products of "newton-cg"; and where that took more
+                                                               products than they would have cost
 "newton-cg"        smooth losses, L2                           the rest of them
-"dual-cd"          hinge and logistic, L2 on every column,     the first 8 passes over sparse wide data with
-                   no intercept                                the logistic loss; "newton-cg" goes on from there
+"dual-cd"          logistic, L2 on every column; hinge, also   what "newton-cg" is for under the logistic loss, as long
+                   without an intercept                        as its gap falls fast enough
 "prox-newton"      smooth losses, any penalty                  elastic net and L1
 "interior-point"   hinge losses, L2                            hinge; squared and smoothed hinge where 15 iterations of
                                                                "newton" do not reach the target
@@ -15,6 +16,7 @@ solver             trains                                      ``"auto"`` takes 
                                                                direct system, and where the one above stalls
 =================  ==========================================  ==============================================
 
+Costs are predicted from the numbers of rows, columns and stored entries (``product_cost`` and ``gram_cost`` of a matrix).
 Rows in blocks are trained by "newton" (up to 3000 columns) and "newton-cg", in passes over the data.
 """
 

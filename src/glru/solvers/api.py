@@ -18,15 +18,16 @@ from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, relative, solution_at
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.hinges import box_of, interior_point, proximal_point
-from glru.solvers.newton import Run, Stop, Until, local_gap, newton, sample_of, zero_point
+from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
 from glru.solvers.newton_cg import newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
 from glru.sums import dual_gap, objective_value
 
 Solver = Literal["auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"]
 
-Plan = list[tuple[str, int | None]]
-"""Solvers to run one after the other, each with its share of the iterations (None: as many as it takes)."""
+Plan = list[tuple[str, float]]
+"""Solvers to run one after the other, each with its patience: iterations of "newton", products with the Hessian of
+"newton-cg", rounds that "dual-cd" has still to make."""
 
 SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
     "newton": (newton, 200),
@@ -43,6 +44,21 @@ FAR = 1e-9
 
 NEWTON_SHARE = 15
 """Iterations after which semismooth Newton gives way to the interior point, which takes 15 to 25 of the same price."""
+
+NEWTON_STEPS = 7
+"""Direct Newton steps of a training that has no trouble."""
+
+SPARSE_PRODUCTS, DENSE_PRODUCTS = 60, 1000
+"""Products that conjugate gradients take instead: few where rows overlap little, many where all columns are correlated."""
+
+SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
+"""The same from the model of a sample of the rows, whose Hessian is the preconditioner."""
+
+INTERIOR_STEPS, PROXIMAL_PRODUCTS = 20, 1000
+"""The same for the hinge by the interior point and by proximal points."""
+
+DUAL_ROUNDS = 20
+"""Rounds of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""
 
 
 def solve(
@@ -123,7 +139,7 @@ def train(
         _require_smooth(problem, solver)
     until = _within(until, budget)
     with calm_blas(problem.work):
-        plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), None)]
+        plan: Plan = choose(problem, start) if solver == "auto" else [(checked(problem, solver), np.inf)]
         point = starting_point(problem, start)
         cold = not point.coef.any() and point.dual is None
         if start is None and plan[0][0] in ("newton", "newton-cg"):
@@ -144,10 +160,10 @@ def _follow(
     """The best solution of the solvers of a plan, each of which goes on where the one before it ended."""
     best: Solution | None = None
     n_iter = 0
-    for name, share in plan:
+    for name, patience in plan:
         run_solver, default = SOLVERS[name]
         limit = default if max_iter is None else max_iter - n_iter
-        stop = Stop(tol, _continued(until, n_iter), limit if share is None else min(limit, share))
+        stop = Stop(tol, _continued(until, n_iter), limit, patience)
         run = run_solver(problem, point, stop)
         point, n_iter = run.point, n_iter + run.n_iter
         found = _finish(problem, run, tol, name)
@@ -185,19 +201,35 @@ def _better(first: Solution, second: Solution) -> Solution:
 
 def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
-    smooth, direct = problem.penalty.smooth, problem.matrix.has_quick_gram
+    smooth, matrix = problem.penalty.smooth, problem.matrix
     if isinstance(problem.loss, Hinge):
-        return [("interior-point", None), ("proximal-point", None)] if smooth and direct else [("proximal-point", None)]
+        if smooth and _direct_cost(problem, INTERIOR_STEPS) <= PROXIMAL_PRODUCTS * matrix.product_cost:
+            return [("interior-point", np.inf), ("proximal-point", np.inf)]
+        return [("proximal-point", np.inf)]
     if not smooth:
-        return [("prox-newton", None)]
-    if direct and isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not problem.matrix.only_products:
-        return [("newton", NEWTON_SHARE), ("interior-point", None), ("newton", None)]
-    if direct:
-        return [("newton", None)]
-    wide = problem.n_rows < problem.n_columns and not problem.fit_intercept and not problem.unpenalised.size
-    if start is None and wide and isinstance(problem.loss, Logistic):
-        return [("dual-cd", 8), ("newton-cg", None)]
-    return [("newton-cg", None)]
+        return [("prox-newton", np.inf)]
+    sampled = start is None and has_sample(problem)
+    n_steps = SAMPLED_STEPS if sampled else NEWTON_STEPS
+    products = _direct_cost(problem, n_steps) / max(matrix.product_cost, 1.0)
+    usual = SAMPLED_PRODUCTS if sampled else DENSE_PRODUCTS if matrix.stores_zeros else SPARSE_PRODUCTS
+    if products <= usual or matrix.only_products:
+        if isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not matrix.only_products:
+            return [("newton", NEWTON_SHARE), ("interior-point", np.inf), ("newton", np.inf)]
+        return [("newton", np.inf)]
+    plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
+    if start is not None or sampled or matrix.stores_zeros or problem.unpenalised.size:
+        return plan
+    return [("dual-cd", DUAL_ROUNDS), *plan] if isinstance(problem.loss, Logistic) else plan
+
+
+def _direct_cost(problem: Problem, n_steps: int) -> float:
+    """Nanoseconds, roughly, of Newton steps that factor the smaller system; infinite where that is too large to be formed."""
+    size = min(problem.n_rows, problem.n_columns)
+    if size > problem.largest:
+        return np.inf
+    # In the dimension of the rows the Gram matrix does not change.
+    n_grams = 1 if uses_row_space(problem) else n_steps
+    return n_grams * problem.matrix.gram_cost + n_steps * (0.02 * float(size) ** 3 + problem.matrix.product_cost)
 
 
 def checked(problem: Problem, solver: str) -> str:
@@ -215,8 +247,10 @@ def checked(problem: Problem, solver: str) -> str:
         raise ValueError(f"solver {solver!r} needs a smooth loss; got {loss!r}. Use 'auto'.")
     if solver in ("newton", "newton-cg", "dual-cd", "interior-point") and not problem.penalty.smooth:
         raise ValueError(f"solver {solver!r} needs an L2 penalty; got {problem.penalty!r}. Use 'auto'.")
-    if solver == "dual-cd" and (problem.fit_intercept or problem.unpenalised.size):
-        raise ValueError("solver 'dual-cd' needs a penalty on every column and no intercept. Use 'auto'.")
+    if solver == "dual-cd" and (problem.unpenalised.size or (problem.fit_intercept and isinstance(loss, Hinge))):
+        raise ValueError(
+            "solver 'dual-cd' needs a penalty on every column, and for the hinge no intercept. Use 'auto'."
+        )
     return solver
 
 

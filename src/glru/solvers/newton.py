@@ -99,11 +99,15 @@ Until = Callable[[State], bool]
 @final
 @dataclass(frozen=True)
 class Stop:
-    """When to stop: ``gap <= tol * primal_value``, ``until(state)``, or ``max_iter`` outer iterations."""
+    """When to stop: ``gap <= tol * primal_value``, ``until(state)``, or ``max_iter`` outer iterations.
+
+    ``patience``: what a solver may take before it gives way to the next one of a plan, in its own unit.
+    """
 
     tol: float
     until: Until | None
     max_iter: int
+    patience: float = np.inf
 
     # The gap is taken again from the data at the end; aim a little below the target so that rounding does not spoil it.
     margin = 0.9
@@ -209,6 +213,11 @@ def zero_point(problem: Problem) -> Point:
     return Point(np.zeros(problem.n_columns))
 
 
+def has_sample(problem: Problem) -> bool:
+    """Whether rows in memory are so many that a sample of them is much smaller, and large enough for the columns."""
+    return problem.n_rows >= 20_000 and problem.n_rows >= 5 * ROWS_PER_COLUMN * problem.n_columns
+
+
 def sample_of(problem: Problem) -> Problem | None:
     """The problem on a sample of its rows; None where that is not much smaller, or too small for the columns.
 
@@ -217,7 +226,7 @@ def sample_of(problem: Problem) -> Problem | None:
     n_rows, n_columns = problem.n_rows, problem.n_columns
     if isinstance(problem.rows, Blocks):
         return _sample_of_blocks(problem, problem.rows)
-    if n_rows < 20_000 or n_rows < 5 * ROWS_PER_COLUMN * n_columns:
+    if not has_sample(problem):
         return None
     size = max(n_rows // SHARE, ROWS_PER_COLUMN * n_columns)
     rows = np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
@@ -605,7 +614,7 @@ def newton(problem: Problem, start: Point, stop: Stop) -> Run:
     while True:
         state = place.state(n_iter, stop)
         best = (state, place) if best is None or state.gap <= best[0].gap else best
-        status = stop.check(state)
+        status = stop.check(state) or ("max_iter" if n_iter >= stop.patience else None)
         if status is not None:
             return place.end(state, status)
         step, descent, noise = place.step(floor)

@@ -26,6 +26,9 @@ from glru.sums import Expansion, Floor, expand, hessian_product, objective_value
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
 
+NEAR = 4.0
+"""With an intercept a dual point is made feasible where the estimate of its gap is at most this many times the target."""
+
 
 class Preconditioner(ABC):
     """A positive definite approximation of the Hessian."""
@@ -128,9 +131,9 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     slope = model.slope(unknowns, gradient)
     radius, sharpness = np.inf, 1.0
     n_iter = quiet = 0
-    state = best = model.state(0, value, unknowns, scores, gradient, slope)
+    state = best = model.state(0, value, unknowns, scores, gradient, slope, stop)
     while True:
-        status = stop.check(state)
+        status = stop.check(state) or ("max_iter" if model.n_products >= stop.patience else None)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
         raised = floor.raised(curvature, scores)
@@ -155,9 +158,9 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
         value = model.value(unknowns, values)
         slope = model.slope(unknowns, gradient)
-        state = model.state(n_iter, value, unknowns, scores, gradient, slope)
+        state = model.state(n_iter, value, unknowns, scores, gradient, slope, stop)
         if length == 1.0 and not trial.on_edge:
-            state = model.linear_state(state, linear, trial.residual)
+            state = model.linear_state(state, linear, trial.residual, stop)
         # Where the gap does not fall the model is solved more sharply: piecewise losses need exact Newton steps.
         if problem.loss.self_concordance is None:
             sharpness = max(0.1 * sharpness, 1e-9) if state.gap > 0.5 * best.gap else min(10.0 * sharpness, 1.0)
@@ -169,7 +172,8 @@ class _Model:
     """The objective and its quadratic model in ``(coef, intercept)``."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+        self.problem, self.n_products = problem, 0
+        self.total = problem.loss.smoothness * float(problem.weights.sum())
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
 
     def pack(self, coef: Array, intercept: float) -> Array:
@@ -202,6 +206,7 @@ class _Model:
 
             return plain
         border, total = self.problem.matrix.T @ bend, float(bend.sum())
+        self.total = total
 
         def bordered(move: Array) -> tuple[Array, Array]:
             coef, shift = move[:-1], move[-1]
@@ -232,6 +237,7 @@ class _Model:
             if energy <= forcing * first or self.price(residual) <= 0.1 * target:
                 break
             forward, bent = product(direction)
+            self.n_products += 1
             bend = float(direction @ bent)
             if not bend > 0.0:
                 break
@@ -250,30 +256,45 @@ class _Model:
         return Trial(move, scores, residual, decrease, on_edge)
 
     def price(self, residual: Array) -> float:
-        """What a residual of the Newton system costs in the gap of the linearised dual point."""
-        columns, shift = self.unpack(residual)
-        if shift != 0.0 or self.problem.unpenalised.size:
-            return np.inf
-        return 0.5 * float(columns @ (columns / self.lam))
+        """What a residual of the Newton system costs in the gap of the linearised dual point; with an intercept an estimate.
 
-    def state(self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, slope: Array) -> State:
+        The intercept's part is what meeting its constraint costs, by moves of the dual variables in proportion to their curvatures.
+        """
+        columns, shift = self.unpack(residual)
+        if self.problem.unpenalised.size or (shift != 0.0 and self.total == 0.0):
+            return np.inf
+        return 0.5 * float(columns @ (columns / self.lam)) + (0.5 * shift**2 / self.total if shift else 0.0)
+
+    def state(
+        self, n_iter: int, value: float, unknowns: Array, scores: Array, gradient: Array, slope: Array, stop: Stop
+    ) -> State:
         """The state with the dual point from the loss derivatives."""
         problem, primal = self.problem, partial(self.unpack, unknowns)
+        price = self.price(slope)
         if not problem.fit_intercept and not problem.unpenalised.size:
-            return State(n_iter, value, self.price(slope), scores, -gradient, primal)
+            return State(n_iter, value, price, scores, -gradient, primal)
+        asked = stop.until is not None or stop.tol == 0.0 or problem.loss.self_concordance is None
+        if not asked and NEAR * stop.target(value) < price < np.inf:
+            return State(n_iter, value, np.inf, scores, -gradient, primal)
         dual = duality.feasible_dual(problem, -gradient)
         gap = duality.gap(problem, *self.unpack(unknowns), dual).value
         return State(n_iter, value, gap, scores, dual, primal)
 
-    def linear_state(self, state: State, linear: Array, residual: Array) -> State:
+    def linear_state(self, state: State, linear: Array, residual: Array, stop: Stop) -> State:
         """The same state with the linearised dual point, if that has the smaller gap."""
         problem, price = self.problem, self.price(residual)
         if price >= state.gap or not np.array_equal(problem.loss.project(problem.y, linear), linear):
             return state
-        gap = price + float(duality.row_terms(problem, state.scores, -linear).sum())
+        dual = -linear
+        gap = price + float(duality.row_terms(problem, state.scores, dual).sum())
+        if problem.fit_intercept and gap <= NEAR * stop.target(state.primal_value):
+            dual = duality.feasible_dual(problem, dual)
+            gap = duality.gap(problem, state.coef, state.intercept, dual).value
+        elif problem.fit_intercept:
+            return state
         if gap >= state.gap:
             return state
-        return State(state.n_iter, state.primal_value, gap, state.scores, -linear, state.primal)
+        return State(state.n_iter, state.primal_value, gap, state.scores, dual, state.primal)
 
 
 def _to_edge(move: Array, direction: Array, conditioner: Preconditioner, radius: float) -> float:

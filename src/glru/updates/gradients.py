@@ -25,8 +25,8 @@ ACCURACY = 1e-3
 MOST_PRODUCTS = 40
 """Products with the Hessians in a step."""
 
-CACHED = 1 << 15
-"""Scores of a chunk of rows under all models of a batch: a few arrays of that size stay in the cache of a core."""
+CACHED, MODELS_TOGETHER = 1 << 15, 256
+"""Scores of a chunk of rows under some models, and the number of these: a few arrays of that size stay in the cache of a core."""
 
 EXACT_STEPS = 12
 """Steps with Hessians of their own; each squares the error."""
@@ -75,25 +75,36 @@ class SlopeSums:
 def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> SlopeSums:
     """The sums of a part; ``left_out``: rows of it, and for each the model that is trained without it."""
     places, owners = left_out or (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    # Only products of the whole matrix are quick on a device; on the host the scores of a chunk stay in the cache.
-    height = part.n_rows if part.matrix.only_products else max(16, CACHED // models.shape[1])
-    if places.size > 1 and np.any(places[1:] < places[:-1]):
-        order = np.argsort(places, kind="stable")
-        places, owners = places[order], owners[order]
-    base = part.scores(origin.coef, origin.intercept)
-    found: SlopeSums | None = None
-    for start in range(0, part.n_rows, height):
-        here = slice(start, min(start + height, part.n_rows))
-        mine = slice(*np.searchsorted(places, (here.start, here.stop)))
-        sums = _slope_sums(part, here, (places[mine] - start, owners[mine]), models, base[here])
-        found = sums if found is None else found + sums
-    assert found is not None
-    return found
+    arrays, matrix, n_models = part.arrays, part.matrix, models.shape[1]
+    if matrix.only_products or part.n_rows * n_models <= CACHED:
+        # Only products of the whole matrix are quick on a device.
+        width, chunks = n_models, [(slice(0, part.n_rows), matrix)]
+    else:
+        width, height = (
+            min(n_models, MODELS_TOGETHER),
+            max(CACHED // min(n_models, MODELS_TOGETHER), 2 * part.n_columns),
+        )
+        edges = range(0, part.n_rows, height)
+        chunks = [(here, matrix[here]) for here in (slice(k, min(k + height, part.n_rows)) for k in edges)]
+    base, found = part.scores(origin.coef, origin.intercept), []
+    for first in range(0, n_models, width):
+        block, sums = models if width == n_models else models[:, first : first + width], None
+        for here, X in chunks:
+            mine = (places >= here.start) & (places < here.stop) & (owners >= first) & (owners < first + width)
+            entries = places[mine] - here.start, owners[mine] - first
+            more = _slope_sums(part, here, X, entries, block, base[here])
+            sums = more if sums is None else sums + more
+        assert sums is not None
+        found.append(sums)
+    if len(found) == 1:
+        return found[0]
+    gradients = arrays.concatenate([sums.gradients for sums in found], axis=1)
+    squares, moved = (np.concatenate([getattr(sums, name) for sums in found]) for name in ("squares", "moved"))
+    return SlopeSums(gradients, squares, moved)
 
 
-def _slope_sums(part: Problem, here: slice, left_out: Entries, models: Any, base: Array) -> SlopeSums:
+def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models: Any, base: Array) -> SlopeSums:
     arrays = part.arrays
-    X = part.matrix if here.stop - here.start == part.n_rows else part.matrix[here]
     scores = model_scores(X, models, part.fit_intercept)
     slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
     weights = arrays.put(part.weights[here])

@@ -67,6 +67,9 @@ MOST_METRICS = 4
 MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
 
+MOST_LONG, MUCH_SHORTER = 64, 0.8
+"""Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
+
 DIFFERENCE = 1e-4
 """Scores between which curvatures are compared for a third derivative; it makes candidates, and proves nothing."""
 
@@ -132,6 +135,30 @@ class Removals:
     def take(self, places: Rows) -> "Removals":
         """Some of them."""
         return Removals(*(getattr(self, field.name)[places] for field in fields(self)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LongRows:
+    """The rows of largest norm, and what removals of other rows do to them.
+
+    Attributes
+    ----------
+    norms, curvatures : array of shape (n_long,)
+        At least their norms in the inverse metric, and their curvatures times the largest of their new weights.
+    other_norm : float
+        At least the norm of any other row that counts.
+    products : array of shape (n_rows, n_long)
+        Inner products of the removed rows and the long ones in the inverse metric.
+    own : array of bool of shape (n_rows, n_long)
+        Where both are the same row.
+    """
+
+    norms: Array
+    curvatures: Array
+    other_norm: float
+    products: Array
+    own: NDArray[np.bool_]
 
 
 @final
@@ -224,8 +251,11 @@ class RowRemovals:
         removals = self.prepare(rows)
         return *self.closed_form(removals, largest_norm), removals.norms
 
-    def closed_form(self, rows: Removals, largest_norm: float) -> Bounds:
-        """Bounds of the rows' scores under the models trained without them, given at least the largest norm of a row."""
+    def closed_form(self, rows: Removals, largest_norm: float, long: "LongRows | None" = None) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them, given at least the largest norm of a row.
+
+        ``long``: what the removals do to rows of large norm, which then count by themselves and not by their norms.
+        """
         norms, moves, multipliers = rows.norms, rows.base_moves, rows.multipliers
         size = np.abs(multipliers)
         lengths = multipliers * norms
@@ -239,10 +269,30 @@ class RowRemovals:
         delta = length * (np.sqrt(1.0 + self.eta) * (1.0 + FEW))
         residuals = self._residuals(rows, size, shifts, shift_sizes, shift_errors, delta)
         with np.errstate(all="ignore"):
-            exponents = self.constant * largest_norm * length * (1.0 + FEW)
-            nu = newton_remainders(exponents) * delta + residuals / np.sqrt(rows.metric_shares)
+            largest = largest_norm if long is None else long.other_norm
+            exponents = self.constant * largest * length * (1.0 + FEW)
+            nu = newton_remainders(exponents) * delta
+            if long is not None:
+                moved, squares = self._long_moves(rows, long, size)
+                exponents = np.maximum(exponents, moved)
+                nu = np.sqrt(np.square(nu) + squares) * (1.0 + FEW)
+            nu = nu + residuals / np.sqrt(rows.metric_shares)
         errors = shift_errors + rows.score_errors + FEW * shift_sizes
         return self.ellipsoid_bounds(rows, largest_norm, rows.scores + shifts, nu, exponents, errors)
+
+    def _long_moves(self, rows: Removals, long: "LongRows", size: Array) -> tuple[Array, Array]:
+        """The largest move of a long row's score (times the constant), and their part of the squared norm of the remainder.
+
+        A row's remainder is at most ``h t R(t)``, ``R`` the function of :func:`newton_remainders`, and the norm of the gradient
+        that these make at most the root of the sum of ``s h (t R(t))^2``.
+        """
+        # The images took two triangular solves and a product.
+        off = (4.0 * self.metric.solve_error + FEW) * rows.norms[:, None] * long.norms
+        moves = size[:, None] * (np.abs(long.products) + off) + rows.base_norms[:, None] * long.norms
+        moves = np.where(long.own, 0.0, moves * (1.0 + FEW))
+        exponents = self.constant * moves
+        parts = np.square(moves * newton_remainders(exponents)) @ (long.curvatures * (1.0 + self.eta))
+        return exponents.max(axis=1), parts * (1.0 + gamma(long.norms.size + 16))
 
     def _shift_errors(self, rows: Removals, size: Array, own_moves: Array) -> Array:
         """How far the computed moves of the rows' scores may be off; ``size``: ``|c_i|``, ``own_moves``: ``c_i Q_ii``."""
@@ -482,6 +532,34 @@ class LocalRows:
             bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
 
+    def sharp_bounds(self, rows: Rows) -> Bounds:
+        """Bounds as :meth:`bounds` has them, with the moves of the rows of largest norm taken one by one; in memory."""
+        chosen, other_norm = self._long
+        if not self.usable or not chosen.size:
+            return unbounded(rows.size)
+        problem, base, every = self.problem, self.base, self._every
+        images = base.metric.solve(_with_ones(problem.take(chosen)).T)
+        long = LongRows(
+            norms=every.norms[chosen],
+            curvatures=self.factors[1] * problem.weights[chosen] * every.curvatures[chosen] * (1.0 + FEW),
+            other_norm=other_norm,
+            products=model_scores(problem.take(rows).matrix, images, problem.fit_intercept),
+            own=rows[:, None] == chosen,
+        )
+        return base.closed_form(self.removals(rows), self.largest_norm, long)
+
+    @cached_property
+    def _long(self) -> tuple[Rows, float]:
+        """The rows whose norms are much above those of the others, if there are few, and at least the norm of any other."""
+        norms = np.where(self.problem.weights > 0.0, self._every.norms, 0.0)
+        n_long = min(MOST_LONG, norms.size // 8)
+        if not (self.base.constant > 0.0 and self.problem.arrays.stable and n_long):
+            return np.empty(0, dtype=np.intp), self.largest_norm
+        order = np.argpartition(-norms, n_long)[: n_long + 1]
+        order = order[np.argsort(-norms[order], kind="stable")]
+        other = float(norms[order[-1]])
+        return np.sort(order[:-1]) if other < MUCH_SHORTER * float(norms[order[0]]) else order[:0], other
+
     def refined(
         self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False, n_together: int | None = None
     ) -> Bounds:
@@ -517,7 +595,7 @@ class LocalRows:
     def has_second_order(self, n_rows: int) -> bool:
         """Whether the gradients of candidates are expected to be cheaper to second order than in full, for some rows."""
         problem, size = self.problem, self.base.step.size
-        plain = problem.in_memory and problem.arrays.stable and self.base.constant > 0.0
+        plain = problem.in_memory and problem.arrays.stable and self.base.constant > 0.0 and not problem.matrix.is_thin
         return plain and (problem.n_rows + n_rows) * size**2 * (size + 4) < problem.n_rows * n_rows * (2 * size + 30)
 
     def second_order(self, moves: Array, rows: Rows, own: Array) -> Array:

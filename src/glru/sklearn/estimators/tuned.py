@@ -1,12 +1,13 @@
-"""``GLRUClassifierCV`` and ``GLRURegressorCV``: the strength of the penalty chosen by certified leave-one-out."""
+"""``GLRUClassifierCV`` and ``GLRURegressorCV``: the strength of the penalty chosen by certified cross-validation."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
-from glru.linalg import Array, move_like
+from glru.linalg import Array, gamma, move_like
 from glru.losses import Loss
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.estimators.base import LinearModel
@@ -20,23 +21,29 @@ CRITERIA = {"classification": ("error", "log_loss"), "regression": ("squared_err
 
 
 class Tuned(LinearModel):
-    """What the tuned estimators share: a grid of strengths, and leave-one-out at each of them."""
+    """What the tuned estimators share: a grid of strengths, and cross-validation at each of them."""
 
     _known = False
 
     def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
-        """Fit every strength from the strongest penalty to the weakest, and keep the best."""
+        """Validate every strength from the strongest penalty to the weakest, and keep the best."""
         name, grid = self._grid()
         criterion = self._criterion()
+        if self.cv is None:
+            cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
+        else:
+            cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv
         bounds, found = [], []
         start: tuple[Solution, ...] | None = None
+        near: HeldOut | None = None
         for value in grid:
             adapted = self._adapt(self._model(**{name: float(value)}), X, y, sample_weight)
             _check_criterion(adapted, criterion)
-            start = self._train(adapted, start)
+            if isinstance(cv, LeaveOneOut):
+                start = self._train(adapted, start)
             width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
-            cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
-            bounds.append(value_bounds(held_out(adapted, cv, groups, width, self.tol, False, start), criterion))
+            near = held_out(adapted, cv, groups, width, self.tol, False, start, near=near)
+            bounds.append(value_bounds(near, criterion, by_fold=self.cv is not None))
             found.append((adapted, start))
         lower, upper = np.array(bounds).T
         # The grid starts at the strongest penalty, which wins a tie.
@@ -44,7 +51,8 @@ class Tuned(LinearModel):
         self.certified_ = bool(np.all(np.delete(lower, self.best_index_) >= upper[self.best_index_]))
         self.criterion_lower_, self.criterion_upper_, self.grid_ = (move_like(a, X) for a in (lower, upper, grid))
         setattr(self, f"{name}_", float(grid[self.best_index_]))
-        self._keep(*found[self.best_index_])
+        adapted, start = found[self.best_index_]
+        self._keep(adapted, self._train(adapted) if start is None else start)
 
     @abstractmethod
     def _model(self, **strength: Any) -> LinearModel:
@@ -73,21 +81,35 @@ def _check_criterion(adapted: Adapted, criterion: str) -> None:
         raise ValueError(f"criterion {criterion!r} is for two classes; got {len(adapted.problems)}. Use 'error'.")
 
 
-def value_bounds(found: HeldOut, criterion: str) -> tuple[float, float]:
-    """The certified interval of a criterion of held-out scores."""
+def value_bounds(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple[float, float]:
+    """The certified interval of a criterion of held-out scores; ``by_fold``: the mean of its values in the splits."""
+    if by_fold:
+        splits = [np.flatnonzero(found.folds == k) for k in range(len(found.splits))]
+        values = np.array([_value_of(found, criterion, places) for places in splits])
+        if criterion == "error":
+            values /= np.array([places.size for places in splits])[:, None]
+        lower, upper = values.mean(axis=0)
+        # The sums are rounded as often as there are splits; equal numbers of errors give equal means.
+        slack = 0.0 if criterion == "error" else gamma(len(splits) + 2) * float(np.abs(values).max())
+        return float(lower) - slack, float(upper) + slack
+    return _value_of(found, criterion, np.arange(found.rows.size))
+
+
+def _value_of(found: HeldOut, criterion: str, places: Any) -> tuple[float, float]:
     adapted: Adapted = found.adapted
+    rows, bounds = found.rows[places], found.bounds.take(places)
     if criterion == "error":
-        low, high = found.bounds.errors(adapted.targets_of(adapted.targets.y[found.rows]))
+        low, high = bounds.errors(adapted.targets_of(adapted.targets.y[rows]))
         return float(low), float(high)
     problem = adapted.problems[0]
-    return found.bounds.metric(criterion, problem.loss, problem.y[found.rows])
+    return bounds.metric(criterion, problem.loss, problem.y[rows])
 
 
 class GLRUClassifierCV(Classifier, Tuned):
-    """A linear classifier whose ``C`` (or ``lam``) is chosen by certified leave-one-out.
+    """A linear classifier whose ``C`` (or ``lam``) is chosen by certified cross-validation, leave-one-out by default.
 
     The objective is that of :class:`glru.GLRUClassifier`. Every held-out error is proven, so the choice is that of
-    brute-force leave-one-out; where several strengths do equally well the strongest penalty is taken.
+    brute force; where several strengths do equally well the strongest penalty is taken.
 
     Parameters
     ----------
@@ -99,6 +121,9 @@ class GLRUClassifierCV(Classifier, Tuned):
         The grid of ``lam``; instead of ``Cs``.
     criterion : {"error", "log_loss"}, default="error"
         What to minimise; the second for two classes and the logistic loss.
+    cv : int, splitter or iterable of (train, test), default=None
+        The splits; leave-one-out (or, with groups, leave-one-group-out) if not given. With splits the criterion is the mean of its
+        values in them, as in ``LogisticRegressionCV``: the share of errors, not their number.
     kappa, fit_intercept, class_weight, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
 
@@ -131,6 +156,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         Cs: Any = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
         lams: Any = None,
         criterion: str = "error",
+        cv: Any = None,
         kappa: float = 0.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -143,6 +169,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         self.Cs = Cs
         self.lams = lams
         self.criterion = criterion
+        self.cv = cv
         self.class_weight = class_weight
 
     def _model(self, **strength: Any) -> GLRUClassifier:
@@ -174,7 +201,7 @@ class GLRUClassifierCV(Classifier, Tuned):
 
 
 class GLRURegressorCV(Regressor, Tuned):
-    """A linear regression whose ``C`` (or ``lam``) is chosen by certified leave-one-out.
+    """A linear regression whose ``C`` (or ``lam``) is chosen by certified cross-validation, leave-one-out by default.
 
     Parameters
     ----------
@@ -184,6 +211,8 @@ class GLRURegressorCV(Regressor, Tuned):
         As in :class:`glru.GLRUClassifierCV`.
     criterion : {"squared_error", "absolute_error"}, default="squared_error"
         What to minimise.
+    cv : int, splitter or iterable of (train, test), default=None
+        As in :class:`glru.GLRUClassifierCV`.
     kappa, fit_intercept, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRURegressor`.
 
@@ -211,6 +240,7 @@ class GLRURegressorCV(Regressor, Tuned):
         Cs: Any = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0),
         lams: Any = None,
         criterion: str = "squared_error",
+        cv: Any = None,
         kappa: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-6,
@@ -222,6 +252,7 @@ class GLRURegressorCV(Regressor, Tuned):
         self.Cs = Cs
         self.lams = lams
         self.criterion = criterion
+        self.cv = cv
 
     def _model(self, **strength: Any) -> GLRURegressor:
         return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)

@@ -13,9 +13,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import intersect, widen
+from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, SMALL_WORK, TINY, Array, Entries, Matrix, gamma, to_host
+from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
 from glru.metric.device import column_metric
 from glru.point import Point
 from glru.problem import Problem
@@ -23,9 +23,16 @@ from glru.regions.local import local_radius
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
 from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.gradients import EXACT_STEPS, Gradients, model_scores, newton_directions, split_models
+from glru.updates.columns.one_step import Moves, least_radius, row_tops
+from glru.updates.gradients import EXACT_STEPS, Gradients, Measured, model_scores, newton_directions, split_models
 
 Columns = NDArray[np.intp]
+
+BASE_STEPS = 2
+"""Most steps with the metric from the model after the first Newton step to the one that all candidates start from."""
+
+CLOSE = 1e-4
+"""Where scores moved further than this on the way there, the metric is formed again."""
 
 
 def has_local_columns(problem: Problem) -> bool:
@@ -52,8 +59,24 @@ class LocalColumns:
     """
 
     def __init__(self, problem: Problem, point: Point, queries: Matrix) -> None:
-        self.problem, self.queries, totals = problem, queries, problem.totals
+        self.problem, self.queries = problem, queries
         self.constant = float(problem.loss.self_concordance or 0.0)
+        self._models: dict[int, tuple[Any, int]] = {}
+        self._place(point)
+        if self.usable and self.base.moved[0] > CLOSE and self.constant > 0.0:
+            self._place(point.moved(self.start - point.packed(problem.fit_intercept)))
+        if not self.usable:
+            return
+        used = problem.weights > 0.0
+        norms = self.metric.norms(problem.matrix)[used]
+        self.largest_norm = float(norms.max())
+        self.tops = row_tops(norms / np.sqrt(1.0 - self.eta) * (1.0 + FEW), self.curvatures[used])
+        self.query_norms = self.metric.norms(queries)
+        self.query_lengths = np.sqrt(queries.squared_row_norms()) * (1.0 + gamma(problem.n_columns + 4)) + TINY
+
+    def _place(self, point: Point) -> None:
+        """Form the metric at a model, and step from it to the one that all candidates start from."""
+        problem, totals = self.problem, self.problem.totals
         here = expand(problem, point, Floor.of(problem.loss))
         assert here.rows is not None
         self.metric = column_metric(totals, whole_hessian(totals, here.hessian))
@@ -67,10 +90,72 @@ class LocalColumns:
         gradient = whole_gradient(totals, point, here.gradient)
         self.start = point.packed(problem.fit_intercept) - self.metric.solve(gradient)
         self.gradients = Gradients(problem, self.metric, point, largest_error)
-        self.largest_norm = float(self.metric.norms(problem.matrix)[problem.weights > 0.0].max())
-        self.query_norms = self.metric.norms(queries)
-        self.query_lengths = np.sqrt(queries.squared_row_norms()) * (1.0 + gamma(problem.n_columns + 4)) + TINY
-        self._models: dict[int, tuple[Any, int]] = {}
+        self.curvatures = problem.weights * here.rows.curvatures
+        self.base = self._measure(self.start)
+        for _ in range(BASE_STEPS):
+            start = self.start - to_host(self.metric.solve(self.base.gradients))[:, 0]
+            base = self._measure(start)
+            if not base.nu[0] < 0.5 * self.base.nu[0]:
+                break
+            self.start, self.base = start, base
+
+    def _measure(self, model: Array) -> Measured:
+        return self.gradients.at(self.problem.arrays.put(model[:, None]))
+
+    def present(self) -> Bounds:
+        """Bounds of the queries' scores under the model of all columns."""
+        if not self.usable:
+            return unbounded(self.queries.shape[0])
+        models = self.problem.arrays.put(self.start[:, None])
+        lower, upper, _, _ = self.certified(models, None)
+        return to_host(lower)[:, 0], to_host(upper)[:, 0]
+
+    def closed_form(self, columns: Columns) -> Bounds:
+        """Bounds of shape (n_queries, n_removals) after one Newton step each, from sums over the moves of the scores."""
+        shape = (self.queries.shape[0], columns.size)
+        lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
+        if self.usable and self.problem.arrays.stable:
+            width = max(16, self.problem.arrays.batch // (4 * self.problem.n_rows))
+            for k in range(0, columns.size, width):
+                part = slice(k, k + width)
+                lower[:, part], upper[:, part] = self._closed_form(columns[part])
+        return lower, upper
+
+    def _closed_form(self, columns: Columns) -> Bounds:
+        problem, metric, constant = self.problem, self.metric, self.constant
+        images = metric.inverse @ metric.inverse[columns].T
+        squares = images[columns, np.arange(columns.size)]
+        tau = model_scores(problem.matrix, images, problem.fit_intercept)
+        met = model_scores(self.queries, images, problem.fit_intercept)
+        # x^T V V^T e_j for x^T R^-1 R^-T e_j: two errs of ``solve_error`` each and the rounding of the products, no larger.
+        unit, axes = 4.0 * metric.solve_error, np.sqrt(squares) * (1.0 + 4.0 * metric.solve_error)
+        with np.errstate(all="ignore"):
+            delta = -self.start[columns] / squares
+            delta_error = (unit / (1.0 - unit) + FEW) * np.abs(delta)
+            size = np.abs(delta) + delta_error
+            tau_error = unit * self.largest_norm * axes
+            used = problem.weights > 0.0
+            tau *= tau
+            most = np.sqrt((tau if used.all() else tau[used]).max(axis=0)) * (1.0 + FEW)
+            grown = 1.0 + gamma(problem.n_rows + 8)
+            second = self.curvatures @ tau * grown
+            tau *= tau
+            sums = second, self.curvatures @ tau * grown, most
+            total = float(self.curvatures.sum()) * grown
+            moves = Moves.of(sums, np.abs(delta), size * tau_error + delta_error * most, total)
+            reach = (constant * float(self.base.moved[0]) + sum_error(problem.totals.depth)) * (1.0 + FEW) + FEW
+            # The step solves the equation of the factor, which is off by eta.
+            root = float(np.sqrt(1.0 - self.eta))
+            nu = moves.gradient_norms(constant, reach)
+            nu = (nu + (self.base.nu + self.metric.eta * size * axes) / root) * (1.0 + FEW) + TINY
+            radius = least_radius(self.tops, constant, nu, (constant * moves.most + reach) * (1.0 + FEW))
+            centers, errors = self._centers(problem.arrays.put(self.start[:, None]))
+            norms = (self.query_norms / root)[:, None] * (1.0 + FEW)
+            half = norms * (radius + unit * axes * size) + np.abs(met) * delta_error + to_host(errors)
+            centers = to_host(centers) + delta * met
+            half = half * (1.0 + FEW) + FEW * (np.abs(centers) + np.abs(delta * met))
+        known = np.isfinite(centers)
+        return widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
 
     def candidate(self, column: int) -> Point | None:
         """The last candidate without a column, if there is one."""
@@ -95,13 +180,12 @@ class LocalColumns:
         for k in range(0, columns.size, width):
             part = slice(k, k + width)
             lower[:, part], upper[:, part] = self._bounds(columns[part], settled, n_steps)
-        if self.problem.work > SMALL_WORK:
-            # Where forming a Hessian takes long, the few that are left are stepped on together.
-            left = np.flatnonzero(~settled(lower, upper))
-            for k in range(0, left.size, width):
-                mine = left[k : k + width]
-                found = self._bounds(columns[mine], settled, EXACT_STEPS, exact=True)
-                lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), found)
+        # The few that are left are stepped on together, with Hessians of their own.
+        left = np.flatnonzero(~settled(lower, upper))
+        for k in range(0, left.size, width):
+            mine = left[k : k + width]
+            found = self._bounds(columns[mine], settled, EXACT_STEPS, exact=True)
+            lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), found)
         return lower, upper
 
     def _bounds(
@@ -127,7 +211,7 @@ class LocalColumns:
         solved = self.metric.solve(right)
         return solved - images * self.problem.arrays.put(self.problem.arrays.entries(solved, entries))
 
-    def certified(self, models: Any, entries: Entries) -> tuple[Any, Any, Any, Array]:
+    def certified(self, models: Any, entries: Entries | None) -> tuple[Any, Any, Any, Array]:
         """Bounds of the queries' scores, gradients, and at least their norms in the metric without each column."""
         arrays = self.problem.arrays
         found = self.gradients.at(models, fixed=entries)

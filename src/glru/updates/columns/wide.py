@@ -11,10 +11,6 @@ At that candidate the linear part of the gradient vanishes. What is left is :mat
 :math:`|\epsilon_i| \le d_i (e^{M |t_i|} - 1 - M |t_i|) / M`, whose norm in the inverse of the new Hessian is at most
 :math:`(\sum_i \epsilon_i^2 / d_i)^{1/2}`, and what was left at the old model. Norms of rows are no larger without a column; with it they grow by
 :math:`\tau_{kj}^2 / (\lambda_j + x_j^\top D \tau_j)` in the square.
-
-Rows with a large margin have hardly any curvature, and their norms are large. Along the way to the optimum the Hessian is at least
-:math:`(1 - \beta) e^{-\tau \kappa r} H` with :math:`\kappa` the largest norm of the other rows only and
-:math:`\beta = \sum_k d_k \|x_k\|^2` over the rows left out, since :math:`x x^\top \preceq \|x\|^2_{H^{-1}} H`: such rows cost what they carry.
 """
 
 from collections.abc import Callable
@@ -29,20 +25,17 @@ from glru.bounds import Bounds, unbounded
 from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
 from glru.metric.rows import RowMetric, has_few_free
 from glru.problem import Problem
-from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
+from glru.updates.columns.one_step import Moves, least_radius, row_tops
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
 """Most steps from the old model to the one that all candidates start from."""
 
-CLOSE = 1e-6
+CLOSE = 1e-4
 """Where scores moved further than this on the way there, the metric is formed again."""
-
-LOST = (0.0, 1e-6, 1e-3, 0.05)
-"""Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
 
 FAR = 4.0
 """Where a step moved a score further than this, the next ones start from the old model."""
@@ -108,7 +101,7 @@ class WideColumns(ColumnModels):
         self.query_scores = answers.images.T @ self.base.duals + answers.border.T @ self.base.free
         mass = float(side.norms @ np.abs(self.base.duals))
         self.query_errors = side.unit * (answers.lengths * mass + np.abs(answers.border).T @ np.abs(self.base.free))
-        self.tops = self._row_norms()
+        self.tops = row_tops(self.known.norms[self.used], self.metric.bends[self.used])
         unit = gamma(self.weights.size + 8)
         self.total = float(np.sqrt(self.metric.bends.sum())) * (1.0 + unit)
         self.size = np.sqrt(float(self.arrays.inner(self.known.duals, self.known.duals)[self.used].max(initial=0.0)))
@@ -151,16 +144,6 @@ class WideColumns(ColumnModels):
             scores = self.scores(duals, free)
         assert found is not None
         return found
-
-    def _row_norms(self) -> list[tuple[float, float]]:
-        """Largest norms of rows, and the share of the Hessian that the rows of larger norms carry, for every share in ``LOST``."""
-        norms = self.known.norms[self.used]
-        if not (norms.size and np.all(np.isfinite(norms))):
-            return []
-        order = np.argsort(-norms)
-        shares = np.cumsum((self.metric.bends[self.used] * np.square(norms))[order]) * (1.0 + gamma(norms.size + 8))
-        places = {int(np.searchsorted(shares, most, side="right")) for most in LOST}
-        return [(float(norms[order[k]]), float(shares[k - 1]) if k else 0.0) for k in sorted(places) if k < norms.size]
 
     def bounds(
         self, make: Callable[[int, int], Blocks], lam: Array, sign: float, n_items: int, centers: Array | None = None
@@ -232,17 +215,13 @@ class WideColumns(ColumnModels):
         found = to_host(d @ squares), to_host(arrays.xp.sum(squares, axis=0)), to_host(d @ (values * tau))
         squares = tau * tau
         most = np.sqrt(arrays.largest_of(squares, self.used)) * (1.0 + FEW)
-        return *found, to_host(d @ squares), to_host(d @ (squares * squares)), most
+        second = to_host(d @ squares)
+        squares *= squares
+        return *found, second, to_host(d @ squares), most
 
     def radius(self, nu: Array, exponent: Array, grown: Array | float = 0.0) -> Array:
         """The radius of the local certificate; ``grown``: what is added to the squared norms of rows."""
-        found = np.full(nu.shape, np.inf)
-        for norm, lost in self.tops:
-            if lost > 0.0 and np.any(grown):
-                continue
-            top = np.sqrt(norm**2 + grown) * (1.0 + FEW)
-            found = np.minimum(found, local_radius(self.constant, top, nu / (1.0 - lost) * (1.0 + FEW), exponent))
-        return found
+        return least_radius(self.tops, self.constant, nu, exponent, grown)
 
 
 @final
@@ -277,20 +256,15 @@ class Steps:
         self.second, self.squares, self.lengths = second * (1.0 + unit), squares, lengths
 
     def _gradient_norms(self) -> tuple[Array, Array]:
-        """At least the norms of the candidates' gradients, and at least the largest move of a score."""
+        """At least the norms of the candidates' gradients, and the logarithm of what the Hessian loses at most."""
         family, base, constant = self.family, self.family.base, self.family.constant
         error = self.size * self.tau_error + self.delta_error * self.most
-        moved = (np.abs(self.delta) * self.most + error) * (1.0 + FEW)
-        squares = np.abs(self.delta) * np.sqrt(self.second) + error * family.total
-        quartic = self.quartic * (1.0 + gamma(family.problem.n_rows + 8))
-        fourth = np.square(np.abs(self.delta) * quartic**0.25 + error * np.sqrt(family.total)) * (1.0 + FEW)
-        # Curvatures at the exact scores of the base are within e^reach of those of the metric.
+        unit = 1.0 + gamma(family.problem.n_rows + 8)
+        sums = self.second, self.quartic * unit, self.most
+        moves = Moves.of(sums, np.abs(self.delta), error, family.total**2)
         reach = (constant * base.moved + family.unit) * (1.0 + FEW) + FEW
-        x = constant * moved
-        # (e^x - 1 - x) / x^2, which loses digits for small x: there it is at most 1/2 + x / 4.
-        remainder = np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
-        nu = np.expm1(reach) * squares + np.exp(reach) * constant * remainder * fourth
-        return (nu * (1.0 + FEW) + self._base_norms()) * (1.0 + FEW) + TINY, (moved + base.moved) * (1.0 + FEW)
+        nu = moves.gradient_norms(constant, reach) + self._base_norms()
+        return nu * (1.0 + FEW) + TINY, (constant * moves.most + reach) * (1.0 + FEW)
 
     def _base_norms(self) -> Array | float:
         """At least the norm of what the base leaves of the gradient; a new column meets what no curvature answers."""
@@ -336,10 +310,10 @@ class Steps:
         """Bounds of the queries' scores under every model."""
         family = self.family
         with np.errstate(all="ignore"):
-            nu, moved = self._gradient_norms()
+            nu, exponent = self._gradient_norms()
             norms, grown = self.norms
             met, off = self.queries
-            radius = family.radius(nu, family.constant * moved + family.unit, grown)
+            radius = family.radius(nu, exponent, grown)
             centers = family.query_scores[:, None] + self.delta * met
             half = norms * radius + np.abs(met) * self.delta_error + off * self.size + family.query_errors[:, None]
             half = half + FEW * (np.abs(self.delta * met) + np.abs(centers))

@@ -1,0 +1,87 @@
+r"""What one Newton step per column proves, from sums over its moves of the scores.
+
+A candidate that solves the Newton equation moves the scores by ``t`` and has the gradient :math:`\tilde X^\top \epsilon` with
+:math:`|\epsilon_i| \le d_i (e^{M |t_i|} - 1 - M |t_i|) / M`, whose norm in the inverse of the Hessian is at most
+:math:`(\sum_i \epsilon_i^2 / d_i)^{1/2}`.
+
+Rows with a large margin have hardly any curvature, and their norms are large. Along the way to the optimum the Hessian is at least
+:math:`(1 - \beta) e^{-\tau \kappa r} H` with :math:`\kappa` the largest norm of the other rows only and
+:math:`\beta = \sum_k d_k \|x_k\|^2` over the rows left out, since :math:`x x^\top \preceq \|x\|^2_{H^{-1}} H`: such rows cost what they carry.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from glru.linalg import FEW, Array, gamma
+from glru.regions.local import local_radius
+
+LOST = (0.0, 1e-6, 1e-3, 0.05)
+"""Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
+
+Tops = list[tuple[float, float]]
+"""Largest norms of rows, and the share of the Hessian that the rows of larger norms carry at most."""
+
+
+def row_tops(norms: Array, curvatures: Array) -> Tops:
+    """The largest norm of the rows, for every share in ``LOST``; nothing where a norm is not known.
+
+    ``norms``: at least the norms of the rows that count, with their weighted ``curvatures``.
+    """
+    if not (norms.size and np.all(np.isfinite(norms))):
+        return []
+    order = np.argsort(-norms)
+    shares = np.cumsum((curvatures * np.square(norms))[order]) * (1.0 + gamma(norms.size + 8))
+    places = {int(np.searchsorted(shares, most, side="right")) for most in LOST}
+    return [(float(norms[order[k]]), float(shares[k - 1]) if k else 0.0) for k in sorted(places) if k < norms.size]
+
+
+def least_radius(tops: Tops, constant: float, nu: Array, exponent: Array, grown: Array | float = 0.0) -> Array:
+    """The radius of the local certificate; ``grown``: what is added to the squared norms of rows."""
+    found = np.full(nu.shape, np.inf)
+    for norm, lost in tops:
+        if lost > 0.0 and np.any(grown):
+            continue
+        top = np.sqrt(norm**2 + grown) * (1.0 + FEW)
+        found = np.minimum(found, local_radius(constant, top, nu / (1.0 - lost) * (1.0 + FEW), exponent))
+    return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Sums over the moves ``t`` of the scores in some steps, a step each; all are rounded up.
+
+    Attributes
+    ----------
+    second, fourth : array of shape (n_steps,)
+        ``(sum d t^2)^(1/2)`` and ``(sum d t^4)^(1/4)``.
+    most : array of shape (n_steps,)
+        The largest ``|t|``.
+    """
+
+    second: Array
+    fourth: Array
+    most: Array
+
+    @classmethod
+    def of(cls, sums: tuple[Array, Array, Array], scale: Array, error: Array, total: float) -> "Moves":
+        """Moves ``scale tau`` from sums over ``tau``, each off by at most ``error``.
+
+        ``sums``: ``sum d tau^2``, ``sum d tau^4`` and the largest ``|tau|``; ``total``: ``sum d``.
+        """
+        second = scale * np.sqrt(sums[0]) + error * np.sqrt(total)
+        fourth = scale * sums[1] ** 0.25 + error * total**0.25
+        return cls(*(part * (1.0 + FEW) for part in (second, fourth, scale * sums[2] + error)))
+
+    def gradient_norms(self, constant: float, reach: float) -> Array:
+        """At least the norms of the gradients after the steps.
+
+        ``reach``: the exact curvatures before the step are within ``e^reach`` of ``d``.
+        """
+        x = constant * self.most
+        # (e^x - 1 - x) / x^2, which loses digits for small x: there it is at most 1/2 + x / 4.
+        remainder = np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
+        nu = np.expm1(reach) * self.second + np.exp(reach) * constant * remainder * np.square(self.fourth)
+        return nu * (1.0 + FEW)
