@@ -265,8 +265,6 @@ class Cascade:
         output: Output | None = None,
         refits: Refits | None = None,
     ) -> None:
-        if refits is not None and solution.problem.scaling == "mean" and solution.problem.penalty.smooth:
-            solution, refits = summed(solution), refits.summed(solution.problem)
         self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
         self.refits = refits
         self.max_memory, self.max_trainings, self.tol = max_memory, max_trainings, tol
@@ -646,8 +644,10 @@ class Cascade:
     @cached_property
     def _refitted(self) -> TallRefits | WideRefits:
         assert self.refits is not None
-        start = self.polished if self.solution.relative_gap > COARSE else self.solution
-        return (WideRefits if has_wide_rows(self.problem) else TallRefits)(start, self.refits)
+        start, refits = self.solution if self.solution.reached(COARSE) else self.polished, self.refits
+        if self.problem.scaling == "mean":
+            start, refits = summed(start), refits.summed(self.problem)
+        return (WideRefits if has_wide_rows(self.problem) else TallRefits)(start, refits)
 
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, and more steps where needed."""

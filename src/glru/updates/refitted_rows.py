@@ -39,12 +39,12 @@ LEAST_SHARE = 1e-6
 def has_refitted_rows(problem: Problem) -> bool:
     """Whether the removals are made in batches: a self-concordant loss, a smooth penalty, data in memory on the host."""
     known = problem.in_memory and problem.loss.self_concordance is not None and problem.arrays is HOST
-    return known and problem.scaling == "sum" and (has_wide_rows(problem) or has_local_rows(problem))
+    return known and (has_wide_rows(problem) or has_local_rows(problem))
 
 
 @final
 class TallRefits:
-    """The removal of single rows with refitted preprocessing, over the columns."""
+    """The removal of single rows with refitted preprocessing, over the columns; the losses are summed, not averaged."""
 
     def __init__(self, start: Solution, refits: Refits) -> None:
         self.family, self.refits, self.problem = LocalRows(start, 1.0), refits, start.problem
