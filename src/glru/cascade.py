@@ -292,6 +292,11 @@ class Cascade:
         """The rows that are not decided yet."""
         return np.flatnonzero(self.stage_codes == OPEN)
 
+    @property
+    def n_open(self) -> int:
+        """How many rows are not decided yet."""
+        return int(np.count_nonzero(self.stage_codes == OPEN))
+
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
         return is_decided(lower, upper, self.width)
@@ -316,7 +321,10 @@ class Cascade:
     def follow(self, method: str) -> None:
         """All steps of a method in order, each on what the earlier ones left open."""
         for step in METHODS[method]:
-            if self.n_unseen + self.open_rows().size < step.price or not self.has(step):
+            n_left = self.n_unseen + self.n_open
+            if n_left == 0:
+                break
+            if n_left < step.price or not self.has(step):
                 continue
             if step.rows is None:
                 self.sweep(step.stage)
@@ -411,7 +419,7 @@ class Cascade:
     def _tell(self, stage: str, begin: float) -> None:
         """Note the time of a stage and report what is done."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
-        self.report(stage, self.problem.n_rows - self.open_rows().size, self.problem.n_rows)
+        self.report(stage, self.problem.n_rows - self.n_open, self.problem.n_rows)
 
     @cached_property
     def _first_removals(self) -> tuple[AnyRemovals, float]:
@@ -479,7 +487,7 @@ class Cascade:
         """What the weights of the other rows are multiplied by when a row leaves."""
         return removal_factors(self.problem)
 
-    @property
+    @cached_property
     def uniform(self) -> bool:
         """Whether the rows' weights give few enough factors for the families."""
         return np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS

@@ -258,14 +258,6 @@ MUTANTS: dict[str, Mutant] = {
     "tenth-of-the-gradient-of-one-step": Mutant(
         "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),
-    "rows-that-carry-nothing": Mutant(
-        "glru.updates.columns.one_step:row_tops",
-        result(lambda tops: [(norm, 0.0) for norm, _ in tops[-1:]]),
-        COLUMNS,
-    ),
-    "images-of-columns-taken-as-exact": Mutant(
-        "glru.metric.rows:RowMetric.answers", result(lambda found: replace(found, rest=0.0 * found.rest)), COLUMNS
-    ),
     "hundredth-of-the-radius-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),

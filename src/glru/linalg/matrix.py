@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from glru.linalg.arrays import SMALL, Array, Arrays
 from glru.linalg.rounding import gamma
 
+CALL = 2e4
+"""Nanoseconds of a product that has next to nothing to multiply."""
+
 RawMatrix = NDArray[np.float64] | sp.csr_array
 """What data in memory is stored in."""
 
@@ -96,12 +99,12 @@ class Matrix(ABC):
     @property
     def product_cost(self) -> float:
         """Nanoseconds, roughly and on one core, of a product with the matrix and one with its transpose."""
-        return 1.2 * self.n_stored
+        return CALL + 1.2 * self.n_stored
 
     @property
     def gram_cost(self) -> float:
         """Nanoseconds, roughly and on one core, of the smaller Gram matrix."""
-        return (3.0 + 0.035 * min(self.shape)) * self.n_stored
+        return CALL + (3.0 + 0.035 * min(self.shape)) * self.n_stored
 
     @property
     def is_thin(self) -> bool:

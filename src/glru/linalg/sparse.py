@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru.linalg.arrays import HOST, SMALL, Array, Arrays
 from glru.linalg.dense import DenseMatrix
-from glru.linalg.matrix import Matrix
+from glru.linalg.matrix import CALL, Matrix
 from glru.linalg.rounding import gammas
 from glru.linalg.threads import in_parts, total
 
@@ -47,15 +47,15 @@ class SparseMatrix(Matrix):
 
     @property
     def product_cost(self) -> float:
-        return 4.0 * self.n_stored
+        return CALL + 4.0 * self.n_stored
 
     @property
     def gram_cost(self) -> float:
         n_rows, n_columns = self.shape
         if n_rows < n_columns:
             # A product per pair of entries in a column, five times as many as if all columns had equally many.
-            return 15.0 * float(self.n_stored) ** 2 / n_columns + 1.0 * n_rows**2
-        return 1.5 * float(np.square(np.diff(self.data.indptr), dtype=np.float64).sum()) + 1.0 * n_columns**2
+            return CALL + 15.0 * float(self.n_stored) ** 2 / n_columns + 1.0 * n_rows**2
+        return CALL + 1.5 * float(np.square(np.diff(self.data.indptr), dtype=np.float64).sum()) + 1.0 * n_columns**2
 
     @property
     def is_thin(self) -> bool:

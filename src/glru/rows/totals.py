@@ -1,6 +1,7 @@
 """What certificates have to know of all rows: upper bounds of sums over them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -43,7 +44,7 @@ class Totals:
     column_norms: Array
     largest_norm: float
 
-    @property
+    @cached_property
     def quadratic(self) -> Array:
         """The penalty's strengths, one per column."""
         return np.broadcast_to(self.penalty.quadratic, (self.n_columns,))

@@ -500,10 +500,10 @@ class InMemory(Place):
 
     @classmethod
     def of(cls, problem: Problem, start: Point) -> "InMemory":
-        """The place of a point; a start that is not zero is asked for its gap."""
+        """The place of a point; a start with a dual point, which may be the end of another run, is asked for its gap."""
         space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
         unknowns = space.place(start)
-        return cls(space, unknowns, space.scores(unknowns), space.penalty(unknowns), bool(start.coef.any()))
+        return cls(space, unknowns, space.scores(unknowns), space.penalty(unknowns), start.dual is not None)
 
     def state(self, n_iter: int, stop: Stop) -> State:
         problem, linear = self.space.problem, self.linear
