@@ -61,6 +61,10 @@ class Base:
         At least the norm of the gradient.
     left : array of shape (n_rows,)
         The part of its forces that no row's curvature answers.
+    size : float
+        At least the length of the vector of the sizes of the forces' parts: what their rounding is a share of.
+    free_size : float
+        At least the length of what the gradient and its rounding have in the unpenalised coordinates.
     moved : float
         How far a score is at most from where the curvatures of the metric were taken, errors included.
     """
@@ -71,6 +75,8 @@ class Base:
     errors: tuple[float, float]
     nu: float
     left: Array
+    size: float
+    free_size: float
     moved: float
 
 
@@ -139,7 +145,10 @@ class WideColumns(ColumnModels):
                 break
             left = to_host(left)[:, 0]
             moved += float(side.norms[self.used].max(initial=0.0) * errors[0][0] + errors[1][0])
-            found = Base(duals, free, scores, (float(errors[0][0]), float(errors[1][0])), nu, left, moved)
+            size = float(np.sqrt(arrays.inner(sizes, sizes))[0]) * (1.0 + gamma(left.size + 8))
+            free_size = float((missed + self.unit * self.masses(sizes)[1])[0]) * (1.0 + FEW)
+            pair = float(errors[0][0]), float(errors[1][0])
+            found = Base(duals, free, scores, pair, nu, left, size, free_size, moved)
             duals, free = duals - left, free + change[:, 0]
             scores = self.scores(duals, free)
         assert found is not None
@@ -267,14 +276,21 @@ class Steps:
         return nu * (1.0 + FEW) + TINY, (constant * moves.most + reach) * (1.0 + FEW)
 
     def _base_norms(self) -> Array | float:
-        """At least the norm of what the base leaves of the gradient; a new column meets what no curvature answers."""
-        family, block = self.family, self.block
+        """At least the norm of what the base leaves of the gradient.
+
+        A new column meets what no curvature answers, and the rounding of all forces. Unpenalised coordinates that it resembles
+        are longer beside it.
+        """
+        family, block, base = self.family, self.block, self.family.base
         if block.sign < 0.0:
-            return family.base.nu
-        left = family.base.left
-        met = np.abs(to_host(block.columns.T @ family.arrays.put(left[:, None]))[:, 0])
-        met = met + gamma(left.size + 8) * self.lengths * float(np.linalg.norm(left)) * (1.0 + FEW)
-        return np.hypot(family.base.nu, met / np.sqrt(block.lam)) * (1.0 + FEW)
+            return base.nu
+        met = np.abs(to_host(block.columns.T @ family.arrays.put(base.left[:, None]))[:, 0])
+        sizes = float(np.hypot(base.size, np.linalg.norm(base.left)))
+        met = met + (family.unit + gamma(base.left.size + 8)) * self.lengths * sizes * (1.0 + FEW)
+        nu = np.full(met.shape, base.nu)
+        if family.side.n_free:
+            nu = nu + base.free_size * family.metric.free * np.sqrt(self.squares / self.least) * (1.0 + FEW)
+        return np.hypot(nu, met / np.sqrt(block.lam)) * (1.0 + FEW)
 
     @property
     def free(self) -> Array:
