@@ -4,6 +4,7 @@ On the host LAPACK is called directly: the checks of SciPy's functions take ten 
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def _shifts(diagonal: Array) -> Iterator[Array]:
     semidefinite matrix is singular.
     """
     share = 8.0 * UNIT * diagonal.size
-    while share <= 10.0 * diagonal.size and np.all(np.isfinite(diagonal)):
+    while 0.0 < share <= 10.0 * diagonal.size and np.all(np.isfinite(diagonal)):
         yield share * np.where(diagonal > 0.0, diagonal, 1.0)
         share *= 10.0
 
@@ -98,7 +99,7 @@ def solve_triangular(factor: Array, right: Array, transposed: bool = False) -> A
 def _robust_device_cholesky(matrix: Any) -> Any:
     xp, arrays = namespace(matrix), arrays_of(matrix)
     diagonal = to_host(xp.linalg.diagonal(matrix))
-    for shift in (np.zeros(1), *_shifts(diagonal)):
+    for shift in chain([np.zeros(1)], _shifts(diagonal)):
         try:
             return cholesky(arrays.add_diagonal(matrix, shift) if shift.any() else matrix)
         except LinAlgError:
