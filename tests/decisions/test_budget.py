@@ -70,14 +70,17 @@ def test_a_training_is_stopped(monkeypatch):
 
 
 def test_folds_stop(clock):
-    """Folds that time did not allow for are undetermined."""
-    problem = make(glru.Logistic(), glru.L2(0.01), 30, 5)
-    solution = glru.solve(problem)
-    result = glru.cross_val_predict(solution, cv=6, max_seconds=10.0)
-    assert 0 < result.decided_by["undetermined"] < 30
-    whole, known = glru.cross_val_predict(solution, cv=6), result.bounds.signs != 0
-    assert 0 < known.sum() < 30
-    assert np.array_equal(result.bounds.signs[known], whole.bounds.signs[known])
+    """Folds that time did not allow for are undetermined: some of those done one by one, all of those stepped together."""
+    solution = glru.solve(make(glru.SquaredHinge(), glru.L2(0.01), 30, 5, fit_intercept=True))
+    whole = glru.cross_val_predict(solution, cv=6)
+    assert whole.decided_by.get("undetermined", 0) == 0
+    parts = [glru.cross_val_predict(solution, cv=6, max_seconds=seconds) for seconds in (5.0, 10.0, 20.0, 40.0, 80.0)]
+    assert any(0 < part.decided_by.get("undetermined", 0) < 30 for part in parts)
+    for part in parts:
+        known = part.bounds.signs != 0
+        assert np.array_equal(part.bounds.signs[known], whole.bounds.signs[known])
+    together = glru.solve(make(glru.Logistic(), glru.L2(0.01), 30, 5))
+    assert glru.cross_val_predict(together, cv=6, max_seconds=3.0).decided_by == {"undetermined": 30}
 
 
 @pytest.mark.parametrize("method", ["certified", "glru", "naive"])

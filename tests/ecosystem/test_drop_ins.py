@@ -350,9 +350,6 @@ def test_refusals():
         for work in (glru.loocv, glru.cross_val_predict, glru.cross_val_score):
             with pytest.raises(ValueError, match=r"no squares.*l1_ratio below 1"):
                 work(estimator, *data())
-    for estimator, data in (SHIFTING["scaled"], SHIFTING["balanced"]):
-        with pytest.raises(ValueError, match=r"loocv does not follow.*cv=LeaveOneOut\(\)"):
-            glru.loocv(estimator, *data())
     with pytest.raises(ValueError, match="a partition"):
         glru.cross_val_predict(LogisticRegression(), X, y, cv=ShuffleSplit(3, random_state=0))
     with pytest.raises(ValueError, match="probabilities need the logistic loss"):
