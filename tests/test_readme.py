@@ -1,19 +1,26 @@
-"""The examples of the README run as they are written."""
+"""The examples of the README and of the page on pipelines run as they are written."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).parent.parent
+PAGES = ("README.md", "docs/pipelines.md")
+BLOCKS = [
+    block
+    for page in PAGES
+    for block in re.findall(
+        r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+]
 
 
-def test_readme_has_examples():
-    assert BLOCKS
+def test_pages_have_examples():
+    assert len(BLOCKS) > len(PAGES)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_example_runs(block, capsys):
-    exec(compile(block, str(README), "exec"), {})
+    exec(compile(block, "example", "exec"), {})
     assert capsys.readouterr().out
