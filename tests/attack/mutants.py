@@ -28,7 +28,7 @@ ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("roundin
 RULES = "contracts/test_bounds.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
-FOLDS = "decisions/test_cross_validation.py"
+FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
@@ -235,6 +235,13 @@ MUTANTS: dict[str, Mutant] = {
     "tenth-of-the-gradient-of-wide-rows": Mutant(
         "glru.updates.wide_rows:WideRows.gradient_norms", scaled(0.1), FAMILIES
     ),
+    "gradients-of-refitted-tall-rows-forgotten": Mutant(
+        "glru.updates.refitted_rows:TallCandidates._norms", scaled(1e-3), REFITS
+    ),
+    "radius-of-refitted-wide-rows-forgotten": Mutant(
+        "glru.updates.refitted_rows:WideCandidates._certificate", inside(local_radius=scaled(1e-3)), REFITS
+    ),
+    "error-of-class-factors-forgotten": Mutant("glru.updates.refitted_rows:TallRefits.base_size", scaled(0.0), REFITS),
     "tenth-of-the-radius-of-exact-steps": Mutant(
         "glru.updates.wide_rows:ExactSteps._certificate", inside(local_radius=scaled(0.1)), FAMILIES
     ),

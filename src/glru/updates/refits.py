@@ -77,6 +77,12 @@ class Refits:
         return np.flatnonzero(self.filled.any(axis=0) & self.fills.any(axis=0))
 
     @cached_property
+    def mask(self) -> Array:
+        """Which values of :attr:`filled_columns` are filled, as numbers."""
+        columns = self.filled_columns
+        return np.zeros((self.n_rows, 0)) if self.filled is None else self.filled[:, columns].astype(np.float64)
+
+    @cached_property
     def smallest(self) -> Array:
         """At most the least factor of a strength or of a weight without each row, and 1."""
         least = np.ones(self.n_rows)

@@ -101,17 +101,10 @@ class TallRefits:
         )
 
     @cached_property
-    def mask(self) -> Array:
-        """Which values of the columns with fills are filled, as numbers."""
-        columns = self.refits.filled_columns
-        empty = np.zeros((self.problem.n_rows, 0))
-        return empty if self.refits.filled is None else self.refits.filled[:, columns].astype(np.float64)
-
-    @cached_property
     def _filled_spread(self) -> Array:
         """At least ``sqrt(sum_k d_k m_kj)``."""
         curvatures = self.problem.weights * self.family.values.curvatures * (1.0 + self.family.eta)
-        return np.sqrt(curvatures @ self.mask * (1.0 + gamma(curvatures.size + 8)))
+        return np.sqrt(curvatures @ self.refits.mask * (1.0 + gamma(curvatures.size + 8)))
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -127,7 +120,7 @@ class TallRefits:
         if not columns.size:
             return 0.0, 0.0
         assert self.refits.fills is not None
-        spread = np.sqrt(self.problem.weights @ self.mask * self.gradients.largest_factor) * (1.0 + FEW)
+        spread = np.sqrt(self.problem.weights @ self.refits.mask * self.gradients.largest_factor) * (1.0 + FEW)
         found = []
         for sizes in (np.abs(self.refits.fills[:, columns]).max(axis=0), self.fill_errors):
             slack = np.zeros(metric.size)
@@ -176,8 +169,10 @@ class TallRefits:
         if columns.size:
             assert refits.fills is not None
             fills = refits.fills[np.ix_(rows, columns)].T
-            found[columns] += fills * (pulls @ self.mask)[:, None]
-            bent = (problem.weights * values.curvatures)[:, None] * (self.mask @ (fills * base[columns][:, None]))
+            found[columns] += fills * (pulls @ self.refits.mask)[:, None]
+            bent = (problem.weights * values.curvatures)[:, None] * (
+                self.refits.mask @ (fills * base[columns][:, None])
+            )
             found[: base.size] += problem.matrix.T @ bent
             if problem.fit_intercept:
                 found[-1] += bent.sum(axis=0)
@@ -251,7 +246,7 @@ class TallCandidates:
         columns, own = refits.filled_columns, (rows, np.arange(rows.size))
         scores = model_scores(problem.matrix, self.models, problem.fit_intercept)
         if columns.size:
-            scores += owner.mask @ (self.fills * self.models[columns])
+            scores += owner.refits.mask @ (self.fills * self.models[columns])
         centers = scores[own]
         slopes = problem.loss.gradient(problem.y[:, None], scores)
         slopes[own] = 0.0
@@ -266,7 +261,7 @@ class TallCandidates:
         squares = np.einsum("ij,ij->j", weighted, slopes)
         gradients = problem.matrix.T @ weighted
         if columns.size:
-            gradients[columns] += self.fills * (owner.mask.T @ weighted)
+            gradients[columns] += self.fills * (owner.refits.mask.T @ weighted)
         if problem.fit_intercept:
             gradients = np.vstack([gradients, weighted.sum(axis=0)])
         penalty = np.zeros(gradients.shape)
@@ -463,16 +458,6 @@ class WideRefits:
         )
         return self.refits.error * float(np.linalg.norm(errors)) * (1.0 + gamma(errors.size + 8))
 
-    @cached_property
-    def mask(self) -> Array:
-        """Which values of the columns with fills are filled, as numbers."""
-        columns = self.refits.filled_columns
-        return (
-            np.zeros((self.problem.n_rows, 0))
-            if self.refits.filled is None
-            else self.refits.filled[:, columns].astype(np.float64)
-        )
-
     def norms(self, rows: Rows) -> Array:
         """At least the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
         side, strengths = self.family.side, self.refits.strengths
@@ -490,7 +475,7 @@ class WideRefits:
         """What share of the metric without each row the Hessians have at least."""
         refits = self.refits
         with np.errstate(all="ignore"):
-            spread = self.family.metric.bends @ self.mask * (1.0 + gamma(self.problem.n_rows + 8))
+            spread = self.family.metric.bends @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
             thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
             found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
@@ -524,7 +509,7 @@ class WideCandidates:
         if columns.size:
             assert refits.fills is not None
             moves = refits.fills[np.ix_(self.rows, columns)].T
-            filled = owner.mask.T @ self.duals
+            filled = owner.refits.mask.T @ self.duals
             extra = np.zeros((side.inverse.size, self.rows.size))
             extra[columns] = moves * filled
         for part, block in problem.matrix.centred_chunks(center):
@@ -536,7 +521,7 @@ class WideCandidates:
             if columns.size:
                 extra[part] = images
         if columns.size:
-            scores += owner.mask @ (moves * extra[columns])
+            scores += owner.refits.mask @ (moves * extra[columns])
         return scores
 
     def certify(self) -> Certified:
@@ -573,7 +558,9 @@ class WideCandidates:
             factors_off = factors_off + mass + border * free_norms
         rounding = rounding + refits.error * factors_off * (1.0 + FEW)
         if refits.filled_columns.size:
-            pulled = np.abs(owner.mask.T @ forces) + gamma(problem.n_rows + 8) * (owner.mask.T @ np.abs(forces))
+            pulled = np.abs(owner.refits.mask.T @ forces) + gamma(problem.n_rows + 8) * (
+                owner.refits.mask.T @ np.abs(forces)
+            )
             moved = owner._scaled_fills[rows].T * pulled
             nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
             rounding = rounding + owner.fill_error * total
