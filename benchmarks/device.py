@@ -60,16 +60,16 @@ def _peak(torch) -> float:
 
 def _stages(torch, problem, peak) -> None:
     """What a step and a certificate are made of, each by itself."""
-    bend = np.full(N, 0.2 / N)
+    curvatures = np.full(N, 0.2 / N)
     at = problem.derive(penalty=glru.L2(0.1))
-    matrix = at.hessian(bend)
+    matrix = at.hessian(curvatures)
     factor = cholesky(matrix)
     unit = torch.eye(D, dtype=torch.float64, device="cuda")
     metric = DeviceMetric(matrix, at.fit_intercept, N, 0.1)
     models = torch.randn(D, 1000, dtype=torch.float64, device="cuda") / D
     gradients = Gradients(at, metric, glru.Point(np.zeros(D)), 0.0)
     stages = [
-        ("Hessian", lambda: at.hessian(bend), 2 * N * D * D),
+        ("Hessian", lambda: at.hessian(curvatures), 2 * N * D * D),
         ("Cholesky", lambda: cholesky(matrix), D**3 / 3),
         ("inverse factor", lambda: solve_upper(factor, unit), D**3),
         ("both residuals", lambda: metric._judge(N, matrix, factor, unit), 4 * D**3),

@@ -58,7 +58,7 @@ BATCH_STEPS = 30
 COARSE = 1e-5
 """Relative gap above which a solution is trained on before rows are removed from it."""
 
-POLISHED = 1e-12
+ACCURATE = 1e-12
 """Relative gap to which a solution is trained on that one Newton step would move far."""
 
 NEAR_FINEST = 16.0
@@ -465,9 +465,9 @@ class Cascade:
 
         Leaving one row out changes these little, so that no interval of a held-out score can be much narrower.
         """
-        if not np.all(np.isfinite(self.polished.coef)):
+        if not np.all(np.isfinite(self.accurate_solution.coef)):
             return np.full(rows.size, np.inf)
-        best = train(self.problem, tol=0.0, start=self.polished, until=lambda state: self.budget.spent)
+        best = train(self.problem, tol=0.0, start=self.accurate_solution, until=lambda state: self.budget.spent)
         lower, upper = certified_bounds(certify(self.problem, best.point), self.problem.matrix[rows])
         return upper - lower
 
@@ -539,17 +539,17 @@ class Cascade:
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
             family = LocalRows(self.solution, factor)
-            if not family.settled:
-                family = LocalRows(self.polished, factor)
+            if not family.converged:
+                family = LocalRows(self.accurate_solution, factor)
             self._local[factor] = family
         return self._local[factor]
 
     @cached_property
-    def polished(self) -> Solution:
+    def accurate_solution(self) -> Solution:
         """The solution, trained on where its error would weigh more than the removal of a row."""
-        if self.solution.reached(POLISHED):
+        if self.solution.reached(ACCURATE):
             return self.solution
-        return train(self.problem, tol=POLISHED, start=self.solution, until=lambda state: self.budget.spent)
+        return train(self.problem, tol=ACCURATE, start=self.solution, until=lambda state: self.budget.spent)
 
     def batches(self, grouped: bool = True) -> list[Rows]:
         """The open rows in batches whose n x m arrays fit the memory limit; ``grouped``: rows of one factor together."""
@@ -577,7 +577,7 @@ class Cascade:
     @cached_property
     def wide(self) -> WideRows:
         """All removals in the dimension of the rows."""
-        return WideRows(self.solution if self.solution.reached(COARSE) else self.polished)
+        return WideRows(self.solution if self.solution.reached(COARSE) else self.accurate_solution)
 
     def guess(self, rows: Rows) -> Bounds:
         """Scores after one Newton step per row (Appendix E.2), without proof; rows of one factor, or a single one."""
@@ -605,7 +605,7 @@ class Cascade:
         """More Newton steps for one row, each followed by its certificate."""
         row = int(rows[0])
         if self.refits is None and has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
-            found = self.wide.alone(row, lambda *ends: self.finished(row, *ends))
+            found = self.wide.refine_one(row, lambda *ends: self.finished(row, *ends))
             self.limited[row] = found.exhausted
             return found.lower, found.upper
         if self.refits is not None and has_wide_rows(self.problem):
@@ -652,7 +652,7 @@ class Cascade:
     @cached_property
     def _refitted(self) -> TallRefits | WideRefits:
         assert self.refits is not None
-        start, refits = self.solution if self.solution.reached(COARSE) else self.polished, self.refits
+        start, refits = self.solution if self.solution.reached(COARSE) else self.accurate_solution, self.refits
         if self.problem.scaling == "mean":
             start, refits = summed(start), refits.summed(self.problem)
         return (WideRefits if has_wide_rows(self.problem) else TallRefits)(start, refits)

@@ -1,4 +1,4 @@
-"""Tighten until settled: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
+"""Tighten until decided: Newton steps of one problem, each followed by its certificate, then a training that stops by proof."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ SHRINKAGES = (0.3, 0.1, 0.03)
 FOLD_ENTRIES = 4_000_000
 """Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
 
-Settled = Callable[[Array, Array], bool]
+AllDecided = Callable[[Array, Array], bool]
 Rows = NDArray[np.intp]
 
 
@@ -80,7 +80,7 @@ def _bound_rows(part: Problem, places: Rows, region: Region) -> Bounds:
 @final
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """Bounds of the queries' scores, the stage that settled them, and the best point found."""
+    """Bounds of the queries' scores, the stage that decided them, and the best point found."""
 
     lower: Array
     upper: Array
@@ -92,7 +92,7 @@ def refine(
     problem: Problem,
     point: Point,
     queries: Matrix,
-    settled: Settled,
+    decided: AllDecided,
     names: Collection[str] = EVERY,
     certificate: Certificate | None = None,
     budget: Budget = UNLIMITED,
@@ -107,8 +107,8 @@ def refine(
         Where to start, with a dual feasible point if the rows are in memory.
     queries : Matrix of shape (n_queries, n_columns)
         The rows whose scores are asked about.
-    settled : callable
-        ``settled(lower, upper)``: whether the bounds are good enough.
+    decided : callable
+        ``decided(lower, upper)``: whether the bounds are good enough.
     names : collection of str, default=EVERY
         The bounds to use; without "local" no Newton step is made, and the paper's bounds stop a training.
     certificate : Certificate, default=None
@@ -116,7 +116,7 @@ def refine(
     budget : Budget, default=UNLIMITED
         When it is spent, what is known by then is returned.
     """
-    work = Refinement(problem, queries, settled, names, budget)
+    work = Refinement(problem, queries, decided, names, budget)
     stage = work.newton(point, certificate) if "local" in names else work.carry(point, certificate)
     if stage is None and not problem.in_memory:
         # The steps went on while bounds got better: a training in passes would prove no more.
@@ -129,7 +129,7 @@ def refine(
 
 @final
 class Refinement:
-    """Bounds of queries under the optimum of one problem, made tighter step by step until they are settled.
+    """Bounds of queries under the optimum of one problem, made tighter step by step until they are decided.
 
     Attributes
     ----------
@@ -147,19 +147,19 @@ class Refinement:
         self,
         problem: Problem,
         queries: Matrix | BlockRows,
-        settled: Settled,
+        decided: AllDecided,
         names: Collection[str] = EVERY,
         budget: Budget = UNLIMITED,
         found: Bounds | None = None,
     ) -> None:
         self.problem, self.queries, self.names, self.budget = problem, queries, names, budget
-        self.settled = settled
+        self.decided = decided
         self.found: Bounds = unbounded(queries.shape[0]) if found is None else found
 
     @property
     def done(self) -> bool:
         """Whether the bounds are good enough, or the time is up."""
-        return self.settled(*self.found) or self.budget.spent
+        return self.decided(*self.found) or self.budget.spent
 
     @property
     def steppable(self) -> bool:
@@ -174,7 +174,7 @@ class Refinement:
         return self.done
 
     def take(self, certificate: Certificate, thorough: bool = True) -> bool:
-        """Take in what a certificate proves, region by region until the bounds are settled; not ``thorough``: by one."""
+        """Take in what a certificate proves, region by region until the bounds are decided; not ``thorough``: by one."""
         for region in regions_of(certificate, self.problem.fit_intercept, self.names):
             if self.take_in(region, certificate.columns.dead):
                 return True
@@ -194,7 +194,7 @@ class Refinement:
         return problem.fit_intercept or problem.penalty.strong_convexity == 0.0 or problem.n_rows >= problem.n_columns
 
     def newton(self, point: Point, certificate: Certificate | None = None) -> str | None:
-        """Newton steps from a point, each followed by its certificate; the stage that settled the bounds, or None.
+        """Newton steps from a point, each followed by its certificate; the stage that decided the bounds, or None.
 
         Of rows in blocks there is the local certificate alone, and each step is a pass over the data.
         """
@@ -223,7 +223,7 @@ class Refinement:
         return None
 
     def local_steps(self, point: Point) -> str | None:
-        """Newton steps under the local certificate alone, one Hessian each; the stage that settled the bounds, or None.
+        """Newton steps under the local certificate alone, one Hessian each; the stage that decided the bounds, or None.
 
         A point whose gradient is far too large for a certificate is stepped on from without asking for one.
         """
@@ -246,7 +246,7 @@ class Refinement:
         lower, upper = self.found
         middle, half = 0.5 * (lower + upper), 0.5 * (upper - lower)
         for factor in SHRINKAGES[:-1]:
-            if self.settled(middle - factor * half, middle + factor * half):
+            if self.decided(middle - factor * half, middle + factor * half):
                 return factor
         return SHRINKAGES[-1]
 
@@ -256,7 +256,7 @@ class Refinement:
             self.local_steps(point)
 
     def train(self, point: Point, tol: float, thorough: bool = True, asked: bool = False) -> Solution:
-        """Train from a point until the bounds are settled, or to a relative gap; ``thorough``: by all regions each time.
+        """Train from a point until the bounds are decided, or to a relative gap; ``thorough``: by all regions each time.
 
         ``asked``: the bounds hold what can be proven at the point already, so that the training goes on before it is asked.
         A gap that is small enough for a solver may still be large under the root of a radius: Newton steps go on from
@@ -419,29 +419,29 @@ def single_fold_bounds(
     if budget.spent:
         return unbounded(test.size), "undetermined"
 
-    def settled(lower: Array, upper: Array) -> bool:
+    def decided(lower: Array, upper: Array) -> bool:
         return bool(np.all(is_decided(lower, upper, width)))
 
     def narrow(lower: Array, upper: Array) -> bool:
-        return settled(lower, upper) and (aim is None or bool(np.all(is_decided(lower, upper, aim))))
+        return decided(lower, upper) and (aim is None or bool(np.all(is_decided(lower, upper, aim))))
 
     if not problem.in_memory:
-        work = Refinement(problem, BlockRows(data, test), settled, budget=budget)
+        work = Refinement(problem, BlockRows(data, test), decided, budget=budget)
         stage = work.newton(start)
-        return work.found, stage if stage is not None and settled(*work.found) else "undetermined"
+        return work.found, stage if stage is not None and decided(*work.found) else "undetermined"
     if solution is not None and has_wide_rows(problem):
         models = RowModels(problem)
         near = models.retrained(
             problem.weights, models.place(solution), test, lambda *ends: budget.spent or narrow(*ends)
         )
-        if near.exhausted or budget.spent or settled(near.lower, near.upper):
-            done = settled(near.lower, near.upper) or not budget.spent
+        if near.exhausted or budget.spent or decided(near.lower, near.upper):
+            done = decided(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     queries = problem.matrix[test]
     dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
     point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
-    found = refine(problem, point, queries, settled, budget=budget)
-    if budget.spent and not settled(found.lower, found.upper):
+    found = refine(problem, point, queries, decided, budget=budget)
+    if budget.spent and not decided(found.lower, found.upper):
         return (found.lower, found.upper), "undetermined"
     closer = Refinement(problem, queries, narrow, budget=budget, found=(found.lower, found.upper))
     closer.tighten(found.point)

@@ -201,7 +201,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
         for place in range(0, rows.size, 3):
             if np.isfinite(wide.factors[rows[place]]):
-                found = wide.alone(int(rows[place]), lambda *ends: False)
+                found = wide.refine_one(int(rows[place]), lambda *ends: False)
                 yield "WideRows, alone", exact[place : place + 1], found.lower, found.upper
 
 
@@ -265,7 +265,7 @@ def _wide_columns(
         "WideColumns": family.bounds(make, lam, sign, lam.size, centers),
         "WideColumns, refined": family.refined(block, never, 4),
     }
-    alone = [family.alone(block.take(np.array([k])), lambda *ends: False) for k in range(lam.size)]
+    alone = [family.refine_one(block.take(np.array([k])), lambda *ends: False) for k in range(lam.size)]
     found["WideColumns, alone"] = (
         np.column_stack([one.lower for one in alone]),
         np.column_stack([one.upper for one in alone]),
@@ -293,7 +293,7 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
     for n_steps in (1, 30):
         for place, row in enumerate(rows):
             if np.isfinite(wide.factors[row]):
-                found = wide.alone(int(row), lambda *ends: False, n_steps)
+                found = wide.refine_one(int(row), lambda *ends: False, n_steps)
                 yield f"WideRows, lonely, {n_steps} steps", exact[place : place + 1], found.lower, found.upper
 
 

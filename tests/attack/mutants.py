@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from tests.attack.mutation import Mutant, Unbound, always, become, fed, inside, result, scaled
+from tests.attack.mutation import Mutant, Unbound, always, become, inside, result, scaled, scaled_argument
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -133,7 +133,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Regions.
     "quarter-of-the-gap-in-the-ball": Mutant(
-        "glru.regions.gap:PrimalBall.__init__", inside(ball_radius=fed(0.25)), ANSWERS
+        "glru.regions.gap:PrimalBall.__init__", inside(ball_radius=scaled_argument(0.25)), ANSWERS
     ),
     "half-the-radius-of-the-dual-ball": Mutant("glru.regions.gap:DualBox.radius", scaled(0.5), ANSWERS),
     "intercept-forgotten-in-the-ball": Mutant(
@@ -197,7 +197,7 @@ MUTANTS: dict[str, Mutant] = {
         FAMILIES,
     ),
     "hundredth-of-the-gap-of-a-removed-row": Mutant(
-        "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=fed(0.01)), FAMILIES
+        "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=scaled_argument(0.01)), FAMILIES
     ),
     "remainder-of-the-newton-step-dropped": Mutant("glru.updates.local_rows:newton_remainders", scaled(0.0), FAMILIES),
     "leverage-ignored-in-the-step": Mutant(
@@ -223,12 +223,12 @@ MUTANTS: dict[str, Mutant] = {
     "border-of-forces-forgotten": Mutant(
         "glru.metric.rows:RowMetric.force_norms", result(lambda found: (found[0], 0.0 * found[1], *found[2:])), SLACK
     ),
-    "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free", scaled(1e-3), SLACK),
+    "thousandth-of-the-norm-of-free-coordinates": Mutant("glru.metric.rows:RowMetric.free_norm", scaled(1e-3), SLACK),
     "forces-of-removed-rows-taken-as-exact": Mutant("glru.updates.row_models:RowModels.rounding", scaled(0.0), SLACK),
     "thousandth-of-the-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
     ),
-    "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.reach", scaled(0.0), FAMILIES),
+    "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES
     ),
@@ -248,7 +248,9 @@ MUTANTS: dict[str, Mutant] = {
     "shares-of-the-old-metric-too-large": Mutant(
         "glru.updates.wide_rows:WideRows.least_shares", result(lambda shares: 100.0 * shares), FAMILIES
     ),
-    "rows-alone-longer-than-they-are": Mutant("glru.metric.rows:Leverages.alone_lower", scaled(1.0 + 1e-6), FAMILIES),
+    "rows-alone-longer-than-they-are": Mutant(
+        "glru.metric.rows:Leverages.least_norms_without", scaled(1.0 + 1e-6), FAMILIES
+    ),
     "moves-of-scores-taken-as-exact": Mutant(
         "glru.updates.row_models:RowModels.corrected", result(lambda moved: (moved[0], 0.0 * moved[1])), SLACK
     ),
@@ -257,7 +259,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Families of columns, and searches over them.
     "hundredth-of-the-gap-of-columns": Mutant(
-        "glru.updates.columns.smooth:SmoothColumns._certified", inside(ball_radius=fed(0.01)), COLUMNS
+        "glru.updates.columns.smooth:SmoothColumns._certified", inside(ball_radius=scaled_argument(0.01)), COLUMNS
     ),
     "hundredth-of-the-radius-of-wide-columns": Mutant(
         "glru.updates.columns.wide:WideColumns.radius", scaled(0.01), COLUMNS

@@ -148,6 +148,6 @@ def scaled(factor: float) -> Change:
     return result(lambda value: tuple(factor * v for v in value) if isinstance(value, tuple) else factor * value)
 
 
-def fed(factor: float) -> Change:
+def scaled_argument(factor: float) -> Change:
     """The first argument times a factor."""
     return lambda function: lambda first, *args, **kwargs: function(factor * first, *args, **kwargs)

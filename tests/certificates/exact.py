@@ -64,7 +64,7 @@ def in_decimals(problem, ideal_weights=False) -> Exact:
     return Exact(decimals(problem.X), decimals(problem.y), weights, *strengths, problem.loss, problem.fit_intercept)
 
 
-def slope_and_bend(loss, y: Decimal, z: Decimal) -> tuple[Decimal, Decimal]:
+def slope_and_curvature(loss, y: Decimal, z: Decimal) -> tuple[Decimal, Decimal]:
     """First and second derivative of a smooth loss."""
     match loss:
         case glru.Squared():
@@ -88,7 +88,7 @@ def slope_and_bend(loss, y: Decimal, z: Decimal) -> tuple[Decimal, Decimal]:
 
 def derivatives(exact: Exact, w, b) -> tuple[np.ndarray, np.ndarray]:
     """Slopes and curvatures of all rows."""
-    pairs = [slope_and_bend(exact.loss, y, z) for y, z in zip(exact.y, exact.scores(w, b), strict=True)]
+    pairs = [slope_and_curvature(exact.loss, y, z) for y, z in zip(exact.y, exact.scores(w, b), strict=True)]
     return np.array([g for g, _ in pairs], dtype=object), np.array([h for _, h in pairs], dtype=object)
 
 

@@ -259,8 +259,8 @@ def exact_norms(hessian, rows):
 @pytest.mark.parametrize(
     "metric",
     [
-        lambda problem, bend: column_metric(problem.totals, problem.hessian(bend)),
-        lambda problem, bend: RowMetric(RowSide(problem), bend),
+        lambda problem, curvature: column_metric(problem.totals, problem.hessian(curvature)),
+        lambda problem, curvature: RowMetric(RowSide(problem), curvature),
     ],
     ids=["columns", "rows"],
 )
@@ -269,12 +269,12 @@ def test_norms_of_the_metric(metric, layout, fit_intercept):
     X = dense(6, 10) * (dense(6, 10, 2) > 0.9)
     X[:, 0] += 1.0
     problem = glru.Problem(layout(X), targets(X, glru.Squared()), glru.Squared(), glru.L2(1e-4), fit_intercept)
-    bend = problem.weights * np.linspace(0.1, 1.0, 6)
-    found = metric(problem, bend)
+    curvature = problem.weights * np.linspace(0.1, 1.0, 6)
+    found = metric(problem, curvature)
     assert found.eta < 1e-6
     size = 10 + fit_intercept
     with_ones = decimals(np.column_stack([X, np.ones(6)])[:, :size])
-    hessian = with_ones.T @ (decimals(bend)[:, None] * with_ones)
+    hessian = with_ones.T @ (decimals(curvature)[:, None] * with_ones)
     for j in range(10):
         hessian[j, j] += decimals(problem.penalty.lam).item()
     share = 1.0 - found.eta

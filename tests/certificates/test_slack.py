@@ -179,9 +179,9 @@ def test_the_metric_is_as_near_to_the_hessian_as_it_says(underflow):
     if underflow:
         X[:, 1], lam[1] = 1e-160 * dense(20, 1, 2)[:, 0], 0.0
     problem = glru.Problem(X, np.zeros(20), glru.Squared(), glru.L2(lam))
-    bends = problem.weights
+    curvatures = problem.weights
     with np.errstate(over="ignore"):  # as the callers of a metric do
-        metric = column_metric(problem.totals, problem.hessian(bends))
+        metric = column_metric(problem.totals, problem.hessian(curvatures))
     assert underflow or metric.eta < 1e-3
     if not metric.eta < 1.0:
         return
@@ -189,7 +189,7 @@ def test_the_metric_is_as_near_to_the_hessian_as_it_says(underflow):
     for direction in [*np.eye(5), *metric.inverse.T]:
         u = fractions(direction)
         images = [sum(x * v for x, v in zip(row, u, strict=True)) ** 2 for row in rows]
-        exact = sum(s * image for s, image in zip(fractions(bends), images, strict=True))
+        exact = sum(s * image for s, image in zip(fractions(curvatures), images, strict=True))
         exact += sum(strength * v**2 for strength, v in zip(fractions(lam), u, strict=True))
         made = sum(sum(r * v for r, v in zip(row, u, strict=True)) ** 2 for row in factor)
         assert abs(exact - made) <= Fraction(metric.eta) * made
@@ -282,7 +282,7 @@ def test_norms_of_forces(fit_intercept):
     problem = wide_problem(fit_intercept=fit_intercept)
     side, random = RowSide(problem), np.random.default_rng(1)
     metric = RowMetric(side, random.uniform(1e-6, 1.0, 7))
-    exact = exact_inverse(problem, metric.bends)
+    exact = exact_inverse(problem, metric.curvatures)
     for _ in range(5):
         forces = random.normal(size=(7, 1)) * 10.0 ** random.uniform(-6.0, 0.0, (7, 1))
         taken = random.normal(size=(7, 1)) * 1e-6
@@ -298,9 +298,9 @@ def test_norms_of_forces(fit_intercept):
                 gradient = [entry - mpmath.mpf(c) * total for entry, c in zip(gradient, shift, strict=True)]
             true = mpmath.sqrt((mpmath.matrix([gradient]) * exact * mpmath.matrix(gradient))[0])
         for moves in (right, right * (1.0 + 1e-3 * random.normal(size=right.shape)), 0.0 * right):
-            pulls = metric.bends[:, None] * moves
-            norms, missed, _, _ = metric.force_norms(forces, pulls, np.einsum("ij,ij->j", pulls, moves), taken)
-            found = norms[0] + missed[0] * metric.free
+            responses = metric.curvatures[:, None] * moves
+            norms, missed, _, _ = metric.force_norms(forces, responses, np.einsum("ij,ij->j", responses, moves), taken)
+            found = norms[0] + missed[0] * metric.free_norm
             assert found >= true
             if moves is right and not fit_intercept:
                 assert found <= 4.0 * float(true)
@@ -311,30 +311,32 @@ def test_what_a_force_misses_of_the_border_counts():
     problem = wide_problem(fit_intercept=True)
     side = RowSide(problem)
     metric = RowMetric(side, np.linspace(0.2, 1.0, 7))
-    exact = exact_inverse(problem, metric.bends)
+    exact = exact_inverse(problem, metric.curvatures)
     forces = np.full((7, 1), 1e-9)
     taken = np.linspace(1.0, 7.0, 7)[:, None]
-    norms, missed, _, _ = metric.force_norms(forces, -forces, np.sum(forces**2 / metric.bends[:, None], axis=0), taken)
+    norms, missed, _, _ = metric.force_norms(
+        forces, -forces, np.sum(forces**2 / metric.curvatures[:, None], axis=0), taken
+    )
     with mpmath.workdps(50):
         total = mpmath.fsum(taken[:, 0].tolist()) - mpmath.fsum(forces[:, 0].tolist())
         # In the coordinates of the data the intercept's entry takes the mean row along.
         gradient = [-mpmath.mpf(c) * total for c in [*side.center.tolist(), 1.0]]
         true = mpmath.sqrt((mpmath.matrix([gradient]) * exact * mpmath.matrix(gradient))[0])
     assert true > 1.0
-    assert norms[0] + missed[0] * metric.free >= true * (1 - mpmath.mpf(10) ** -6)
-    assert norms[0] + missed[0] * metric.free <= 10.0 * float(true)
+    assert norms[0] + missed[0] * metric.free_norm >= true * (1 - mpmath.mpf(10) ** -6)
+    assert norms[0] + missed[0] * metric.free_norm <= 10.0 * float(true)
 
 
-def exact_inverse(problem, bends):
+def exact_inverse(problem, curvatures):
     """The inverse of the Hessian, the intercept last."""
     with mpmath.workdps(50):
         X = [[mpmath.mpf(float(v)) for v in row] + [mpmath.mpf(1)] * problem.fit_intercept for row in problem.X]
         size = len(X[0])
         hessian = mpmath.matrix(size, size)
-        for row, bend in zip(X, bends, strict=True):
+        for row, curvature in zip(X, curvatures, strict=True):
             for i in range(size):
                 for j in range(size):
-                    hessian[i, j] += row[i] * row[j] * mpmath.mpf(float(bend))
+                    hessian[i, j] += row[i] * row[j] * mpmath.mpf(float(curvature))
         for j, lam in enumerate(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))):
             hessian[j, j] += mpmath.mpf(float(lam))
         return hessian**-1
@@ -350,7 +352,7 @@ def test_wide_rows_that_lose_their_digits(loss, fit_intercept):
         family = WideRows(glru.solve(problem))
         rows, exact = left_out(problem)
         pairs = [family.quick_bounds(rows), family.bounds(rows, never, 6)]
-        single = [family.alone(int(row), lambda *ends: False) for row in rows]
+        single = [family.refine_one(int(row), lambda *ends: False) for row in rows]
         pairs.append((np.concatenate([one.lower for one in single]), np.concatenate([one.upper for one in single])))
         for lower, upper in pairs:
             for (score, doubt), low, high in zip(exact, lower, upper, strict=True):

@@ -122,7 +122,7 @@ def assert_removals_hold(solution, Q, free=0):
         assert_inside(lower[:, place], upper[:, place], scores, off)
         assert_inside(found[0][:, place], found[1][:, place], scores, off)
         if place < 3:
-            alone = family.alone(whole.take(np.array([place])), lambda *_: False)
+            alone = family.refine_one(whole.take(np.array([place])), lambda *_: False)
             assert_inside(alone.lower, alone.upper, scores, off)
             if solution.relative_gap <= 1e-9 and local and lam[0] == 0.3:
                 assert np.all(alone.upper - alone.lower <= 1e-6 * (1.0 + np.abs(scores)))
@@ -158,7 +158,7 @@ def test_wide_additions(loss, shape, fit_intercept):
         scores, off = retrained(problem, change, stacked)
         if fit_intercept:
             off = 1e-7 * (1.0 + np.abs(scores))
-        alone = family.alone(whole.take(np.array([j])), lambda *_: False)
+        alone = family.refine_one(whole.take(np.array([j])), lambda *_: False)
         for low, high in ((lower[:, j], upper[:, j]), (found[0][:, j], found[1][:, j]), (alone.lower, alone.upper)):
             assert_inside(low, high, scores, off)
         if local:

@@ -374,7 +374,7 @@ def wide_bounds(family, rows, n_steps=4):
     ends = [np.full(rows.size, -np.inf), np.full(rows.size, np.inf)]
     for place in range(0, rows.size, 3):
         if np.isfinite(family.factors[rows[place]]):
-            one = family.alone(int(rows[place]), lambda *bounds: False, 8)
+            one = family.refine_one(int(rows[place]), lambda *bounds: False, 8)
             ends[0][place], ends[1][place] = one.lower[0], one.upper[0]
     return found | {"alone": tuple(ends)}
 
@@ -434,7 +434,7 @@ def test_weak_penalties_of_wide_rows(loss, fit_intercept):
     family = WideRows(glru.solve(problem))
     rows, exact = left_out(problem)
     for row, (score, doubt) in zip(rows, exact, strict=True):
-        found = family.alone(int(row), lambda *ends: False)
+        found = family.refine_one(int(row), lambda *ends: False)
         assert found.lower[0] <= score + doubt and score - doubt <= found.upper[0]
         assert found.upper[0] - found.lower[0] < 1e-5
     assert rows.size == 10
@@ -543,5 +543,5 @@ def test_candidates_that_cancel(seed):
     rows, exact = left_out(problem)
     for row, (score, doubt) in zip(rows, exact, strict=True):
         for n_steps in (1, 2):
-            found = family.alone(int(row), lambda *ends: False, n_steps)
+            found = family.refine_one(int(row), lambda *ends: False, n_steps)
             assert found.lower[0] <= score + doubt and score - doubt <= found.upper[0]

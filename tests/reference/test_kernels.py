@@ -158,23 +158,23 @@ def test_quadratic_descent(seed):
 @settings(deadline=None, max_examples=200)
 @given(
     slope=st.floats(0.0, 1.0),
-    bend=st.floats(1e-8, 1e8),
+    curvature=st.floats(1e-8, 1e8),
     margin=st.floats(-1e4, 1e4) | st.floats(-1.0, 1.0),
     logistic=st.booleans(),
 )
-def test_best_slope_maximises_the_dual(slope, bend, margin, logistic):
+def test_best_slope_maximises_the_dual(slope, curvature, margin, logistic):
     """No other slope makes the dual in one variable larger."""
     loss = glru.Logistic() if logistic else glru.Hinge()
-    best = kernels.best_slope(slope, bend, margin, logistic)
+    best = kernels.best_slope(slope, curvature, margin, logistic)
     assert 0.0 <= best <= 1.0
     others = np.concatenate([np.linspace(0.0, 1.0, 101), best * np.linspace(0.5, 1.0, 11), [slope]])
 
     def fall(q):
         """What the negative dual is at ``q``, relative to the best."""
         moved = loss.conjugate(1.0, -q) - loss.conjugate(1.0, -best)
-        return moved + (q - best) * (margin + bend * (0.5 * (q + best) - slope))
+        return moved + (q - best) * (margin + curvature * (0.5 * (q + best) - slope))
 
-    size = 1.0 + abs(margin) + bend
+    size = 1.0 + abs(margin) + curvature
     assert np.all(fall(others) >= -1e-12 * size)
 
 
@@ -182,12 +182,12 @@ def test_best_slope_maximises_the_dual(slope, bend, margin, logistic):
 @pytest.mark.parametrize("logistic", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_dual_pass(layout, logistic, intercept):
-    """One pass takes the dual as far as the loop one would write, keeps its sums, and leaves rows without a bend alone."""
+    """One pass takes the dual as far as the loop one would write, keeps its sums, and leaves rows without curvature alone."""
     X = layouts(20, 6)[layout]
     random = np.random.default_rng(0)
     y, weights, scale = np.where(np.arange(20) % 2, 1.0, -1.0), np.arange(20) % 4 / 10.0, 3.0
     order, slopes = random.permutation(20), random.uniform(0.1, 0.9, 20)
-    bends = weights * (scale * (plain(X) ** 2).sum(axis=1) + intercept)
+    curvatures = weights * (scale * (plain(X) ** 2).sum(axis=1) + intercept)
     loss = glru.Logistic() if logistic else glru.Hinge()
 
     def dual(q):
@@ -197,21 +197,21 @@ def test_dual_pass(layout, logistic, intercept):
 
     first, expected, shares = slopes.copy(), slopes.copy(), np.zeros(20)
     for i in order:
-        if bends[i] > 0.0:
+        if curvatures[i] > 0.0:
             a = weights * y * expected
             score = scale * (plain(X)[i] @ (plain(X).T @ a)) + 0.3 + intercept * a.sum()
             shares[i] = weights[i] * float(loss.fenchel_young(y[i], score, -y[i] * expected[i]))
-            expected[i] = kernels.best_slope(expected[i], bends[i], y[i] * score, logistic)
+            expected[i] = kernels.best_slope(expected[i], curvatures[i], y[i] * score, logistic)
     v, shift = X.T @ (weights * y * slopes), np.array([0.3, intercept, float(weights @ (y * slopes))])
     found = np.zeros(20)
-    as_matrix(X).dual_pass(y, weights, scale, bends, order, logistic, 0.0, slopes, v, shift, found)
+    as_matrix(X).dual_pass(y, weights, scale, curvatures, order, logistic, 0.0, slopes, v, shift, found)
     assert dual(slopes) - dual(first) >= 0.98 * (dual(expected) - dual(first))
-    assert np.array_equal(slopes[bends == 0.0], first[bends == 0.0])
+    assert np.array_equal(slopes[curvatures == 0.0], first[curvatures == 0.0])
     np.testing.assert_allclose(found.sum(), shares.sum(), rtol=0.6 if logistic else 1e-9)
     np.testing.assert_allclose(v, X.T @ (weights * y * slopes), atol=1e-12)
     np.testing.assert_allclose(shift, [0.3, intercept, weights @ (y * slopes)], atol=1e-12)
     before = slopes.copy()
-    as_matrix(X).dual_pass(y, weights, scale, bends, order, logistic, np.inf, slopes, v, shift, found)
+    as_matrix(X).dual_pass(y, weights, scale, curvatures, order, logistic, np.inf, slopes, v, shift, found)
     assert np.array_equal(slopes, before)
 
 

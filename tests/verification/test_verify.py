@@ -30,7 +30,7 @@ def test_leave_one_out(build, loss):
     """Nothing is wrong with certified bounds, whatever the layout, weights and scaling."""
     problem = build(loss, glru.L2(0.05))
     found = glru.verify(glru.loocv(problem), problem, sample=3, digits=30)
-    assert found.checked + found.unsettled == 3
+    assert found.checked + found.unchecked == 3
     # The sets of rows at the kink of a hinge are not always found in high precision, and that is said.
     assert found.checked >= 2 or isinstance(loss, glru.Hinge)
     assert found.wrong == ()
@@ -40,7 +40,7 @@ def test_every_kind_of_result():
     """Folds, changes and steps are checked, each against models of their own."""
     problem = make(glru.Logistic(), glru.L2(0.05), 40, 6)
     folds = glru.verify(glru.cross_val_predict(problem, cv=4), problem, sample=None)
-    assert (folds.checked, folds.wrong, folds.unsettled) == (40, (), 0)
+    assert (folds.checked, folds.wrong, folds.unchecked) == (40, (), 0)
     out = glru.after(glru.solve(problem), glru.RemoveRows([1, 2]) + glru.RemoveColumns([0]))
     changed = glru.verify(out, problem, sample=None, queries=problem.X[:5, 1:])
     assert (changed.checked, changed.wrong) == (5 + 5 + 1 + 38, ())
@@ -73,7 +73,7 @@ def test_open_bounds_are_counted():
     assert found.undetermined == 13 + 9 and found.checked == 1
 
 
-def test_a_model_without_optimum_is_unsettled():
+def test_a_model_without_optimum_is_unchecked():
     """Separable rows without a penalty have no optimal model."""
     problem = glru.Problem([[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1], penalty=glru.L2([0.0]))
     assert retrain(problem, 30) is None

@@ -66,20 +66,20 @@ def csr_absolute_product(indptr, indices, data, v, start, stop, out):  # type: i
 
 
 @njit(cache=True, nogil=True)
-def dual_candidates(images, step, base, share, weights, lower, upper, columns, dual, pulls, sums):  # type: ignore[no-untyped-def]
+def dual_candidates(images, step, base, share, weights, lower, upper, columns, dual, weighted, sums):  # type: ignore[no-untyped-def]
     """Dual points ``(base + step images) share``, kept between ``lower`` and ``upper``, and what is summed over them.
 
-    ``pulls`` become the weighted dual points, ``sums`` a row each of ``columns . pulls``, ``|pulls|^2`` and ``|columns|^2``.
+    ``weighted`` become the weighted dual points, ``sums`` a row each of ``columns . weighted``, ``|weighted|^2`` and ``|columns|^2``.
     """
     for i in range(images.shape[0]):
         for j in range(images.shape[1]):
             value = (base[i] + step[j] * images[i, j]) * share[i]
             value = min(max(value, lower[i]), upper[i])
-            pull = weights[i] * value
+            product = weights[i] * value
             dual[i, j] = value
-            pulls[i, j] = pull
-            sums[0, j] += columns[i, j] * pull
-            sums[1, j] += pull * pull
+            weighted[i, j] = product
+            sums[0, j] += columns[i, j] * product
+            sums[1, j] += product * product
             sums[2, j] += columns[i, j] * columns[i, j]
 
 
@@ -94,8 +94,8 @@ def logistic_chi_square(y, weights, scores, tails, dual, slack, total):  # type:
                 small = tail * inverse
                 miss = small if y[i] * scores[i, j] >= 0.0 else inverse
                 excess = abs(dual[i, j] - y[i] * miss) + slack[j]
-                bend = small * inverse
-                total[j] += weights[i] * excess * excess / bend if bend > 0.0 else np.inf
+                curvature = small * inverse
+                total[j] += weights[i] * excess * excess / curvature if curvature > 0.0 else np.inf
 
 
 @njit(cache=True, nogil=True)
@@ -108,18 +108,18 @@ def quadratic_descent(Q, linear, absolute, x, max_epochs, tol):  # type: ignore[
     for _ in range(max_epochs):
         largest = 0.0
         for j in range(x.shape[0]):
-            bend = Q[j, j]
-            if bend <= 0.0:
+            curvature = Q[j, j]
+            if curvature <= 0.0:
                 continue
             old = x[j]
-            target = old - gradient[j] / bend
-            shrink = absolute[j] / bend
+            target = old - gradient[j] / curvature
+            shrink = absolute[j] / curvature
             new = np.sign(target) * max(abs(target) - shrink, 0.0)
             if new != old:
                 x[j] = new
                 moved = new - old
                 gradient += moved * Q[j]
-                largest = max(largest, bend * moved * moved)
+                largest = max(largest, curvature * moved * moved)
         if largest <= tol:
             break
     return x
@@ -133,48 +133,48 @@ def csc_quadratic_descent(
     for _ in range(max_epochs):
         largest = 0.0
         for j in range(x.shape[0]):
-            bend = diagonal[j] + quadratic[j]
-            if bend <= 0.0:
+            second = diagonal[j] + quadratic[j]
+            if second <= 0.0:
                 continue
             slope = linear[j] + quadratic[j] * x[j]
             for p in range(indptr[j], indptr[j + 1]):
                 slope += data[p] * curvature[indices[p]] * fitted[indices[p]]
             old = x[j]
-            target = old - slope / bend
-            new = np.sign(target) * max(abs(target) - absolute[j] / bend, 0.0)
+            target = old - slope / second
+            new = np.sign(target) * max(abs(target) - absolute[j] / second, 0.0)
             if new != old:
                 x[j] = new
                 moved = new - old
                 for p in range(indptr[j], indptr[j + 1]):
                     fitted[indices[p]] += moved * data[p]
-                largest = max(largest, bend * moved * moved)
+                largest = max(largest, second * moved * moved)
         if largest <= tol:
             break
     return x
 
 
 @njit(cache=True, nogil=True)
-def _hinge_slope(slope, bend, margin):  # type: ignore[no-untyped-def]
-    return min(max(slope + (1.0 - margin) / bend, 0.0), 1.0)
+def _hinge_slope(slope, curvature, margin):  # type: ignore[no-untyped-def]
+    return min(max(slope + (1.0 - margin) / curvature, 0.0), 1.0)
 
 
 @njit(cache=True, nogil=True)
-def _logistic_slope(slope, bend, margin):  # type: ignore[no-untyped-def]
-    """The root ``q`` of ``logit(q) + bend (q - slope) + margin``, by Newton's method on ``u = logit(q)``."""
-    target = bend * slope - margin
-    mirrored = target > 0.5 * bend
+def _logistic_slope(slope, curvature, margin):  # type: ignore[no-untyped-def]
+    """The root ``q`` of ``logit(q) + curvature (q - slope) + margin``, by Newton's method on ``u = logit(q)``."""
+    target = curvature * slope - margin
+    mirrored = target > 0.5 * curvature
     if mirrored:
-        target = bend - target
-    # Now u + bend sigmoid(u) = target has its root at u <= 0, where the left side is convex:
+        target = curvature - target
+    # Now u + curvature sigmoid(u) = target has its root at u <= 0, where the left side is convex:
     # after at most one step Newton comes from the right and never leaves.
-    if target > 1e-300 * bend:
-        u = np.log(target / bend) - np.log1p(-target / bend)
+    if target > 1e-300 * curvature:
+        u = np.log(target / curvature) - np.log1p(-target / curvature)
     else:
-        u = min(target, -np.log(bend)) if bend > 1.0 else target
+        u = min(target, -np.log(curvature)) if curvature > 1.0 else target
     for _ in range(100):
         tail = np.exp(u)
         q = tail / (1.0 + tail)
-        ahead = min(u - (u + bend * q - target) / (1.0 + bend * q / (1.0 + tail)), 0.0)
+        ahead = min(u - (u + curvature * q - target) / (1.0 + curvature * q / (1.0 + tail)), 0.0)
         close = abs(ahead - u) <= 1e-12 * (1.0 + abs(u))
         u = ahead
         if close:
@@ -184,9 +184,9 @@ def _logistic_slope(slope, bend, margin):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def best_slope(slope, bend, margin, logistic):  # type: ignore[no-untyped-def]
+def best_slope(slope, curvature, margin, logistic):  # type: ignore[no-untyped-def]
     """The maximiser of the dual in one signed dual variable ``q = y_i a_i``, all else fixed."""
-    return _logistic_slope(slope, bend, margin) if logistic else _hinge_slope(slope, bend, margin)
+    return _logistic_slope(slope, curvature, margin) if logistic else _hinge_slope(slope, curvature, margin)
 
 
 @njit(cache=True, nogil=True)
@@ -201,21 +201,21 @@ def _gap_share(slope, margin, logistic):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _improve_slope(slope, bend, margin, logistic):  # type: ignore[no-untyped-def]
+def _improve_slope(slope, curvature, margin, logistic):  # type: ignore[no-untyped-def]
     """A signed dual variable near the maximiser of the dual in it."""
     if logistic and 0.0 < slope < 1.0:
         # A Newton step on u = logit(q) from where the last pass left it nearly always takes nine tenths of the slope away.
         u = np.log(slope / (1.0 - slope))
         first = u + margin
-        u -= first / (1.0 + bend * slope * (1.0 - slope))
+        u -= first / (1.0 + curvature * slope * (1.0 - slope))
         q = 1.0 / (1.0 + np.exp(-u))
-        if abs(u + bend * (q - slope) + margin) <= 0.1 * abs(first):
+        if abs(u + curvature * (q - slope) + margin) <= 0.1 * abs(first):
             return q
-    return best_slope(slope, bend, margin, logistic)
+    return best_slope(slope, curvature, margin, logistic)
 
 
 @njit(cache=True, nogil=True)
-def dual_pass_dense(X, y, weights, scale, bends, order, logistic, skip, slopes, v, shift, shares):  # type: ignore[no-untyped-def]
+def dual_pass_dense(X, y, weights, scale, curvatures, order, logistic, skip, slopes, v, shift, shares):  # type: ignore[no-untyped-def]
     """One pass of dual coordinate ascent over some rows of a dense matrix, in place; the coefficients are ``scale v``.
 
     Parameters
@@ -229,14 +229,14 @@ def dual_pass_dense(X, y, weights, scale, bends, order, logistic, skip, slopes, 
     """
     start, slant, total = shift[0], shift[1], shift[2]
     for i in order:
-        if bends[i] > 0.0:
+        if curvatures[i] > 0.0:
             product = 0.0
             for j in range(v.shape[0]):
                 product += X[i, j] * v[j]
             margin = y[i] * (scale * product + (start + slant * total))
             shares[i] = weights[i] * _gap_share(slopes[i], margin, logistic)
             if shares[i] > skip:
-                new = _improve_slope(slopes[i], bends[i], margin, logistic)
+                new = _improve_slope(slopes[i], curvatures[i], margin, logistic)
                 moved = weights[i] * y[i] * (new - slopes[i])
                 slopes[i] = new
                 total += moved
@@ -263,16 +263,18 @@ def _sparse_dot(start, stop, indices, data, v):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def dual_pass_sparse(indptr, indices, data, y, weights, scale, bends, order, logistic, skip, slopes, v, shift, shares):  # type: ignore[no-untyped-def]
+def dual_pass_sparse(
+    indptr, indices, data, y, weights, scale, curvatures, order, logistic, skip, slopes, v, shift, shares
+):  # type: ignore[no-untyped-def]
     """:func:`dual_pass_dense` for CSR rows; column numbers without a sign spare a test of it for every entry."""
     start, slant, total = shift[0], shift[1], shift[2]
     for i in order:
-        if bends[i] > 0.0:
+        if curvatures[i] > 0.0:
             product = _sparse_dot(indptr[i], indptr[i + 1], indices, data, v)
             margin = y[i] * (scale * product + (start + slant * total))
             shares[i] = weights[i] * _gap_share(slopes[i], margin, logistic)
             if shares[i] > skip:
-                new = _improve_slope(slopes[i], bends[i], margin, logistic)
+                new = _improve_slope(slopes[i], curvatures[i], margin, logistic)
                 moved = weights[i] * y[i] * (new - slopes[i])
                 slopes[i] = new
                 total += moved

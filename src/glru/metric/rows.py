@@ -77,7 +77,7 @@ class RowSide:
     def extend(self, rows: Matrix, problem: Problem | None = None) -> "RowSide":
         """The side with more rows appended, from their products alone; the centre stays as it is.
 
-        ``problem``: that of all rows. Without it the new rows are queries, and :meth:`images` and :meth:`pulled` leave them out.
+        ``problem``: that of all rows. Without it the new rows are queries, and :meth:`images` and :meth:`transposed_product` leave them out.
         """
         side = RowSide.__new__(RowSide)
         side.problem, side.arrays = problem or self.problem, self.arrays
@@ -120,7 +120,7 @@ class RowSide:
             total += block @ scaled[:, part].T
         return total
 
-    def pulled(self, duals: Array) -> Array:
+    def transposed_product(self, duals: Array) -> Array:
         """``X^T v``."""
         if self.center is None:
             return self.problem.matrix.T @ duals
@@ -153,9 +153,11 @@ class RowSide:
     def score_errors(self, duals: Any, free: Array) -> tuple[Array, Array]:
         """The error of row ``k``'s score under model ``j`` is at most ``norms[k] first[j] + second[j]``."""
         # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that; the sum over l adds gamma(n).
-        mass = to_host(self.arrays.put(self.norms) @ self.arrays.xp.abs(duals))
-        size = (np.abs(self.border) @ np.abs(free)).max(axis=0, initial=0.0) if self.n_free else np.zeros(mass.shape)
-        return self.unit * mass * (1.0 + FEW), self.unit * size * (1.0 + FEW)
+        norm_sum = to_host(self.arrays.put(self.norms) @ self.arrays.xp.abs(duals))
+        size = (
+            (np.abs(self.border) @ np.abs(free)).max(axis=0, initial=0.0) if self.n_free else np.zeros(norm_sum.shape)
+        )
+        return self.unit * norm_sum * (1.0 + FEW), self.unit * size * (1.0 + FEW)
 
     def free_part(self, X: Matrix) -> Array:
         """The entries of queries in the unpenalised coordinates."""
@@ -167,27 +169,27 @@ class RowSide:
 class RowMetric(Metric):
     """The metric of ``H = Lambda + X^T D X`` from a Cholesky factor in the dimension of the rows."""
 
-    def __init__(self, side: RowSide, bends: Array) -> None:
-        self.side, self.bends = side, bends
-        self.root = np.sqrt(bends)
+    def __init__(self, side: RowSide, curvatures: Array) -> None:
+        self.side, self.curvatures = side, curvatures
+        self.root = np.sqrt(curvatures)
         self.factor = core_factor(side.gram, self.root)
         # D (I + K D)^-1 U, in a form without cancellation.
         scale = side.arrays.put(self.root)[:, None]
         self.border_spread = to_host(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
         self.responses = self.root[:, None] * self.border_spread
         self.corner = side.border.T @ self.responses
-        self.eta = 0.0 if np.isfinite(self.free) else np.inf
+        self.eta = 0.0 if np.isfinite(self.free_norm) else np.inf
 
     @cached_property
-    def free(self) -> float:
+    def free_norm(self) -> float:
         """At least the norm of any unit vector in the unpenalised coordinates."""
         if not self.side.n_free:
             return 0.0
         # v = V a with a = (U^T V)^-1 r meets U^T v = r exactly; V^T D^-1 V = Y^T Y with V = D^(1/2) Y.
         spread, duals = self.border_spread, self.responses
-        mass = (self.side.norms @ np.abs(duals)) * (1.0 + FEW)
+        norm_sum = (self.side.norms @ np.abs(duals)) * (1.0 + FEW)
         gram = duals.T @ to_host(self.side.gram @ self.side.arrays.put(duals)) + spread.T @ spread
-        size = float(np.trace(gram)) + 2.0 * self.side.unit * float(mass @ mass)
+        size = float(np.trace(gram)) + 2.0 * self.side.unit * float(norm_sum @ norm_sum)
         size = (size + gamma(self.root.size + 8) * float((spread**2).sum())) * (1.0 + FEW)
         system = self.side.border.T @ duals
         if not (np.isfinite(size) and np.all(np.isfinite(system))):
@@ -200,7 +202,7 @@ class RowMetric(Metric):
     @cached_property
     def strong(self) -> NDArray[np.bool_]:
         """The rows that the losses hold, if ever so little: ``d_k K_kk > 1e-4``."""
-        return self.bends * np.square(self.side.norms) > 1e-4
+        return self.curvatures * np.square(self.side.norms) > 1e-4
 
     def through(self, forces: Any) -> Any:
         """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
@@ -217,24 +219,24 @@ class RowMetric(Metric):
         """``(I + K D)^-1 U``: the scores that a unit of each unpenalised coordinate brings once the others have answered."""
         side, strong = self.side, self.strong[:, None]
         plain = side.border - to_host(side.gram @ side.arrays.put(self.responses))
-        return np.where(strong, self.responses / np.where(strong, self.bends[:, None], 1.0), plain)
+        return np.where(strong, self.responses / np.where(strong, self.curvatures[:, None], 1.0), plain)
 
-    def take_out(self, rest: Array) -> Array:
+    def solve_border(self, border_sums: Array) -> Array:
         """The change of ``beta`` that takes ``U^T b`` out; not a number where the border overflowed."""
         if not self.side.n_free:
-            return np.zeros((0, *rest.shape[1:]))
-        if not (np.all(np.isfinite(self.corner)) and np.all(np.isfinite(rest))):
-            return np.full(rest.shape, np.nan)
-        return lstsq(self.corner, rest, check_finite=False)[0]
+            return np.zeros((0, *border_sums.shape[1:]))
+        if not (np.all(np.isfinite(self.corner)) and np.all(np.isfinite(border_sums))):
+            return np.full(border_sums.shape, np.nan)
+        return lstsq(self.corner, border_sums, check_finite=False)[0]
 
-    def step(self, forces: Any, rest: Array) -> tuple[Array, Any]:
+    def step(self, forces: Any, border_sums: Array) -> tuple[Array, Any]:
         """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of the scores.
 
         The change of ``b`` follows: ``-e - D`` times that of the scores.
         """
         side, arrays = self.side, self.side.arrays
         moves = -self.through(forces)
-        free = self.take_out(rest + to_host(arrays.put(side.border.T) @ moves))
+        free = self.solve_border(border_sums + to_host(arrays.put(side.border.T) @ moves))
         if side.n_free:
             moves = moves - arrays.put(self.responses @ free)
         return free, side.scores(moves, free)
@@ -242,7 +244,7 @@ class RowMetric(Metric):
     @cached_property
     def free_leverages(self) -> Array:
         """What a unit of force on each row does to ``beta``, without proof."""
-        return self.take_out(self.border_scores.T)
+        return self.solve_border(self.border_scores.T)
 
     @cached_property
     def leverages(self) -> "Leverages":
@@ -260,12 +262,14 @@ class RowMetric(Metric):
             spread -= arrays.put(self.border_spread @ self.free_leverages)
         return Leverages(self, spread, self.free_leverages)
 
-    def force_norms(self, forces: Any, pulls: Any, moves: Array, taken: Any = None) -> tuple[Array, Array, Any, Any]:
+    def force_norms(
+        self, forces: Any, responses: Any, moves: Array, taken: Any = None
+    ) -> tuple[Array, Array, Any, Any]:
         """At least the norms of gradients given by forces on the rows (a column each).
 
         Parameters
         ----------
-        forces, pulls : array of shape (n_rows, n_models)
+        forces, responses : array of shape (n_rows, n_models)
             ``e``, and ``-v = D dz`` for any changes ``dz`` of the scores.
         moves : array of shape (n_models,)
             ``v^T D^-1 v``, as computed.
@@ -276,33 +280,33 @@ class RowMetric(Metric):
         -------
         norms, missed : array of shape (n_models,)
             The norms, to which the norm of a free coordinate times ``missed`` is to be added.
-        left, image : array of shape (n_rows, n_models)
+        residuals, image : array of shape (n_rows, n_models)
             ``e - v`` and ``K (e - v)``.
         """
         side, arrays = self.side, self.side.arrays
         xp = arrays.xp
-        left = forces + pulls
-        image = side.gram @ left
-        sizes = xp.abs(left)
-        mass, summands = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.put(side.norms) @ xp.abs(forces))
-        squares = np.maximum(arrays.inner(left, image) + moves, 0.0) * (1.0 + gamma(self.root.size + 16))
+        residuals = forces + responses
+        image = side.gram @ residuals
+        sizes = xp.abs(residuals)
+        norm_sum, summands = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.put(side.norms) @ xp.abs(forces))
+        squares = np.maximum(arrays.inner(residuals, image) + moves, 0.0) * (1.0 + gamma(self.root.size + 16))
         # The quadratic form is off by as much as a score for each entry of e - v, which was rounded itself.
-        norms = np.sqrt(squares + 2.0 * side.unit * np.square(mass)) * (1.0 + FEW) + TINY
-        norms = norms + 4.0 * UNIT * (summands + mass)
+        norms = np.sqrt(squares + 2.0 * side.unit * np.square(norm_sum)) * (1.0 + FEW) + TINY
+        norms = norms + 4.0 * UNIT * (summands + norm_sum)
         missed = np.zeros(norms.shape)
         if side.n_free:
             sizes += xp.abs(forces)
             if taken is not None:
                 sizes += xp.abs(taken)
-            off = np.abs(to_host(arrays.put(side.border.T) @ (left if taken is None else left - taken)))
+            off = np.abs(to_host(arrays.put(side.border.T) @ (residuals if taken is None else residuals - taken)))
             off += gamma(self.root.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
             missed = np.linalg.norm(off, axis=0) * (1.0 + FEW)
-        return norms, missed, left, image
+        return norms, missed, residuals, image
 
     def spread(self, errors: tuple[Array, Array]) -> Array:
         """At least ``sqrt(sum_k d_k e_k^2)`` for errors ``norms[k] first + second`` of the scores."""
-        first, second = np.sqrt(float(self.bends @ self.side.norms**2)), np.sqrt(float(self.bends.sum()))
-        return (errors[0] * first + errors[1] * second) * (1.0 + gamma(self.bends.size + 8))
+        first, second = np.sqrt(float(self.curvatures @ self.side.norms**2)), np.sqrt(float(self.curvatures.sum()))
+        return (errors[0] * first + errors[1] * second) * (1.0 + gamma(self.curvatures.size + 8))
 
     def norms(self, X: Matrix) -> Array:
         out = np.empty(X.shape[0])
@@ -322,12 +326,12 @@ class RowMetric(Metric):
         """At least the norms of queries whose answers miss nothing of the border; ``scores``: ``K v``."""
         side, n_columns = self.side, rows.shape[1]
         squares = rows.squared_row_norms(side.inverse)
-        mass = side.norms @ np.abs(duals)
+        norm_sum = side.norms @ np.abs(duals)
         own = np.einsum("ij,ij->j", spread, spread)
         parts = squares - 2.0 * np.einsum("ij,ij->j", duals, images)
         parts += np.einsum("ij,ij->j", duals, scores) + own
         # The parts cancel; each is off by a share of (|x| + sum_k |v_k| |x_k|)^2, the last by a share of itself.
-        sizes = np.square(np.sqrt(squares) * (1.0 + gamma(n_columns + 4)) + mass) + own
+        sizes = np.square(np.sqrt(squares) * (1.0 + gamma(n_columns + 4)) + norm_sum) + own
         parts = np.maximum(parts, 0.0) + 4.0 * side.unit * sizes
         return np.sqrt(parts) * (1.0 + FEW)
 
@@ -344,8 +348,10 @@ class RowMetric(Metric):
         sizes = np.abs(side.border) @ np.abs(free) if side.n_free else np.zeros((1, rows.shape[0]))
         errors = side.unit * (lengths + side.norms @ np.abs(duals)), side.unit * sizes.max(axis=0, initial=0.0)
         wrong = spread - root * (images - scores + side.border @ free)
-        rest = np.linalg.norm(wrong, axis=0) + FEW * np.linalg.norm(spread, axis=0) + self.spread(errors) + missed
-        return Answers(images, border, duals, norms, rest * (1.0 + gamma(self.root.size + 8)), lengths)
+        residual_norms = (
+            np.linalg.norm(wrong, axis=0) + FEW * np.linalg.norm(spread, axis=0) + self.spread(errors) + missed
+        )
+        return Answers(images, border, duals, norms, residual_norms * (1.0 + gamma(self.root.size + 8)), lengths)
 
     def _answer(self, images: Array, right: Array) -> tuple[Array, Array, Array, Array]:
         """``D^(-1/2) v``, ``v``, ``beta`` and the norm of what ``v`` misses of its constraint, for vectors of the columns' dimension.
@@ -356,12 +362,12 @@ class RowMetric(Metric):
         inner = cholesky_solve(self.factor, root * images)
         if not side.n_free:
             return inner, root * inner, np.zeros((0, images.shape[1])), np.zeros(images.shape[1])
-        free = self.take_out(right - side.border.T @ (root * inner))
+        free = self.solve_border(right - side.border.T @ (root * inner))
         spread = inner + cholesky_solve(self.factor, root * (side.border @ free))
         duals = root * spread
         missed = np.abs(right - side.border.T @ duals)
         missed += gamma(self.root.size + 8) * (np.abs(right) + np.abs(side.border).T @ np.abs(duals))
-        return spread, duals, free, np.linalg.norm(missed, axis=0) * self.free * (1.0 + FEW)
+        return spread, duals, free, np.linalg.norm(missed, axis=0) * self.free_norm * (1.0 + FEW)
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         side, n_columns = self.side, self.side.inverse.size
@@ -372,13 +378,15 @@ class RowMetric(Metric):
             slack[:n_columns] += np.abs(side.center) * slack[-1]
             own = own - side.center * gradient[-1]
         spread, duals, _, missed = self._answer(side.images(as_matrix(own[None, :])), free[:, None])
-        left = own - side.pulled(duals[:, 0])
-        size = float(np.sqrt(left @ (side.inverse * left) + spread[:, 0] @ spread[:, 0]))
+        residual = own - side.transposed_product(duals[:, 0])
+        size = float(np.sqrt(residual @ (side.inverse * residual) + spread[:, 0] @ spread[:, 0]))
         # X^T v is off by gamma(n) |X|^T |v|, in the metric of the penalty by at most gamma(n) sum_k |x_k| |v_k|.
         rounding = 2.0 * gamma(self.root.size + 8) * float(side.norms @ np.abs(duals[:, 0]))
         rounding += FEW * float(np.sqrt(own @ (side.inverse * own)))
         off = float(np.sqrt(slack[:n_columns] @ (side.inverse * slack[:n_columns])))
-        outer = float(np.linalg.norm(np.append(slack[places], slack[n_columns:]))) * self.free if side.n_free else 0.0
+        outer = (
+            float(np.linalg.norm(np.append(slack[places], slack[n_columns:]))) * self.free_norm if side.n_free else 0.0
+        )
         norm = size * (1.0 + gamma(n_columns + self.root.size + 8)) + rounding + float(missed[0])
         return (norm + off * (1.0 + gamma(n_columns + 4)) + outer) * (1.0 + FEW) + TINY
 
@@ -386,7 +394,7 @@ class RowMetric(Metric):
         side = self.side
         # A penalised coordinate is met with v = 0.
         axes = np.sqrt(side.inverse) * (1.0 + FEW)
-        axes[side.problem.unpenalised] = self.free
+        axes[side.problem.unpenalised] = self.free_norm
         if not side.problem.fit_intercept:
             return axes
         # The intercept is the score of a row of zeros.
@@ -406,7 +414,7 @@ class Answers:
         The queries' entries in the unpenalised coordinates.
     duals : array of shape (n_rows, n_queries)
         ``v``.
-    norms, rest : array of shape (n_queries,)
+    norms, residual_norms : array of shape (n_queries,)
         At least the norms of the queries in the inverse metric, and of what the images miss of them.
     lengths : array of shape (n_queries,)
         At least the norms of the queries in the metric of the penalty.
@@ -416,7 +424,7 @@ class Answers:
     border: Array
     duals: Array
     norms: Array
-    rest: Array
+    residual_norms: Array
     lengths: Array
 
 
@@ -431,15 +439,15 @@ class Leverages:
     ----------
     duals, scores : array of shape (n_rows, n_rows)
         ``(I + D K)^-1`` (with the border) and ``Q``, a column for each row.
-    left : array of shape (n_rows,)
+    complements : array of shape (n_rows,)
         ``1 - d_i Q_ii``.
     free : array of shape (n_free, n_rows)
         The images' unpenalised parts.
     errors : pair of array of shape (n_rows,)
         The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]``.
-    norms, alone : array of shape (n_rows,)
+    norms, norms_without : array of shape (n_rows,)
         At least the norm of every row in the metric, and in the metric without it; infinite where nothing is known.
-    grown : array of shape (n_rows,)
+    growth : array of shape (n_rows,)
         By what norms grow at most in the metric without each row.
     """
 
@@ -452,40 +460,42 @@ class Leverages:
         if not metric.strong.all():
             duals = arrays.add_entries(duals, np.where(metric.strong, 0.0, 1.0), self._diagonal)
         self.duals = duals
-        self.left = arrays.entries(duals, self._diagonal)
+        self.complements = arrays.entries(duals, self._diagonal)
         self.scores = side.gram @ duals
         forms = arrays.inner(duals, self.scores)
         if side.n_free:
             self.scores += arrays.put(side.border @ self.free)
-        self._mass, self._missed, self.errors = self._sizes()
+        self._norm_sums, self._missed, self.errors = self._sizes()
         self._own, self._spread = arrays.entries(spread, self._diagonal), arrays.zeroed(spread, self._diagonal)
         # Without row i, v = -D^(1/2) Y but for v_i = 0, all divided by 1 - d_i Q_ii.
-        self._grown = np.where(self.left > 0.0, 1.0 / self.left, np.nan)
+        self._scale = np.where(self.complements > 0.0, 1.0 / self.complements, np.nan)
         self._squares = np.maximum(forms + arrays.inner(self._spread, self._spread), 0.0)
-        self._square_errors = gamma(everything.size + 16) * self._squares + 2.0 * side.unit * np.square(self._mass)
-        self._square_errors += 8.0 * UNIT * side.norms * np.abs(self.left) * self._mass
-        norms = np.sqrt(self._squares + self._square_errors) + 8.0 * UNIT * self._mass
-        norms = self._grown * norms * (1.0 + FEW) + TINY
+        self._square_errors = gamma(everything.size + 16) * self._squares + 2.0 * side.unit * np.square(self._norm_sums)
+        self._square_errors += 8.0 * UNIT * side.norms * np.abs(self.complements) * self._norm_sums
+        norms = np.sqrt(self._squares + self._square_errors) + 8.0 * UNIT * self._norm_sums
+        norms = self._scale * norms * (1.0 + FEW) + TINY
         # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
-        self._off = self._grown * self._missed * (1.0 + FEW)
+        self._off = self._scale * self._missed * (1.0 + FEW)
         kept = 1.0 - self._off * metric.root * (1.0 + FEW)
-        alone = np.where(kept > 0.0, (norms + self._off) / kept * (1.0 + FEW), np.inf)
-        self.alone = np.where(np.isfinite(alone), alone, np.inf)
-        self.grown = np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
+        norms_without = np.where(kept > 0.0, (norms + self._off) / kept * (1.0 + FEW), np.inf)
+        self.norms_without = np.where(np.isfinite(norms_without), norms_without, np.inf)
+        self.growth = np.sqrt(1.0 + metric.curvatures * self.norms_without**2) * (1.0 + FEW)
         # |x|^2 = a^2 / (1 + d a^2), a the norm without the row.
-        norms = self.alone / np.sqrt(1.0 + metric.bends * self.alone**2) * (1.0 + FEW)
-        self.norms = np.where(np.isfinite(self.alone), norms, np.inf)
+        norms = self.norms_without / np.sqrt(1.0 + metric.curvatures * self.norms_without**2) * (1.0 + FEW)
+        self.norms = np.where(np.isfinite(self.norms_without), norms, np.inf)
 
     @cached_property
-    def alone_lower(self) -> Array:
+    def least_norms_without(self) -> Array:
         """At most the norm of every row in the metric without it.
 
         The bound by a trial vector exceeds the square of the norm by at most the square of what the image misses.
         """
-        norms = np.sqrt(np.maximum(self._squares - self._square_errors, 0.0)) * (1.0 - FEW) - 8.0 * UNIT * self._mass
-        norms = self._grown * np.maximum(norms, 0.0) * (1.0 - FEW)
-        squares = np.square(norms) * (1.0 - FEW) - np.square(self.rest_alone) * (1.0 + FEW)
-        norms = np.sqrt(np.maximum(squares, 0.0)) * (1.0 - FEW) - self._off * self.grown * (1.0 + FEW)
+        norms = (
+            np.sqrt(np.maximum(self._squares - self._square_errors, 0.0)) * (1.0 - FEW) - 8.0 * UNIT * self._norm_sums
+        )
+        norms = self._scale * np.maximum(norms, 0.0) * (1.0 - FEW)
+        squares = np.square(norms) * (1.0 - FEW) - np.square(self.residual_norms_without) * (1.0 + FEW)
+        norms = np.sqrt(np.maximum(squares, 0.0)) * (1.0 - FEW) - self._off * self.growth * (1.0 + FEW)
         return np.where(norms > 0.0, norms, 0.0)
 
     @cached_property
@@ -497,14 +507,14 @@ class Leverages:
         """The rows' norms summed over the images, the norms of what these miss of the border, and the scores' errors."""
         metric, side, arrays = self.metric, self.metric.side, self.metric.side.arrays
         sizes = arrays.xp.abs(self.duals)
-        mass, size = to_host(arrays.put(side.norms) @ sizes), metric.root.size
+        norm_sum, size = to_host(arrays.put(side.norms) @ sizes), metric.root.size
         if not side.n_free:
-            return mass, np.zeros(size), (side.unit * mass * (1.0 + FEW), np.zeros(size))
+            return norm_sum, np.zeros(size), (side.unit * norm_sum * (1.0 + FEW), np.zeros(size))
         off = np.abs(to_host(arrays.put(side.border.T) @ self.duals))
         off += gamma(size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
         second = (np.abs(side.border) @ np.abs(self.free)).max(axis=0, initial=0.0)
-        missed = np.linalg.norm(off, axis=0) * metric.free * (1.0 + FEW)
-        return mass, missed, (side.unit * mass * (1.0 + FEW), side.unit * second * (1.0 + FEW))
+        missed = np.linalg.norm(off, axis=0) * metric.free_norm * (1.0 + FEW)
+        return norm_sum, missed, (side.unit * norm_sum * (1.0 + FEW), side.unit * second * (1.0 + FEW))
 
     def _residuals(self) -> tuple[Any, Array]:
         """``D^(1/2) Q + Y`` but for ``Y_ii``, and what the rows' own entries are to be: in exact arithmetic ``Q = -D^(-1/2) Y``, but for the 1 of strong rows."""
@@ -525,25 +535,25 @@ class Leverages:
         return Leverages(metric, spread, self.free + change)
 
     @cached_property
-    def _rests(self) -> tuple[Array, Array]:
+    def _residual_norms(self) -> tuple[Array, Array]:
         metric, arrays = self.metric, self.metric.side.arrays
         wrong, strong = self._residuals()
         seen = arrays.entries(wrong, self._diagonal)
         own = np.abs(seen + (self._own + strong)) + 8.0 * UNIT * (np.abs(seen) + np.abs(self._own) + np.abs(strong))
         others = arrays.zeroed(wrong, self._diagonal)
         squares = arrays.inner(others, others)
-        rounding = metric.spread(self.errors) + 8.0 * UNIT * self._mass
-        rest = (np.sqrt(squares + np.square(own)) + rounding + self._missed) * (1.0 + FEW)
+        rounding = metric.spread(self.errors) + 8.0 * UNIT * self._norm_sums
+        residual_norms = (np.sqrt(squares + np.square(own)) + rounding + self._missed) * (1.0 + FEW)
         # The image without the row misses what the image misses, but for its own entry, and more of the border.
-        alone = (self._grown * (np.sqrt(squares) + rounding) + self._off * self.grown) * (1.0 + FEW)
-        return rest, alone
+        without = (self._scale * (np.sqrt(squares) + rounding) + self._off * self.growth) * (1.0 + FEW)
+        return residual_norms, without
 
     @property
-    def rest(self) -> Array:
+    def residual_norms(self) -> Array:
         """At least ``|r_i|``."""
-        return self._rests[0]
+        return self._residual_norms[0]
 
     @property
-    def rest_alone(self) -> Array:
-        """The same in the metric without the row."""
-        return self._rests[1]
+    def residual_norms_without(self) -> Array:
+        """At least ``|r_i|`` in the metric without row ``i``."""
+        return self._residual_norms[1]

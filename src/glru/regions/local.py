@@ -153,7 +153,7 @@ class LocalEllipsoid(Region):
         metric = self.metric
         if isinstance(metric, RowMetric):
             # The Hessian is at least the penalty, so a row's norm is at most that in the penalty's metric and the border's.
-            return float((metric.side.norms + metric.side.border_norms * metric.free).max()) * (1.0 + FEW)
+            return float((metric.side.norms + metric.side.border_norms * metric.free_norm).max()) * (1.0 + FEW)
         assert isinstance(metric, ColumnMetric)
         return row_norm_bound(metric, self.totals.largest_norm)
 

@@ -34,7 +34,7 @@ class Contest:
         sure = (before > self.upper + self.resolution) & (behind >= self.upper - self.resolution)
         return int(np.argmax(sure)) if sure.any() else None
 
-    def is_settled_by(self, place: int, lower: float, upper: float) -> bool:
+    def is_decided_by(self, place: int, lower: float, upper: float) -> bool:
         """Whether such bounds of one candidate would make it the winner, or rule it out."""
         if self.is_out(place, lower):
             return True
@@ -121,7 +121,7 @@ class Goal:
         self.budget.check()
         if self.contest is None:
             return False
-        return self.contest.is_settled_by(self.place, lower + self.rest_lower, upper + self.rest_upper)
+        return self.contest.is_decided_by(self.place, lower + self.rest_lower, upper + self.rest_upper)
 
     def with_rest(self, lower: float, upper: float) -> "Goal":
         """The goal of one fold, if the others add something between these bounds."""

@@ -203,8 +203,8 @@ class ValidationJudge(Judge):
         chosen = move.apply(self.model.chosen)
         zeros = self.rows.zeros(chosen)
         if self.method == "certified":
-            bounds = self.screening.refine(move, partial(self._is_settled, zeros, goal))
-            if bounds is not None and self._is_settled(zeros, goal, *bounds):
+            bounds = self.screening.refine(move, partial(self._is_decided, zeros, goal))
+            if bounds is not None and self._is_decided(zeros, goal, *bounds):
                 low, high = self.rows.sum_bounds(*bounds, zeros)
                 return Value(low, high, "refine", high)
         problem, point = self.screening.trial(move)
@@ -233,11 +233,11 @@ class ValidationJudge(Judge):
         if zeros.all():
             sure = self.rows.sum_at(queries, point, zeros)
             return Value(sure, sure, "carry", sure), point
-        found = refine(problem, point, queries, partial(self._is_settled, zeros, goal), names, certificate)
+        found = refine(problem, point, queries, partial(self._is_decided, zeros, goal), names, certificate)
         bounds = self.rows.sum_bounds(found.lower, found.upper, zeros)
         return Value(*bounds, found.stage, self.rows.sum_at(queries, found.point, zeros)), found.point
 
-    def _is_settled(self, zeros: Zeros, goal: Goal, lower: Array, upper: Array) -> bool:
+    def _is_decided(self, zeros: Zeros, goal: Goal, lower: Array, upper: Array) -> bool:
         """Whether bounds of the scores make the sum known well enough."""
         low, high = self.rows.sum_bounds(lower, upper, zeros)
         precision = self.precision

@@ -18,7 +18,7 @@ from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import Settled, certified_bounds
+from glru.refine import AllDecided, certified_bounds
 from glru.regions import DualBox
 from glru.solution import Solution
 from glru.solvers import solve
@@ -183,7 +183,7 @@ class Screening(ABC):
         """Bounds of the validation scores of the present model, where the moves' bounds need them anyway."""
         return None
 
-    def refine(self, move: Move, settled: Settled) -> Bounds | None:
+    def refine(self, move: Move, decided: AllDecided) -> Bounds | None:
         """Tighter bounds of the validation scores after one move, by what all moves share; None if nothing is shared."""
         return None
 
@@ -240,12 +240,12 @@ class ColumnFamilies(Screening):
             return None
         return self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
 
-    def refine(self, move: Move, settled: Settled) -> Bounds | None:
+    def refine(self, move: Move, decided: AllDecided) -> Bounds | None:
         """More Newton steps of one move in the dimension of the rows, if the moves of its kind were bounded there."""
         columns = np.array(move.columns, dtype=np.intp)
         if self._wide is None or columns.size > 1:
             return None
-        found = self._wide.alone(self._block(columns, move.add), settled)
+        found = self._wide.refine_one(self._block(columns, move.add), decided)
         return found.lower, found.upper
 
     def _bound_family(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> bool:

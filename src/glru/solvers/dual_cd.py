@@ -34,10 +34,10 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
     # Columns of unequal strength are scaled to one strength in a copy of X.
     scale = float(1.0 / lam) if lam.ndim == 0 else 1.0
     X = problem.matrix if lam.ndim == 0 else problem.matrix.scale_columns(1.0 / np.sqrt(lam))
-    bends = steps = scale * weights * X.squared_row_norms()
+    curvatures = steps = scale * weights * X.squared_row_norms()
     slopes = _starting_slopes(problem, start)
     # A row of zeros has the score 0 under every model, so its dual variable is known and never moves.
-    slopes[bends == 0.0] = 0.5 if logistic else 1.0
+    slopes[curvatures == 0.0] = 0.5 if logistic else 1.0
     v = X.T @ (weights * y * slopes)
     shift = np.array([start.intercept, 0.0, float(weights @ (y * slopes))])
 
@@ -70,7 +70,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
                 # Where all dual variables are on the edge, as in the beginning, there is none to be seen.
                 curvature = seen if seen > 1e-9 * most else most
                 shift[1] = 1.0 / (HOLD * curvature)
-                steps = bends + shift[1] * weights
+                steps = curvatures + shift[1] * weights
             order = random.permutation(problem.n_rows if k == 0 else np.flatnonzero(shares > skip))
             X.dual_pass(y, weights, scale, steps, order, logistic, skip, slopes, v, shift, shares)
             gap = float(shares.sum())

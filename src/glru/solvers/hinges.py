@@ -49,19 +49,19 @@ SHORT_STEP = 1e-8
 @final
 @dataclass(frozen=True)
 class _Box:
-    """The dual of a hinge loss: ``gamma / 2 q^2 - q`` on ``0 <= q <= top``."""
+    """The dual of a hinge loss: ``gamma / 2 q^2 - q`` on ``0 <= q <= upper``."""
 
     gamma: float
-    top: float
+    upper: float
 
     @property
     def bounded(self) -> bool:
         """Whether there is an upper end."""
-        return bool(np.isfinite(self.top))
+        return bool(np.isfinite(self.upper))
 
     def products(self, q: Array, alpha: Array, beta: Array) -> Array:
-        """``alpha q + beta (top - q)``: what each row is away from complementarity."""
-        return alpha * q + beta * (self.top - q) if self.bounded else alpha * q
+        """``alpha q + beta (upper - q)``: what each row is away from complementarity."""
+        return alpha * q + beta * (self.upper - q) if self.bounded else alpha * q
 
 
 def box_of(loss: object) -> _Box | None:
@@ -96,7 +96,7 @@ def interior_point(problem: Problem, start: Point, stop: Stop) -> Run:
     n_iter = n_short = 0
     sigma = 0.1
     while True:
-        slack = box.top - q
+        slack = box.upper - q
         mu = sigma * box.products(q, alpha, beta).sum() / (q.size * (2 if box.bounded else 1))
         curvature = 1.0 / (box.gamma + alpha / q + beta / slack)
         residual = (1.0 - y * scores) - box.gamma * q + mu / q - mu / slack

@@ -251,13 +251,13 @@ def _sample_of_blocks(problem: Problem, blocks: Blocks) -> Problem | None:
 class Step:
     """A Newton direction: ``move`` in the space's unknowns, ``scores`` in the scores.
 
-    ``slope`` and ``bend`` describe the penalty along it: ``penalty(step) = penalty + step slope + step^2 bend / 2``.
+    ``slope`` and ``curvature`` describe the penalty along it: ``penalty(step) = penalty + step slope + step^2 curvature / 2``.
     """
 
     move: Array
     scores: Array
     slope: float
-    bend: float
+    curvature: float
 
 
 class Space(ABC):
@@ -313,11 +313,11 @@ class ColumnSpace(Space):
         problem = self.problem
         lam = problem.penalty.quadratic
         coef, _ = self.primal(unknowns)
-        pull, bend = problem.weights * gradient, problem.weights * curvature
-        slope = problem.matrix.T @ pull + lam * coef
+        forces, d = problem.weights * gradient, problem.weights * curvature
+        slope = problem.matrix.T @ forces + lam * coef
         if problem.fit_intercept:
-            slope = np.append(slope, pull.sum())
-        move = -solve_shifted(problem.hessian(bend), slope)
+            slope = np.append(slope, forces.sum())
+        move = -solve_shifted(problem.hessian(d), slope)
         delta, shift = self.primal(move)
         return Step(move, problem.scores(delta, shift), float(lam * coef @ delta), float(lam * delta @ delta))
 
@@ -352,7 +352,7 @@ class RowSpace(Space):
 
     def primal(self, unknowns: Array) -> tuple[Array, float]:
         problem, n = self.problem, self.problem.n_rows
-        coef = self.side.inverse * self.side.pulled(unknowns[:n])
+        coef = self.side.inverse * self.side.transposed_product(unknowns[:n])
         coef[problem.unpenalised] = unknowns[n : n + problem.unpenalised.size]
         return coef, self.side.intercept(coef, float(unknowns[-1]), -1.0) if problem.fit_intercept else 0.0
 
@@ -367,10 +367,10 @@ class RowSpace(Space):
     def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
         problem, n = self.problem, self.problem.n_rows
         beta = unknowns[:n]
-        bend = problem.weights * curvature
+        d = problem.weights * curvature
         # Rows without curvature are left out.
-        active = np.flatnonzero(bend > 0.0)
-        root = np.sqrt(bend[active])
+        active = np.flatnonzero(d > 0.0)
+        root = np.sqrt(d[active])
         factor = core_factor(self.gram if active.size == n else self.gram[active][:, active], root)
 
         def through(v: Array) -> Array:
@@ -524,10 +524,10 @@ class InMemory(Place):
 
     def moved(self, step: Step, length: float, floor: Floor) -> tuple[Place, float]:
         scores = self.scores + length * step.scores
-        penalty = self.penalty + length * step.slope + 0.5 * length**2 * step.bend
+        penalty = self.penalty + length * step.slope + 0.5 * length**2 * step.curvature
         there = InMemory(self.space, self.unknowns + length * step.move, scores, penalty)
         slope = float(self.space.problem.weights @ (there.gradient * step.scores))
-        return there, slope + step.slope + length * step.bend
+        return there, slope + step.slope + length * step.curvature
 
     def has_fallen(self, there: Place, expected: float) -> bool:
         # A rise within the rounding of the two sums is none.
@@ -676,14 +676,14 @@ def uses_row_space(problem: Problem) -> bool:
 def length_of(problem: Problem, scores: Array, gradient: Array, step: Step) -> float:
     """How far to go along a Newton direction: all the way unless the objective rises; 0 where there is no descent."""
     values = [problem.loss.value(problem.y, scores + length * step.scores) for length in (0.0, 1.0)]
-    if float(problem.weights @ (values[1] - values[0])) + step.slope + 0.5 * step.bend <= 0.0:
+    if float(problem.weights @ (values[1] - values[0])) + step.slope + 0.5 * step.curvature <= 0.0:
         return 1.0
-    pull = problem.weights * gradient * step.scores
-    noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + abs(step.slope))
-    return step_length(partial(_slope_along, problem, scores, step), float(pull.sum()) + step.slope, noise)
+    terms = problem.weights * gradient * step.scores
+    noise = 8.0 * UNIT * (float(np.abs(terms).sum()) + abs(step.slope))
+    return step_length(partial(_slope_along, problem, scores, step), float(terms.sum()) + step.slope, noise)
 
 
 def _slope_along(problem: Problem, scores: Array, step: Step, length: float) -> float:
     """The objective's derivative along a step."""
     slopes = problem.loss.gradient(problem.y, scores + length * step.scores)
-    return float(problem.weights @ (slopes * step.scores)) + step.slope + length * step.bend
+    return float(problem.weights @ (slopes * step.scores)) + step.slope + length * step.curvature

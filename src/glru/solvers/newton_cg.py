@@ -100,9 +100,9 @@ def prepare(problem: Problem, start: Point) -> Preconditioner:
     sample = sample_of(problem)
     if sample is None:
         return ColumnScales(problem)
-    bend = sample.weights * sample.loss.curvature(sample.y, sample.scores(start.coef, start.intercept))
+    curvatures = sample.weights * sample.loss.curvature(sample.y, sample.scores(start.coef, start.intercept))
     try:
-        return SampleHessian(np.triu(cholesky(sample.hessian(bend), check_finite=False)))
+        return SampleHessian(np.triu(cholesky(sample.hessian(curvatures), check_finite=False)))
     except LinAlgError:
         return ColumnScales(problem)
 
@@ -139,8 +139,8 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         raised = floor.raised(curvature, scores)
         conditioner = conditioner.at(raised)
         trial = model.minimise(slope, raised, conditioner, sharpness * conditioner.forcing, radius, stop.target(value))
-        pull = slope * trial.move
-        descent, noise = float(pull.sum()), 8.0 * UNIT * float(np.abs(pull).sum())
+        terms = slope * trial.move
+        descent, noise = float(terms.sum()), 8.0 * UNIT * float(np.abs(terms).sum())
         quiet = quiet + 1 if -descent <= noise or trial.decrease <= UNIT * value else 0
         length = step_length(partial(model.slope_along, unknowns, scores, trial), descent, noise)
         if quiet > 5 or (length == 0.0 and floor.highest):
@@ -190,14 +190,14 @@ class _Model:
 
     def slope(self, unknowns: Array, gradient: Array) -> Array:
         """Gradient of the objective."""
-        pull = self.problem.weights * gradient
+        forces = self.problem.weights * gradient
         coef, _ = self.unpack(unknowns)
-        return self.pack(self.problem.matrix.T @ pull + self.lam * coef, float(pull.sum()))
+        return self.pack(self.problem.matrix.T @ forces + self.lam * coef, float(forces.sum()))
 
     def product(self, curvature: Array) -> Callable[[Array], tuple[Array, Array]]:
         """The map from a move to its scores and its Hessian product."""
-        bend = self.problem.weights * curvature
-        through = self.problem.matrix.curvature_product(bend)
+        d = self.problem.weights * curvature
+        through = self.problem.matrix.curvature_product(d)
         if not self.problem.fit_intercept:
 
             def plain(move: Array) -> tuple[Array, Array]:
@@ -205,7 +205,7 @@ class _Model:
                 return forward, back + self.lam * move
 
             return plain
-        border, total = self.problem.matrix.T @ bend, float(bend.sum())
+        border, total = self.problem.matrix.T @ d, float(d.sum())
         self.total = total
 
         def bordered(move: Array) -> tuple[Array, Array]:
@@ -219,8 +219,8 @@ class _Model:
         """The objective's derivative along a trial's move."""
         slopes = self.problem.loss.gradient(self.problem.y, scores + length * trial.scores)
         (coef, _), (move, _) = self.unpack(unknowns), self.unpack(trial.move)
-        bend = float(self.problem.weights @ (slopes * trial.scores))
-        return bend + float((self.lam * (coef + length * move)) @ move)
+        losses = float(self.problem.weights @ (slopes * trial.scores))
+        return losses + float((self.lam * (coef + length * move)) @ move)
 
     def minimise(
         self, slope: Array, curvature: Array, conditioner: Preconditioner, forcing: float, radius: float, target: float
@@ -238,10 +238,10 @@ class _Model:
                 break
             forward, bent = product(direction)
             self.n_products += 1
-            bend = float(direction @ bent)
-            if not bend > 0.0:
+            curvature_along = float(direction @ bent)
+            if not curvature_along > 0.0:
                 break
-            length = energy / bend
+            length = energy / curvature_along
             beyond = move + length * direction
             if np.isfinite(radius) and beyond @ conditioner.product(beyond) > radius**2:
                 length, on_edge = _to_edge(move, direction, conditioner, radius), True

@@ -56,10 +56,10 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
 
         ahead, shift, forward = model_step(problem, coef, gradient, curvature, n_working)
         n_working = max(n_working, 2 * int(np.count_nonzero(ahead)))
-        pull = problem.weights * gradient * forward
+        terms = problem.weights * gradient * forward
         along = partial(_slope_along, problem, scores, forward, coef, ahead - coef)
         descent = along(0.0)
-        noise = 8.0 * UNIT * (float(np.abs(pull).sum()) + float(penalty.value(ahead).sum()))
+        noise = 8.0 * UNIT * (float(np.abs(terms).sum()) + float(penalty.value(ahead).sum()))
         quiet = quiet + 1 if -descent <= noise else 0
         length = step_length(along, descent, noise)
         if quiet > 5 or (length == 0.0 and floor.highest):
@@ -90,9 +90,9 @@ class _Model:
 
     def __init__(self, problem: Problem, gradient: Array, curvature: Array) -> None:
         self.problem = problem
-        self.pull = problem.weights * gradient
-        self.bend = problem.weights * curvature
-        self.slope = problem.matrix.T @ self.pull
+        self.forces = problem.weights * gradient
+        self.curvatures = problem.weights * curvature
+        self.slope = problem.matrix.T @ self.forces
         self.lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))
 
@@ -115,7 +115,7 @@ class _Model:
         kappa = np.append(self.kappa[working], np.zeros(extra))
         lam = np.append(self.lam[working], np.zeros(extra))
         x = np.append(coef, np.zeros(extra))
-        linear = np.append(self.slope[working], [self.pull.sum()] * extra) - data @ x
+        linear = np.append(self.slope[working], [self.forces.sum()] * extra) - data @ x
         data[np.diag_indices_from(data)] += lam
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
         x = kernels.quadratic_descent(data, linear, kappa, x, EPOCHS, 1e-10 * scale)
@@ -123,14 +123,14 @@ class _Model:
         return x[: working.size], float(x[-1]) if extra else 0.0
 
     def _symmetric_gram(self, working: NDArray[np.intp]) -> Array:
-        """``[X_W, 1]^T diag(bend) [X_W, 1]``, without the ones where there is no intercept."""
+        """``[X_W, 1]^T diag(d) [X_W, 1]``, without the ones where there is no intercept."""
         X = self.problem.matrix[:, working]
-        upper = np.triu(X.column_gram(self.bend))
+        upper = np.triu(X.column_gram(self.curvatures))
         gram = upper + np.triu(upper, 1).T
         if not self.problem.fit_intercept:
             return gram
-        border = X.T @ self.bend
-        return np.block([[gram, border[:, None]], [border[None, :], np.full((1, 1), self.bend.sum())]])
+        border = X.T @ self.curvatures
+        return np.block([[gram, border[:, None]], [border[None, :], np.full((1, 1), self.curvatures.sum())]])
 
     def _minimise_by_columns(self, coef: Array, working: NDArray[np.intp]) -> tuple[Array, float]:
         from glru.linalg import kernels
@@ -142,23 +142,28 @@ class _Model:
         kappa = np.append(self.kappa[working], np.zeros(extra))
         lam = np.append(self.lam[working], np.zeros(extra))
         x, fitted = np.append(coef, np.zeros(extra)), np.zeros(X.shape[0])
-        linear = np.append(self.slope[working], [self.pull.sum()] * extra)
-        diagonal = X.multiply(X).T @ self.bend
+        linear = np.append(self.slope[working], [self.forces.sum()] * extra)
+        diagonal = X.multiply(X).T @ self.curvatures
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
         kernels.csc_quadratic_descent(
-            X.indptr, X.indices, X.data, self.bend, diagonal, lam, linear, kappa, x, fitted, EPOCHS, 1e-10 * scale
+            X.indptr, X.indices, X.data, self.curvatures, diagonal, lam, linear, kappa, x, fitted, EPOCHS, 1e-10 * scale
         )
         support = np.flatnonzero((x != 0.0) | (kappa + lam == 0.0))
         signs = np.where(kappa[support] > 0.0, np.sign(x[support]), 0.0)
-        part, extra_bend = X[:, support], lam[support]
+        part, penalty_curvature = X[:, support], lam[support]
 
         def product(v: Array) -> Array:
-            return part.T @ (self.bend * (part @ v)) + extra_bend * v
+            return part.T @ (self.curvatures * (part @ v)) + penalty_curvature * v
 
         # In terms of the move from what coordinate descent found, so that the iteration starts at its residual.
-        residual = linear[support] + part.T @ (self.bend * fitted) + extra_bend * x[support] + kappa[support] * signs
+        residual = (
+            linear[support]
+            + part.T @ (self.curvatures * fitted)
+            + penalty_curvature * x[support]
+            + kappa[support] * signs
+        )
         operator = LinearOperator((support.size, support.size), matvec=product, dtype=np.float64)
-        inverse = 1.0 / np.maximum(diagonal[support] + extra_bend, UNIT)
+        inverse = 1.0 / np.maximum(diagonal[support] + penalty_curvature, UNIT)
         move, _ = cg(operator, -residual, rtol=1e-12, maxiter=500, M=sp.diags_array(inverse))
         exact = x[support] + move
         x[support] = np.where(_same_signs(exact, signs), exact, x[support])
@@ -211,12 +216,12 @@ def _slope_along(problem: Problem, scores: Array, forward: Array, coef: Array, m
     """The objective's right derivative along a step."""
     slopes = problem.loss.gradient(problem.y, scores + length * forward)
     ahead = coef + length * move
-    bends = np.where(ahead == 0.0, np.abs(move), np.sign(ahead) * move)
+    signed = np.where(ahead == 0.0, np.abs(move), np.sign(ahead) * move)
     penalty = problem.penalty
     return float(
         problem.weights @ (slopes * forward)
         + (penalty.quadratic * ahead * move).sum()
-        + (penalty.absolute * bends).sum()
+        + (penalty.absolute * signed).sum()
     )
 
 

@@ -39,8 +39,8 @@ def removal_factors(problem: Problem) -> Array:
     """What the weights of the other rows are multiplied by when a row leaves."""
     if problem.scaling == "sum":
         return np.ones(problem.n_rows)
-    left = problem.total_weight - problem.sample_weight
-    factors = np.divide(problem.total_weight, left, out=np.full(problem.n_rows, np.inf), where=left > 0.0)
+    remaining = problem.total_weight - problem.sample_weight
+    factors = np.divide(problem.total_weight, remaining, out=np.full(problem.n_rows, np.inf), where=remaining > 0.0)
     # Without a row of more than half the weight the difference has lost digits: no bound is built on it.
     return np.where(factors <= 2.0, factors, np.inf)
 
@@ -223,14 +223,14 @@ class Carried:
 
     def _penalty_sums_by_row(self, rows: Kept) -> Array:
         problem, factors = rows.problem, rows.factors
-        pulls, pull_errors = problem.weights * rows.dual, problem.weights * rows.dual_errors
+        weighted, weighted_errors = problem.weights * rows.dual, problem.weights * rows.dual_errors
         sums = np.empty(problem.n_rows)
         height = max(1, CHUNK // problem.n_columns)
         for start in range(0, problem.n_rows, height):
             part = slice(start, min(start + height, problem.n_rows))
             block = problem.matrix[part].dense()
-            moved = factors[part, None] * (self.correlations - pulls[part, None] * block)
-            off = (FEW * np.abs(pulls) + pull_errors)[part, None] * np.abs(block)
+            moved = factors[part, None] * (self.correlations - weighted[part, None] * block)
+            off = (FEW * np.abs(weighted) + weighted_errors)[part, None] * np.abs(block)
             slack = np.abs(factors[part, None]) * (self._errors + off * (1.0 + FEW))
             sums[part] = penalty_terms(problem.penalty, self.coef, moved, slack).sum(axis=1)
         return sums

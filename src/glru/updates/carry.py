@@ -126,11 +126,11 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     problem, root, coef = solution.problem, solution.certificate, solution.coef
     assert root.loss_terms is not None
     leaving, n_moved = swap.leaving, swap.leaving.size + swap.y.size
-    mass = problem.total_weight - float(problem.sample_weight[leaving].sum()) + float(swap.sample_weight.sum())
-    if not mass > 0.0:
+    total = problem.total_weight - float(problem.sample_weight[leaving].sum()) + float(swap.sample_weight.sum())
+    if not total > 0.0:
         raise ValueError("a change must leave a row of weight above 0; got the removal of all of them.")
-    unit = mass if problem.scaling == "mean" else 1.0
-    factor = weight_factor(problem, mass)
+    unit = total if problem.scaling == "mean" else 1.0
+    factor = weight_factor(problem, total)
 
     scores = swap.X @ coef
     dual = -problem.loss.gradient(swap.y, scores)
@@ -140,18 +140,18 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     arriving = weighted_sum(weights, loss_terms(problem.loss, swap.y, scores, errors, dual))
 
     gone = factor * problem.weights[leaving]
-    pull_out, pull_in = gone * solution.dual[leaving], weights * dual
+    duals_out, duals_in = gone * solution.dual[leaving], weights * dual
     old = problem.matrix[leaving]
-    correlations = factor * root.correlations - old.T @ pull_out + swap.X.T @ pull_in
+    correlations = factor * root.correlations - old.T @ duals_out + swap.X.T @ duals_in
     # The sums over all rows were rounded when they were made, so were the old and the new total weight (at least half of
     # the old weight stays, so their difference loses at most a digit), and every term again by its new weight; Cauchy-Schwarz
     # bounds that column by column.
     steady = sum_error(problem.n_rows + n_moved) * factor
-    moved = abs(old).T @ np.abs(pull_out) + abs(swap.X).T @ np.abs(pull_in)
+    moved = abs(old).T @ np.abs(duals_out) + abs(swap.X).T @ np.abs(duals_in)
     slack = steady * np.sqrt(root.dual_square) * root.column_norms + gamma(n_moved + 8) * moved
 
-    left = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
-    rows = left * (1.0 + FEW) + steady * root.row_total + arriving
+    staying = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
+    rows = staying * (1.0 + FEW) + steady * root.row_total + arriving
     terms = penalty_terms(problem.penalty, coef, correlations, slack)
     gap = (rows + float(terms.sum())) * (1.0 + gamma(problem.n_columns + 8))
 

@@ -372,7 +372,7 @@ class Start(Protocol):
 class LocalRows:
     """The removal of single rows, in memory, on a device or in blocks.
 
-    In memory the base is one Newton step away from the start (``settled``), or a few where the first is not small: that
+    In memory the base is one Newton step away from the start (``converged``), or a few where the first is not small: that
     takes out what training left, and the factor. The metric is the one before the last step; curvatures differ between the
     two by at most ``e^drift``, ``drift`` the largest move of a score, which is part of ``eta``. In blocks, where a step costs
     a pass over the data, the base is the start itself unless its Newton step is long.
@@ -389,7 +389,7 @@ class LocalRows:
         problem = self.problem = start.problem
         self.factors = factor_range(problem) if factor is None else (factor, factor)
         self.point = start.point
-        self.eta, self.settled, self._known_norm = np.inf, False, np.inf
+        self.eta, self.converged, self._known_norm = np.inf, False, np.inf
         self._values: RowValues | None = None
         self._errors: Array | None = None
         with np.errstate(over="ignore", invalid="ignore"):
@@ -413,14 +413,14 @@ class LocalRows:
             if problem.in_memory:
                 there, drift = self._step_on(here, metric)
                 self._place(there, metric, drift)
-                self.settled = drift <= MOST_DRIFT
-                if self.settled or not drift <= 1.0:
+                self.converged = drift <= MOST_DRIFT
+                if self.converged or not drift <= 1.0:
                     return
                 assert there.rows is not None
                 here = replace(there, hessian=loss_hessian(problem, problem.weights * there.rows.curvatures))
                 continue
             self._place(here, metric, 0.0)
-            self.settled = True
+            self.converged = True
             if not self.eta < MOST_ETA or k + 1 == MOST_METRICS or self._is_close(here):
                 return
             self.point = self.point.moved(self.base.step)

@@ -141,17 +141,17 @@ class TallRefits:
         shares = float(problem.weights @ np.abs(values.slopes)) * norms
         return shares + float(np.sqrt(problem.quadratic @ np.square(self.family.point.coef)))
 
-    def loss_gradient(self, pulls: Array) -> Array:
+    def loss_gradient(self, forces: Array) -> Array:
         """The gradient of forces on the rows."""
-        found = self.problem.matrix.T @ pulls
-        return np.append(found, pulls.sum()) if self.problem.fit_intercept else found
+        found = self.problem.matrix.T @ forces
+        return np.append(found, forces.sum()) if self.problem.fit_intercept else found
 
     @cached_property
     def class_gradients(self) -> Array:
         """The gradients of the losses of the rows with ``y < 0`` and with ``y > 0`` at the base."""
-        pulls = self.problem.weights * self.family.values.slopes
+        forces = self.problem.weights * self.family.values.slopes
         below, above = (
-            self.loss_gradient(np.where((self.problem.y > 0.0) == side, pulls, 0.0)) for side in (False, True)
+            self.loss_gradient(np.where((self.problem.y > 0.0) == side, forces, 0.0)) for side in (False, True)
         )
         return np.column_stack([below, above])
 
@@ -162,14 +162,14 @@ class TallRefits:
         found = np.zeros((self.family.base.metric.size, rows.size))
         if refits.strengths is not None:
             found[: base.size] += (problem.quadratic * base)[:, None] * (refits.strengths[rows].T - 1.0)
-        pulls = problem.weights * values.slopes
+        forces = problem.weights * values.slopes
         if refits.class_factors is not None:
             found += self.class_gradients @ (refits.class_factors[rows].T - 1.0)
         columns = refits.filled_columns
         if columns.size:
             assert refits.fills is not None
             fills = refits.fills[np.ix_(rows, columns)].T
-            found[columns] += fills * (pulls @ self.refits.mask)[:, None]
+            found[columns] += fills * (forces @ self.refits.mask)[:, None]
             bent = (problem.weights * values.curvatures)[:, None] * (
                 self.refits.mask @ (fills * base[columns][:, None])
             )
@@ -305,19 +305,19 @@ class TallCandidates:
         if refits.class_factors is not None:
             side = (problem.y[self.rows] > 0.0).astype(np.intp)
             weights = weights * refits.class_factors[self.rows, side]
-        pulls = weights * (removals.slopes + removals.curvatures * moves)
-        left = owner.base_gradient[:, None] - self.block * pulls
+        forces = weights * (removals.slopes + removals.curvatures * moves)
+        gradients = owner.base_gradient[:, None] - self.block * forces
         changed, unsure, most = np.zeros(self.rows.size), np.zeros(self.rows.size), 1.0
         if refits.class_factors is not None:
             factors = refits.class_factors[self.rows]
-            left += owner.class_gradients @ (factors.T - 1.0)
+            gradients += owner.class_gradients @ (factors.T - 1.0)
             unsure = refits.error * factors.max(axis=1)
             changed = np.abs(factors - 1.0).max(axis=1) + unsure
             most = max(1.0, float(factors.max()) * (1.0 + refits.error + FEW))
         coefs, held = self.models[:n_columns], np.ones((1, self.rows.size))
         if refits.strengths is not None:
             factors = refits.strengths[self.rows].T
-            left[:n_columns] += problem.quadratic[:, None] * (factors - 1.0) * coefs
+            gradients[:n_columns] += problem.quadratic[:, None] * (factors - 1.0) * coefs
             held = np.maximum(factors, 1.0)
         image = metric.factor @ steps
         length = np.sqrt(np.einsum("ij,ij->j", image, image))
@@ -328,7 +328,7 @@ class TallCandidates:
         off = np.sqrt(np.einsum("ij,ij->j", off, off)) * summed
         length = (length + off) * summed
         delta = length * (np.sqrt(1.0 + eta) * (1.0 + FEW))
-        solved = metric.inverse.T @ left
+        solved = metric.inverse.T @ gradients
         wrong = np.sqrt(np.einsum("ij,ij->j", solved, solved))
         solved += image
         residuals = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * summed + 2.0 * metric.solve_error * wrong + off
@@ -338,7 +338,7 @@ class TallCandidates:
             1.0 + base.constant * np.abs(moves)
         )
         slack = weights * (slack + FEW * (np.abs(removals.slopes) + removals.curvatures * np.abs(moves)))
-        slack = (slack + (FEW + refits.error) * np.abs(pulls)) * removals.norms
+        slack = (slack + (FEW + refits.error) * np.abs(forces)) * removals.norms
         sizes = np.sqrt(problem.quadratic @ np.square(held * coefs)) * np.sqrt(1.0 + eta) * (1.0 + gamma(n_columns + 8))
         residuals = residuals + slack + (FEW + refits.error) * sizes
         residuals = residuals + (FEW + unsure) * owner.base_size * (1.0 + FEW)
@@ -475,7 +475,7 @@ class WideRefits:
         """What share of the metric without each row the Hessians have at least."""
         refits = self.refits
         with np.errstate(all="ignore"):
-            spread = self.family.metric.bends @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
+            spread = self.family.metric.curvatures @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
             thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
             found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
@@ -543,32 +543,32 @@ class WideCandidates:
         forces, sizes = family.forces(weights, self.duals, scores, own)
         away = np.abs(scores - family.base[:, None])
         away[own] = 0.0
-        reach = family.reach(away[family.used].max(axis=0, initial=0.0), errors, family.used)
-        free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
+        exponent = family.exponent(away[family.used].max(axis=0, initial=0.0), errors, family.used)
+        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
         nu = family.gradient_norms(own, forces) + family.border_gradients(self.duals, free_norms)
-        mass, border = family.masses(sizes)
+        norm_sum, border = family.norm_sums(sizes)
         total = sizes.sum(axis=0)
-        mass = (mass + fills * total) * (1.0 + FEW)
-        rounding = largest * family.rounding(metric.spread(errors), (mass, border), reach, free_norms)
+        norm_sum = (norm_sum + fills * total) * (1.0 + FEW)
+        rounding = largest * family.rounding(metric.spread(errors), (norm_sum, border), exponent, free_norms)
         # Factors that are off: the model's norm in the metric of the penalty times their relative error.
-        held = np.einsum("ij,ij->j", self.duals, side.gram @ self.duals) + 2.0 * side.unit * np.square(mass)
+        held = np.einsum("ij,ij->j", self.duals, side.gram @ self.duals) + 2.0 * side.unit * np.square(norm_sum)
         held = np.sqrt(np.maximum(held, 0.0)) + fills * np.abs(self.duals).sum(axis=0)
         factors_off = held / refits.smallest[rows]
         if refits.class_factors is not None:
-            factors_off = factors_off + mass + border * free_norms
+            factors_off = factors_off + norm_sum + border * free_norms
         rounding = rounding + refits.error * factors_off * (1.0 + FEW)
         if refits.filled_columns.size:
-            pulled = np.abs(owner.refits.mask.T @ forces) + gamma(problem.n_rows + 8) * (
+            summed = np.abs(owner.refits.mask.T @ forces) + gamma(problem.n_rows + 8) * (
                 owner.refits.mask.T @ np.abs(forces)
             )
-            moved = owner._scaled_fills[rows].T * pulled
+            moved = owner._scaled_fills[rows].T * summed
             nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
             rounding = rounding + owner.fill_error * total
         root = np.sqrt(self.shares)
         nu, rounding = (nu + rounding) / root * (1.0 + FEW) + TINY, rounding / root
-        top = (family.top * known.grown[rows] + fills) / root * (1.0 + FEW)
-        radius = local_radius(family.constant, top, nu, reach)
-        half = (known.alone[rows] + fills) / root * radius * (1.0 + FEW) + own_errors
+        largest_norm = (family.largest_norm * known.growth[rows] + fills) / root * (1.0 + FEW)
+        radius = local_radius(family.constant, largest_norm, nu, exponent)
+        half = (known.norms_without[rows] + fills) / root * radius * (1.0 + FEW) + own_errors
         return Certified(*family.widened(scores[own], half), nu, rounding), forces
 
     def _score_errors(self) -> tuple[Errors, Array]:
@@ -577,29 +577,29 @@ class WideCandidates:
         fills, sizes = owner.fill_norms[self.rows] / np.sqrt(owner.refits.smallest[self.rows]), np.abs(self.duals)
         _, second = side.score_errors(self.duals, self.free)
         # A score is a product of two vectors of the columns' dimension, the norms of which are those of its row and of the model.
-        mass = (np.einsum("ij,ij->j", self.norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
+        norm_sum = (np.einsum("ij,ij->j", self.norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
         ratios = self.norms / side.norms[:, None]
         ratios[own] = 0.0
-        first = side.unit * mass * ratios.max(axis=0, initial=0.0)
-        second = second + side.unit * mass * fills
+        first = side.unit * norm_sum * ratios.max(axis=0, initial=0.0)
+        second = second + side.unit * norm_sum * fills
         if owner.refits.filled_columns.size:
             # Fills that are off move the row, and the model through the other rows.
             off = owner.fill_error / np.sqrt(owner.refits.smallest[self.rows])
             first = first + off * sizes.sum(axis=0) * ratios.max(axis=0, initial=0.0)
-            second = second + off * (mass + fills * sizes.sum(axis=0))
+            second = second + off * (norm_sum + fills * sizes.sum(axis=0))
         largest = first * (1.0 + FEW), second * (1.0 + FEW)
         # The left-out row itself may be far longer there than in the metric of all rows.
-        grown = self.norms[own] / side.norms[self.rows]
+        ratio = self.norms[own] / side.norms[self.rows]
         with np.errstate(all="ignore"):
-            mine = np.where(ratios.max(axis=0) > 0.0, first * grown / ratios.max(axis=0), np.inf)
+            mine = np.where(ratios.max(axis=0) > 0.0, first * ratio / ratios.max(axis=0), np.inf)
         return largest, side.norms[self.rows] * mine + second
 
     def step(self, members: Mask) -> "WideCandidates":
         """Some of the candidates after one more step with the old Hessian."""
         rows, family = self.rows[members], self.owner.family
         own, forces = (rows, np.arange(rows.size)), self._certificate[1][:, members]
-        left, change = family.next_step(own, forces, self.duals[:, members])
-        duals = self.duals[:, members] - left
+        residuals, change = family.next_step(own, forces, self.duals[:, members])
+        duals = self.duals[:, members] - residuals
         duals[own] = 0.0
         free = self.free[:, members] + change
         return WideCandidates(self.owner, rows, self.shares[members], self.norms[:, members], duals, free)

@@ -55,7 +55,7 @@ class Images:
         The image's scores and its unpenalised part.
     errors : pair of array
         The error of row ``k``'s score is at most ``norms[k] first + second``.
-    norms, rest : array of shape (n_images,)
+    norms, residual_norms : array of shape (n_images,)
         At least the norms of the rows, and of what the image misses of them.
     """
 
@@ -63,7 +63,7 @@ class Images:
     change: Array
     errors: Errors
     norms: Array
-    rest: Array
+    residual_norms: Array
 
 
 @final
@@ -111,21 +111,21 @@ class RowModels:
     def forces(self, weights: Any, duals: Any, scores: Any, without: Entries | None) -> tuple[Any, Any]:
         """``e = s o l'(z) + b``, and the sizes of its parts."""
         arrays = self.arrays
-        pulls = weights * self.problem.loss.gradient(arrays.put(self.y)[:, None], scores)
+        slopes = weights * self.problem.loss.gradient(arrays.put(self.y)[:, None], scores)
         if without is not None:
-            pulls = arrays.zeroed(pulls, without)
-        forces = pulls + duals
-        sizes = arrays.absolute(pulls)
+            slopes = arrays.zeroed(slopes, without)
+        forces = slopes + duals
+        sizes = arrays.absolute(slopes)
         sizes += arrays.xp.abs(duals)
         return forces, sizes
 
-    def masses(self, sizes: Any) -> Errors:
+    def norm_sums(self, sizes: Any) -> Errors:
         """The norms of the rows and of the border summed over the sizes of forces."""
         return to_host(self.arrays.put(self.side.norms) @ sizes), to_host(
             self.arrays.put(self.side.border_norms) @ sizes
         )
 
-    def reach(self, moved: Array, errors: Errors, used: NDArray[np.bool_]) -> Array:
+    def exponent(self, moved: Array, errors: Errors, used: NDArray[np.bool_]) -> Array:
         """The logarithm of what the exact curvatures may differ by from those of the metric.
 
         ``moved``: how far a score is at most from where these were taken.
@@ -133,14 +133,14 @@ class RowModels:
         off = float(self.side.norms[used].max(initial=0.0)) * errors[0] + errors[1]
         return (self.constant * (moved + off) + weight_error(self.problem)) * (1.0 + FEW) + FEW
 
-    def rounding(self, spread: Array, sizes: Errors, reach: Array, free_norms: Array | float) -> Array:
+    def rounding(self, spread: Array, sizes: Errors, exponent: Array, free_norms: Array | float) -> Array:
         """At least the norm of the gradient's error: of its parts and their weights, and of slopes at scores that are off.
 
         ``spread``: ``sqrt(sum_k d_k e_k^2)`` for the errors of the scores.
         """
         parts = self.unit * (sizes[0] + np.where(sizes[1] > 0.0, sizes[1] * free_norms, 0.0))
         # The slopes are off by at most the curvature on the way times the score's error, and D^(1/2) Q D^(1/2) <= 1.
-        return parts + np.exp(reach) * spread * (1.0 + FEW)
+        return parts + np.exp(exponent) * spread * (1.0 + FEW)
 
     @property
     def unit(self) -> float:
@@ -148,7 +148,7 @@ class RowModels:
         return 2.0 * (weight_error(self.problem) + FEW)
 
     def corrected(
-        self, images: "Images", forces: Any, duals: Any, sizes: Any, errors: Errors, reach: Array, bends: Array
+        self, images: "Images", forces: Any, duals: Any, sizes: Any, errors: Errors, exponent: Array, curvatures: Array
     ) -> Errors:
         """How much higher than at the optimum the images' rows score to first order, and how far that may be off.
 
@@ -158,16 +158,16 @@ class RowModels:
         arrays, side = self.arrays, self.side
         known = arrays.xp.abs(images.scores)
         moved = arrays.inner(images.scores, forces)
-        off = arrays.inner(known, sizes) * (self.unit + gamma(bends.size + 8)) * (1.0 + FEW)
+        off = arrays.inner(known, sizes) * (self.unit + gamma(curvatures.size + 8)) * (1.0 + FEW)
         total = to_host(arrays.put(side.norms) @ sizes)
         off = off + images.errors[0] * total + images.errors[1] * to_host(arrays.xp.sum(sizes, axis=0)) * (1.0 + FEW)
-        seen = to_host(arrays.put(bends) @ known), to_host(arrays.put(bends * side.norms) @ known)
-        off = off + np.exp(reach) * (errors[0] * seen[1] + errors[1] * seen[0]) * (1.0 + FEW)
+        seen = to_host(arrays.put(curvatures) @ known), to_host(arrays.put(curvatures * side.norms) @ known)
+        off = off + np.exp(exponent) * (errors[0] * seen[1] + errors[1] * seen[0]) * (1.0 + FEW)
         if side.n_free:
-            left = to_host(arrays.put(side.border.T) @ duals)
-            moved = moved - (images.change * left).sum(axis=0)
+            border_sums = to_host(arrays.put(side.border.T) @ duals)
+            moved = moved - (images.change * border_sums).sum(axis=0)
             most = to_host(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
-            off = off + gamma(bends.size + side.n_free + 8) * (np.abs(images.change) * most).sum(axis=0)
+            off = off + gamma(curvatures.size + side.n_free + 8) * (np.abs(images.change) * most).sum(axis=0)
         return moved, off * (1.0 + FEW) + FEW * np.abs(moved)
 
     def gaps(self, weights: Any, duals: Any, without: Entries | None) -> tuple[Any, Any, Array]:
@@ -176,34 +176,37 @@ class RowModels:
         y, xp = arrays.put(self.y)[:, None], arrays.xp
         used = weights > 0.0
         dual = -loss.project(self.y[:, None], -duals / xp.where(used, weights, 1.0))
-        pulls = xp.where(used, weights * dual, 0.0)
+        projected = xp.where(used, weights * dual, 0.0)
         if without is not None:
-            pulls = arrays.zeroed(pulls, without)
-        scores, errors = self.side.gram @ pulls, self.side.score_errors(pulls, np.zeros((0, pulls.shape[1])))
+            projected = arrays.zeroed(projected, without)
+        scores, errors = (
+            self.side.gram @ projected,
+            self.side.score_errors(projected, np.zeros((0, projected.shape[1]))),
+        )
         off = arrays.put(self.side.norms)[:, None] * arrays.put(errors[0])
         terms = xp.where(used, loss_terms(loss, y, scores, off, dual), 0.0)
         if without is not None:
             terms = arrays.zeroed(terms, without)
         losses = to_host(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
         # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
-        mass = to_host(arrays.put(self.side.norms) @ xp.abs(pulls))
-        penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * mass)
-        return pulls, scores, (losses + penalty) * (1.0 + FEW)
+        norm_sum = to_host(arrays.put(self.side.norms) @ xp.abs(projected))
+        penalty = 0.5 * np.square((weight_error(self.problem) + FEW) * norm_sum)
+        return projected, scores, (losses + penalty) * (1.0 + FEW)
 
     def images(self, metric: RowMetric, rows: Rows) -> Images:
         """``H^-1 x`` of some rows."""
         arrays, side = self.arrays, self.side
         units = arrays.units(self.y.size, rows)
         change, moves = metric.step(-units, np.zeros((side.n_free, rows.size)))
-        pulls = -(arrays.put(metric.bends)[:, None] * moves)
-        norms, missed, left, image = metric.force_norms(units, pulls, -arrays.inner(pulls, moves))
-        off = missed * metric.free if side.n_free else np.zeros(rows.size)
+        responses = -(arrays.put(metric.curvatures)[:, None] * moves)
+        norms, missed, residuals, image = metric.force_norms(units, responses, -arrays.inner(responses, moves))
+        off = missed * metric.free_norm if side.n_free else np.zeros(rows.size)
         scores = image + arrays.put(side.border @ change) if side.n_free else image
-        errors = side.score_errors(left, change)
+        errors = side.score_errors(residuals, change)
         wrong = arrays.put(metric.root)[:, None] * (moves - scores)
-        rest = np.sqrt(arrays.inner(wrong, wrong)) + metric.spread(errors) + off
-        rest = rest + 8.0 * UNIT * to_host(arrays.put(side.norms) @ arrays.xp.abs(left))
-        return Images(scores, change, errors, (norms + off) * (1.0 + FEW), rest * (1.0 + FEW))
+        residual_norms = np.sqrt(arrays.inner(wrong, wrong)) + metric.spread(errors) + off
+        residual_norms = residual_norms + 8.0 * UNIT * to_host(arrays.put(side.norms) @ arrays.xp.abs(residuals))
+        return Images(scores, change, errors, (norms + off) * (1.0 + FEW), residual_norms * (1.0 + FEW))
 
     def ellipsoid(
         self,
@@ -212,8 +215,8 @@ class RowModels:
         off: Array,
         moved: Errors,
         nu: Array,
-        reach: Array,
-        top: Array | float,
+        exponent: Array,
+        largest_norm: Array | float,
         drop: Array | None = None,
     ) -> Bounds:
         """Bounds of the images' rows under the local certificate.
@@ -222,10 +225,10 @@ class RowModels:
         way there is within a factor ``1 + r`` of the image's, ``r = e^(T + kappa radius) - 1``: the score moves by ``-x^T H^-1 g``
         up to ``r |x| |g|``.
         """
-        radius = local_radius(self.constant, top, nu, reach if drop is None else drop)
+        radius = local_radius(self.constant, largest_norm, nu, exponent if drop is None else drop)
         plain = self.widened(centers, images.norms * radius + off)
-        loose = np.expm1(reach + self.constant * top * radius * (1.0 + FEW)) * (1.0 + FEW)
-        half = (loose * images.norms + images.rest) * nu + moved[1] + off
+        loose = np.expm1(exponent + self.constant * largest_norm * radius * (1.0 + FEW)) * (1.0 + FEW)
+        half = (loose * images.norms + images.residual_norms) * nu + moved[1] + off
         return intersect(plain, self.widened(centers - moved[0], np.where(np.isfinite(radius), half, np.inf)))
 
     def widened(self, centers: Array, half: Array) -> Bounds:
@@ -239,7 +242,7 @@ class RowModels:
         weights: Array,
         start: tuple[Array, Array, Array],
         queries: Rows,
-        settled: Callable[[Array, Array], bool],
+        decided: Callable[[Array, Array], bool],
         n_steps: int = MOST_STEPS,
     ) -> "Retrained":
         """Bounds of some rows' scores under the model with some weights.
@@ -254,8 +257,8 @@ class RowModels:
             ``b``, ``beta`` and the scores of a model near it.
         queries : array of int
             The rows that are asked about.
-        settled : callable
-            ``settled(lower, upper)``: whether the bounds are good enough.
+        decided : callable
+            ``decided(lower, upper)``: whether the bounds are good enough.
         n_steps : int, default=MOST_STEPS
             Most steps.
         """
@@ -265,59 +268,65 @@ class RowModels:
         floor, before, steps, exhausted, gap = Floor.of(problem.loss), np.inf, 0, False, np.array([np.inf])
         while steps < n_steps:
             steps += 1
-            _, _, bends = problem.loss.expand(self.y, scores)
-            metric = RowMetric(self.side, weights * floor.raised(bends, scores))
+            _, _, curvatures = problem.loss.expand(self.y, scores)
+            metric = RowMetric(self.side, weights * floor.raised(curvatures, scores))
             column = arrays.put(duals[:, None])
             errors = self.side.score_errors(column, free[:, None])
             forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)
             change, moves = metric.step(forces, (self.side.border.T @ duals)[:, None])
-            pulls = arrays.put(metric.bends[:, None]) * moves
-            norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), column)
-            reach = self.reach(np.zeros(1), errors, weights > 0.0)
-            rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, metric.free)
-            nu = (norms + missed * metric.free + rounding) * (1.0 + FEW)
+            responses = arrays.put(metric.curvatures[:, None]) * moves
+            norms, missed, residuals, image = metric.force_norms(
+                forces, responses, arrays.inner(responses, moves), column
+            )
+            exponent = self.exponent(np.zeros(1), errors, weights > 0.0)
+            rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, metric.free_norm)
+            nu = (norms + missed * metric.free_norm + rounding) * (1.0 + FEW)
             if not np.isfinite(nu[0]):
                 break
             # A floor raises the metric above the Hessian: it gives a step, and proves nothing.
             proven = floor.share == 0.0
             if self.local and proven:
-                top = (self.side.norms + self.side.border_norms * metric.free)[weights > 0.0].max(initial=0.0)
-                if self.constant * top * nu[0] < 0.9:
+                largest_norm = (self.side.norms + self.side.border_norms * metric.free_norm)[weights > 0.0].max(
+                    initial=0.0
+                )
+                if self.constant * largest_norm * nu[0] < 0.9:
                     images = self.images(metric, queries)
-                    moved = self.corrected(images, forces, column, sizes, errors, reach, metric.bends)
+                    moved = self.corrected(images, forces, column, sizes, errors, exponent, metric.curvatures)
                     off = self.side.norms[queries] * errors[0] + errors[1]
-                    top = float(top) * (1.0 + FEW)
-                    bounds = self.ellipsoid(images, scores[queries], off, moved, nu, reach, top)
+                    largest_norm = float(largest_norm) * (1.0 + FEW)
+                    bounds = self.ellipsoid(images, scores[queries], off, moved, nu, exponent, largest_norm)
                     found = intersect(found, bounds)
                     # By convexity, as for a local ellipsoid.
-                    gap = nu * local_radius(self.constant, top, nu, reach) * (1.0 + FEW) + TINY**2
+                    gap = nu * local_radius(self.constant, largest_norm, nu, exponent) * (1.0 + FEW) + TINY**2
             elif not self.local:
-                pulls, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
-                errors = self.side.score_errors(pulls, free[:, None])
+                projected, there, gap = self.gaps(arrays.put(weights[:, None]), column, None)
+                errors = self.side.score_errors(projected, free[:, None])
                 half = ball_radius(gap) * self.side.norms[queries] + self.side.norms[queries] * errors[0] + errors[1]
                 found = intersect(found, self.widened(to_host(there)[queries, 0], half * (1.0 + FEW)))
             exhausted = proven and bool(nu[0] <= 8.0 * rounding[0]) and not nu[0] < 0.5 * before
-            if settled(*found) or exhausted:
+            if decided(*found) or exhausted:
                 break
             before = min(before, float(nu[0]))
-            left, image, change = to_host(left)[:, 0], to_host(image)[:, 0], change[:, 0]
-            length = self._length(weights, duals, scores, left, image, self.side.border @ change - image)
+            residuals, image, change = to_host(residuals)[:, 0], to_host(image)[:, 0], change[:, 0]
+            length = self._length(weights, duals, scores, residuals, image, self.side.border @ change - image)
             if length == 0.0 and floor.highest:
                 break
             floor = floor.after(length)
             if length > 0.0:
-                duals, free = duals - length * left, free + length * change
+                duals, free = duals - length * residuals, free + length * change
                 scores = self.scores(duals, free)
         return Retrained(*found, steps, exhausted, float(gap[0]), duals, free)
 
-    def _length(self, weights: Array, duals: Array, scores: Array, left: Array, image: Array, moved: Array) -> float:
+    def _length(
+        self, weights: Array, duals: Array, scores: Array, residuals: Array, image: Array, moved: Array
+    ) -> float:
         """How far to go along a step."""
         loss, y = self.problem.loss, self.y
-        slope, bend = -float(duals @ image), float(left @ image)
-        pulls = weights * loss.gradient(y, scores) * moved
-        noise = 8.0 * UNIT * (float(np.abs(pulls).sum()) + abs(slope))
+        slope, curvature = -float(duals @ image), float(residuals @ image)
+        terms = weights * loss.gradient(y, scores) * moved
+        noise = 8.0 * UNIT * (float(np.abs(terms).sum()) + abs(slope))
 
         def derivative(length: float) -> float:
-            return float(weights @ (loss.gradient(y, scores + length * moved) * moved)) + slope + length * bend
+            return float(weights @ (loss.gradient(y, scores + length * moved) * moved)) + slope + length * curvature
 
-        return step_length(derivative, float(pulls.sum()) + slope, noise)
+        return step_length(derivative, float(terms.sum()) + slope, noise)

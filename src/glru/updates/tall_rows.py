@@ -41,8 +41,8 @@ class TallRows:
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
         self.inverse = 1.0 / lam
         self.norms = rounded_norms(row_norms(problem), problem)
-        _, self.slopes, self.bends = problem.loss.expand(problem.y, solution.scores)
-        self.factor = robust_cholesky(problem.hessian(self.weights * self.bends))
+        _, self.slopes, self.curvatures = problem.loss.expand(problem.y, solution.scores)
+        self.factor = robust_cholesky(problem.hessian(self.weights * self.curvatures))
         gradient = problem.matrix.T @ (self.weights * self.slopes) + lam * solution.coef
         self.step = cholesky_solve(self.factor, -gradient)
 
@@ -51,10 +51,10 @@ class TallRows:
         arrays, part = self.problem.arrays, self.problem.matrix[rows]
         block = part.block().T
         images = cholesky_solve(self.factor, block)
-        leverage = self.weights[rows] * self.bends[rows] * arrays.inner(block, images)
+        leverage = self.weights[rows] * self.curvatures[rows] * arrays.inner(block, images)
         moves = part @ self.step
         with np.errstate(all="ignore"):
-            change = self.weights[rows] * (self.slopes[rows] + self.bends[rows] * moves) / (1.0 - leverage)
+            change = self.weights[rows] * (self.slopes[rows] + self.curvatures[rows] * moves) / (1.0 - leverage)
         usable = np.isfinite(change) & (leverage < 1.0)
         start = arrays.put(self.solution.coef + self.step)[:, None]
         return block, start + images * arrays.put(np.where(usable, change, 0.0)), usable
@@ -70,27 +70,27 @@ class TallRows:
         _, coefs, usable = self._candidates(rows)
         scores = X @ coefs
         moves = scores - arrays.put(self.solution.scores)[:, None]
-        dual = self._linear(self.slopes[:, None], self.bends[:, None], moves, rows)
+        dual = self._linear(self.slopes[:, None], self.curvatures[:, None], moves, rows)
         sizes = np.sqrt(arrays.inner(coefs, coefs)) * (1.0 + gamma(problem.n_columns + 8))
         plain = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4))
         unit = gamma(problem.n_columns + 2)
         errors = arrays.put(unit * plain)[:, None] * arrays.put(sizes)
         weights = arrays.put(self.weights)
-        mass = np.sqrt(to_host(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
-        penalty = self._penalty_sums(coefs, X.T @ (weights[:, None] * dual), mass)
+        length = np.sqrt(to_host(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
+        penalty = self._penalty_sums(coefs, X.T @ (weights[:, None] * dual), length)
         own = unit * plain[rows] * sizes * (1.0 + FEW)
         lower, upper = self._ball(rows, scores, errors, dual, penalty, own)
         return np.where(usable, lower, -np.inf), np.where(usable, upper, np.inf)
 
-    def _penalty_sums(self, coefs: Any, correlations: Any, mass: Array) -> Array:
+    def _penalty_sums(self, coefs: Any, correlations: Any, length: Array) -> Array:
         """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error."""
         problem, arrays = self.problem, self.problem.arrays
         spread = np.sqrt(self.weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 8))
         slack = sum_error(problem.n_rows) * spread * problem.column_norms * (1.0 + FEW)
         lam = arrays.put(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))[:, None]
-        pull = lam * coefs
-        off = arrays.xp.abs(pull - correlations) + arrays.put(slack)[:, None] * arrays.put(mass)
-        off += FEW * (arrays.xp.abs(pull) + arrays.xp.abs(correlations))
+        scaled = lam * coefs
+        off = arrays.xp.abs(scaled - correlations) + arrays.put(slack)[:, None] * arrays.put(length)
+        off += FEW * (arrays.xp.abs(scaled) + arrays.xp.abs(correlations))
         off *= off
         return 0.5 * to_host(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
 
@@ -108,9 +108,9 @@ class TallRows:
         center = arrays.entries(scores, entries)
         return widen(center, ball_radius(gaps) * self.norms[rows] * (1.0 + FEW) + center_error)
 
-    def _linear(self, slopes: Any, bends: Any, moves: Any, rows: Rows) -> Any:
+    def _linear(self, slopes: Any, curvatures: Any, moves: Any, rows: Rows) -> Any:
         """The linearised dual points, projected onto the domain, zero at the removed rows."""
         arrays = arrays_of(moves)
-        slopes, bends = arrays.put(slopes), arrays.put(bends)
-        dual = -self.problem.loss.project(self.problem.y[:, None], slopes + bends * moves)
+        slopes, curvatures = arrays.put(slopes), arrays.put(curvatures)
+        dual = -self.problem.loss.project(self.problem.y[:, None], slopes + curvatures * moves)
         return arrays.zeroed(dual, (rows, np.arange(rows.size)))

@@ -46,7 +46,7 @@ LARGEST_CORRECTION = 192
 SHARES = (1.0, 0.5, 0.1, 0.01)
 """Shares of the old curvatures that are tried as a lower bound of the new ones."""
 
-POLISHING_STEPS = 3
+REFINEMENT_STEPS = 3
 """Most steps of iterative refinement: each gains the digits that the factor has, and where it has few the others are lost anyway."""
 
 LINE_SEARCH_STEPS = 8
@@ -64,7 +64,7 @@ class WideRows(RowModels):
         super().__init__(solution.problem)
         problem = solution.problem
         self.start = self.duals, self.free, self.base = self.place(solution)
-        _, self.slopes, self.bends = problem.loss.expand(problem.y, self.base)
+        _, self.slopes, self.curvatures = problem.loss.expand(problem.y, self.base)
         self.factors = removal_factors(problem)
         known = self.factors[np.isfinite(self.factors)]
         self.factor = float(np.median(known)) if known.size else 1.0
@@ -78,11 +78,11 @@ class WideRows(RowModels):
             self.local and self.constant == 0.0 and bool(np.all(self.factors[np.isfinite(self.factors)] == self.factor))
         )
 
-    def alone(self, row: int, settled: Callable[[Array, Array], bool], n_steps: int = MOST_STEPS) -> Retrained:
+    def refine_one(self, row: int, decided: Callable[[Array, Array], bool], n_steps: int = MOST_STEPS) -> Retrained:
         """Bounds of a row's score under the model without it, by Newton steps of that model alone."""
         weights, rows = self.factors[row] * self.problem.weights, np.array([row])
         weights[row] = 0.0
-        return self.retrained(weights, self._nearest(rows), rows, settled, n_steps)
+        return self.retrained(weights, self._nearest(rows), rows, decided, n_steps)
 
     def _nearest(self, rows: Rows) -> tuple[Array, Array, Array]:
         """The candidate one Newton step from the old model, or that model where there is no such step."""
@@ -96,21 +96,23 @@ class WideRows(RowModels):
     @cached_property
     def metric(self) -> RowMetric:
         """The metric at the old scores with the new weights on all rows."""
-        return RowMetric(self.side, self.weights * self.bends)
+        return RowMetric(self.side, self.weights * self.curvatures)
 
     @cached_property
-    def top(self) -> float:
+    def largest_norm(self) -> float:
         """At least the largest norm of a row that counts."""
         return float(self.metric.leverages.norms[self.used].max(initial=0.0))
 
     def removed(self, rows: Rows, known: Leverages) -> Images:
         """The images of some rows, each in the metric without itself."""
-        grown = 1.0 / known.left[rows]
+        scale = 1.0 / known.complements[rows]
         # No force acts on the row itself: its own score does not matter.
-        scores = self.arrays.take(known.scores, rows) * self.arrays.put(grown)
+        scores = self.arrays.take(known.scores, rows) * self.arrays.put(scale)
         scores = self.arrays.zeroed(scores, (rows, np.arange(rows.size)))
-        errors = known.errors[0][rows] * grown, known.errors[1][rows] * grown
-        return Images(scores, known.free[:, rows] * grown, errors, known.alone[rows], known.rest_alone[rows])
+        errors = known.errors[0][rows] * scale, known.errors[1][rows] * scale
+        return Images(
+            scores, known.free[:, rows] * scale, errors, known.norms_without[rows], known.residual_norms_without[rows]
+        )
 
     @cached_property
     def ball_norms(self) -> Array:
@@ -157,19 +159,19 @@ class WideRows(RowModels):
         duals, _, scores, errors = self._shared_step
         column = arrays.put(duals[:, None])
         forces, sizes = self.forces(arrays.put(self.weights[:, None]), column, arrays.put(scores[:, None]), None)
-        rho = self.reach(np.zeros(1), errors, self.used)
+        rho = self.exponent(np.zeros(1), errors, self.used)
         # The trial vector is the force itself, whose support is that of the weights.
-        scaled = np.divide(1.0, self.metric.bends, out=np.zeros(self.used.size), where=self.used)
+        scaled = np.divide(1.0, self.metric.curvatures, out=np.zeros(self.used.size), where=self.used)
         nu = np.sqrt(scaled @ np.square(to_host(forces))) + self.unit * np.sqrt(scaled @ np.square(to_host(sizes)))
         nu = nu * (1.0 + gamma(self.used.size + 8)) + np.exp(rho) * self.metric.spread(errors)
         if side.n_free:
-            nu = nu + self.border_gradients(column, self.metric.free * known.grown[rows])
+            nu = nu + self.border_gradients(column, self.metric.free_norm * known.growth[rows])
         nu = nu * (1.0 + FEW) + TINY
         images = self.removed(rows, known)
-        moved, off = self.corrected(images, forces, column, sizes, errors, rho, self.metric.bends)
+        moved, off = self.corrected(images, forces, column, sizes, errors, rho, self.metric.curvatures)
         growth = np.expm1(rho) * (1.0 + FEW)
-        off = off + (growth * images.norms + images.rest) * nu + side.norms[rows] * errors[0] + errors[1]
-        least, most = np.square(known.alone_lower[rows]), np.square(known.alone[rows])
+        off = off + (growth * images.norms + images.residual_norms) * nu + side.norms[rows] * errors[0] + errors[1]
+        least, most = np.square(known.least_norms_without[rows]), np.square(known.norms_without[rows])
         taken = duals[rows] * (0.5 * (least + most))
         off = off + np.abs(duals[rows]) * (0.5 * (most - least) + (growth + FEW) * most)
         off = off + FEW * (np.abs(scores[rows]) + np.abs(moved) + np.abs(taken))
@@ -177,8 +179,8 @@ class WideRows(RowModels):
 
     def usable(self, rows: Rows) -> Rows:
         """The places of the rows whose removal leaves something of the metric."""
-        usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free)
-        return np.flatnonzero(usable & np.isfinite(self.metric.leverages.alone[rows]))
+        usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free_norm)
+        return np.flatnonzero(usable & np.isfinite(self.metric.leverages.norms_without[rows]))
 
     def _weights(self, rows: Rows) -> Any:
         """The weights of the models without each row, a column each; their own is not set to zero."""
@@ -206,36 +208,36 @@ class WideRows(RowModels):
     ) -> Errors:
         """The errors of some models' scores after a step: they add up, and the sums were rounded."""
         arrays = self.arrays
-        mass = to_host(arrays.put(self.side.norms) @ arrays.xp.abs(duals))
+        norm_sum = to_host(arrays.put(self.side.norms) @ arrays.xp.abs(duals))
         size = to_host(arrays.xp.max(arrays.xp.abs(scores), axis=0))
         size = size + (np.abs(self.side.border) @ np.abs(free)).max(axis=0, initial=0.0)
-        first = errors[0][members] + more[0] + 8.0 * UNIT * mass
+        first = errors[0][members] + more[0] + 8.0 * UNIT * norm_sum
         return first * (1.0 + FEW), (errors[1][members] + more[1] + 8.0 * UNIT * size) * (1.0 + FEW)
 
     def _curvatures(self, entries: Entries, scores: Any) -> Any:
         """The weighted curvatures at the scores of models without a row each."""
-        bends = self.problem.loss.curvature(self.arrays.put(self.problem.y)[:, None], scores)
-        return self.arrays.zeroed(self._weights(entries[0]) * bends, entries)
+        curvatures = self.problem.loss.curvature(self.arrays.put(self.problem.y)[:, None], scores)
+        return self.arrays.zeroed(self._weights(entries[0]) * curvatures, entries)
 
-    def least_shares(self, rows: Rows, bends: Any) -> Array:
+    def least_shares(self, rows: Rows, curvatures: Any) -> Array:
         """Shares of the old metric without each row that the Hessians of some curvatures (a column each) have at least.
 
         The best of a few ``c`` in the module's inequality. At ``c`` the smallest ``D_k / d_k`` nothing is left of the sum.
         """
         arrays, known, metric = self.arrays, self.metric.leverages, self.metric
-        entries, old = (rows, np.arange(rows.size)), arrays.put(metric.bends)[:, None]
+        entries, old = (rows, np.arange(rows.size)), arrays.put(metric.curvatures)[:, None]
         with np.errstate(all="ignore"):
-            ratios = arrays.zeroed(old / arrays.xp.where(old > 0.0, bends, 1.0), entries)
+            ratios = arrays.zeroed(old / arrays.xp.where(old > 0.0, curvatures, 1.0), entries)
             best = 1.0 / np.maximum(arrays.largest_of(ratios, self.used), 1.0) * (1.0 - FEW)
         if not np.all(np.isfinite(known.norms[self.used])):
             return best
         squares = np.where(self.used, np.square(known.norms), 0.0)
         # A difference of curvatures is known up to a few units of the larger one.
-        rounding = 4.0 * UNIT * float(metric.bends @ squares)
+        rounding = 4.0 * UNIT * float(metric.curvatures @ squares)
         for share in SHARES:
-            lost = share * old - bends
+            lost = share * old - curvatures
             lost = arrays.zeroed(arrays.xp.where(lost <= 0.0, 0.0, lost), entries)
-            total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.grown[rows])
+            total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.growth[rows])
             best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
         return best
 
@@ -250,94 +252,101 @@ class WideRows(RowModels):
         arrays, side = self.arrays, self.side
         force = self.weights * self.slopes + self.duals
         change, moves = self.metric.step(arrays.put(force[:, None]), (side.border.T @ self.duals)[:, None])
-        duals, free = -self.weights * (self.slopes + self.bends * to_host(moves)[:, 0]), self.free + change[:, 0]
+        duals, free = -self.weights * (self.slopes + self.curvatures * to_host(moves)[:, 0]), self.free + change[:, 0]
         scores = self.scores(duals, free)
         if self.has_closed_form:
-            duals, free, scores = self._polish(duals, free, scores)
+            duals, free, scores = self._refine_base(duals, free, scores)
         return duals, free, scores, side.score_errors(arrays.put(duals[:, None]), free[:, None])
 
-    def _polish(self, duals: Array, free: Array, scores: Array) -> tuple[Array, Array, Array]:
+    def _refine_base(self, duals: Array, free: Array, scores: Array) -> tuple[Array, Array, Array]:
         """A model of a quadratic loss after further steps, as long as they shrink its forces: iterative refinement."""
         arrays, side, loss, y = self.arrays, self.side, self.problem.loss, self.problem.y
-        curvatures = self.metric.bends
+        curvatures = self.metric.curvatures
         forces = self.weights * loss.gradient(y, scores) + duals
-        for _ in range(POLISHING_STEPS):
+        for _ in range(REFINEMENT_STEPS):
             change, moves = self.metric.step(arrays.put(forces[:, None]), (side.border.T @ duals)[:, None])
             closer = duals - (forces + curvatures * to_host(moves)[:, 0]), free + change[:, 0]
             there = self.scores(*closer)
-            left = self.weights * loss.gradient(y, there) + closer[0]
-            if not left @ left < 0.25 * (forces @ forces):
+            residuals = self.weights * loss.gradient(y, there) + closer[0]
+            if not residuals @ residuals < 0.25 * (forces @ forces):
                 break
-            (duals, free), scores, forces = closer, there, left
+            (duals, free), scores, forces = closer, there, residuals
         return duals, free, scores
 
     def first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
         """The candidates one Newton step from the old model, their scores, and the errors of these."""
         arrays, known = self.arrays, self.metric.leverages
         duals, free, scores, errors = self._shared_step
-        fed = -duals[rows] / known.left[rows]
-        fed = np.where(np.isfinite(fed), fed, 0.0)
-        models = arrays.put(duals)[:, None] + arrays.take(known.duals, rows) * arrays.put(fed)
-        moved = arrays.put(scores)[:, None] + arrays.take(known.scores, rows) * arrays.put(fed)
+        multiples = -duals[rows] / known.complements[rows]
+        multiples = np.where(np.isfinite(multiples), multiples, 0.0)
+        models = arrays.put(duals)[:, None] + arrays.take(known.duals, rows) * arrays.put(multiples)
+        moved = arrays.put(scores)[:, None] + arrays.take(known.scores, rows) * arrays.put(multiples)
         # The removed row's own entry is zero but for its rounding.
         own = 8.0 * UNIT * np.abs(duals[rows]) * self.side.norms[rows]
-        sizes = self.side.norms.max(initial=0.0) * (errors[0] + np.abs(fed) * known.errors[0][rows])
-        first = errors[0] + np.abs(fed) * known.errors[0][rows] + own
+        sizes = self.side.norms.max(initial=0.0) * (errors[0] + np.abs(multiples) * known.errors[0][rows])
+        first = errors[0] + np.abs(multiples) * known.errors[0][rows] + own
         second = (
             errors[1]
-            + np.abs(fed) * known.errors[1][rows]
+            + np.abs(multiples) * known.errors[1][rows]
             + FEW * (sizes + arrays.largest_of(arrays.absolute(moved * 1.0), self.used))
         )
         models = arrays.zeroed(models, (rows, np.arange(rows.size)))
-        return models, free[:, None] + known.free[:, rows] * fed, moved, (first * (1.0 + FEW), second * (1.0 + FEW))
+        return (
+            models,
+            free[:, None] + known.free[:, rows] * multiples,
+            moved,
+            (first * (1.0 + FEW), second * (1.0 + FEW)),
+        )
 
     def _quickly(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> Bounds:
         """Bounds from the sizes of the forces alone: ``|g|^2 <= sum_k e_k^2 / d_k``, and ``|g| <= sum_k |e_k| |x_k|``."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known, strong = metric.leverages, metric.strong
-        forces, sizes, reach = self._pulled(entries, duals, scores, errors)
-        free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
-        scaled = np.divide(1.0, metric.bends, out=np.zeros(strong.size), where=strong)
+        forces, sizes, exponent = self._forces(entries, duals, scores, errors)
+        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
+        scaled = np.divide(1.0, metric.curvatures, out=np.zeros(strong.size), where=strong)
         squares = to_host(arrays.put(scaled) @ (forces * forces)) * (1.0 + gamma(strong.size + 8))
         nu = np.sqrt(squares) + self.border_gradients(duals, free_norms)
         if not strong.all():
             weak = arrays.xp.abs(forces)
             nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.norms)) @ weak) * (1.0 + FEW)
             nu = nu + to_host(arrays.put(np.where(strong, 0.0, side.border_norms)) @ weak) * free_norms * (1.0 + FEW)
-        nu = (nu + self.rounding(metric.spread(errors), self.masses(sizes), reach, free_norms)) * (1.0 + FEW) + TINY
-        radius = local_radius(self.constant, self.top * known.grown[rows], nu, reach)
-        half = known.alone[rows] * radius + side.norms[rows] * errors[0] + errors[1]
+        nu = (nu + self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, free_norms)) * (
+            1.0 + FEW
+        ) + TINY
+        radius = local_radius(self.constant, self.largest_norm * known.growth[rows], nu, exponent)
+        half = known.norms_without[rows] * radius + side.norms[rows] * errors[0] + errors[1]
         return self.widened(arrays.entries(scores, entries), half)
 
-    def _pulled(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Any, Array]:
+    def _forces(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Any, Array]:
         """The forces of models without a row each, the sizes of their parts, and how far the curvatures may be off."""
         arrays, rows = self.arrays, entries[0]
         forces, sizes = self.forces(self._weights(rows), duals, scores, entries)
         away = arrays.zeroed(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
-        reach = self.reach(arrays.largest_of(away, self.used), errors, self.used)
-        return forces, sizes, reach + np.abs(np.log(self.factors[rows] / self.factor)) * (1.0 + FEW)
+        exponent = self.exponent(arrays.largest_of(away, self.used), errors, self.used)
+        return forces, sizes, exponent + np.abs(np.log(self.factors[rows] / self.factor)) * (1.0 + FEW)
 
     def _certified(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Certified]:
         """The forces of models without a row each, and bounds of the row's score."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = metric.leverages
-        forces, sizes, reach = self._pulled(entries, duals, scores, errors)
-        free_norms = metric.free * known.grown[rows] if side.n_free else np.zeros(rows.size)
+        forces, sizes, exponent = self._forces(entries, duals, scores, errors)
+        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
         nu = self.gradient_norms(entries, forces) + self.border_gradients(duals, free_norms)
-        rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, free_norms)
+        rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, free_norms)
         nu = (nu + rounding) * (1.0 + FEW)
         images = self.removed(rows, known)
-        moved = self.corrected(images, forces, duals, sizes, errors, reach, metric.bends)
+        moved = self.corrected(images, forces, duals, sizes, errors, exponent, metric.curvatures)
         off = side.norms[rows] * errors[0] + errors[1]
-        center, top = arrays.entries(scores, entries), self.top * known.grown[rows]
-        drop = reach
-        if self.constant > 0.0 and np.any(reach > 0.5):
+        center, largest_norm = arrays.entries(scores, entries), self.largest_norm * known.growth[rows]
+        drop = exponent
+        if self.constant > 0.0 and np.any(exponent > 0.5):
             shares = self.least_shares(rows, self._curvatures(entries, scores))
-            least = (self.reach(np.zeros(rows.size), errors, self.used) - np.log(shares)) * (1.0 + FEW)
-            drop = np.where(reach > 0.5, np.fmin(reach, least), reach)
-        bounds = self.ellipsoid(images, center, off, moved, nu, reach, top, drop)
+            least = (self.exponent(np.zeros(rows.size), errors, self.used) - np.log(shares)) * (1.0 + FEW)
+            drop = np.where(exponent > 0.5, np.fmin(exponent, least), exponent)
+        bounds = self.ellipsoid(images, center, off, moved, nu, exponent, largest_norm, drop)
         # Where scores moved far, exact steps have a metric in which the same errors are smaller.
-        return forces, Certified(*bounds, nu, np.where(reach < 1.0, rounding, 0.0))
+        return forces, Certified(*bounds, nu, np.where(exponent < 1.0, rounding, 0.0))
 
     def border_gradients(self, duals: Any, free_norms: Array) -> Array:
         """At least the norms of what ``U^T b`` leaves of the gradient."""
@@ -353,30 +362,30 @@ class WideRows(RowModels):
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
         known = metric.leverages
         image, sizes = known.scores @ forces, arrays.xp.abs(forces)
-        mass, total = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.xp.sum(sizes, axis=0))
-        first, second, rest = (to_host(arrays.put(v) @ sizes) for v in (*known.errors, known.rest))
+        norm_sum, total = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.xp.sum(sizes, axis=0))
+        first, second, residual = (to_host(arrays.put(v) @ sizes) for v in (*known.errors, known.residual_norms))
         rounding = gamma(self.weights.size + 8) * arrays.inner(sizes, arrays.xp.abs(image))
         # Twice: the entries of Q are off, and so are its products with the forces, by a share of the same sums.
-        square = np.abs(arrays.inner(forces, image)) + 2.0 * (mass * first + total * second) + rounding
-        norms = (np.sqrt(square) + rest) * (1.0 + FEW) + TINY
+        square = np.abs(arrays.inner(forces, image)) + 2.0 * (norm_sum * first + total * second) + rounding
+        norms = (np.sqrt(square) + residual) * (1.0 + FEW) + TINY
         # In the metric without row i: |g|^2 + d_i (x_i^T H^-1 g)^2 / (1 - l_i).
-        summed = rest + gamma(self.weights.size + 8) * self.top * total
+        summed = residual + gamma(self.weights.size + 8) * self.largest_norm * total
         own = np.abs(arrays.entries(image, entries)) + known.norms[rows] * summed + side.norms[rows] * first + second
-        return np.hypot(norms, metric.root[rows] * known.grown[rows] * own) * (1.0 + FEW)
+        return np.hypot(norms, metric.root[rows] * known.growth[rows] * own) * (1.0 + FEW)
 
     def next_step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
         """The next Newton steps: what they take from ``b``, and what they add to ``beta``."""
         arrays, metric, rows = self.arrays, self.metric, entries[0]
         known = metric.leverages
         moves = -(known.scores @ forces)
-        change = metric.take_out(to_host(arrays.put(self.side.border.T) @ duals))
+        change = metric.solve_border(to_host(arrays.put(self.side.border.T) @ duals))
         if self.side.n_free:
             moves = moves + arrays.put(metric.border_scores @ change)
             change = change - to_host(arrays.put(known.free) @ forces)
         # The metric without the row, by the Sherman-Morrison formula.
-        fed = metric.bends[rows] * arrays.entries(moves, entries) / known.left[rows]
-        moves = arrays.zeroed(moves + arrays.take(known.scores, rows) * arrays.put(fed), entries)
-        return forces + arrays.put(metric.bends)[:, None] * moves, change + known.free[:, rows] * fed
+        multiples = metric.curvatures[rows] * arrays.entries(moves, entries) / known.complements[rows]
+        moves = arrays.zeroed(moves + arrays.take(known.scores, rows) * arrays.put(multiples), entries)
+        return forces + arrays.put(metric.curvatures)[:, None] * moves, change + known.free[:, rows] * multiples
 
 
 @final
@@ -424,10 +433,10 @@ class ChordSteps:
         family, side, arrays = self.family, self.family.side, self.family.arrays
         entries = self.rows[members], np.arange(np.count_nonzero(members))
         duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
-        left, change = family.next_step(entries, forces, duals)
-        duals, scores = arrays.zeroed(duals - left, entries), scores - side.scores(left, -change)
+        residuals, change = family.next_step(entries, forces, duals)
+        duals, scores = arrays.zeroed(duals - residuals, entries), scores - side.scores(residuals, -change)
         free = self.free[:, members] + change
-        errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(left, change))
+        errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(residuals, change))
         return ChordSteps(family, entries[0], duals, free, scores, errors)
 
     def exact(self, members: NDArray[np.bool_]) -> "ExactSteps | None":
@@ -480,7 +489,7 @@ class ExactSteps:
         return self._certificate[0]
 
     @cached_property
-    def _bends(self) -> Any:
+    def _own_curvatures(self) -> Any:
         """The weighted curvatures at the candidates."""
         return self.family._curvatures((self.rows, np.arange(self.rows.size)), self.scores)
 
@@ -490,7 +499,7 @@ class ExactSteps:
         known, side = metric.leverages, family.side
         change, moves = metric.step(forces, to_host(arrays.put(side.border.T) @ self.duals))
         # H_new = H + X_S^T E X_S takes Q_S (1 + E Q_SS)^-1 E times the moves of the rows S from the moves.
-        extra, seen = to_host(self._bends) - metric.bends[:, None], to_host(moves)
+        extra, seen = to_host(self._own_curvatures) - metric.curvatures[:, None], to_host(moves)
         weight = np.abs(extra) * known.own[:, None]
         order = np.argsort(-weight, axis=0)
         rest = np.cumsum(np.take_along_axis(weight, order, 0)[::-1], axis=0)[::-1]
@@ -513,57 +522,65 @@ class ExactSteps:
         """What is proven, the step that ``b`` takes and its scores, and the step of ``beta``."""
         family, arrays, metric, side = self.family, self.family.arrays, self.family.metric, self.family.side
         xp, rows, known, entries = arrays.xp, self.rows, metric.leverages, (self.rows, np.arange(self.rows.size))
-        weights, bends = family._weights(rows), self._bends
+        weights, curvatures = family._weights(rows), self._own_curvatures
         forces, sizes = family.forces(weights, self.duals, self.scores, entries)
         change, moves = self._moves(forces)
-        pulls = bends * moves
-        norms, missed, left, image = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), self.duals)
-        share = family.least_shares(rows, bends)
-        free = metric.free * known.grown[rows] / np.sqrt(share) * (1.0 + FEW) if side.n_free else np.zeros(rows.size)
-        reach = family.reach(np.zeros(rows.size), self.errors, family.used)
-        spread = self.errors[0] * np.sqrt(to_host(arrays.put(np.square(side.norms)) @ bends))
-        spread = spread + self.errors[1] * np.sqrt(to_host(xp.sum(bends, axis=0)))
-        spread = spread * (1.0 + gamma(known.left.size + 8))
-        rounding = family.rounding(spread, family.masses(sizes), reach, free)
+        responses = curvatures * moves
+        norms, missed, residuals, image = metric.force_norms(
+            forces, responses, arrays.inner(responses, moves), self.duals
+        )
+        share = family.least_shares(rows, curvatures)
+        free = (
+            metric.free_norm * known.growth[rows] / np.sqrt(share) * (1.0 + FEW) if side.n_free else np.zeros(rows.size)
+        )
+        exponent = family.exponent(np.zeros(rows.size), self.errors, family.used)
+        spread = self.errors[0] * np.sqrt(to_host(arrays.put(np.square(side.norms)) @ curvatures))
+        spread = spread + self.errors[1] * np.sqrt(to_host(xp.sum(curvatures, axis=0)))
+        spread = spread * (1.0 + gamma(known.complements.size + 8))
+        rounding = family.rounding(spread, family.norm_sums(sizes), exponent, free)
         with np.errstate(all="ignore"):
             nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
-            grown = known.grown[rows] / np.sqrt(share) * (1.0 + FEW)
+            growth = known.growth[rows] / np.sqrt(share) * (1.0 + FEW)
             outer = side.border_norms[:, None] * free if side.n_free else np.zeros((1, rows.size))
             plain = side.norms[:, None] + outer
-            top = np.minimum(plain[family.used].max(axis=0, initial=0.0), family.top * grown) * (1.0 + FEW)
-            own = np.minimum(plain[entries], known.alone[rows] / np.sqrt(share)) * (1.0 + FEW)
-            half = own * local_radius(family.constant, top, nu, reach) + side.norms[rows] * self.errors[0]
+            largest_norm = np.minimum(plain[family.used].max(axis=0, initial=0.0), family.largest_norm * growth) * (
+                1.0 + FEW
+            )
+            own = np.minimum(plain[entries], known.norms_without[rows] / np.sqrt(share)) * (1.0 + FEW)
+            half = own * local_radius(family.constant, largest_norm, nu, exponent) + side.norms[rows] * self.errors[0]
         bounds = family.widened(arrays.entries(self.scores, entries), half + self.errors[1])
-        return Certified(*bounds, nu, rounding), left, image, change
+        return Certified(*bounds, nu, rounding), residuals, image, change
 
     def step(self, members: NDArray[np.bool_]) -> "ExactSteps":
         """The candidates of some rows after one more step, shortened where the objective would rise."""
         family, side, arrays = self.family, self.family.side, self.family.arrays
-        _, left, image, change = self._certificate
-        left, image, duals, scores = (arrays.take(part, members) for part in (left, image, self.duals, self.scores))
+        _, residuals, image, change = self._certificate
+        residuals, image, duals, scores = (
+            arrays.take(part, members) for part in (residuals, image, self.duals, self.scores)
+        )
         rows, change = self.rows[members], change[:, members]
         moved = arrays.put(side.border @ change) - image if side.n_free else -image
-        length = self._lengths(rows, duals, scores, left, image, moved)
-        left, change = left * arrays.put(length), change * length
-        duals, scores = duals - left, scores + moved * arrays.put(length)
+        length = self._lengths(rows, duals, scores, residuals, image, moved)
+        residuals, change = residuals * arrays.put(length), change * length
+        duals, scores = duals - residuals, scores + moved * arrays.put(length)
         free = self.free[:, members] + change
-        errors = family.summed_errors(self.errors, members, duals, free, scores, side.score_errors(left, change))
+        errors = family.summed_errors(self.errors, members, duals, free, scores, side.score_errors(residuals, change))
         return ExactSteps(family, rows, duals, free, scores, errors)
 
     def exact(self, members: NDArray[np.bool_]) -> None:
         """There is nothing more exact."""
         return
 
-    def _lengths(self, rows: Rows, duals: Any, scores: Any, left: Any, image: Any, moved: Any) -> Array:
+    def _lengths(self, rows: Rows, duals: Any, scores: Any, residuals: Any, image: Any, moved: Any) -> Array:
         """How far to go along the steps: all the way, or about where the objective is lowest."""
         family, arrays = self.family, self.family.arrays
         loss, y = family.problem.loss, arrays.put(family.problem.y)[:, None]
         weighted = arrays.zeroed(family._weights(rows) * moved, (rows, np.arange(rows.size)))
-        slope, bend = -arrays.inner(duals, image), arrays.inner(left, image)
+        slope, curvature = -arrays.inner(duals, image), arrays.inner(residuals, image)
 
         def derivatives(length: Array) -> Array:
             slopes = loss.gradient(y, scores + moved * arrays.put(length))
-            return arrays.inner(weighted, slopes) + slope + length * bend
+            return arrays.inner(weighted, slopes) + slope + length * curvature
 
         length = np.ones(rows.size)
         start = -derivatives(np.zeros(rows.size))

@@ -21,7 +21,7 @@ class Verification:
         Bounds that were compared with a retrained model.
     wrong : tuple of str
         Numbers outside their bounds. If there are any, please report a bug.
-    unsettled : int
+    unchecked : int
         Bounds of the sample whose model could not be retrained to that precision, or has no optimum.
     undetermined : int
         Numbers of the result without a finite bound.
@@ -42,7 +42,7 @@ class Verification:
 
     checked: int
     wrong: tuple[str, ...]
-    unsettled: int
+    unchecked: int
     undetermined: int
     tightest: float
     digits: int
@@ -111,14 +111,14 @@ def verify(
     require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
-    margins, wrong, unsettled = [], [], 0
+    margins, wrong, unchecked = [], [], 0
     for group in _group_by_model(_draw_sample(telling, sample, seed)):
         # Imported late: those who never verify need not wait for it.
         from glru.verify.retraining import retrain
 
         trained = retrain(group[0].model(), digits)
         if trained is None:
-            unsettled += len(group)
+            unchecked += len(group)
             continue
         for claim in group:
             value, doubt = claim.value(trained)
@@ -131,7 +131,7 @@ def verify(
     return Verification(
         checked=len(margins),
         wrong=tuple(wrong),
-        unsettled=unsettled,
+        unchecked=unchecked,
         undetermined=len(claims) - len(telling),
         tightest=min(finite, default=float("nan")),
         digits=digits,

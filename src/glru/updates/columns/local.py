@@ -23,7 +23,7 @@ from glru.regions.local import local_radius
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
 from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.columns.one_step import Moves, least_radius, row_tops
+from glru.updates.columns.one_step import Moves, least_radius, row_norm_cuts
 from glru.updates.gradients import EXACT_STEPS, Gradients, Measured, model_scores, newton_directions, split_models
 
 Columns = NDArray[np.intp]
@@ -70,7 +70,7 @@ class LocalColumns:
         used = problem.weights > 0.0
         norms = self.metric.norms(problem.matrix)[used]
         self.largest_norm = float(norms.max())
-        self.tops = row_tops(norms / np.sqrt(1.0 - self.eta) * (1.0 + FEW), self.curvatures[used])
+        self.norm_cuts = row_norm_cuts(norms / np.sqrt(1.0 - self.eta) * (1.0 + FEW), self.curvatures[used])
         self.query_norms = self.metric.norms(queries)
         self.query_lengths = np.sqrt(queries.squared_row_norms()) * (1.0 + gamma(problem.n_columns + 4)) + TINY
 
@@ -137,18 +137,18 @@ class LocalColumns:
             used = problem.weights > 0.0
             tau *= tau
             most = np.sqrt((tau if used.all() else tau[used]).max(axis=0)) * (1.0 + FEW)
-            grown = 1.0 + gamma(problem.n_rows + 8)
-            second = self.curvatures @ tau * grown
+            added = 1.0 + gamma(problem.n_rows + 8)
+            second = self.curvatures @ tau * added
             tau *= tau
-            sums = second, self.curvatures @ tau * grown, most
-            total = float(self.curvatures.sum()) * grown
+            sums = second, self.curvatures @ tau * added, most
+            total = float(self.curvatures.sum()) * added
             moves = Moves.of(sums, np.abs(delta), size * tau_error + delta_error * most, total)
-            reach = (constant * float(self.base.moved[0]) + sum_error(problem.totals.depth)) * (1.0 + FEW) + FEW
+            exponent = (constant * float(self.base.moved[0]) + sum_error(problem.totals.depth)) * (1.0 + FEW) + FEW
             # The step solves the equation of the factor, which is off by eta.
             root = float(np.sqrt(1.0 - self.eta))
-            nu = moves.gradient_norms(constant, reach)
+            nu = moves.gradient_norms(constant, exponent)
             nu = (nu + (self.base.nu + self.metric.eta * size * axes) / root) * (1.0 + FEW) + TINY
-            radius = least_radius(self.tops, constant, nu, (constant * moves.most + reach) * (1.0 + FEW))
+            radius = least_radius(self.norm_cuts, constant, nu, (constant * moves.most + exponent) * (1.0 + FEW))
             centers, errors = self._centers(problem.arrays.put(self.start[:, None]))
             norms = (self.query_norms / root)[:, None] * (1.0 + FEW)
             half = norms * (radius + unit * axes * size) + np.abs(met) * delta_error + to_host(errors)
@@ -166,11 +166,11 @@ class LocalColumns:
         return Point(np.delete(model[:size], column), float(model[-1]) if self.problem.fit_intercept else 0.0)
 
     def bounds(
-        self, columns: Columns, settled: Callable[[Any, Any], NDArray[np.bool_]], n_steps: int
+        self, columns: Columns, decided: Callable[[Any, Any], NDArray[np.bool_]], n_steps: int
     ) -> tuple[Array, Array]:
-        """Bounds of shape (n_queries, n_removals); each removal is stepped on until ``settled`` or no longer getting better.
+        """Bounds of shape (n_queries, n_removals); each removal is stepped on until ``decided`` or no longer getting better.
 
-        ``settled`` is shown bounds where they live.
+        ``decided`` is shown bounds where they live.
         """
         shape = (self.query_norms.size if self.usable else self.queries.shape[0], columns.size)
         lower, upper = np.full(shape, -np.inf), np.full(shape, np.inf)
@@ -179,19 +179,19 @@ class LocalColumns:
         width = max(16, self.problem.arrays.batch // self.problem.n_rows)
         for k in range(0, columns.size, width):
             part = slice(k, k + width)
-            lower[:, part], upper[:, part] = self._bounds(columns[part], settled, n_steps)
+            lower[:, part], upper[:, part] = self._bounds(columns[part], decided, n_steps)
         # The few that are left are stepped on together, with Hessians of their own.
-        left = np.flatnonzero(~settled(lower, upper))
+        left = np.flatnonzero(~decided(lower, upper))
         for k in range(0, left.size, width):
             mine = left[k : k + width]
-            found = self._bounds(columns[mine], settled, EXACT_STEPS, exact=True)
+            found = self._bounds(columns[mine], decided, EXACT_STEPS, exact=True)
             lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), found)
         return lower, upper
 
     def _bounds(
         self,
         columns: Columns,
-        settled: Callable[[Any, Any], NDArray[np.bool_]],
+        decided: Callable[[Any, Any], NDArray[np.bool_]],
         n_steps: int,
         exact: bool = False,
     ) -> tuple[Array, Array]:
@@ -199,7 +199,7 @@ class LocalColumns:
         images = self.metric.solve(arrays.units(self.metric.size, columns))
         images /= arrays.put(arrays.entries(images, (columns, places)))
         models = arrays.put(self.start)[:, None] - images * arrays.put(self.start[columns])
-        found = tighten(ColumnCandidates(self, columns, models, images, exact), settled, n_steps)
+        found = tighten(ColumnCandidates(self, columns, models, images, exact), decided, n_steps)
         return found.lower, found.upper
 
     def keep(self, columns: Columns, models: Any) -> None:

@@ -74,7 +74,7 @@ class ColumnModels(RowModels):
         return Block(as_matrix(columns.dense() - centers), asked - centers, lam, sign)
 
     def retrained_with(
-        self, block: Block, start: tuple[Array, Array, Array], settled: Callable[[Array, Array], bool]
+        self, block: Block, start: tuple[Array, Array, Array], decided: Callable[[Array, Array], bool]
     ) -> Retrained:
         """Bounds for the one candidate of a block, by Newton steps from a model of the training rows."""
         column = np.append(to_host(block.columns.dense())[:, 0], block.asked[:, 0])
@@ -84,7 +84,7 @@ class ColumnModels(RowModels):
         )
         duals = np.append(start[0], np.zeros(size))
         rows, weights = self.weights.size + np.arange(size), np.append(self.weights, np.zeros(size))
-        return models.retrained(weights, (duals, start[1], models.scores(duals, start[1])), rows, settled)
+        return models.retrained(weights, (duals, start[1], models.scores(duals, start[1])), rows, decided)
 
     @cached_property
     def _extended(self) -> RowSide:

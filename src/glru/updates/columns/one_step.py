@@ -20,11 +20,11 @@ from glru.regions.local import local_radius
 LOST = (0.0, 1e-6, 1e-3, 0.05)
 """Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
 
-Tops = list[tuple[float, float]]
+NormCuts = list[tuple[float, float]]
 """Largest norms of rows, and the share of the Hessian that the rows of larger norms carry at most."""
 
 
-def row_tops(norms: Array, curvatures: Array) -> Tops:
+def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
     """The largest norm of the rows, for every share in ``LOST``; nothing where a norm is not known.
 
     ``norms``: at least the norms of the rows that count, with their weighted ``curvatures``.
@@ -37,14 +37,14 @@ def row_tops(norms: Array, curvatures: Array) -> Tops:
     return [(float(norms[order[k]]), float(shares[k - 1]) if k else 0.0) for k in sorted(places) if k < norms.size]
 
 
-def least_radius(tops: Tops, constant: float, nu: Array, exponent: Array, grown: Array | float = 0.0) -> Array:
-    """The radius of the local certificate; ``grown``: what is added to the squared norms of rows."""
+def least_radius(norm_cuts: NormCuts, constant: float, nu: Array, exponent: Array, added: Array | float = 0.0) -> Array:
+    """The radius of the local certificate; ``added``: what is added to the squared norms of rows."""
     found = np.full(nu.shape, np.inf)
-    for norm, lost in tops:
-        if lost > 0.0 and np.any(grown):
+    for norm, lost in norm_cuts:
+        if lost > 0.0 and np.any(added):
             continue
-        top = np.sqrt(norm**2 + grown) * (1.0 + FEW)
-        found = np.minimum(found, local_radius(constant, top, nu / (1.0 - lost) * (1.0 + FEW), exponent))
+        largest_norm = np.sqrt(norm**2 + added) * (1.0 + FEW)
+        found = np.minimum(found, local_radius(constant, largest_norm, nu / (1.0 - lost) * (1.0 + FEW), exponent))
     return found
 
 
@@ -75,13 +75,13 @@ class Moves:
         fourth = scale * sums[1] ** 0.25 + error * total**0.25
         return cls(*(part * (1.0 + FEW) for part in (second, fourth, scale * sums[2] + error)))
 
-    def gradient_norms(self, constant: float, reach: float) -> Array:
+    def gradient_norms(self, constant: float, exponent: float) -> Array:
         """At least the norms of the gradients after the steps.
 
-        ``reach``: the exact curvatures before the step are within ``e^reach`` of ``d``.
+        ``exponent``: the exact curvatures before the step are within ``e^exponent`` of ``d``.
         """
         x = constant * self.most
         # (e^x - 1 - x) / x^2, which loses digits for small x: there it is at most 1/2 + x / 4.
         remainder = np.where(x > 1e-3, (np.expm1(x) - x) / np.square(x) * (1.0 + 1e-12), 0.5 + 0.25 * x)
-        nu = np.expm1(reach) * self.second + np.exp(reach) * constant * remainder * np.square(self.fourth)
+        nu = np.expm1(exponent) * self.second + np.exp(exponent) * constant * remainder * np.square(self.fourth)
         return nu * (1.0 + FEW)

@@ -54,22 +54,25 @@ class SmoothColumns(ColumnModels):
         super().__init__(problem, queries)
         self.gram = self.side.gram
         self.cross = queries.cross_gram(problem.matrix, self.side.inverse)
-        self.top, self.total_norm = float(self.side.norms.max()), float(np.linalg.norm(self.side.norms)) * (1.0 + FEW)
+        self.largest_norm, self.total_norm = (
+            float(self.side.norms.max()),
+            float(np.linalg.norm(self.side.norms)) * (1.0 + FEW),
+        )
         self.share = np.divide(1.0, problem.weights, out=np.zeros(problem.n_rows), where=problem.weights > 0.0)
         self.query_squares = queries.squared_row_norms(self.side.inverse)
-        _, slopes, bends = problem.loss.expand(problem.y, solution.scores)
-        bend = problem.weights * bends
-        root = np.sqrt(bend)
+        _, slopes, curvatures = problem.loss.expand(problem.y, solution.scores)
+        d = problem.weights * curvatures
+        root = np.sqrt(d)
         # (I + D K)^-1 D, and the solution without any change.
         scale = self.arrays.put(root)
         unit = self.arrays.units(problem.n_rows, np.arange(problem.n_rows))
         self.response = scale[:, None] * cholesky_solve(core_factor(self.gram, root), unit * scale)
-        self.base = _newton_dual(self.gram, root, bend * solution.scores - problem.weights * slopes)
+        self.base = _newton_dual(self.gram, root, d * solution.scores - problem.weights * slopes)
         self.start = self.place(solution)
 
-    def alone(self, block: Block, settled: Callable[[Array, Array], bool]) -> Retrained:
+    def refine_one(self, block: Block, decided: Callable[[Array, Array], bool]) -> Retrained:
         """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""
-        return self.retrained_with(block, self.start, settled)
+        return self.retrained_with(block, self.start, decided)
 
     def bounds(self, make: Callable[[int, int], Blocks], lam: Array, sign: float, n_items: int) -> tuple[Array, Array]:
         """Bounds of shape (n_queries, n_items), a column a candidate.
@@ -108,29 +111,29 @@ class SmoothColumns(ColumnModels):
 
     def _certified(self, candidates: tuple[Any, ...], columns: Any, asked: Any, lam: Array, sign: float) -> Bounds:
         problem, arrays = self.problem, self.arrays
-        dual, pulls, inner, size, own = candidates
-        scores = self.gram @ pulls
+        dual, weighted, inner, size, own = candidates
+        scores = self.gram @ weighted
         scores += columns * arrays.put(sign * inner / lam)
         # |K_kl| and its rounding error are at most |x_k| |x_l| and gamma(d) of that, in the metric of the penalty; the sums
         # over the rows are bounded by Cauchy-Schwarz.
         unit = gamma(problem.n_columns + problem.n_rows + 16)
         size = np.sqrt(size) * (1.0 + gamma(problem.n_rows + 4))
         own = np.sqrt(own / lam) * (1.0 + gamma(problem.n_rows + 4))
-        mass, own_mass = self.total_norm * size + TINY, own * size + TINY
-        errors = unit * (self.top * mass + own * own_mass) * (1.0 + FEW)
+        norm_sum, own_norm_sum = self.total_norm * size + TINY, own * size + TINY
+        errors = unit * (self.largest_norm * norm_sum + own * own_norm_sum) * (1.0 + FEW)
         losses = self._losses(scores, errors, dual) * (1.0 + gamma(problem.n_rows + 8))
         # The stored products of weights and dual variables are off by a unit each, the correlations by as much.
-        gaps = (losses + 0.5 * np.square(weight_error(problem) * (mass + own_mass))) * (1.0 + FEW)
+        gaps = (losses + 0.5 * np.square(weight_error(problem) * (norm_sum + own_norm_sum))) * (1.0 + FEW)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        center, asked = to_host(self.cross @ pulls), to_host(asked)
+        center, asked = to_host(self.cross @ weighted), to_host(asked)
         center = center + asked * (sign * inner / lam)
         share = np.square(asked) / lam
         squares = self.query_squares[:, None] + sign * share
         rounding = gamma(problem.n_columns + 8) * (self.query_squares[:, None] + share)
-        reach = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
+        norms = rounded_norms(np.maximum(squares + rounding, 0.0), problem)
         length = rounded_norms(self.query_squares, problem)[:, None]
-        off = unit * (length * mass + np.sqrt(share) * own_mass) * (1.0 + FEW) + FEW * np.abs(center)
-        return widen(center, ball_radius(gaps) * reach * (1.0 + FEW) + off)
+        off = unit * (length * norm_sum + np.sqrt(share) * own_norm_sum) * (1.0 + FEW) + FEW * np.abs(center)
+        return widen(center, ball_radius(gaps) * norms * (1.0 + FEW) + off)
 
     def _candidates(self, images: Any, step: Array, columns: Any, base: Array | None = None) -> tuple[Any, ...]:
         """Dual points, weighted dual points, and per candidate ``x . b``, ``|b|^2`` and ``|x|^2``."""
@@ -141,14 +144,14 @@ class SmoothColumns(ColumnModels):
         if not arrays.compiled(images):
             dual = (arrays.put(base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
             dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
-            pulls = arrays.put(weights)[:, None] * dual
-            inner = arrays.inner(columns, pulls)
-            return dual, pulls, inner, arrays.inner(pulls, pulls), arrays.inner(columns, columns)
+            weighted = arrays.put(weights)[:, None] * dual
+            inner = arrays.inner(columns, weighted)
+            return dual, weighted, inner, arrays.inner(weighted, weighted), arrays.inner(columns, columns)
         from glru.linalg import kernels
 
-        dual, pulls, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
-        kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, pulls, sums)
-        return dual, pulls, *sums
+        dual, weighted, sums = np.empty_like(images), np.empty_like(images), np.zeros((3, step.size))
+        kernels.dual_candidates(images, step, base, self.share, weights, -high, -low, columns, dual, weighted, sums)
+        return dual, weighted, *sums
 
     def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
         """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""

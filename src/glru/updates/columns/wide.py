@@ -28,7 +28,7 @@ from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
-from glru.updates.columns.one_step import Moves, least_radius, row_tops
+from glru.updates.columns.one_step import Moves, least_radius, row_norm_cuts
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
@@ -59,7 +59,7 @@ class Base:
         The error of row ``k``'s score is at most ``norms[k] first + second``.
     nu : float
         At least the norm of the gradient.
-    left : array of shape (n_rows,)
+    residuals : array of shape (n_rows,)
         The part of its forces that no row's curvature answers.
     size : float
         At least the length of the vector of the sizes of the forces' parts: what their rounding is a share of.
@@ -74,7 +74,7 @@ class Base:
     scores: Array
     errors: tuple[float, float]
     nu: float
-    left: Array
+    residuals: Array
     size: float
     free_size: float
     moved: float
@@ -105,14 +105,14 @@ class WideColumns(ColumnModels):
         self.answers = self.metric.answers(queries)
         side, answers = self.side, self.answers
         self.query_scores = answers.images.T @ self.base.duals + answers.border.T @ self.base.free
-        mass = float(side.norms @ np.abs(self.base.duals))
-        self.query_errors = side.unit * (answers.lengths * mass + np.abs(answers.border).T @ np.abs(self.base.free))
-        self.tops = row_tops(self.known.norms[self.used], self.metric.bends[self.used])
+        norm_sum = float(side.norms @ np.abs(self.base.duals))
+        self.query_errors = side.unit * (answers.lengths * norm_sum + np.abs(answers.border).T @ np.abs(self.base.free))
+        self.norm_cuts = row_norm_cuts(self.known.norms[self.used], self.metric.curvatures[self.used])
         unit = gamma(self.weights.size + 8)
-        self.total = float(np.sqrt(self.metric.bends.sum())) * (1.0 + unit)
+        self.total = float(np.sqrt(self.metric.curvatures.sum())) * (1.0 + unit)
         self.size = np.sqrt(float(self.arrays.inner(self.known.duals, self.known.duals)[self.used].max(initial=0.0)))
-        self.rest = float(self.known.rest[self.used].max(initial=0.0))
-        self.usable = bool(np.isfinite(self.metric.free) and np.isfinite(self.base.nu) and self.tops)
+        self.residual_norm = float(self.known.residual_norms[self.used].max(initial=0.0))
+        self.usable = bool(np.isfinite(self.metric.free_norm) and np.isfinite(self.base.nu) and self.norm_cuts)
 
     def present(self) -> Bounds:
         """Bounds of the queries' scores under the model of all columns."""
@@ -134,22 +134,22 @@ class WideColumns(ColumnModels):
             column = arrays.put(duals[:, None])
             forces, sizes = self.forces(arrays.put(self.weights[:, None]), column, arrays.put(scores[:, None]), None)
             change, moves = metric.step(forces, (side.border.T @ duals)[:, None])
-            pulls = arrays.put(metric.bends[:, None]) * moves
-            norms, missed, left, _ = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), column)
+            responses = arrays.put(metric.curvatures[:, None]) * moves
+            norms, missed, residuals, _ = metric.force_norms(forces, responses, arrays.inner(responses, moves), column)
             errors = side.score_errors(column, free[:, None])
             moved = np.abs(scores - begin)[self.used].max(initial=0.0) * (1.0 + FEW)
-            reach = self.reach(np.full(1, moved), errors, self.used)
-            rounding = self.rounding(metric.spread(errors), self.masses(sizes), reach, metric.free)
-            nu = float(((norms + np.where(missed > 0.0, missed * metric.free, 0.0) + rounding) * (1.0 + FEW))[0])
+            exponent = self.exponent(np.full(1, moved), errors, self.used)
+            rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, metric.free_norm)
+            nu = float(((norms + np.where(missed > 0.0, missed * metric.free_norm, 0.0) + rounding) * (1.0 + FEW))[0])
             if found is not None and not nu < 0.5 * found.nu:
                 break
-            left = to_host(left)[:, 0]
+            residuals = to_host(residuals)[:, 0]
             moved += float(side.norms[self.used].max(initial=0.0) * errors[0][0] + errors[1][0])
-            size = float(np.sqrt(arrays.inner(sizes, sizes))[0]) * (1.0 + gamma(left.size + 8))
-            free_size = float((missed + self.unit * self.masses(sizes)[1])[0]) * (1.0 + FEW)
+            size = float(np.sqrt(arrays.inner(sizes, sizes))[0]) * (1.0 + gamma(residuals.size + 8))
+            free_size = float((missed + self.unit * self.norm_sums(sizes)[1])[0]) * (1.0 + FEW)
             pair = float(errors[0][0]), float(errors[1][0])
-            found = Base(duals, free, scores, pair, nu, left, size, free_size, moved)
-            duals, free = duals - left, free + change[:, 0]
+            found = Base(duals, free, scores, pair, nu, residuals, size, free_size, moved)
+            duals, free = duals - residuals, free + change[:, 0]
             scores = self.scores(duals, free)
         assert found is not None
         return found
@@ -199,16 +199,16 @@ class WideColumns(ColumnModels):
         found = tighten(Candidates.first(Steps(self, block)), decided, n_steps)
         return found.lower, found.upper
 
-    def alone(self, block: Block, settled: Callable[[Array, Array], bool]) -> Retrained:
+    def refine_one(self, block: Block, decided: Callable[[Array, Array], bool]) -> Retrained:
         """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""
         base = self.base.duals, self.base.free, self.base.scores
         if not self.usable:
-            return self.retrained_with(block, base, settled)
+            return self.retrained_with(block, base, decided)
         first = Candidates.first(Steps(self, block))
         scores = to_host(first.scores)[:, 0]
         moved = np.abs(scores - self.base.scores)[self.used].max(initial=0.0)
         start = (to_host(first.duals)[:, 0], first.free[:, 0], scores) if moved < FAR else base
-        return self.retrained_with(block, start, settled)
+        return self.retrained_with(block, start, decided)
 
     def column_images(self, columns: Matrix) -> tuple[Any, Any]:
         """Columns as a dense batch, and ``(I - Q D) x`` of each."""
@@ -219,7 +219,7 @@ class WideColumns(ColumnModels):
 
     def column_sums(self, values: Any, tau: Any) -> tuple[Array, ...]:
         """For every column ``x``: ``x D x``, ``x x``, ``x D tau``, ``tau D tau``, ``sum d tau^4`` and the largest ``|tau|``."""
-        arrays, d = self.arrays, self.arrays.put(self.metric.bends)
+        arrays, d = self.arrays, self.arrays.put(self.metric.curvatures)
         squares = values * values
         found = to_host(d @ squares), to_host(arrays.xp.sum(squares, axis=0)), to_host(d @ (values * tau))
         squares = tau * tau
@@ -228,9 +228,9 @@ class WideColumns(ColumnModels):
         squares *= squares
         return *found, second, to_host(d @ squares), most
 
-    def radius(self, nu: Array, exponent: Array, grown: Array | float = 0.0) -> Array:
-        """The radius of the local certificate; ``grown``: what is added to the squared norms of rows."""
-        return least_radius(self.tops, self.constant, nu, exponent, grown)
+    def radius(self, nu: Array, exponent: Array, added: Array | float = 0.0) -> Array:
+        """The radius of the local certificate; ``added``: what is added to the squared norms of rows."""
+        return least_radius(self.norm_cuts, self.constant, nu, exponent, added)
 
 
 @final
@@ -245,10 +245,12 @@ class Steps:
         sums = family.column_sums(self.values, self.tau)
         squares, lengths, inner, second, self.quartic, self.most = sums
         squares, lengths = squares * (1.0 + unit), np.sqrt(lengths) * (1.0 + unit) + TINY
-        # An image misses ``rest`` of its row, which e_j meets in the metric of the penalty, and X^T D x_j twice in D.
+        # An image misses ``residual_norm`` of its row, which e_j meets in the metric of the penalty, and X^T D x_j twice in D.
         seen = root if block.sign < 0.0 else 2.0 * np.sqrt(squares)
         self.seen = seen * (1.0 + FEW) + TINY
-        self.tau_error = (family.rest * self.seen + unit * family.size * lengths + FEW * self.most) * (1.0 + FEW)
+        self.tau_error = (family.residual_norm * self.seen + unit * family.size * lengths + FEW * self.most) * (
+            1.0 + FEW
+        )
         # lam +- x^T D tau.
         off = family.total * self.tau_error + unit * np.sqrt(second * (1.0 + unit))
         off = np.sqrt(squares) * off * (1.0 + FEW) + FEW * (block.lam + np.abs(inner))
@@ -271,9 +273,9 @@ class Steps:
         unit = 1.0 + gamma(family.problem.n_rows + 8)
         sums = self.second, self.quartic * unit, self.most
         moves = Moves.of(sums, np.abs(self.delta), error, family.total**2)
-        reach = (constant * base.moved + family.unit) * (1.0 + FEW) + FEW
-        nu = moves.gradient_norms(constant, reach) + self._base_norms()
-        return nu * (1.0 + FEW) + TINY, (constant * moves.most + reach) * (1.0 + FEW)
+        exponent = (constant * base.moved + family.unit) * (1.0 + FEW) + FEW
+        nu = moves.gradient_norms(constant, exponent) + self._base_norms()
+        return nu * (1.0 + FEW) + TINY, (constant * moves.most + exponent) * (1.0 + FEW)
 
     def _base_norms(self) -> Array | float:
         """At least the norm of what the base leaves of the gradient.
@@ -284,19 +286,19 @@ class Steps:
         family, block, base = self.family, self.block, self.family.base
         if block.sign < 0.0:
             return base.nu
-        met = np.abs(to_host(block.columns.T @ family.arrays.put(base.left[:, None]))[:, 0])
-        sizes = float(np.hypot(base.size, np.linalg.norm(base.left)))
-        met = met + (family.unit + gamma(base.left.size + 8)) * self.lengths * sizes * (1.0 + FEW)
+        met = np.abs(to_host(block.columns.T @ family.arrays.put(base.residuals[:, None]))[:, 0])
+        sizes = float(np.hypot(base.size, np.linalg.norm(base.residuals)))
+        met = met + (family.unit + gamma(base.residuals.size + 8)) * self.lengths * sizes * (1.0 + FEW)
         nu = np.full(met.shape, base.nu)
         if family.side.n_free:
-            nu = nu + base.free_size * family.metric.free * np.sqrt(self.squares / self.least) * (1.0 + FEW)
+            nu = nu + base.free_size * family.metric.free_norm * np.sqrt(self.squares / self.least) * (1.0 + FEW)
         return np.hypot(nu, met / np.sqrt(block.lam)) * (1.0 + FEW)
 
     @property
     def free(self) -> Array:
         """What a unit of each column brings to ``beta``."""
         metric = self.family.metric
-        return -metric.take_out(to_host(self.family.arrays.put(metric.responses.T) @ self.values))
+        return -metric.solve_border(to_host(self.family.arrays.put(metric.responses.T) @ self.values))
 
     def take(self, members: NDArray[np.bool_]) -> "Steps":
         """The steps of some columns."""
@@ -309,7 +311,7 @@ class Steps:
         unit = gamma(family.problem.n_rows + 8)
         found = block.asked - to_host(block.columns.T @ family.arrays.put(answers.duals)).T
         sizes = np.linalg.norm(answers.duals, axis=0) * (1.0 + FEW)
-        off = np.outer(answers.rest, self.seen) + unit * (np.abs(block.asked) + np.outer(sizes, self.lengths))
+        off = np.outer(answers.residual_norms, self.seen) + unit * (np.abs(block.asked) + np.outer(sizes, self.lengths))
         return found, off * (1.0 + FEW) + FEW * np.abs(found)
 
     @cached_property
@@ -319,17 +321,17 @@ class Steps:
         if self.block.sign < 0.0:
             return norms, 0.0
         met, off = self.queries
-        grown = np.square(self.most + self.tau_error) / self.least * (1.0 + FEW)
-        return np.sqrt(norms**2 + np.square(np.abs(met) + off) / self.least) * (1.0 + FEW), grown
+        added = np.square(self.most + self.tau_error) / self.least * (1.0 + FEW)
+        return np.sqrt(norms**2 + np.square(np.abs(met) + off) / self.least) * (1.0 + FEW), added
 
     def bounds(self) -> Bounds:
         """Bounds of the queries' scores under every model."""
         family = self.family
         with np.errstate(all="ignore"):
             nu, exponent = self._gradient_norms()
-            norms, grown = self.norms
+            norms, added = self.norms
             met, off = self.queries
-            radius = family.radius(nu, exponent, grown)
+            radius = family.radius(nu, exponent, added)
             centers = family.query_scores[:, None] + self.delta * met
             half = norms * radius + np.abs(met) * self.delta_error + off * self.size + family.query_errors[:, None]
             half = half + FEW * (np.abs(self.delta * met) + np.abs(centers))
@@ -353,9 +355,9 @@ class Candidates:
         """The candidates of the closed form, written down in full."""
         family, base = steps.family, steps.family.base
         delta = np.where(np.isfinite(steps.delta), steps.delta, 0.0)
-        pulls = family.weights * family.problem.loss.gradient(family.problem.y, base.scores)
+        slopes = family.weights * family.problem.loss.gradient(family.problem.y, base.scores)
         duals = -steps.tau * family.arrays.put(delta)
-        duals = family.arrays.put(family.metric.bends[:, None]) * duals - family.arrays.put(pulls[:, None])
+        duals = family.arrays.put(family.metric.curvatures[:, None]) * duals - family.arrays.put(slopes[:, None])
         return cls(steps, duals, base.free[:, None] + delta * steps.free)
 
     @property
@@ -376,8 +378,8 @@ class Candidates:
         length = steps.lengths * np.sqrt(arrays.inner(self.duals, self.duals)) / block.lam * (1.0 + FEW)
         second = second + 2.0 * unit * most * length
         asked = answers.images.T @ to_host(self.duals) + answers.border.T @ self.free + block.asked * along
-        mass = to_host(arrays.put(side.norms) @ arrays.xp.abs(self.duals))
-        off = np.outer(answers.lengths, mass) + np.abs(answers.border).T @ np.abs(self.free)
+        norm_sum = to_host(arrays.put(side.norms) @ arrays.xp.abs(self.duals))
+        off = np.outer(answers.lengths, norm_sum) + np.abs(answers.border).T @ np.abs(self.free)
         off = side.unit * off + 2.0 * unit * np.abs(block.asked) * length
         return scores, (first, second), asked, off * (1.0 + FEW) + FEW * np.abs(asked)
 
@@ -392,39 +394,41 @@ class Candidates:
         arrays, metric, side, known = family.arrays, family.metric, family.side, family.known
         scores, errors, asked, off = self._models
         forces, sizes = family.forces(arrays.put(family.weights[:, None]), self.duals, scores, None)
-        bends = arrays.put(metric.bends[:, None])
+        curvatures = arrays.put(metric.curvatures[:, None])
         with np.errstate(all="ignore"):
-            change = metric.take_out(to_host(arrays.put(side.border.T) @ self.duals))
+            change = metric.solve_border(to_host(arrays.put(side.border.T) @ self.duals))
             moves = -(known.scores @ forces)
             if side.n_free:
                 moves = moves + arrays.put(metric.border_scores @ change)
                 change = change - to_host(arrays.put(known.free) @ forces)
             # The metric with the column changed, by the Sherman-Morrison formula.
-            fed = -block.sign * arrays.inner(steps.values, forces + bends * moves) / steps.system
-            moves, change = moves + steps.tau * arrays.put(fed), change + fed * steps.free
-            pulls = bends * moves
-            norms, missed, left, _ = metric.force_norms(forces, pulls, arrays.inner(pulls, moves), self.duals)
+            multiples = -block.sign * arrays.inner(steps.values, forces + curvatures * moves) / steps.system
+            moves, change = moves + steps.tau * arrays.put(multiples), change + multiples * steps.free
+            responses = curvatures * moves
+            norms, missed, residuals, _ = metric.force_norms(
+                forces, responses, arrays.inner(responses, moves), self.duals
+            )
             away = arrays.absolute(scores - arrays.put(family.base.scores)[:, None])
             moved = arrays.largest_of(away, family.used) + family.base.moved
-            reach = family.reach(moved * (1.0 + FEW), errors, family.used)
-            free = np.full(fed.size, metric.free)
+            exponent = family.exponent(moved * (1.0 + FEW), errors, family.used)
+            free = np.full(multiples.size, metric.free_norm)
             if block.sign > 0.0:
                 free = free * np.sqrt(1.0 + steps.squares / steps.least) * (1.0 + FEW)
-                own = np.abs(arrays.inner(steps.values, left)) + family.unit * steps.lengths * np.sqrt(
-                    arrays.inner(sizes, sizes) + arrays.inner(left, left)
+                own = np.abs(arrays.inner(steps.values, residuals)) + family.unit * steps.lengths * np.sqrt(
+                    arrays.inner(sizes, sizes) + arrays.inner(residuals, residuals)
                 )
                 norms = np.hypot(norms, own / np.sqrt(block.lam)) * (1.0 + FEW)
-            rounding = family.rounding(metric.spread(errors), family.masses(sizes), reach, free)
+            rounding = family.rounding(metric.spread(errors), family.norm_sums(sizes), exponent, free)
             nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
-            query_norms, grown = steps.norms
-            half = query_norms * family.radius(nu, reach, grown) + off
-        return Certified(*family.widened(asked, half), nu, rounding), left, change
+            query_norms, added = steps.norms
+            half = query_norms * family.radius(nu, exponent, added) + off
+        return Certified(*family.widened(asked, half), nu, rounding), residuals, change
 
     def step(self, members: NDArray[np.bool_]) -> "Candidates":
         """Some of the candidates after one more Newton step."""
-        _, left, change = self._certificate
+        _, residuals, change = self._certificate
         take = self.steps.family.arrays.take
-        duals = take(self.duals, members) - take(left, members)
+        duals = take(self.duals, members) - take(residuals, members)
         return Candidates(self.steps.take(members), duals, self.free[:, members] + change[:, members])
 
     def exact(self, members: NDArray[np.bool_]) -> None:
