@@ -54,7 +54,9 @@ from glru.updates.columns import (
     has_smooth_columns,
     has_wide_columns,
 )
-from glru.updates.folds import has_folds
+from glru.updates.columns.one_step import least_radius, row_norm_cuts
+from glru.updates.columns.wide import Steps
+from glru.updates.folds import Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
@@ -72,6 +74,7 @@ __all__ = [
     "Contest",
     "DualBox",
     "Floor",
+    "Folds",
     "FoldsJudge",
     "Goal",
     "HostArrays",
@@ -95,6 +98,7 @@ __all__ = [
     "Screened",
     "SmoothColumns",
     "Solution",
+    "Steps",
     "Stop",
     "TallRefits",
     "TallRows",
@@ -147,6 +151,7 @@ __all__ = [
     "is_foreign",
     "kernels",
     "layout_of",
+    "least_radius",
     "leave_one_out",
     "linalg",
     "linear_range",
@@ -163,6 +168,7 @@ __all__ = [
     "refine",
     "regions_of",
     "removal_factors",
+    "row_norm_cuts",
     "sample_of",
     "score_bounds",
     "score_errors",

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
+from unittest.mock import patch
 
 import array_api_strict
 import numpy as np
@@ -13,8 +14,15 @@ from sklearn.exceptions import ConvergenceWarning
 import glru
 from glru.verify.claims import _criterion
 from glru.verify.retraining import retrain
-from tests.attack.generators import hostile_change, hostile_problem, hostile_wide_problem
+from tests.attack.generators import (
+    hostile_change,
+    hostile_problem,
+    hostile_wide_problem,
+    problem_with_far_rows,
+    problem_with_similar_columns,
+)
 from tests.core import (
+    Folds,
     LocalColumns,
     LocalRows,
     Point,
@@ -28,15 +36,18 @@ from tests.core import (
     certify,
     feasible_dual,
     has_carried,
+    has_folds,
     has_local_columns,
     has_local_rows,
     has_newton_rows,
     has_row_models,
     has_smooth_columns,
     has_wide_columns,
+    local_rows,
     newton_ellipsoids,
     regions_of,
     removal_factors,
+    widen,
 )
 
 DIGITS = 40
@@ -182,7 +193,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         return
     solution = quiet(problem, random)
     if has_carried(problem):
-        for bound in ("primal", "dual"):
+        for bound in ("primal", "dual", "midpoint"):
             lower, upper = carried_bounds(solution, bound)
             yield f"carried rows {bound}", exact, lower[rows], upper[rows]
     factors = removal_factors(problem)[rows]
@@ -192,6 +203,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         if has_local_rows(problem):
             local = LocalRows(solution, float(factor))
             yield "local rows", values, *local.bounds(here, never)
+            yield "local rows, sharp", values, *local.sharp_bounds(here)
             yield "local rows, refined", values, *local.refined(here, never, 4)
         if has_newton_rows(problem):
             yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
@@ -207,7 +219,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
 
 def _column_families(random: np.random.Generator) -> Iterator[Answer]:
     """Every family of columns that leave or come, on a few queries."""
-    whole = hostile_problem(random)
+    whole = hostile_problem(random) if random.random() < 0.6 else problem_with_similar_columns(random)
     if whole.n_columns < 2 or whole.n_columns > 5:
         return
     last = whole.n_columns - 1
@@ -295,6 +307,68 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
             if np.isfinite(wide.factors[row]):
                 found = wide.refine_one(int(row), lambda *ends: False, n_steps)
                 yield f"WideRows, lonely, {n_steps} steps", exact[place : place + 1], found.lower, found.upper
+
+
+def far_rows(random: np.random.Generator) -> Iterator[Answer]:
+    """Rows far out leave, whose moves are followed one by one, and models to second order wherever there is a second order."""
+    problem = problem_with_far_rows(random)
+    rows, exact = left_out(problem)
+    if not rows.size:
+        return
+    solution = quiet(problem, random)
+    everywhere = patch.object(LocalRows, "has_second_order", lambda family, n: family.base.constant > 0.0)
+    with np.errstate(all="ignore"), everywhere, patch.object(local_rows, "MUCH_SHORTER", 1.01):
+        if has_carried(problem):
+            for bound in ("midpoint", "auto"):
+                lower, upper = carried_bounds(solution, bound)
+                yield f"far rows, carried {bound}", exact, lower[rows], upper[rows]
+        factors = removal_factors(problem)[rows]
+        families = [(None, np.arange(rows.size))] if has_local_rows(problem) else []
+        families += [(float(f), np.flatnonzero(factors == f)) for f in np.unique(factors[np.isfinite(factors)])[:4]]
+        for factor, mine in families if has_local_rows(problem) else ():
+            here, values = rows[mine], [exact[k] for k in mine]
+            local = LocalRows(solution, factor)
+            yield "far rows, local", values, *local.bounds(here, never)
+            yield "far rows, sharp", values, *local.sharp_bounds(here)
+            for n_steps in (1, 3):
+                yield f"far rows, {n_steps} steps", values, *local.refined(here, never, n_steps)
+            yield "far rows, exact steps", values, *local.refined(here, never, 3, exact=True)
+        if has_row_models(problem):
+            wide = WideRows(solution)
+            yield "far rows, wide and quick", exact, *wide.quick_bounds(rows)
+            yield "far rows, wide", exact, *wide.bounds(rows, never, 3)
+
+
+def folds(random: np.random.Generator) -> Iterator[Answer]:
+    """The models of several folds stepped together, and their certificate at points around the optima."""
+    problem = (hostile_problem, problem_with_far_rows)[random.integers(2)](random)
+    if not has_folds(problem):
+        return
+    parts, tests, truths = [], [], []
+    for train, test in _folds(random, problem.n_rows):
+        part = _trained_on(problem, train) if problem.sample_weight[train].any() else None
+        truth = None if part is None else retrain(part, DIGITS)
+        if truth is not None:
+            parts.append(part)
+            tests.append(np.sort(test))
+            truths.append(truth)
+    if not parts:
+        return
+    family, columns = Folds(problem, parts), np.arange(len(parts))
+    start = np.zeros(family.size) if random.random() < 0.5 else random.normal(size=family.size)
+    dense = problem.matrix.dense()
+    with np.errstate(all="ignore"):
+        found, _ = family.bounds(start, tests, lambda lower, upper: np.zeros(lower.shape, dtype=bool))
+        for truth, test, bounds in zip(truths, tests, found, strict=True):
+            yield "folds stepped together", truth.scores(dense[test]), *bounds
+        models = np.array([[float(v) for v in (*t.coef, t.intercept)][: family.size] for t in truths]).T
+        places = family.place_of[np.arange(problem.n_rows)]
+        for away in (0.0, 1e-13, 1e-9, 1e-5, 1e-2, 1.0):
+            place = family.at(models * (1.0 + away * random.normal(size=models.shape)), columns)
+            radii = family.certify(place, columns)
+            for column, truth in enumerate(truths):
+                scores, half = family.half_widths(place, places, np.full(places.size, column), radii)
+                yield f"folds, {away:g} from the optimum", truth.scores(dense), *widen(scores, half)
 
 
 def column_families(random: np.random.Generator) -> Iterator[Answer]:
@@ -444,5 +518,5 @@ def devices(random: np.random.Generator) -> Iterator[Answer]:
 
 KINDS = (
     *(changes, changes, changes, points, validation, row_families, row_families),
-    *(column_families, column_families, selection, blocks, devices),
+    *(column_families, column_families, selection, blocks, devices, far_rows, folds),
 )

@@ -327,3 +327,48 @@ def hostile_wide_problem(random: np.random.Generator) -> glru.Problem:
     y = np.where(random.random(n) < 0.5, 1.0, -1.0)
     y[:2] = -1.0, 1.0
     return glru.Problem(X, y, glru.Logistic(), **options)
+
+
+def problem_with_far_rows(random: np.random.Generator) -> glru.Problem:
+    """A few rows far out among small ones, with strengths from nothing to far above what the data weighs."""
+    n, d = int(random.choice([4, 6, 9, 12, 16])), int(random.choice([1, 1, 2, 3]))
+    loss = glru.Logistic() if random.random() < 0.7 else glru.Squared()
+    X = random.normal(random.choice([0.0, 0.3, 3.0]), 1.0, (n, d)) * 10.0 ** random.uniform(-4.0, 0.0)
+    far = int(random.integers(1, 3))
+    X[:far] = np.sign(X[:far]) * (1.0 + random.random((far, d))) * 10.0 ** random.uniform(0.0, 6.0, (far, 1))
+    X = X * 10.0 ** random.uniform(-6.0, 6.0, d if random.random() < 0.3 else 1)
+    largest = np.abs(X).max(axis=0)
+    z = (X / largest) @ random.normal(0.0, 3.0, d) + random.normal(0.0, random.choice([0.01, 1.0]), n)
+    y = z * 10.0 ** random.choice([-4, 0, 4]) if loss.task == "regression" else np.where(z > np.median(z), 1.0, -1.0)
+    if loss.task != "regression" and random.random() < 0.5:
+        y[:far] = random.choice([-1.0, 1.0]) * np.sign(X[:far, 0])
+        y[-1] = -y[0]
+    weight = 10.0 ** random.uniform(-3.0, 3.0, n) if random.random() < 0.3 else None
+    strength = 10.0 ** (random.uniform(-14.0, 0.0) if random.random() < 0.7 else random.uniform(2.0, 16.0))
+    lam = strength * largest.max() ** 2
+    scaling, fit_intercept = str(random.choice(["mean", "sum"])), bool(random.random() < 0.3)
+    data = sp.csr_array(X) if random.random() < 0.25 else X
+    return glru.Problem(data, y, loss, glru.L2(lam), fit_intercept, scaling, weight)
+
+
+def problem_with_similar_columns(random: np.random.Generator) -> glru.Problem:
+    """The last column is nearly constant, nearly another one, or far longer; the first ones may be unpenalised."""
+    n, d = int(random.choice([4, 6, 9])), int(random.choice([2, 3, 4, 5]))
+    loss = glru.Logistic() if random.random() < 0.7 else glru.Squared()
+    X = random.normal(random.choice([0.0, 0.3, 3.0]), 1.0, (n, d))
+    close = 10.0 ** random.uniform(-9.0, -2.0)
+    match int(random.integers(4)):
+        case 0:
+            X[:, -1] += 10.0 ** random.uniform(0.0, 7.0)
+        case 1:
+            X[:, -1] = X[:, 0] * (1.0 + close * X[:, -1])
+        case 2:
+            X[:, -1] = 10.0 ** random.uniform(0.0, 5.0) * (X[:, 0] + close * X[:, -1])
+        case _:
+            X *= 10.0 ** random.uniform(-6.0, 6.0, d)
+    z = (X / np.abs(X).max(axis=0)) @ random.normal(0.0, 3.0, d) + random.normal(0.0, random.choice([0.01, 1.0]), n)
+    y = z * 10.0 ** random.choice([-4, 0, 4]) if loss.task == "regression" else np.where(z > np.median(z), 1.0, -1.0)
+    lam = 10.0 ** random.uniform(-6.0, 3.0) * 10.0 ** random.uniform(-2.0, 2.0, d)
+    lam[: int(random.choice([0, 0, 1]))] = 0.0
+    fit_intercept, scaling = bool(random.random() < 0.6), str(random.choice(["mean", "sum"]))
+    return glru.Problem(X, y, loss, glru.L2(lam), fit_intercept, scaling)

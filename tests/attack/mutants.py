@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +52,19 @@ def _no_slack_for_carried(dual_bounds):
     exact = inside(FEW=zero, gamma=nothing, sum_error=nothing)(dual_bounds)
     # The mass of the dual variables is what the errors of the correlations are a share of.
     return lambda self, rows, gaps: exact(replace(self, dual_square=0.0), rows, gaps)
+
+
+def _base_without(**parts):
+    def change(base_norms):
+        def mutant(self):
+            steps = copy(self)
+            steps.family = copy(self.family)
+            steps.family.base = replace(self.family.base, **parts)
+            return base_norms(steps)
+
+        return mutant
+
+    return change
 
 
 def _inward(score_bounds):
@@ -263,6 +277,22 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "hundredth-of-the-radius-of-wide-columns": Mutant(
         "glru.updates.columns.wide:WideColumns.radius", scaled(0.01), COLUMNS
+    ),
+    "rows-that-carry-nothing": Mutant(
+        "glru.updates.columns.one_step:row_norm_cuts",
+        result(lambda cuts: [(norm, 0.0) for norm, _ in cuts[-1:]]),
+        SLACK,
+    ),
+    "images-of-columns-taken-as-exact": Mutant(
+        "glru.metric.rows:RowMetric.answers",
+        result(lambda found: replace(found, residual_norms=0.0 * found.residual_norms)),
+        SLACK,
+    ),
+    "free-coordinates-no-longer-beside-a-new-column": Mutant(
+        "glru.updates.columns.wide:Steps._base_norms", _base_without(free_size=0.0), SLACK
+    ),
+    "forces-taken-as-exact-beside-a-new-column": Mutant(
+        "glru.updates.columns.wide:Steps._base_norms", _base_without(size=0.0), SLACK
     ),
     "tenth-of-the-gradient-of-one-step": Mutant(
         "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS

@@ -21,7 +21,7 @@ from tests.core import LocalEllipsoid, LocalRows, Point, column_metric, removal_
 @pytest.mark.parametrize("first", [0, 1000])
 def test_short_attack(first):
     """Nothing gives: no number outside its bounds, no crash, no warning."""
-    report = campaign(first, count=12)
+    report = campaign(first, count=14)
     assert report.wrong == [] and report.crashes == []
     assert sum(report.decisions.values()) > 50
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import glru
+from glru.verify.retraining import retrain
 from tests.attack.cases import left_out, never
 from tests.cases import dense, with_bounds
 from tests.core import (
@@ -23,13 +24,18 @@ from tests.core import (
     RowMetric,
     RowSide,
     Screened,
+    Steps,
     Value,
+    WideColumns,
     WideRows,
     _budget,
+    as_matrix,
     carried_of,
     certify,
     column_metric,
+    least_radius,
     removal_factors,
+    row_norm_cuts,
 )
 
 
@@ -340,6 +346,102 @@ def exact_inverse(problem, curvatures):
         for j, lam in enumerate(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))):
             hessian[j, j] += mpmath.mpf(float(lam))
         return hessian**-1
+
+
+def base_norm(family, column, lam):
+    """The norm of the base's gradient in the metric with one more column, as exact weights and stored models have it; squared loss."""
+    problem, base = family.problem, family.base
+    n, d, free = problem.n_rows, problem.n_columns, problem.fit_intercept
+    with mpmath.workdps(60):
+        X, added = mpmath.matrix(problem.X.tolist()), mpmath.matrix(column.tolist())
+        if free:
+            X -= mpmath.ones(n, 1) * mpmath.matrix(family.side.center.tolist()).T
+        b, weight = (
+            mpmath.matrix(base.duals.tolist()),
+            mpmath.mpf(1) / n if problem.scaling == "mean" else mpmath.mpf(1),
+        )
+        old = mpmath.mpf(float(problem.quadratic[0]))
+        scores = X * (X.T * b) / old + mpmath.ones(n, 1) * (float(base.free[0]) if free else 0)
+        forces = weight * (scores - mpmath.matrix(problem.y.tolist())) + b
+        rows = mpmath.matrix(n, d + free + 1)
+        rows[:, :d], rows[:, d + free] = X, added
+        if free:
+            rows[:, d] = mpmath.ones(n, 1)
+        gradient, hessian = rows.T * forces, weight * rows.T * rows
+        if free:
+            gradient[d] -= mpmath.fsum(b)
+        for j in range(d):
+            hessian[j, j] += old
+        hessian[d + free, d + free] += lam
+        return mpmath.sqrt((gradient.T * mpmath.lu_solve(hessian, gradient))[0])
+
+
+def test_the_intercept_is_longer_beside_a_column_that_resembles_it():
+    """A base whose duals do not add up to zero: what it leaves of the gradient is measured beside the new column."""
+    X, y = dense(6, 2), 10.0 * dense(6, 1, 1)[:, 0]
+    family = WideColumns(glru.solve(glru.Problem(X, y, glru.Squared(), glru.L2(2.0), True, "sum")), as_matrix(X[:1]))
+    # The best model with an intercept that is off by 1: no force is left, and only the constraint is missed.
+    free = family.base.free + 1.0
+    duals = np.linalg.solve(family.side.gram.dense() + np.eye(6), y - free)
+    assert abs(duals.sum()) > 1.0
+    step, family.metric.step = family.metric.step, lambda forces, sums: (0.0 * sums, 0.0 * forces)
+    family.base = family._settle((duals, free, family.scores(duals, free)))
+    family.metric.step = step
+    for spread, lam in ((1e-3, 1e-6), (1.0, 1e-3), (0.1, 1e3)):
+        column = 1e3 + spread * dense(6, 1, 2)[:, 0]
+        block = family.block((as_matrix(column[:, None]), as_matrix(column[:1, None])), np.array([lam]), 1.0, None)
+        true, found = base_norm(family, column, lam), float(Steps(family, block)._base_norms()[0])
+        assert np.isfinite(found) and found >= true * (1 - mpmath.mpf(10) ** -9)
+        # In the metric without the column it is far shorter.
+        assert true > 1.5 * family.base.nu or lam > 1.0
+
+
+def test_a_new_column_meets_the_rounding_of_the_forces():
+    """Weights of a third are rounded, and behind a strong penalty only the new column sees what that does to the gradient."""
+    y = np.array([1.0, -2.0, 3.0])
+    problem = glru.Problem(dense(3, 4), y, glru.Squared(), glru.L2(1e9), False, "mean")
+    family = WideColumns(glru.solve(problem), as_matrix(problem.X[:1]))
+    block = family.block((as_matrix(y[:, None]), as_matrix(y[:1, None])), np.array([1e-3]), 1.0, None)
+    true, found = base_norm(family, y, 1e-3), float(Steps(family, block)._base_norms()[0])
+    assert found >= true
+    assert true > 2.0 * family.base.nu
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_what_the_images_of_queries_miss_counts(fit_intercept):
+    """Images from a solve that is off by a thousandth: scores without a column are off by as much, and within their bounds."""
+    X, y = dense(8, 12, 5), dense(8, 1, 6)[:, 0]
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(0.5), fit_intercept, "sum")
+    family, columns, lam = WideColumns(glru.solve(problem), as_matrix(X)), np.arange(12), np.full(12, 0.5)
+    factor, family.metric.factor = family.metric.factor, 1.0005 * family.metric.factor
+    family.answers = family.metric.answers(as_matrix(X))
+    family.metric.factor = factor
+    block = family.block((as_matrix(X), as_matrix(X)), lam, -1.0, family.side.center)
+    lower, upper = Steps(family, block).bounds()
+    for j in columns:
+        exact = retrain(glru.RemoveColumns([int(j)]).apply(problem), 40).scores(np.delete(X, j, axis=1))
+        assert all(low <= value <= high for (value, _), low, high in zip(exact, lower[:, j], upper[:, j], strict=True))
+    assert np.median(upper - lower) < 0.05
+
+
+def test_rows_that_are_not_followed_count_by_what_they_carry():
+    """A light row far out holds a twentieth of the Hessian at first and nothing later: the optimum is further by as much."""
+    x, weights, slope = np.array([1e6, 1.0]), np.array([2e-13, 0.4]), -0.199
+    curvatures = 0.25 * weights
+    hessian = 1.0 + float(curvatures @ x**2)
+    norms = np.abs(x) / np.sqrt(hessian) * (1.0 + 1e-15)
+    cuts = row_norm_cuts(norms, curvatures)
+    assert [norm for norm, _ in cuts] == sorted(norms, reverse=True)
+
+    def gradient(w):
+        """Of ``w^2 / 2 - slope w`` and the logistic losses of two rows."""
+        return w - slope - sum(s * v / (1 + mpmath.exp(v * w)) for s, v in zip(weights, x, strict=True))
+
+    with mpmath.workdps(50):
+        optimum = mpmath.findroot(gradient, (0, 1), solver="anderson", tol=1e-40)
+        distance, nu = optimum * mpmath.sqrt(hessian), -gradient(mpmath.mpf(0)) / mpmath.sqrt(hessian)
+    radius = float(least_radius(cuts, 1.0, np.array([float(nu) * (1.0 + 1e-15)]), np.zeros(1))[0])
+    assert 1.04 * nu < distance <= radius < 1.02 * distance
 
 
 @pytest.mark.parametrize("loss", [glru.Squared(), glru.Logistic()], ids=str)
