@@ -66,6 +66,7 @@ FUNCTIONS = [
     glru.stepwise,
     glru.cross_val_predict,
     glru.cross_val_score,
+    glru.cross_validate,
     glru.after,
     glru.certify,
     glru.solve,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from glru import datasets, display
 from glru.after import After, Retraining
-from glru.api import after, certify, cross_val_predict, cross_val_score, loocv, stepwise
+from glru.api import after, certify, cross_val_predict, cross_val_score, cross_validate, loocv, stepwise
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -82,6 +82,7 @@ __all__ = [
     "certify",
     "cross_val_predict",
     "cross_val_score",
+    "cross_validate",
     "datasets",
     "display",
     "loocv",

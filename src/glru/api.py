@@ -3,13 +3,14 @@
 Only this module decides which of these it was given. What an option does is written in the modules that do it.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
@@ -30,7 +31,9 @@ from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt, is_estimator
 from glru.sklearn.after import ModelAfter, after_models
 from glru.sklearn.certify import ModelCertificate, certify_estimator
-from glru.sklearn.drop_ins import Method, adapted_loocv, estimator_cross_val_predict, estimator_cross_val_score
+from glru.sklearn.drop_ins import Method, adapted_loocv, estimator_cross_val_predict, estimator_cross_validate
+from glru.sklearn.preprocessing import split_params, weight_name
+from glru.sklearn.scoring import ErrorScore
 from glru.sklearn.stepwise import estimator_stepwise
 from glru.solution import Solution
 from glru.solvers import solve
@@ -204,7 +207,28 @@ def cross_val_predict(
     width: float | None = ...,
     tol: float = ...,
     progress: Progress = ...,
+    return_result: Literal[False] = ...,
 ) -> NDArray[Any]: ...
+
+
+@overload
+def cross_val_predict(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = ...,
+    cv: Any = ...,
+    n_jobs: int | None = ...,
+    verbose: int = ...,
+    params: dict[str, Any] | None = ...,
+    method: Method = ...,
+    sample_weight: Any = ...,
+    width: float | None = ...,
+    tol: float = ...,
+    progress: Progress = ...,
+    return_result: Literal[True],
+) -> CrossValResult: ...
 
 
 @suggest_options
@@ -224,6 +248,7 @@ def cross_val_predict(
     tol: float = 1e-6,
     max_seconds: float | None = None,
     progress: Progress = False,
+    return_result: bool = False,
 ) -> CrossValResult | NDArray[Any]:
     """Certified held-out predictions for any way of splitting the rows.
 
@@ -250,7 +275,8 @@ def cross_val_predict(
     n_jobs, verbose
         As in :func:`glru.loocv`.
     params : dict, default=None
-        As in scikit-learn, parameters of the estimator's ``fit``: ``{"sample_weight": weights}`` and nothing else.
+        As in scikit-learn, parameters of the estimator's ``fit``: ``{"sample_weight": weights}``, for a pipeline by the name of the step,
+        such as ``{"logisticregression__sample_weight": weights}``. Those of other steps are given to them in every split; nothing else.
     method : {"predict", "decision_function", "predict_proba", "predict_log_proba"}, default="predict"
         What to ask an estimator for.
     sample_weight : array of shape (n_rows,), default=None
@@ -266,6 +292,10 @@ def cross_val_predict(
         then stays "undetermined", with bounds that hold all the same.
     progress : bool or callable, default=False
         As in :func:`glru.loocv`.
+    return_result : bool, default=False
+        Whether to return an estimator's bounds as well, in an object: one entry per held-out row in the order of the splits, which need
+        not be a partition. Its ``n_refits`` and ``refit_reason`` tell for how many splits the steps of a pipeline had to be fitted again. (If an
+        array is returned, a warning tells that of leave-one-out.)
 
     Returns
     -------
@@ -301,13 +331,16 @@ def cross_val_predict(
                 f"{type(model).__name__}: predictions that are not finished cannot be returned as an array",
                 max_seconds=max_seconds,
             )
-            weight = _fit_weight(model, sample_weight, params)
+            weight, others = _fit_params(model, sample_weight, params)
             if isinstance(width, str):
                 raise ValueError(
                     f"width must be a number for an estimator, whose method says what is needed; got {width!r}. Leave it out."
                 )
-            return estimator_cross_val_predict(model, X, y, cv, groups, method, weight, width, tol, shown)
+            return estimator_cross_val_predict(
+                model, X, y, cv, groups, method, weight, width, tol, shown, others, return_result
+            )
         _refuse_data("cross_val_predict", model, X, y, sample_weight, params)
+        _refuse(f"a {type(model).__name__}, whose result has the bounds", return_result=return_result or None)
         if method != "predict":
             raise ValueError(
                 f"method is for an estimator; a {type(model).__name__} gives bounds of its scores. Leave it out; got {method!r}."
@@ -335,6 +368,7 @@ def cross_val_score(
     n_jobs: int | None = None,
     verbose: int = 0,
     params: dict[str, Any] | None = None,
+    error_score: ErrorScore = math.nan,
     sample_weight: Any = None,
     width: float | None = None,
     tol: float = 1e-6,
@@ -362,12 +396,17 @@ def cross_val_score(
         As in :func:`glru.loocv`.
     params, sample_weight
         As in :func:`glru.cross_val_predict`; the scores themselves are not weighted.
+    error_score : float or "raise", default=nan
+        The score of a split whose scorer fails, with a warning; or raise its error.
     width, tol, progress
         As in :func:`glru.cross_val_predict`.
 
     Returns
     -------
     array of shape (n_splits,)
+        With leave-one-out, a metric that is not defined on a single row (``"roc_auc"``, ``"r2"``, ``"f1"``, ``"neg_log_loss"``, ...; the scorer fails,
+        warns, gives NaN or the same for every row) is computed of all held-out predictions together. That one value then
+        stands in every entry, so that its mean is the metric, and a warning says so.
 
     Examples
     --------
@@ -378,15 +417,115 @@ def cross_val_score(
     >>> glru.cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(4)
     array([0.4586, 0.4952, 0.5121])
     """
-    if isinstance(estimator, Problem | Solution):
-        raise TypeError(
-            f"cross_val_score is for an estimator; got a {type(estimator).__name__}. "
-            'Use glru.cross_val_predict(problem, cv=5).metric_bounds("accuracy").'
+    _require_estimator("cross_val_score", estimator)
+    if isinstance(scoring, dict | list | tuple | set):
+        raise ValueError(
+            f"scoring must be one scorer; got {type(scoring).__name__}. For several scores, use glru.cross_validate."
         )
     with use_threads(n_jobs):
-        weight = _fit_weight(estimator, sample_weight, params)
-        return estimator_cross_val_score(
-            estimator, X, y, cv, groups, scoring, weight, width, tol, progress or verbose > 0
+        weight, others = _fit_params(estimator, sample_weight, params)
+        found = estimator_cross_validate(
+            estimator, X, y, cv, groups, scoring, weight, width, tol, progress or verbose > 0, others, error_score
+        )
+    if "test_score" not in found:
+        raise ValueError(
+            f"scoring must return one number; got a dict from {scoring!r}. For several scores, use glru.cross_validate."
+        )
+    scores: Array = found["test_score"]
+    return scores
+
+
+@suggest_options
+def cross_validate(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    scoring: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: dict[str, Any] | None = None,
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    error_score: ErrorScore = math.nan,
+    sample_weight: Any = None,
+    width: float | None = None,
+    tol: float = 1e-6,
+    progress: Progress = False,
+) -> dict[str, Any]:
+    """Times and one or more scores of every split, as scikit-learn's function of that name gives them, from certified predictions.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As in :func:`glru.cross_val_predict`.
+    X, y : array
+        Its data.
+    groups : array of shape (n_rows,), default=None
+        Groups for splitters that need them.
+    scoring : str, callable, list of str or dict of scorers, default=None
+        One scorer as in :func:`glru.cross_val_score`, or several: a list of names, or a dict of scorers by name.
+    cv : int, splitter or iterable of (train, test), default=None
+        As in :func:`glru.cross_val_score`.
+    n_jobs, verbose
+        As in :func:`glru.loocv`.
+    params, sample_weight
+        As in :func:`glru.cross_val_predict`; the scores themselves are not weighted.
+    return_train_score, return_estimator : bool, default=False
+        Refused if true: the models of the splits are not fitted, only their predictions of the test rows are known.
+    return_indices : bool, default=False
+        Whether the result has the rows of the splits.
+    error_score : float or "raise", default=nan
+        As in :func:`glru.cross_val_score`.
+    width, tol, progress
+        As in :func:`glru.cross_val_predict`.
+
+    Returns
+    -------
+    dict of arrays of shape (n_splits,)
+        ``"test_score"``, or ``"test_..."`` with the name of each scorer: see :func:`glru.cross_val_score` for what stands there with
+        leave-one-out. ``"fit_time"``: seconds; the predictions of all splits are found together, so that every entry is an equal share of
+        the time that took. ``"score_time"``: seconds of the scorers. ``"indices"`` with ``"train"`` and ``"test"``, if asked for.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> found = glru.cross_validate(pipeline, X, y, cv=3, scoring=["accuracy", "roc_auc"])
+    >>> found["test_roc_auc"].round(4)
+    array([0.9949, 0.9964, 0.9949])
+    """
+    _require_estimator("cross_validate", estimator)
+    if return_train_score or return_estimator:
+        name = "return_train_score" if return_train_score else "return_estimator"
+        raise ValueError(
+            f"{name}=True needs the fitted models of the splits, of which glru.cross_validate knows the predictions of the test rows "
+            "only. Use sklearn.model_selection.cross_validate for these, and glru.cross_validate for the test scores."
+        )
+    with use_threads(n_jobs):
+        weight, others = _fit_params(estimator, sample_weight, params)
+        return estimator_cross_validate(
+            estimator,
+            X,
+            y,
+            cv,
+            groups,
+            scoring,
+            weight,
+            width,
+            tol,
+            progress or verbose > 0,
+            others,
+            error_score,
+            return_indices,
         )
 
 
@@ -672,15 +811,19 @@ def _refuse(where: str, **options: Any) -> None:
             raise ValueError(f"{name} has no meaning for {where}. Leave it out; got {value!r}.")
 
 
-def _fit_weight(estimator: Any, sample_weight: Any, params: dict[str, Any] | None) -> Any:
-    """The sample weights of an estimator's fit, given as such or in ``params`` (with the step of a pipeline before them)."""
+def _require_estimator(function: str, model: Any) -> None:
+    if isinstance(model, Problem | Solution):
+        raise TypeError(
+            f"{function} is for an estimator; got a {type(model).__name__}. "
+            'Use glru.cross_val_predict(problem, cv=5).metric_bounds("accuracy").'
+        )
+
+
+def _fit_params(estimator: Any, sample_weight: Any, params: dict[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
+    """The weights of a model's rows, given as such or in ``params``, and the parameters of the steps in front of it."""
     if not params:
-        return sample_weight
-    steps = getattr(estimator, "steps", None)
-    name = f"{steps[-1][0]}__sample_weight" if steps else "sample_weight"
-    unknown = [key for key in params if key != name]
-    if unknown:
-        raise ValueError(f"params may hold {name!r} only; got {unknown[0]!r}, of which nothing can be proven.")
-    if sample_weight is not None:
-        raise ValueError(f"give sample_weight or params={{{name!r}: ...}}, not both.")
-    return params[name]
+        return sample_weight, None
+    weight, others = split_params(estimator, params)
+    if sample_weight is not None and weight is not None:
+        raise ValueError(f"give sample_weight or params={{{weight_name(estimator)!r}: ...}}, not both.")
+    return sample_weight if weight is None else weight, others

@@ -1,5 +1,7 @@
 """Drop-ins: the arrays of scikit-learn's brute force on the same object."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,16 @@ from sklearn import model_selection
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import make_scorer, recall_score
+from sklearn.metrics import (
+    explained_variance_score,
+    f1_score,
+    get_scorer,
+    get_scorer_names,
+    log_loss,
+    make_scorer,
+    recall_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, ShuffleSplit, StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -221,7 +232,7 @@ def test_scorers_of_predictions_are_certified_ones():
 @pytest.mark.parametrize(
     ("scoring", "message"),
     [
-        ({"f1": "f1", "recall": "recall"}, "got dict. For several scores, call cross_val_score once for each"),
+        ({"f1": "f1", "recall": "recall"}, "got dict. For several scores, use glru.cross_validate"),
         (["f1"], "got list. For several scores"),
         (recall_score, "a metric of predictions. Wrap it in sklearn.metrics.make_scorer"),
         (lambda model, X, y: model.predict(X), "scoring must return one number"),
@@ -230,6 +241,88 @@ def test_scorers_of_predictions_are_certified_ones():
 def test_scorings_that_are_refused(scoring, message):
     with pytest.raises(ValueError, match=message):
         glru.cross_val_score(LogisticRegression(), *cancer(), cv=3, scoring=scoring)
+
+
+def scored(function, *args, **options):
+    """Scores with their warnings: the names of undefined metrics."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        return function(*args, **options), " ".join(str(warning.message) for warning in seen)
+
+
+@pytest.mark.parametrize("name", ["logistic", "one-vs-rest", "ridge"])
+def test_every_scorer_of_scikit_learn(name):
+    """By name, all at once, in folds: the numbers of scikit-learn, NaN where a metric does not go with the model."""
+    estimator, data = MODELS[name]
+    X, y = data()
+    X, y = X[:60], y[:60]
+    cv, names = KFold(3), get_scorer_names()
+    if name == "ridge":
+        names = [name for name in names if get_scorer(name)._response_method == "predict"]
+    ours, _ = scored(glru.cross_validate, estimator, X, y, cv=cv, scoring=names)
+    theirs, _ = scored(model_selection.cross_validate, estimator, X, y, cv=cv, scoring=names)
+    assert set(ours) == set(theirs) == {"fit_time", "score_time", *(f"test_{name}" for name in names)}
+    for key in set(ours) - {"fit_time", "score_time"}:
+        assert np.allclose(ours[key], theirs[key], rtol=1e-4, atol=1e-5, equal_nan=True), key
+    assert sum(np.isfinite(ours[f"test_{name}"]).all() for name in names) >= (14 if name == "ridge" else 25)
+    assert all(ours[key].shape == (3,) and np.all(ours[key] >= 0.0) for key in ("fit_time", "score_time"))
+
+
+def test_metrics_of_leave_one_out_that_a_row_does_not_have():
+    X, y = cancer(40)
+    estimator = LogisticRegression(C=0.5, **TIGHT)
+    likely = model_selection.cross_val_predict(estimator, X, y, cv=LeaveOneOut(), method="predict_proba")
+    labels = likely[:, 1] > 0.5
+    pooled = {
+        "roc_auc": roc_auc_score(y, likely[:, 1]),
+        "neg_log_loss": -log_loss(y, likely),
+        "f1": f1_score(y, labels),
+        "explained_variance": explained_variance_score(y, labels),
+    }
+    for name, value in pooled.items():
+        ours, said = scored(glru.cross_val_score, estimator, X, y, cv=LeaveOneOut(), scoring=name)
+        assert ours.shape == (40,) and np.allclose(ours, value, atol=1e-6)
+        assert f"{name} is not defined on a single row" in said and "all held-out predictions together" in said
+    for name in ("accuracy", "neg_brier_score"):
+        ours, said = scored(glru.cross_val_score, estimator, X, y, cv=LeaveOneOut(), scoring=name)
+        theirs = model_selection.cross_val_score(estimator, X, y, cv=LeaveOneOut(), scoring=name)
+        assert np.allclose(ours, theirs, atol=1e-6) and not said
+
+
+def test_shape_of_cross_validate():
+    X, y = cancer(60)
+    estimator = LogisticRegression(C=0.5, **TIGHT)
+
+    def two(model, X, y):
+        return {"right": model.score(X, y), "size": float(np.abs(model.coef_).sum())}
+
+    for scoring in (None, "f1", two, {"auc": "roc_auc", "own": shuffled_hits}, ("recall", "precision")):
+        ours = glru.cross_validate(estimator, X, y, cv=3, scoring=scoring, return_indices=True)
+        theirs = model_selection.cross_validate(estimator, X, y, cv=3, scoring=scoring, return_indices=True)
+        assert set(ours) == set(theirs)
+        for key in set(ours) - {"fit_time", "score_time", "indices"}:
+            assert np.allclose(ours[key], theirs[key], atol=1e-6)
+        for part in ("train", "test"):
+            assert all(map(np.array_equal, ours["indices"][part], theirs["indices"][part]))
+    for option in ("return_train_score", "return_estimator"):
+        with pytest.raises(ValueError, match=rf"{option}=True needs.*Use sklearn.model_selection.cross_validate"):
+            glru.cross_validate(estimator, X, y, **{option: True})
+
+
+def test_scorers_that_fail():
+    def broken(model, X, y):
+        raise RuntimeError("no score today")
+
+    def strange(y, found):
+        raise RuntimeError("no metric today")
+
+    for scoring in (broken, make_scorer(strange)):
+        ours, said = scored(glru.cross_val_score, LogisticRegression(), *cancer(60), cv=3, scoring=scoring)
+        assert np.isnan(ours).all() and "today" in said
+        ours, _ = scored(glru.cross_val_score, LogisticRegression(), *cancer(60), scoring=scoring, error_score=-1.0)
+        assert np.array_equal(ours, -np.ones(5))
+        with pytest.raises(RuntimeError, match="today"):
+            glru.cross_val_score(LogisticRegression(), *cancer(60), cv=3, scoring=scoring, error_score="raise")
 
 
 def test_callables_with_weights_of_one_vs_rest():

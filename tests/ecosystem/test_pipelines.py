@@ -14,9 +14,24 @@ from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_classif
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import KFold, LeaveOneOut, RepeatedStratifiedKFold, ShuffleSplit, TimeSeriesSplit
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    LeavePGroupsOut,
+    LeavePOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+)
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -230,7 +245,7 @@ def test_supervised_steps_get_the_targets():
     )
     pipeline = make_pipeline(steps, StandardScaler(), model_of())
     for cv in (4, [(np.arange(1, 60), [0])] + [(np.delete(np.arange(60), i), [i]) for i in range(1, 60)]):
-        ours = glru.cross_val_predict(pipeline, table, y, cv=cv, method="predict_proba")
+        ours = quietly(lambda: glru.cross_val_predict(pipeline, table, y, cv=cv, method="predict_proba"))  # noqa: B023
         theirs = model_selection.cross_val_predict(pipeline, table, y, cv=cv, method="predict_proba")
         assert np.allclose(ours, theirs, atol=1e-6)
 
@@ -293,12 +308,13 @@ def test_leave_one_out_is_that_of_brute_force(model):
     size = 1.0 + np.abs(theirs).max()
     assert np.all(found.score_lower <= theirs + 2e-6 * size)
     assert np.all(theirs - 2e-6 * size <= found.score_upper)
-    ours = glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut(), method=method)
+    ours = quietly(lambda: glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut(), method=method))
     assert np.allclose(ours, theirs, rtol=0.0, atol=1e-5 * size)
     if method == "decision_function":
         labels = quietly(lambda: model_selection.cross_val_predict(pipeline, X, y, cv=LeaveOneOut()))
         assert np.array_equal(found.labels, labels)
-        assert np.array_equal(glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut()), labels)
+        ours = quietly(lambda: glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut()))
+        assert np.array_equal(ours, labels)
 
 
 def test_closed_forms_need_no_trainings():
@@ -327,21 +343,49 @@ def test_kinds_of_data(kind):
     assert names[:2] == (("x0", "x1") if kind == "sparse" else ("c0", "c1"))
 
 
-@each(
-    {
-        "repeated": RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0),
-        "shuffled": ShuffleSplit(3, random_state=0),
-        "time": TimeSeriesSplit(3),
-    },
-    "cv",
-)
-@pytest.mark.parametrize("scoring", [None, "neg_log_loss", "roc_auc", "f1"])
-def test_splitters_and_scorers(cv, scoring):
+SPLITTERS = {
+    "folds": KFold(4, shuffle=True, random_state=0),
+    "groups": GroupKFold(3),
+    "group-shuffle": GroupShuffleSplit(3, random_state=0),
+    "leave-groups": LeavePGroupsOut(2),
+    "leave-one-group": LeaveOneGroupOut(),
+    "leave-two": LeavePOut(2),
+    "predefined": PredefinedSplit(np.r_[np.full(5, -1), np.arange(25) % 3]),
+    "repeated": RepeatedKFold(n_splits=3, n_repeats=2, random_state=0),
+    "repeated-stratified": RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0),
+    "shuffled": ShuffleSplit(3, random_state=0),
+    "stratified-groups": StratifiedGroupKFold(3),
+    "stratified-shuffle": StratifiedShuffleSplit(3, random_state=0),
+    "time": TimeSeriesSplit(3),
+}
+
+
+@each(SPLITTERS, "cv")
+def test_every_splitter(cv):
+    table, y = frame(30)
+    groups = np.random.default_rng(0).integers(0, 5, 30)
+    pipeline = make_pipeline(mixed(), model_of())
+    scoring = ["accuracy", "neg_brier_score"]
+    options = {"cv": cv, "groups": groups, "scoring": scoring, "return_indices": True}
+    ours = quietly(lambda: glru.cross_validate(pipeline, table, y, **options))
+    theirs = quietly(lambda: model_selection.cross_validate(pipeline, table, y, **options))
+    for name in scoring:
+        assert np.allclose(ours[f"test_{name}"], theirs[f"test_{name}"], atol=1e-5)
+    result = quietly(lambda: glru.cross_val_predict(pipeline, table, y, cv=cv, groups=groups, return_result=True))
+    tests = theirs["indices"]["test"]
+    assert np.array_equal(result.rows, np.concatenate(tests))
+    hits = result.labels == y[result.rows]
+    assert np.allclose(np.bincount(result.folds, hits) / np.bincount(result.folds), theirs["test_accuracy"])
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc", "f1"])
+def test_scorers_of_a_pipeline(scoring):
     table, y = frame(80)
     pipeline = make_pipeline(mixed(), model_of())
-    ours = quietly(lambda: glru.cross_val_score(pipeline, table, y, cv=cv, scoring=scoring))
-    theirs = quietly(lambda: model_selection.cross_val_score(pipeline, table, y, cv=cv, scoring=scoring))
-    assert np.allclose(ours, theirs, atol=1e-5)
+    for cv in (RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0), ShuffleSplit(3, random_state=0)):
+        ours = quietly(lambda: glru.cross_val_score(pipeline, table, y, cv=cv, scoring=scoring))  # noqa: B023
+        theirs = quietly(lambda: model_selection.cross_val_score(pipeline, table, y, cv=cv, scoring=scoring))  # noqa: B023
+        assert np.allclose(ours, theirs, atol=1e-5)
 
 
 def test_weights_of_a_pipeline():
@@ -352,6 +396,54 @@ def test_weights_of_a_pipeline():
         ours = glru.cross_val_predict(pipeline, X, y, cv=cv, params=params, method="decision_function")
         theirs = model_selection.cross_val_predict(pipeline, X, y, cv=cv, params=params, method="decision_function")
         assert np.allclose(ours, theirs, atol=1e-5 * (1.0 + np.abs(theirs).max()))
+
+
+def test_parameters_of_the_steps_in_front():
+    """Weights for a scaler, also in a pipeline that is the last step of another one: by scikit-learn's spelling."""
+    X, y = numbers(30)
+    weights = np.arange(30) % 3 + 0.5
+    inner = make_pipeline(StandardScaler(), model_of())
+    cases = [
+        (inner, ""),
+        (Pipeline([("first", MinMaxScaler()), ("rest", inner)]), "rest__"),
+        (Pipeline([("first", "passthrough"), ("rest", inner)]), "rest__"),
+    ]
+    for pipeline, prefix in cases:
+        params = {f"{prefix}standardscaler__sample_weight": weights}
+        params[f"{prefix}logisticregression__sample_weight"] = weights[::-1]
+        for cv in (3, LeaveOneOut()):
+            options = {"cv": cv, "params": params, "method": "decision_function"}
+            theirs = quietly(lambda: model_selection.cross_val_predict(pipeline, X, y, **options))  # noqa: B023
+            ours = quietly(lambda: glru.cross_val_predict(pipeline, X, y, **options))  # noqa: B023
+            assert np.allclose(ours, theirs, atol=1e-5 * (1.0 + np.abs(theirs).max()))
+        found = glru.cross_val_predict(pipeline, X, y, cv=3, params=params, return_result=True)
+        assert found.n_refits == 3 and "fitted with parameters" in found.refit_reason
+
+    def reads(model, X, y):
+        return model.score(X, y)
+
+    ours = glru.cross_val_score(pipeline, X, y, cv=3, scoring=reads, params=params)
+    assert np.allclose(ours, model_selection.cross_val_score(pipeline, X, y, cv=3, scoring=reads, params=params))
+    for wrong in ("sample_weight", "rest__logisticregression__other"):
+        with pytest.raises(ValueError, match=rf"params may hold 'rest__log.*got '{wrong}'"):
+            glru.cross_val_predict(pipeline, X, y, params={wrong: weights})
+
+
+def test_refits_are_told():
+    X, y = numbers(30)
+    pipeline = make_pipeline(StandardScaler(), PCA(2), model_of())
+    with pytest.warns(UserWarning, match=r"30 of 30 rows were left out one at a time, not all at once: PCA is"):
+        glru.cross_val_predict(pipeline, X, y, cv=LeaveOneOut())
+    for cv, n_splits in ((3, 3), (LeaveOneOut(), 30)):
+        found = glru.cross_val_predict(pipeline, X, y, cv=cv, return_result=True)
+        assert found.n_refits == n_splits and "PCA is fitted to all rows together" in repr(found)
+        assert np.array_equal(found.classes, [0, 1]) and found.to_frame().shape[0] == 30
+    assert glru.cross_val_predict(make_pipeline(StandardScaler(), model_of()), X, y, return_result=True).n_refits == 0
+    three = glru.cross_val_predict(
+        make_pipeline(StandardScaler(), RidgeClassifier()), *load_wine(return_X_y=True), return_result=True
+    )
+    assert three.score_lower.shape == (178, 3)
+    assert three.n_errors == np.sum(three.labels != load_wine().target[three.rows]) > 0
 
 
 def test_a_category_of_one_row_is_refused_before_any_work():

@@ -46,6 +46,11 @@ class CrossValResult(HeldOutScores):
         The rows each fold's model is trained on; none for rows in blocks, where these are all that a fold does not test.
     n_passes : float
         Passes over rows in blocks.
+    classes : array or None
+        The classes as the caller has them, in sorted order; None for a regression. With more than two, ``y`` holds places among them, and
+        there is one score per row and class.
+    n_refits, refit_reason : int, str or None
+        For how many splits the steps in front of a pipeline's model were fitted again, without a closed form, and why.
 
     Examples
     --------
@@ -65,6 +70,18 @@ class CrossValResult(HeldOutScores):
     n_trainings: int
     train_rows: tuple[Rows, ...]
     n_passes: float = 0.0
+    known_classes: NDArray[Any] | None = None
+    n_refits: int = 0
+    refit_reason: str | None = None
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The caller's classes in sorted order; None for a regression."""
+        return self.problem.classes if self.known_classes is None else self.known_classes
+
+    @property
+    def _classes(self) -> NDArray[Any] | None:
+        return self.classes
 
     def _held_out(self) -> tuple[ScoreBounds, Array]:
         return self.bounds, self.y
@@ -81,6 +98,8 @@ class CrossValResult(HeldOutScores):
         lines = self._show_metrics()
         lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
         lines.append(("trainings", f"{self.n_trainings} of {self.folds.max() + 1}"))
+        if self.n_refits:
+            lines.append(("refits", f"{self.n_refits}: {self.refit_reason}"))
         lines.append(self._show_widths())
         return f"CrossValResult({self.rows.size} rows in {self.folds.max() + 1} folds)", lines
 

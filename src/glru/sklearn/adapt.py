@@ -17,7 +17,14 @@ def is_estimator(value: object) -> bool:
     return callable(getattr(value, "fit", None)) and callable(getattr(value, "get_params", None))
 
 
-def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None, keep: bool = False) -> Adapted:
+def adapt(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    keep: bool = False,
+    params: dict[str, Any] | None = None,
+) -> Adapted:
     """An estimator's objective on its data, as problems of this library.
 
     Parameters
@@ -29,6 +36,8 @@ def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None, keep: bool 
         What it is fitted to; in a pipeline whatever its steps take.
     keep : bool, default=False
         Whether the steps of a fitted pipeline are kept as they are; otherwise copies of them are fitted to the data.
+    params : dict, default=None
+        Parameters of ``fit`` of the steps in front of the model, in scikit-learn's spelling.
 
     Returns
     -------
@@ -59,7 +68,7 @@ def adapt(estimator: Any, X: Any, y: Any, sample_weight: Any = None, keep: bool 
             "which is not a glru.Problem. Wrap the estimator in a OneVsRestClassifier, or use glru.GLRUClassifier, which is one-vs-rest."
         )
     if steps is not None:
-        preprocessing = (keep_steps if keep else fit_steps)(steps, X, targets.y)
+        preprocessing = keep_steps(steps, X, targets.y) if keep else fit_steps(steps, X, targets.y, params)
         matrix, names = preprocessing.matrix, preprocessing.names
     problems = _problems(objective, targets, prepared(matrix, objective.constant), names)
     return Adapted(model, objective, problems, targets, preprocessing)

@@ -15,7 +15,7 @@ from glru.changes.base import matched_columns
 from glru.linalg import UNIT, Array, Matrix, as_matrix, to_dense, to_host
 from glru.point import Point
 from glru.problem import Problem
-from glru.sklearn.column_maps import ColumnChanges, follow
+from glru.sklearn.column_maps import ColumnChanges, Splits, follow
 from glru.sklearn.objectives import Objective
 from glru.sklearn.preprocessing import Preprocessing, is_a
 from glru.sklearn.targets import Targets
@@ -105,13 +105,18 @@ class Adapted:
         known = None if first.column_names is None else first.column_names[self.offset :]
         return rows_of(X, "rows", first.n_columns, known, self.objective.constant)
 
-    def folds(self, splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]]) -> Iterator["Fold"]:
+    def changes_of(self, splits: Splits) -> ColumnChanges | None:
+        """What fitting the steps to the train rows of each split changes of the columns; None without steps in front of the model."""
+        return None if self.preprocessing is None else self._follow(splits)
+
+    def folds(self, splits: Splits, changes: ColumnChanges | None = None) -> Iterator["Fold"]:
         """The problems of an estimator fitted to the train rows of each split, in which its test rows have weight zero.
 
         Steps in front of the model are fitted to the train rows: where what that changes of the columns of all rows is known, as
-        a change of the penalty and of filled values, otherwise in the columns that those steps make.
+        a change of the penalty and of filled values, otherwise in the columns that those steps make. ``changes``: those of
+        :meth:`changes_of`, if they are known already.
         """
-        changes = None if self.preprocessing is None else self._follow(splits)
+        changes = self.changes_of(splits) if changes is None else changes
         for k, (train, test) in enumerate(splits):
             weights = [self.targets.weights(j, train) for j in range(len(self.problems))]
             if changes is None or not changes.alone[k]:
@@ -190,11 +195,21 @@ class Adapted:
         """What leaving out a row changes of the columns; None without steps in front of the model."""
         return None if self.preprocessing is None else self._follow()
 
-    def _follow(self, splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]] | None = None) -> ColumnChanges:
+    def _follow(self, splits: Splits | None = None) -> ColumnChanges:
         objective, steps = self.objective, self.preprocessing
         assert steps is not None
+        if steps.params:
+            apart = np.ones(self.targets.y.size if splits is None else len(splits), dtype=bool)
+            names = ", ".join(map(repr, steps.params))
+            return ColumnChanges(None, None, None, 0.0, apart, f"the steps are fitted with parameters ({names})")
         penalised = objective.quadratic > 0.0 or objective.absolute > 0.0
         return follow(steps.fitted, steps.X, steps.matrix, objective.intercept, penalised, splits)
+
+    @property
+    def n_refits(self) -> int:
+        """Without how many rows the problems are made one at a time."""
+        alone = [refits.alone for refits in self.refits if refits is not None and refits.alone is not None]
+        return int(np.any(alone, axis=0).sum()) if alone else 0
 
     @property
     def refit_reason(self) -> str | None:

@@ -1,7 +1,8 @@
 """scikit-learn's model selection for its own linear models: the same answers, proven, without the trainings."""
 
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -9,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.cascade import Report
-from glru.linalg import Array, move_like
+from glru.linalg import move_like
+from glru.model_selection.cross_validation import CrossValResult
 from glru.model_selection.loocv import AIM, Width, check_width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult, merge_classes
+from glru.model_selection.splits import Rows
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.held_out import (
     FINE,
     HeldOut,
+    all_splits,
     decides_by_sign,
     default_aim,
     default_width,
@@ -24,8 +28,17 @@ from glru.sklearn.held_out import (
     held_out_labels,
     narrow_at_once,
     require_bounds,
+    with_train,
 )
-from glru.sklearn.scoring import checked_scorer, fold_scores, refitted_scores, sees_predictions_only
+from glru.sklearn.preprocessing import weight_name
+from glru.sklearn.scoring import (
+    ErrorScore,
+    checked_scorers,
+    fold_scores,
+    refitted_scores,
+    sees_labels_only,
+    sees_predictions_only,
+)
 from glru.solution import Solution
 from glru.solvers import solve
 
@@ -83,8 +96,7 @@ def _check_options(shifts: str, options: dict[str, Any]) -> None:
 
 def _with_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
     """A result that tells for how many rows the steps in front of the model were fitted again one at a time, and why."""
-    alone = [refits.alone for refits in adapted.refits if refits is not None and refits.alone is not None]
-    n_refits = int(np.any(alone, axis=0).sum()) if alone else 0
+    n_refits = adapted.n_refits
     return replace(found, n_refits=n_refits, refit_reason=adapted.refit_reason if n_refits else None)
 
 
@@ -100,16 +112,22 @@ def estimator_cross_val_predict(
     width: float | None = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
-) -> NDArray[Any]:
+    params: dict[str, Any] | None = None,
+    return_result: bool = False,
+) -> NDArray[Any] | CrossValResult:
     """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
-    adapted = adapt(estimator, X, y, sample_weight)
+    adapted = adapt(estimator, X, y, sample_weight, params=params)
     _check_method(adapted, method)
     found = _found(adapted, method, cv, groups, width, tol, progress)
+    if return_result:
+        return _result(found)
     n_rows = adapted.targets.y.size
     if not np.array_equal(np.sort(found.rows), np.arange(n_rows)):
         raise ValueError(
-            "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters."
+            "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters, or "
+            "return_result=True."
         )
+    _warn_of_refits(found)
     values = predictions(found, method)[np.argsort(found.rows)]
     if isinstance(values, np.ma.MaskedArray):
         rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(n_rows, -1).any(axis=1))
@@ -121,8 +139,36 @@ def estimator_cross_val_predict(
     return move_like(values, X)
 
 
+def _result(found: HeldOut) -> CrossValResult:
+    """Held-out scores as a result."""
+    adapted = found.adapted
+    y, classes = adapted.targets.y[found.rows], adapted.classes
+    return CrossValResult(
+        problem=adapted.problems[0],
+        rows=found.rows,
+        folds=found.folds,
+        y=y.astype(np.float64) if classes is None else adapted.targets_of(y),
+        bounds=found.bounds,
+        decided_by=found.decided_by,
+        n_trainings=found.n_trainings,
+        train_rows=tuple(train for train, _ in with_train(adapted, found.splits)),
+        known_classes=classes,
+        n_refits=found.n_refits,
+        refit_reason=found.refit_reason,
+    )
+
+
+def _warn_of_refits(found: HeldOut) -> None:
+    """Tell that leave-one-out had to fit steps again row by row; with folds that is what everybody expects."""
+    if found.n_refits and found.leaves_one_out:
+        warnings.warn(
+            f"{found.n_refits} of {len(found.splits)} rows were left out one at a time, not all at once: {found.refit_reason}.",
+            stacklevel=6,
+        )
+
+
 @np.errstate(all="ignore")
-def estimator_cross_val_score(
+def estimator_cross_validate(
     estimator: Any,
     X: Any,
     y: Any,
@@ -133,17 +179,45 @@ def estimator_cross_val_score(
     width: float | None = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
-) -> Array:
-    """One score per split; see :func:`glru.cross_val_score`."""
-    adapted = adapt(estimator, X, y, sample_weight)
+    params: dict[str, Any] | None = None,
+    error_score: ErrorScore = np.nan,
+    return_indices: bool = False,
+) -> dict[str, Any]:
+    """Times and scores of every split; see :func:`glru.cross_validate`."""
+    adapted = adapt(estimator, X, y, sample_weight, params=params)
     check_width(width)
+    if not isinstance(error_score, int | float | np.number) and error_score != "raise":
+        raise ValueError(f"error_score must be a number or 'raise'; got {error_score!r}.")
     classification = adapted.classes is not None
-    scorer = checked_scorer(scoring, classification)
-    if scorer is not None and not sees_predictions_only(scorer):
-        return refitted_scores(estimator, X, y, scorer, cv, groups, sample_weight, classification, progress)
-    method: Method = "predict" if scorer is None else "decision_function"
-    found = _found(adapted, method, cv, groups, width, tol, progress)
-    return fold_scores(found, X, y, scorer)
+    scorers = checked_scorers(scoring, classification)
+    proven = {name: scorer for name, scorer in scorers.items() if scorer is None or sees_predictions_only(scorer)}
+    if isinstance(cv, Iterator):
+        cv = list(cv)
+    result: dict[str, Any] = {"fit_time": 0.0, "score_time": 0.0}
+    splits: list[tuple[Rows, Rows]] = []
+    if proven:
+        begin = time.perf_counter()
+        method: Method = "predict" if all(map(sees_labels_only, proven.values())) else "decision_function"
+        found = _found(adapted, method, cv, groups, width, tol, progress)
+        _warn_of_refits(found)
+        splits = with_train(adapted, found.splits)
+        result["fit_time"] = np.full(len(splits), (time.perf_counter() - begin) / len(splits))
+        for name, scorer in proven.items():
+            said = str(scoring or "r2") if isinstance(scoring, str | None) else f"the metric {name!r}"
+            result[f"test_{name}"], seconds = fold_scores(found, X, y, said, scorer, error_score)
+            result["score_time"] = result["score_time"] + seconds
+    if len(proven) < len(scorers):
+        others = {name: scorer for name, scorer in scorers.items() if name not in proven}
+        weights = {} if sample_weight is None else {weight_name(estimator): np.asarray(sample_weight)}
+        splits = splits or all_splits(adapted, cv, groups)
+        values, fit_time, score_time = refitted_scores(
+            estimator, X, y, others, splits, {**(params or {}), **weights}, error_score, progress
+        )
+        result["fit_time"], result["score_time"] = result["fit_time"] + fit_time, result["score_time"] + score_time
+        result |= {f"test_{name}": value for name, value in values.items()}
+    if return_indices:
+        result["indices"] = {"train": tuple(train for train, _ in splits), "test": tuple(test for _, test in splits)}
+    return result
 
 
 def predictions(found: HeldOut, method: Method) -> NDArray[Any]:

@@ -1,8 +1,9 @@
 """Certified held-out scores of an estimator, for any way of splitting the rows."""
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, final
@@ -54,6 +55,12 @@ class HeldOut:
         Proven bounds of its scores, shaped as ``decision_function``.
     models : list of array
         The models of the splits, one column each and one array per problem, where they were found together.
+    decided_by : dict
+        How many held-out rows each stage decided; with one model per class, summed over the models.
+    n_trainings : int
+        Models that needed a training.
+    n_refits, refit_reason : int, str or None
+        For how many splits the steps in front of the model were fitted again, without a closed form, and why.
     """
 
     adapted: Adapted
@@ -62,13 +69,22 @@ class HeldOut:
     folds: Rows
     bounds: ScoreBounds
     models: list[Array] = field(default_factory=list)
+    decided_by: dict[str, int] = field(default_factory=dict)
+    n_trainings: int = 0
+    n_refits: int = 0
+    refit_reason: str | None = None
+
+    @property
+    def leaves_one_out(self) -> bool:
+        """Whether every split leaves out one row."""
+        return all(train is None for train, _ in self.splits)
 
     @property
     def reason(self) -> str:
         """Why some predictions are open: a split without an optimum, otherwise the limits of float64."""
         bounded = self.bounds.bounded.reshape(self.rows.size, -1).all(axis=1)
         open_folds = np.unique(self.folds[~bounded])
-        splits = _with_train(self.adapted, [self.splits[fold] for fold in open_folds])
+        splits = with_train(self.adapted, [self.splits[fold] for fold in open_folds])
         for number, fold in zip(open_folds, self.adapted.folds(splits), strict=True):
             for problem in fold.problems:
                 found = missing_optimum(problem)
@@ -111,6 +127,7 @@ def held_out(
     rows = np.concatenate([test for _, test in splits])
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
     models: list[Array] = []
+    counts: Counter[str] = Counter()
     if all(train is None for train, _ in splits):
         if solutions is None:
             solutions = [solve(problem, tol=tol) for problem in adapted.problems]
@@ -119,13 +136,23 @@ def held_out(
             for own, refits in zip(solutions, adapted.refits, strict=True)
         ]
         parts = [result.bounds.take(rows) for result in results]
+        for result in results:
+            counts.update(result.decided_by)
+        n_trainings = sum(result.n_trainings for result in results)
+        n_refits, why = adapted.n_refits, adapted.refit_reason
     else:
         known = [] if near is None else near.models
-        parts, models = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim, known)
+        found = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim, known)
+        parts, models, n_refits, why = found.parts, found.models, found.n_refits, found.refit_reason
+        for place, stage in enumerate(found.stages):
+            counts[stage] += splits[place % len(splits)][1].size
+        n_trainings = found.stages.count("training")
     bounds = adapted.bounds(parts)
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
-    return HeldOut(adapted, splits, rows, folds, bounds, models)
+    return HeldOut(
+        adapted, splits, rows, folds, bounds, models, dict(counts), n_trainings, n_refits, why if n_refits else None
+    )
 
 
 def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
@@ -177,6 +204,11 @@ def require_bounds(adapted: Adapted) -> None:
             "LogisticRegression with that l1_ratio and solver='saga', or glru.GLRUClassifier and glru.GLRURegressor with kappa, "
             "their strength of the absolute values."
         )
+
+
+def all_splits(adapted: Adapted, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
+    """Train and test rows of every split."""
+    return with_train(adapted, _splits(adapted, cv, groups))
 
 
 def _splits(adapted: Adapted, cv: Any, groups: Any) -> list[Split]:
@@ -231,6 +263,18 @@ def _check_left_out(adapted: Adapted) -> None:
             )
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class _Folds:
+    """What is known of the splits: see :class:`HeldOut`; the stages of all splits for the first problem, then for the second, ..."""
+
+    parts: list[ScoreBounds]
+    stages: list[str]
+    models: list[Array] = field(default_factory=list)
+    n_refits: int = 0
+    refit_reason: str | None = None
+
+
 def _fold_by_fold(
     adapted: Adapted,
     solutions: Sequence[Solution] | None,
@@ -240,16 +284,18 @@ def _fold_by_fold(
     progress: bool | Report,
     aim: float | None,
     starts: list[Array],
-) -> tuple[list[ScoreBounds], list[Array]]:
-    """Bounds of all test rows' scores for every problem, and the models of the splits where they were found together."""
-    pairs = _with_train(adapted, splits)
-    folds = adapted.folds(pairs)
+) -> _Folds:
+    """Bounds of all test rows' scores for every problem; splits that differ in weights and strengths only are worked on together."""
+    pairs = with_train(adapted, splits)
+    changes = adapted.changes_of(pairs)
+    folds = adapted.folds(pairs, changes)
     same: list[Fold] = []
     with reporter(progress) as report, calm_blas(adapted.problems[0].work):
         for fold in folds:
             if not _has_data_of(adapted, fold):
                 every = chain(same, [fold], folds)
-                return _one_by_one(adapted, solutions, pairs, every, width, tol, report, aim), []
+                found = _one_by_one(adapted, solutions, pairs, every, width, tol, report, aim)
+                return replace(found, refit_reason=None if changes is None else changes.reason)
             same.append(fold)
         return _together(adapted, solutions, same, width, tol, report, aim, starts)
 
@@ -268,9 +314,9 @@ def _together(
     report: Report,
     aim: float | None,
     starts: list[Array],
-) -> tuple[list[ScoreBounds], list[Array]]:
+) -> _Folds:
     """Bounds for splits that differ in weights and strengths only, whose models are stepped together where that is known."""
-    found, models = [], []
+    found, models, stages = [], [], []
     tests = [fold.test for fold in folds]
     for k, problem in enumerate(adapted.problems):
         known = partial(solve, problem, tol=tol) if solutions is None else solutions[k]
@@ -278,11 +324,12 @@ def _together(
         start, mine = starts[k] if starts else None, [fold.problems[k] for fold in folds]
         for bounds, stage, model in fold_bounds(problem, mine, tests, known, width, aim=aim, starts=start):
             parts.append(bounds)
+            stages.append(stage)
             together += [] if model is None else [model]
-            report(stage, k * len(folds) + len(parts), len(adapted.problems) * len(folds))
+            report(stage, len(stages), len(adapted.problems) * len(folds))
         found.append(concatenate(parts))
         models += [np.column_stack(together)] if together else []
-    return found, models
+    return _Folds(found, stages, models)
 
 
 def _one_by_one(
@@ -294,20 +341,24 @@ def _one_by_one(
     tol: float,
     report: Report,
     aim: float | None,
-) -> list[ScoreBounds]:
+) -> _Folds:
     """Bounds for splits with data of their own, made and left one after the other."""
     known = [solve(problem, tol=tol) for problem in adapted.problems] if solutions is None else solutions
     parts: list[list[Bounds]] = [[] for _ in known]
+    stages: list[list[str]] = [[] for _ in known]
+    n_refits = 0
     for done, fold in enumerate(folds):
+        n_refits += not fold.aligned
         for k, (solution, problem) in enumerate(zip(known, fold.problems, strict=True)):
             near = solution if fold.aligned else solution_near(solution, problem, np.concatenate(pairs[done]), tol)
             bounds, stage = single_fold_bounds(problem, near.point, near, problem, fold.test, width, UNLIMITED, aim)
             parts[k].append(bounds)
+            stages[k].append(stage)
             report(stage, done * len(known) + k + 1, len(known) * len(pairs))
-    return [concatenate(part) for part in parts]
+    return _Folds([concatenate(part) for part in parts], list(chain(*stages)), n_refits=n_refits)
 
 
-def _with_train(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Rows]]:
+def with_train(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Rows]]:
     """The splits, each with its train rows."""
     everything = np.arange(adapted.targets.y.size)
     return [(np.delete(everything, test) if train is None else train, test) for train, test in splits]

@@ -1,6 +1,6 @@
 """The steps of a pipeline in front of its model: fitted to all rows, and again to the rows of every split."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -33,6 +33,8 @@ class Preprocessing:
         What the fitted steps make of X: numbers.
     names : tuple of str or None
         The names of its columns; None where the steps have none.
+    params : dict
+        What ``fit`` of the steps is given beside the data, in scikit-learn's spelling; values with one entry per row are split with the rows.
     """
 
     steps: Any
@@ -41,6 +43,7 @@ class Preprocessing:
     y: Any
     matrix: Matrix
     names: tuple[str, ...] | None
+    params: dict[str, Any] = field(default_factory=dict)
 
     @property
     def described(self) -> str:
@@ -60,7 +63,9 @@ class Preprocessing:
         from sklearn.base import clone
 
         steps = clone(self.steps)
-        known = _inputs.as_matrix(steps.fit_transform(rows_of(self.X, train), rows_of(self.y, train)), OUTPUT)[0]
+        params = params_of(self.params, count_rows(self.X), train)
+        made = steps.fit_transform(rows_of(self.X, train), rows_of(self.y, train), **params)
+        known = _inputs.as_matrix(made, OUTPUT)[0]
         try:
             held_out = _inputs.as_matrix(steps.transform(rows_of(self.X, test)), OUTPUT)[0]
         except ValueError as error:
@@ -78,8 +83,8 @@ class Preprocessing:
         return self.split(others, np.array([row]))[order]
 
 
-def fit_steps(steps: Any, X: Any, y: Any) -> Preprocessing:
-    """The steps in front of a model, fitted to all rows."""
+def fit_steps(steps: Any, X: Any, y: Any, params: dict[str, Any] | None = None) -> Preprocessing:
+    """The steps in front of a model, fitted to all rows, with further parameters of their ``fit``."""
     from sklearn.base import clone
 
     if is_foreign(X):
@@ -88,8 +93,9 @@ def fit_steps(steps: Any, X: Any, y: Any) -> Preprocessing:
     in_place = [name for name, value in steps.get_params().items() if name.split("__")[-1] == "copy" and value is False]
     steps.set_params(**dict.fromkeys(in_place, True))  # the data is transformed more than once
     fitted = clone(steps)
-    matrix, _ = _inputs.as_matrix(fitted.fit_transform(X, y), OUTPUT)
-    return Preprocessing(steps, fitted, X, y, matrix, _names(fitted, matrix.shape[1]))
+    params = params or {}
+    matrix, _ = _inputs.as_matrix(fitted.fit_transform(X, y, **params), OUTPUT)
+    return Preprocessing(steps, fitted, X, y, matrix, _names(fitted, matrix.shape[1]), params)
 
 
 def keep_steps(fitted: Any, X: Any, y: Any) -> Preprocessing:
@@ -105,17 +111,53 @@ def keep_steps(fitted: Any, X: Any, y: Any) -> Preprocessing:
 
 
 def steps_of(pipeline: Any) -> tuple[Any, Any]:
-    """The steps in front of the last one of a pipeline, None where they do nothing, and the last one."""
-    from sklearn.pipeline import make_pipeline
+    """The steps in front of the last one of a pipeline, None where they do nothing, and the last one.
 
-    front, last = pipeline[:-1], pipeline.steps[-1][1]
-    if all(step is None or step == "passthrough" for _, step in front.steps):
+    Steps keep their names: those of a pipeline that is itself the last step are behind the name of that step.
+    """
+    from sklearn.pipeline import Pipeline
+
+    front, (name, last) = pipeline[:-1], pipeline.steps[-1]
+    if is_a(last, "Pipeline"):
+        more, last = steps_of(last)
+        front = front if more is None else Pipeline([*front.steps, (name, more)])
+    if all(step is None or (isinstance(step, str) and step == "passthrough") for _, step in front.steps):
         front = None
-    if not is_a(last, "Pipeline"):
-        return front, last
-    more, last = steps_of(last)
-    parts = [part for part in (front, more) if part is not None]
-    return (make_pipeline(*parts) if len(parts) > 1 else parts[0] if parts else None), last
+    return front, last
+
+
+def weight_name(estimator: Any) -> str:
+    """What scikit-learn calls the weights of the model's rows in ``fit``: behind the name of a pipeline's last step."""
+    name = ""
+    while is_a(estimator, "Pipeline"):
+        step, estimator = estimator.steps[-1]
+        name += f"{step}__"
+    return f"{name}sample_weight"
+
+
+def split_params(estimator: Any, params: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The weights of the model's rows, None if not given, and the parameters of ``fit`` of the steps in front of the model.
+
+    ``params`` are in scikit-learn's spelling: the name of a step, two underscores, the name of its parameter.
+    """
+    weights = weight_name(estimator)
+    step = weights.removesuffix("sample_weight")
+    front = {key: value for key, value in params.items() if key != weights}
+    for key in front:
+        if "__" not in key or not step or key.startswith(step):
+            others = f" and parameters of the steps before {step[:-2]!r}" if step else " only"
+            raise ValueError(f"params may hold {weights!r}{others}; got {key!r}, of which nothing can be proven.")
+    return params.get(weights), front
+
+
+def params_of(params: dict[str, Any], n_rows: int, rows: Rows) -> dict[str, Any]:
+    """Parameters of ``fit`` for some rows: of values with one entry per row, the entries of these rows."""
+
+    def per_row(value: Any) -> bool:
+        sized = hasattr(value, "shape") or isinstance(value, list | tuple)
+        return sized and count_rows(value) == n_rows
+
+    return {name: rows_of(value, rows) if per_row(value) else value for name, value in params.items()}
 
 
 def step_names(steps: Any) -> list[str]:

@@ -4,21 +4,40 @@ A scorer of scikit-learn looks at predictions of the test rows alone, which are 
 user's may do anything with the estimator it is given, so it gets one that was fitted to the split.
 """
 
+import time
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.cascade import Report, reporter
 from glru.linalg import Array
-from glru.model_selection.splits import Rows, split_rows
+from glru.model_selection.splits import Rows
 from glru.sklearn.held_out import HeldOut
-from glru.sklearn.preprocessing import rows_of
+from glru.sklearn.preprocessing import count_rows, is_a, params_of, rows_of
+
+ErrorScore = float | Literal["raise"]
+"""What stands for the score of a split whose scorer failed; "raise" for the error itself."""
 
 
-def checked_scorer(scoring: Any, classification: bool) -> Any:
-    """The scorer that ``scoring`` stands for: None for accuracy, which needs none."""
+def checked_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
+    """The scorers that ``scoring`` stands for, by name; ``"score"`` for one without a name."""
+    if isinstance(scoring, dict):
+        named = dict(scoring)
+    elif isinstance(scoring, list | tuple | set):
+        if not all(isinstance(name, str) for name in scoring):
+            raise ValueError(f"a list of scorers must hold names; got {scoring!r}. Give callables in a dict, by name.")
+        named = {name: name for name in scoring}
+    else:
+        return {"score": _checked_scorer(scoring, classification)}
+    if not named:
+        raise ValueError("scoring must name at least one scorer; got none.")
+    return {name: _checked_scorer(scorer, classification) for name, scorer in named.items()}
+
+
+def _checked_scorer(scoring: Any, classification: bool) -> Any:
+    """The scorer that a name or a callable stands for: None for accuracy, which needs none."""
     if scoring is None or isinstance(scoring, str):
         from sklearn.metrics import get_scorer
 
@@ -27,8 +46,7 @@ def checked_scorer(scoring: Any, classification: bool) -> Any:
         return get_scorer("r2" if scoring is None else scoring)
     if not callable(scoring):
         raise ValueError(
-            "scoring must be the name of one scorer or a callable scorer(estimator, X, y); "
-            f"got {type(scoring).__name__}. For several scores, call cross_val_score once for each."
+            f"scoring must be the name of a scorer or a callable scorer(estimator, X, y); got {type(scoring).__name__}."
         )
     module = str(getattr(scoring, "__module__", ""))
     if module.startswith("sklearn.metrics.") and not module.startswith("sklearn.metrics._scorer"):
@@ -46,25 +64,101 @@ def sees_predictions_only(scorer: Any) -> bool:
     return type(scorer) is type(make_scorer(max))
 
 
-def fold_scores(found: HeldOut, X: Any, y: Any, scorer: Any) -> Array:
-    """One score a split, from held-out predictions."""
+def sees_labels_only(scorer: Any) -> bool:
+    """Whether a scorer of scikit-learn asks for ``predict`` alone, so that scores are proven only as far as labels need it."""
+    return scorer is None or getattr(scorer, "_response_method", None) == "predict"
+
+
+def fold_scores(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_score: ErrorScore) -> tuple[Array, Array]:
+    """One score per split from held-out predictions, and the seconds that each took.
+
+    On single rows some metrics are not defined, or say nothing: an area under a curve, R2. Such a metric is computed once, of
+    all held-out predictions together, and stands in every entry.
+    """
     if scorer is None:
+        begin = time.perf_counter()
         hits = np.ma.filled((found.labels == found.adapted.targets.y[found.rows]).astype(np.float64), np.nan)
-        return _reported(np.bincount(found.folds, hits) / np.bincount(found.folds), found)
-    targets = np.asarray(y)
-    ends = np.cumsum(np.bincount(found.folds))[:-1]
-    scores = []
-    for places in np.split(np.arange(found.rows.size), ends):
-        rows = found.rows[places]
+        scores = _reported(np.bincount(found.folds, hits) / np.bincount(found.folds), found)
+        return scores, np.full(scores.size, (time.perf_counter() - begin) / scores.size)
+    score = _Scores(found, X, np.asarray(y), scorer, error_score)
+    begin = time.perf_counter()
+    parts = np.split(np.arange(found.rows.size), np.cumsum(np.bincount(found.folds))[:-1])
+    if found.leaves_one_out and len(parts) > 1:
+        scores = score.of_rows()
+        if np.isnan(scores).any() or np.all(scores == scores[0]):
+            pooled = score.of(np.arange(found.rows.size))
+            if not np.all(scores == pooled):
+                warnings.warn(
+                    f"{name} is not defined on a single row. Each of the {scores.size} values returned is that of all held-out "
+                    "predictions together.",
+                    stacklevel=6,
+                )
+            scores = np.full(scores.size, pooled)
+        seconds = np.full(scores.size, (time.perf_counter() - begin) / scores.size)
+        return _reported(scores, found) if score.unproven else scores, seconds
+    scores, seconds = np.empty(len(parts)), np.empty(len(parts))
+    for k, places in enumerate(parts):
+        begin = time.perf_counter()
+        scores[k] = score.of(places)
+        seconds[k] = time.perf_counter() - begin
+    return _reported(scores, found) if score.unproven else scores, seconds
+
+
+class _Scores:
+    """What a scorer of scikit-learn says of held-out predictions; ``unproven``: whether some that it asked for are not proven."""
+
+    def __init__(self, found: HeldOut, X: Any, y: NDArray[Any], scorer: Any, error_score: ErrorScore) -> None:
+        self.found, self.X, self.y, self.scorer, self.error_score = found, X, y, scorer, error_score
+        self.unproven = False
+
+    def of(self, places: Rows) -> float:
+        """The score of some held-out rows; NaN where predictions are not proven, ``error_score`` where the scorer fails."""
         try:
-            scores.append(_number(scorer(_answers(found, places), rows_of(X, rows), targets[rows]), scorer))
+            return _number(self._call(places), self.scorer)
         except UnprovenPrediction:
-            scores.append(np.nan)
-    return _reported(np.array(scores), found)
+            self.unproven = True
+            return np.nan
+        except UnusableScore:
+            raise
+        except Exception as error:
+            return failed_score(error, self.error_score)
+
+    def of_rows(self) -> Array:
+        """The score of every held-out row by itself, up to the first row on which the scorer is not defined: NaN from there on."""
+        scores = np.full(self.found.rows.size, np.nan)
+        for place in range(scores.size):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    scores[place] = _number(self._call(np.array([place])), self.scorer)
+            except UnusableScore:
+                raise
+            except Exception:
+                # An error, a warning, a prediction that is not proven: told again by the score of all rows together.
+                break
+            if np.isnan(scores[place]):
+                break
+        return scores
+
+    def _call(self, places: Rows) -> Any:
+        rows = self.found.rows[places]
+        return self.scorer(_answers(self.found, places), rows_of(self.X, rows), self.y[rows])
+
+
+def failed_score(error: Exception, error_score: ErrorScore) -> float:
+    """What stands for the score of a split whose scorer failed, as in scikit-learn."""
+    if error_score == "raise":
+        raise error
+    warnings.warn(f"scoring failed, and the score of the split is {error_score}: {error!r}", stacklevel=7)
+    return float(error_score)
 
 
 class UnprovenPrediction(Exception):
     """A scorer asked for a prediction that is not proven."""
+
+
+class UnusableScore(ValueError):
+    """A scorer that does not return a number."""
 
 
 def _reported(scores: Array, found: HeldOut) -> Array:
@@ -74,7 +168,7 @@ def _reported(scores: Array, found: HeldOut) -> Array:
         warnings.warn(
             f"the score of {unknown.size} split(s) is NaN, the first that of split {unknown[0]}, because predictions it "
             f"depends on are not proven: {found.reason} glru.cross_val_predict masks them.",
-            stacklevel=5,
+            stacklevel=7,
         )
     return scores
 
@@ -83,49 +177,59 @@ def refitted_scores(
     estimator: Any,
     X: Any,
     y: Any,
-    scorer: Any,
-    cv: Any,
-    groups: Any,
-    sample_weight: Any,
-    classification: bool,
+    scorers: dict[str, Any],
+    splits: list[tuple[Rows, Rows]],
+    params: dict[str, Any],
+    error_score: ErrorScore,
     progress: bool | Report = False,
-) -> Array:
-    """One score a split by a callable of the user's, which gets the estimator fitted to the split's train rows."""
+) -> tuple[dict[str, Array], Array, Array]:
+    """One score per split by callables of the user's, which get the estimator fitted to the split's train rows.
+
+    Also the seconds of every fit and of every scoring. A callable may return a dict of scores, whose names are then those of the result.
+    """
     from sklearn.base import clone
 
-    splits = list(split_rows(cv, np.asarray(y), groups, classification))
-    if not splits:
-        raise ValueError("cv must give at least one split; got none.")
-    scores = []
+    _refuse_weights_of_one_vs_rest(estimator, params)
+    found: list[dict[str, float]] = []
+    seconds = np.empty((2, len(splits)))
     with reporter(progress) as report:
         for done, (train, test) in enumerate(splits):
-            options = _fit_options(estimator, sample_weight, train)
+            begin = time.perf_counter()
+            options = params_of(params, count_rows(X), train)
             fitted = clone(estimator).fit(rows_of(X, train), rows_of(y, train), **options)
-            scores.append(_number(scorer(fitted, rows_of(X, test), rows_of(y, test)), scorer))
+            middle = time.perf_counter()
+            scores: dict[str, float] = {}
+            for name, scorer in scorers.items():
+                try:
+                    value = scorer(fitted, rows_of(X, test), rows_of(y, test))
+                except Exception as error:
+                    value = failed_score(error, error_score)
+                named = value if isinstance(value, dict) else {name: value}
+                scores |= {key: _number(number, scorer) for key, number in named.items()}
+            found.append(scores)
+            seconds[:, done] = middle - begin, time.perf_counter() - middle
             report("training", done + 1, len(splits))
-    return np.array(scores)
+    values = {
+        name: np.array([scores.get(name, np.nan) for scores in found]) for name in {k: 0 for s in found for k in s}
+    }
+    return values, seconds[0], seconds[1]
 
 
-def _fit_options(estimator: Any, sample_weight: Any, train: Rows) -> dict[str, Any]:
-    """What ``fit`` is given beside the data: the weights, by the name of a pipeline's last step where there is one."""
-    if sample_weight is None:
-        return {}
-    steps = getattr(estimator, "steps", None)
-    name, model = steps[-1] if steps else ("", estimator)
-    if type(model).__name__ == "OneVsRestClassifier":
+def _refuse_weights_of_one_vs_rest(estimator: Any, params: dict[str, Any]) -> None:
+    while is_a(estimator, "Pipeline"):
+        estimator = estimator.steps[-1][1]
+    if params and is_a(estimator, "OneVsRestClassifier"):
         raise ValueError(
             "a callable scoring gets the estimator fitted by scikit-learn, whose OneVsRestClassifier takes no sample_weight; "
             "got weights. Use a scorer of sklearn.metrics.make_scorer, which needs predictions only."
         )
-    weights = np.asarray(sample_weight)[train]
-    return {f"{name}__sample_weight" if steps else "sample_weight": weights}
 
 
 def _number(score: Any, scorer: Any) -> float:
     try:
         return float(score)
     except (TypeError, ValueError):
-        raise ValueError(f"scoring must return one number; got {score!r} from {scorer!r}.") from None
+        raise UnusableScore(f"scoring must return one number; got {score!r} from {scorer!r}.") from None
 
 
 def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:

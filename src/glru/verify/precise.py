@@ -112,24 +112,21 @@ def precise_problem(problem: Problem, digits: int) -> Precise:
         np.broadcast_to(a, (problem.n_columns,)) for a in (problem.penalty.quadratic, problem.penalty.absolute)
     )
     lam, kappa = (precise(mp, strength) for strength in strengths)
-    entries = precise(mp, rows)
+    y = precise(mp, problem.y[used])
+    return scale_columns(mp, precise(mp, rows), y, weights, lam, kappa, problem.loss, problem.fit_intercept)
+
+
+def scale_columns(
+    mp: Any, X: Objects, y: Objects, weights: Objects, lam: Objects, kappa: Objects, loss: Any, intercept: bool
+) -> Precise:
+    """A problem in numbers of an arithmetic, its columns scaled by powers of two."""
     total = sum(weights, mp.zero)
     scales = []
-    for j in range(problem.n_columns):
-        size = max(mp.sqrt(total) * max(abs(entries[:, j]), default=mp.zero), mp.sqrt(lam[j]))
+    for j in range(len(lam)):
+        size = max(mp.sqrt(total) * max(abs(X[:, j]), default=mp.zero), mp.sqrt(lam[j]))
         scales.append(mp.ldexp(1, -int(mp.frexp(size)[1])) if size > 0 else mp.one)
     factors = _array(scales)
-    return Precise(
-        mp,
-        entries * factors,
-        precise(mp, problem.y[used]),
-        weights,
-        lam * factors * factors,
-        kappa * factors,
-        factors,
-        problem.loss,
-        problem.fit_intercept,
-    )
+    return Precise(mp, X * factors, y, weights, lam * factors * factors, kappa * factors, factors, loss, intercept)
 
 
 def _array(values: list[Any]) -> Objects:

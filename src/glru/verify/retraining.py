@@ -59,7 +59,11 @@ class Trained:
 
 def retrain(problem: Problem, digits: int = 50) -> Trained | None:
     """An optimum of a problem; None where none was found that meets every condition."""
-    exact = precise_problem(problem, digits + 15)
+    return retrain_precise(precise_problem(problem, digits + 15), digits)
+
+
+def retrain_precise(exact: Precise, digits: int) -> Trained | None:
+    """An optimum of a problem in arbitrary precision, as :func:`retrain` finds it."""
     with np.errstate(all="ignore"):
         start = Start(exact)
         w, b, slopes = start.find()
@@ -146,10 +150,11 @@ def _solve(exact: Precise, sets: _Sets, digits: int) -> tuple[Objects, Any, Obje
             return None
         length = mp.one if exact.kinked else equations.length(w, b, q, step)
         w, q = w.copy(), q.copy()
-        w[on] += length * step[: len(on)]
+        # Arrays come first in products: mpmath would print an array before it gives up on it.
+        w[on] += step[: len(on)] * length
         b = b + length * step[one[0]] if one else b
-        q[edge] += length * step[len(on) + len(one) :]
-        floors = small * equations.floors(w, b, q, curvatures)
+        q[edge] += step[len(on) + len(one) :] * length
+        floors = equations.floors(w, b, q, curvatures) * small
         if length == 1 and all(abs(m) <= f for m, f in zip(step, floors, strict=True)):
             doubts = np.full(len(w) + 1, mp.zero, dtype=object)
             doubts[[*on, *([len(w)] if one else [])]] = floors[: len(on) + len(one)]
@@ -241,7 +246,7 @@ class _Equations:
             return length
         for _ in range(60):
             ahead = w.copy()
-            ahead[self.on] += length * step[:n_on]
+            ahead[self.on] += step[:n_on] * length
             shift = length * step[n_on] if self.exact.intercept else mp.zero
             if mp.fdot(self.residual(ahead, b + shift, q)[0], step) <= abs(first) / 2:
                 break
@@ -260,7 +265,7 @@ class _Equations:
         for place, j in enumerate(self.on):
             matrix[place, place] += exact.lam[j]
         for place, i in enumerate(self.edge, start=inner):
-            matrix[:inner, place] = -exact.weights[i] * exact.y[i] * self.design[i]
+            matrix[:inner, place] = self.design[i] * (-exact.weights[i] * exact.y[i])
             matrix[place, :inner] = self.design[i]
         return matrix
 
@@ -280,7 +285,7 @@ def _eliminate(mp: Any, matrix: Objects, right: Objects) -> Objects | None:
         system[[k, k + best]] = system[[k + best, k]]
         for i in range(k + 1, size):
             if system[i, k] != 0:
-                system[i, k:] = system[i, k:] - (system[i, k] / system[k, k]) * system[k, k:]
+                system[i, k:] = system[i, k:] - system[k, k:] * (system[i, k] / system[k, k])
     out = np.full(size, mp.zero, dtype=object)
     for k in reversed(range(size)):
         rest = mp.fdot(system[k, k + 1 : size], out[k + 1 :]) if k + 1 < size else mp.zero
