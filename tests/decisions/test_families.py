@@ -7,7 +7,7 @@ from scipy.special import expit, xlogy
 import glru
 from tests.attack.cases import left_out
 from tests.attack.generators import hostile_wide_problem
-from tests.cases import LOSSES, each, make
+from tests.cases import LOSSES, dense, each, make
 from tests.certificates.exact import optimum, outside
 from tests.core import (
     LocalRows,
@@ -545,3 +545,14 @@ def test_candidates_that_cancel(seed):
         for n_steps in (1, 2):
             found = family.refine_one(int(row), lambda *ends: False, n_steps)
             assert found.lower[0] <= score + doubt and score - doubt <= found.upper[0]
+
+
+def test_refined_leverages_never_widen():
+    """Nearly equal columns: a step of iterative refinement loses more digits than it gains, and the bounds stay what they were."""
+    X = dense(20, 4)
+    X[:, -1] = X[:, 0] + 1e-6 * X[:, -1]
+    problem = glru.Problem(X, dense(20, 1, 1)[:, 0], glru.Squared(), glru.L2(1e-10), False, "sum")
+    family, rows = WideRows(glru.solve(problem)), np.arange(20)
+    quick, refined = family.quick_bounds(rows), family.bounds(rows, never, 1)
+    assert np.median(quick[1] - quick[0]) < 10.0
+    assert np.all(quick[0] <= refined[0]) and np.all(refined[1] <= quick[1])

@@ -130,7 +130,8 @@ class ColumnMetric(Metric):
         if self.fit_intercept:
             squares = squares + 2.0 * (X @ border) + inverse[-1, -1]
             sizes = sizes + axes[-1]
-        # |entries of the inverse| <= axes_i axes_j, so that is also the scale of every rounding error.
+        # |entries of the inverse| <= axes_i axes_j, so that is also the scale of every rounding error: gamma(size + 2) for those of V V^T,
+        # gamma(2 k + 4) for the form, 3 units for its sum with the border; what is left of gamma covers the rounding of ``sizes``.
         squares = np.maximum(squares, 0.0) + gamma(4 * inverse.shape[0] + 16) * sizes**2
         return np.sqrt(squares) * (1.0 + self.solve_error) + self.tiny
 

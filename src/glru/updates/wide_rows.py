@@ -24,7 +24,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds
+from glru.bounds import Bounds, intersect
 from glru.certificate import ball_radius
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
 from glru.metric.rows import Leverages, RowMetric
@@ -197,7 +197,11 @@ class WideRows(RowModels):
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = self.usable(rows)
         if self.has_closed_form:
-            lower[places], upper[places] = self._closed_form(rows[places], self._refined_leverages)
+            # A step of refinement helps only where the factor has digits to give: the better of both is kept.
+            pairs = (
+                self._closed_form(rows[places], known) for known in (self.metric.leverages, self._refined_leverages)
+            )
+            lower[places], upper[places] = intersect(*pairs)
         elif places.size:
             found = tighten(ChordSteps(self, rows[places], *self.first(rows[places])), decided, n_steps)
             lower[places], upper[places] = found.lower, found.upper

@@ -127,7 +127,8 @@ class LocalColumns:
         squares = images[columns, np.arange(columns.size)]
         tau = model_scores(problem.matrix, images, problem.fit_intercept)
         met = model_scores(self.queries, images, problem.fit_intercept)
-        # x^T V V^T e_j for x^T R^-1 R^-T e_j: two errs of ``solve_error`` each and the rounding of the products, no larger.
+        # x^T V V^T e_j for x^T R^-1 R^-T e_j: two errors of ``solve_error`` each and the rounding of the products, no larger. They are far
+        # below 1, as tau <= gamma |R| |V| and eta >= gamma |R|^2 |V|^2: where the family is usable, tau^2 < gamma / 2.
         unit, axes = 4.0 * metric.solve_error, np.sqrt(squares) * (1.0 + 4.0 * metric.solve_error)
         with np.errstate(all="ignore"):
             delta = -self.start[columns] / squares
@@ -137,11 +138,11 @@ class LocalColumns:
             used = problem.weights > 0.0
             tau *= tau
             most = np.sqrt((tau if used.all() else tau[used]).max(axis=0)) * (1.0 + FEW)
-            added = 1.0 + gamma(problem.n_rows + 8)
-            second = self.curvatures @ tau * added
+            rounded = 1.0 + gamma(problem.n_rows + 8)
+            second = self.curvatures @ tau * rounded
             tau *= tau
-            sums = second, self.curvatures @ tau * added, most
-            total = float(self.curvatures.sum()) * added
+            sums = second, self.curvatures @ tau * rounded, most
+            total = float(self.curvatures.sum()) * rounded
             moves = Moves.of(sums, np.abs(delta), size * tau_error + delta_error * most, total)
             exponent = (constant * float(self.base.moved[0]) + sum_error(problem.totals.depth)) * (1.0 + FEW) + FEW
             # The step solves the equation of the factor, which is off by eta.
