@@ -90,6 +90,14 @@ class RowSide:
         side._take(as_matrix(gram), np.concatenate([self.border, self.free_part(rows)]))
         return side
 
+    def restrict(self, rows: NDArray[np.intp]) -> "RowSide":
+        """The side of some rows, for a Newton system; the problem stays that of all."""
+        side = RowSide.__new__(RowSide)
+        side.problem, side.arrays = self.problem, self.arrays
+        side.inverse, side.center = self.inverse, self.center
+        side.gram, side.border, side.norms = self.gram[rows][:, rows], self.border[rows], self.norms[rows]
+        return side
+
     def with_column(self, column: Array, scale: float) -> "RowSide":
         """The side with ``scale x x^T`` added to ``K``: a column more, or one less where the scale is negative.
 
@@ -165,19 +173,92 @@ class RowSide:
         return np.column_stack([part, np.ones(X.shape[0])]) if self.problem.fit_intercept else part
 
 
-@final
-class RowMetric(Metric):
-    """The metric of ``H = Lambda + X^T D X`` from a Cholesky factor in the dimension of the rows."""
+class NewtonSystem:
+    """The Newton system of weighted curvatures ``D`` in the dimension of the rows, bordered by the unpenalised coordinates."""
 
     def __init__(self, side: RowSide, curvatures: Array) -> None:
         self.side, self.curvatures = side, curvatures
         self.root = np.sqrt(curvatures)
         self.factor = core_factor(side.gram, self.root)
-        # D (I + K D)^-1 U, in a form without cancellation.
-        scale = side.arrays.put(self.root)[:, None]
-        self.border_spread = to_host(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
-        self.responses = self.root[:, None] * self.border_spread
-        self.corner = side.border.T @ self.responses
+        self.border_spread = self.responses = side.border
+        if side.n_free:
+            # D (I + K D)^-1 U, in a form without cancellation.
+            scale = side.arrays.put(self.root)[:, None]
+            self.border_spread = to_host(cholesky_solve(self.factor, scale * side.arrays.put(side.border)))
+            self.responses = self.root[:, None] * self.border_spread
+
+    @cached_property
+    def corner(self) -> Array:
+        """``U^T D (I + K D)^-1 U``."""
+        return self.side.border.T @ self.responses
+
+    @cached_property
+    def strong(self) -> NDArray[np.bool_]:
+        """The rows that the losses hold, if ever so little: ``d_k K_kk > 1e-4``."""
+        return self.curvatures * np.square(self.side.norms) > 1e-4
+
+    def through(self, forces: Any) -> Any:
+        """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
+        root, inverse, weak = self._scales
+        if weak is None:
+            return root * cholesky_solve(self.factor, forces * inverse)
+        kept = forces * weak
+        return kept + root * cholesky_solve(self.factor, forces * inverse - root * (self.side.gram @ kept))
+
+    @cached_property
+    def _scales(self) -> tuple[Any, Any, Any]:
+        """``D^(1/2)``, its inverse on strong rows and 0 on the others, and 1 on these (None where there are none), as columns."""
+        put, strong = self.side.arrays.put, self.strong
+        inverse = np.divide(1.0, self.root, out=np.zeros(self.root.size), where=strong)
+        weak = None if strong.all() else put((~strong).astype(np.float64)[:, None])
+        return put(self.root[:, None]), put(inverse[:, None]), weak
+
+    @cached_property
+    def border_scores(self) -> Array:
+        """``(I + K D)^-1 U``: the scores that a unit of each unpenalised coordinate brings once the others have answered."""
+        side, strong = self.side, self.strong[:, None]
+        plain = side.border - to_host(side.gram @ side.arrays.put(self.responses))
+        return np.where(strong, self.responses / np.where(strong, self.curvatures[:, None], 1.0), plain)
+
+    def solve_border(self, border_sums: Array) -> Array:
+        """The change of ``beta`` that takes ``U^T b`` out; not a number where the border overflowed."""
+        if not self.side.n_free:
+            return np.zeros((0, *border_sums.shape[1:]))
+        if not (np.all(np.isfinite(self.corner)) and np.all(np.isfinite(border_sums))):
+            return np.full(border_sums.shape, np.nan)
+        if self.side.n_free == 1:
+            return border_sums / self.corner if self.corner[0, 0] > 0.0 else np.zeros(border_sums.shape)
+        return lstsq(self.corner, border_sums, check_finite=False)[0]
+
+    def solve(self, forces: Any, border_sums: Array) -> tuple[Array, Any]:
+        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of ``b``."""
+        side, arrays = self.side, self.side.arrays
+        moves = -self.through(forces)
+        if not side.n_free:
+            return np.zeros((0, moves.shape[1])), moves
+        border, total = arrays.put(side.border.T), np.zeros(border_sums.shape)
+        # Twice, the second time with what rounding left of the constraint: a dual that misses it has to be repaired.
+        for _ in range(2):
+            free = self.solve_border(border_sums + to_host(border @ moves))
+            moves = moves - arrays.put(self.responses @ free)
+            total += free
+        return total, moves
+
+    def step(self, forces: Any, border_sums: Array) -> tuple[Array, Any]:
+        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of the scores.
+
+        The change of ``b`` follows: ``-e - D`` times that of the scores.
+        """
+        free, moves = self.solve(forces, border_sums)
+        return free, self.side.scores(moves, free)
+
+
+@final
+class RowMetric(NewtonSystem, Metric):
+    """The metric of ``H = Lambda + X^T D X`` from a Cholesky factor in the dimension of the rows."""
+
+    def __init__(self, side: RowSide, curvatures: Array) -> None:
+        super().__init__(side, curvatures)
         self.eta = 0.0 if np.isfinite(self.free_norm) else np.inf
 
     @cached_property
@@ -198,48 +279,6 @@ class RowMetric(Metric):
         smallest = float(np.linalg.svd(system, compute_uv=False)[-1])
         least = smallest - off - gamma(40 * self.side.n_free) * float(np.linalg.norm(system))
         return float(np.sqrt(size)) / least * (1.0 + FEW) if least > 0.0 else np.inf
-
-    @cached_property
-    def strong(self) -> NDArray[np.bool_]:
-        """The rows that the losses hold, if ever so little: ``d_k K_kk > 1e-4``."""
-        return self.curvatures * np.square(self.side.norms) > 1e-4
-
-    def through(self, forces: Any) -> Any:
-        """``(I + D K)^-1`` times forces (a column each), in forms that keep small results accurate on strong rows."""
-        arrays, strong = self.side.arrays, self.strong[:, None]
-        root = arrays.put(self.root[:, None])
-        weak = arrays.xp.where(arrays.put(strong), 0.0, forces)
-        inner = arrays.xp.where(arrays.put(strong), forces / arrays.put(np.where(strong, self.root[:, None], 1.0)), 0.0)
-        if not self.strong.all():
-            inner = inner - root * (self.side.gram @ weak)
-        return weak + root * cholesky_solve(self.factor, inner)
-
-    @cached_property
-    def border_scores(self) -> Array:
-        """``(I + K D)^-1 U``: the scores that a unit of each unpenalised coordinate brings once the others have answered."""
-        side, strong = self.side, self.strong[:, None]
-        plain = side.border - to_host(side.gram @ side.arrays.put(self.responses))
-        return np.where(strong, self.responses / np.where(strong, self.curvatures[:, None], 1.0), plain)
-
-    def solve_border(self, border_sums: Array) -> Array:
-        """The change of ``beta`` that takes ``U^T b`` out; not a number where the border overflowed."""
-        if not self.side.n_free:
-            return np.zeros((0, *border_sums.shape[1:]))
-        if not (np.all(np.isfinite(self.corner)) and np.all(np.isfinite(border_sums))):
-            return np.full(border_sums.shape, np.nan)
-        return lstsq(self.corner, border_sums, check_finite=False)[0]
-
-    def step(self, forces: Any, border_sums: Array) -> tuple[Array, Any]:
-        """Newton steps against forces (a column each), given ``U^T b``: changes of ``beta`` and of the scores.
-
-        The change of ``b`` follows: ``-e - D`` times that of the scores.
-        """
-        side, arrays = self.side, self.side.arrays
-        moves = -self.through(forces)
-        free = self.solve_border(border_sums + to_host(arrays.put(side.border.T) @ moves))
-        if side.n_free:
-            moves = moves - arrays.put(self.responses @ free)
-        return free, side.scores(moves, free)
 
     @cached_property
     def free_leverages(self) -> Array:

@@ -21,12 +21,11 @@ from functools import cached_property, partial
 from typing import ClassVar, final
 
 import numpy as np
-from scipy.linalg import lstsq
 
 from glru import duality
-from glru.linalg import UNIT, Array, gamma
-from glru.linalg.factor import cholesky_solve, core_factor, solve_shifted
-from glru.metric.rows import RowSide
+from glru.linalg import UNIT, Array, gamma, to_host
+from glru.linalg.factor import solve_shifted
+from glru.metric.rows import NewtonSystem, RowSide
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions.local import LocalEllipsoid
@@ -365,34 +364,19 @@ class RowSpace(Space):
         return 0.5 * float(beta @ (self.gram @ beta))
 
     def step(self, unknowns: Array, gradient: Array, curvature: Array) -> Step:
-        problem, n = self.problem, self.problem.n_rows
+        n, weights, arrays = self.problem.n_rows, self.problem.weights, self.problem.arrays
         beta = unknowns[:n]
-        d = problem.weights * curvature
-        # Rows without curvature are left out.
+        d, forces, sums = weights * curvature, weights * gradient + beta, self.border.T @ beta
         active = np.flatnonzero(d > 0.0)
-        root = np.sqrt(d[active])
-        factor = core_factor(self.gram if active.size == n else self.gram[active][:, active], root)
-
-        def through(v: Array) -> Array:
-            """``(I + D K)^-1 v`` with ``D`` the weighted curvature."""
-            out = v.copy()
-            out[active] -= root * cholesky_solve(factor, root * (self.gram @ v)[active])
-            return out
-
-        move = -through(problem.weights * gradient + beta)
-        if self.border.shape[1]:
-            # (I + D K)^-1 D U in a form without the cancellation that large D would bring to `through`.
-            bordered = np.zeros_like(self.border)
-            bordered[active] = root[:, None] * cholesky_solve(factor, root[:, None] * self.border[active])
-            right, system = self.border.T @ (beta + move), self.border.T @ bordered
-            # Of what overflowed LAPACK makes an error; here it is no step.
-            tail = np.full(right.shape, np.nan)
-            if np.all(np.isfinite(system)) and np.all(np.isfinite(right)):
-                tail = lstsq(system, right, check_finite=False)[0]
-                # Once more with what rounding left of the constraint: a dual that misses it has to be repaired.
-                missed = self.border.T @ (beta + move - bordered @ tail)
-                tail = tail + lstsq(system, missed, check_finite=False)[0]
-            move = np.concatenate([move - bordered @ tail, tail])
+        move, side, right = -forces, self.side, forces
+        if active.size < n:
+            # Rows without curvature take their whole step at once, and what that does to the others is part of their forces.
+            rest = np.where(d > 0.0, 0.0, move)
+            side, sums = side.restrict(active), sums + self.border.T @ rest
+            right = (forces + d * (self.gram @ rest))[active]
+        free, moves = NewtonSystem(side, d[active]).solve(arrays.put(right[:, None]), sums[:, None])
+        move[active] = to_host(moves)[:, 0]
+        move = np.concatenate([move, free[:, 0]])
         image = self.gram @ move[:n]
         return Step(move, image + self.border @ move[n:], float(beta @ image), float(move[:n] @ image))
 
