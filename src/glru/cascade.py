@@ -20,7 +20,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, ScoreBounds, is_decided, unbounded
 from glru.certificate import certify
-from glru.linalg import Array
+from glru.linalg import Array, outward
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
@@ -603,6 +603,9 @@ class Cascade:
 
     def refine(self, rows: Rows) -> Bounds:
         """More Newton steps for one row, each followed by its certificate."""
+        return self._for_all_factors(rows, self._refine(rows))
+
+    def _refine(self, rows: Rows) -> Bounds:
         row = int(rows[0])
         if self.refits is None and has_wide_rows(self.problem) and np.isfinite(self.factors[row]):
             found = self.wide.refine_one(row, lambda *ends: self.finished(row, *ends))
@@ -631,7 +634,19 @@ class Cascade:
             work.train(point, 0.0, thorough=False)
         else:
             work.newton(point)
-        return work.found
+        return self._for_all_factors(rows, work.found)
+
+    def _for_all_factors(self, rows: Rows, found: Bounds) -> Bounds:
+        """Bounds under refitted scales as they are stored, made to hold for all scales within their rounding."""
+        if self.refits is None or not self._factor_slack[rows].any():
+            return found
+        lower, upper = found
+        return outward(lower - self._factor_slack[rows], -np.inf), outward(upper + self._factor_slack[rows], np.inf)
+
+    @cached_property
+    def _factor_slack(self) -> Array:
+        assert self.refits is not None
+        return self.refits.slack(self.problem)
 
     def retrain(self, rows: Rows) -> Bounds:
         """The score of one row under its trained model (Algorithm 1, with a warm start), without proof."""

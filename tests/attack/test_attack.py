@@ -33,6 +33,13 @@ def test_short_attack_on_answers():
     assert sum(report.decisions.values()) > 500
 
 
+def test_short_attack_on_pipelines():
+    """Steps fitted again in 40 digits; seed 1008 has rows worked on alone whose interval is narrower than a scale's rounding."""
+    report = campaign(1006, count=5, group="pipelines")
+    assert report.wrong == [] and report.crashes == []
+    assert sum(report.decisions.values()) > 200
+
+
 @pytest.mark.parametrize(
     ("seed", "shape", "strength"), [(50, (36, 5), 0.002), (180, (27, 24), 1.0), (216, (27, 24), 0.002)]
 )

@@ -6,6 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import glru
 from glru.datasets import load
@@ -34,7 +41,7 @@ def test_every_format(tmp_path, suffix):
     sparse = suffix.startswith(("libsvm", "svm"))
     Z = standardise(sp.csr_array(X), with_mean=False) if sparse else standardise(X)
     result = glru.loocv(glru.Problem(Z, y, penalty=glru.L2(0.05)))
-    said = answer("loocv", path, "--lam", "0.05", "--out", out)
+    said = answer("loocv", path, "--lam", "0.05", "--fit-once", "--out", out)
     assert_result(said, result)
     assert said["schema"] == "glru/1" and said["command"] == "loocv" and said["version"] == glru.__version__
     assert said["data"] == {
@@ -57,7 +64,7 @@ def test_every_format(tmp_path, suffix):
 def test_named_datasets():
     data = load("breast_cancer")
     result = glru.loocv(glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01)))
-    assert_result(answer("loocv", "breast_cancer"), result)
+    assert_result(answer("loocv", "breast_cancer", "--fit-once"), result)
     assert result.n_errors == 10
     data = load("wine:0vrest")
     problem = glru.Problem(
@@ -68,7 +75,7 @@ def test_named_datasets():
         fit_intercept=True,
     )
     options = ("--loss", "squared_hinge", "--lam", 0.1, "--kappa", 0.01, "--intercept", "--normalize", "sparse")
-    said = answer("loocv", "wine:0vrest", *options)
+    said = answer("loocv", "wine:0vrest", *options, "--fit-once")
     assert_result(said, glru.loocv(problem))
     assert said["model"] == {
         "loss": "squared_hinge",
@@ -82,7 +89,7 @@ def test_named_datasets():
     problem = glru.Problem(
         standardise(data.X), data.y, glru.Squared(), glru.L2(1.0 / 0.5), fit_intercept=True, scaling="sum"
     )
-    said = answer("loocv", "diabetes", "--C", "0.5")
+    said = answer("loocv", "diabetes", "--C", "0.5", "--fit-once")
     assert_result(said, glru.loocv(problem))
     assert said["model"]["C"] == 0.5 and said["model"]["lam"] is None and said["result"]["errors"] is None
 
@@ -92,7 +99,9 @@ def test_methods(tmp_path, method):
     X, y = sample(n=25)
     path = write(tmp_path / "data.csv", X, y)
     result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(2.0**-5)), method=method)
-    assert_result(answer("loocv", path, "--method", method, "--lam", "2^-5"), result)
+    assert_result(answer("loocv", path, "--method", method, "--lam", "2^-5", "--fit-once"), result)
+    if method in ("glru", "approx"):
+        assert answer("loocv", path, "--method", method)["settings"]["fit_once"]
 
 
 def test_width_and_verify(tmp_path):
@@ -128,7 +137,7 @@ def test_columns_of_every_kind(tmp_path):
     """One-hot encoding, imputation, ids, dropped columns and a target of words."""
     path, out = table_file(tmp_path, CITIES), tmp_path / "rows.csv"
     options = ("--target", "ill", "--id", "name", "--one-hot", "--impute", "median", "--lam", 0.1, "--out", out)
-    said = answer("loocv", path, *options)
+    said = answer("loocv", path, *options, "--fit-once")
     assert said["data"]["classes"] == {"-1": "no", "+1": "yes"} and said["data"]["columns"] == 4
     oslo = np.array([0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
     X = np.column_stack([[1.5, 2.5, 0.5, 3.5, 1.0, 2.0], oslo, 1.0 - oslo, [10, 11, 12, 14, 11, 9]])
@@ -139,6 +148,57 @@ def test_columns_of_every_kind(tmp_path):
     assert rows["verdict"].to_list() == ["correct" if c else "wrong" for c in rows["label"] == rows["y"]]
     said = answer("loocv", path, "--target", "ill", "--positive", "no", "--drop", "name,city, income")
     assert said["data"]["classes"] == {"-1": "yes", "+1": "no"} and said["data"]["columns"] == 1
+
+
+def patients(tmp_path):
+    """A table with missing values and text, and what scikit-learn needs to validate it."""
+    random = np.random.default_rng(3)
+    frame = pl.DataFrame(
+        {
+            "age": np.round(random.normal(50.0, 12.0, 60), 1),
+            "pressure": np.round(np.exp(random.normal(5.0, 0.3, 60))),
+            "town": random.choice(["Bern", "Oslo", "Rome"], 60),
+        }
+    )
+    frame = frame.with_columns(ill=pl.Series(np.where(frame["age"] + random.normal(0.0, 9.0, 60) > 50.0, "yes", "no")))
+    holes = pl.Series(random.random(60) < 0.15)
+    frame = frame.with_columns(age=pl.when(holes).then(None).otherwise(pl.col("age")))
+    path = tmp_path / "patients.csv"
+    frame.write_csv(path)
+    return path, frame
+
+
+@pytest.mark.parametrize("options", [("--intercept",), (), ("--normalize", "none", "--intercept")])
+def test_columns_are_prepared_again_without_each_row(tmp_path, options):
+    """Filled, encoded and scaled inside the folds by default: what scikit-learn gives for the whole pipeline, row by row."""
+    path, frame = patients(tmp_path)
+    said = answer("loocv", path, "--target", "ill", "--one-hot", "--C", 0.5, "--verify", 60, *options)
+    assert said["settings"]["fit_once"] is False and said["result"]["n_refits"] == 0
+    assert said["result"]["verify"]["labels_that_agree"] == 60
+    numbers, intercept = make_pipeline(SimpleImputer(), StandardScaler()), "--intercept" in options
+    if "none" in options:
+        numbers = SimpleImputer()
+    text = make_pipeline(OneHotEncoder(sparse_output=False), "passthrough" if "none" in options else StandardScaler())
+    pipeline = make_pipeline(
+        make_column_transformer((numbers, ["age", "pressure"]), (text, ["town"])),
+        LogisticRegression(C=0.5, fit_intercept=intercept, tol=1e-10, solver="newton-cholesky"),
+    )
+    y = frame["ill"].to_numpy()
+    held = cross_val_predict(pipeline, frame.drop("ill"), y, cv=LeaveOneOut())
+    likely = cross_val_predict(pipeline, frame.drop("ill"), y, cv=LeaveOneOut(), method="predict_proba")
+    assert said["result"]["errors"] == {"lower": np.sum(held != y), "upper": np.sum(held != y)}
+    ends = said["result"]["metrics"]["log_loss"]
+    assert ends["lower"] - 1e-7 <= log_loss(y, likely) <= ends["upper"] + 1e-7
+
+
+def test_one_line_tells_how_columns_are_prepared(tmp_path):
+    path, _ = patients(tmp_path)
+    options = ("loocv", path, "--target", "ill", "--drop", "town")
+    text = " ".join(glru_command(*options).stdout.split())
+    assert "preparation missing values filled, columns scaled: fitted again without each row" in text
+    text = " ".join(glru_command(*options, "--impute", "mean", "--fit-once").stdout.split())
+    assert "preparation missing values filled, columns scaled: fitted once, to all rows" in text
+    assert "--impute" in complaint(*options, "--fit-once")
 
 
 def test_three_classes(tmp_path):
@@ -157,15 +217,11 @@ def test_numbers_with_blanks_no_header_and_other_delimiters(tmp_path):
     X, y = sample(n=20, d=2)
     lines = [f"{a}; {b} ;{label}" for (a, b), label in zip(X.tolist(), y.tolist(), strict=True)]
     path = table_file(tmp_path, "\n".join(lines) + "\n\n\n")
-    said = answer("loocv", path, "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1)
+    said = answer("loocv", path, "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1, "--fit-once")
     assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1))))
     same = table_file(tmp_path, "\n".join(lines), "data.dat")
-    assert (
-        answer("loocv", same, "--format", "csv", "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1)[
-            "result"
-        ]
-        == said["result"]
-    )
+    options = ("--format", "csv", "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1, "--fit-once")
+    assert answer("loocv", same, *options)["result"] == said["result"]
 
 
 def test_table_for_people(tmp_path):
@@ -191,7 +247,7 @@ def test_regression_of_a_file(tmp_path):
     X, _ = sample()
     y = X @ np.arange(1.0, 5.0) + 3.0
     path = write(tmp_path / "data.csv", X, y)
-    said = answer("loocv", path, "--loss", "huber", "--lam", 0.1)
+    said = answer("loocv", path, "--loss", "huber", "--lam", 0.1, "--fit-once")
     problem = glru.Problem(standardise(X), y, glru.Huber(), glru.L2(0.1), fit_intercept=True)
     assert_result(said, glru.loocv(problem))
     assert "--plot shows classifications" in complaint("loocv", path, "--loss", "squared", "--plot", tmp_path / "a.png")

@@ -461,10 +461,33 @@ def test_what_a_pipeline_does_not_have():
     for method in ("glru", "approx"):
         with pytest.raises(ValueError, match=rf"StandardScaler\) are fitted anew; got '{method}'"):
             glru.loocv(pipeline, X, y, method=method)
-    with pytest.raises(ValueError, match="Leave checkpoint out"):
-        glru.loocv(pipeline, X, y, checkpoint="run.npz")
+    with pytest.raises(ValueError, match=r"and there are 90 \(PCA is fitted.*Leave checkpoint out"):
+        glru.loocv(make_pipeline(PCA(2), model_of()), X, y, checkpoint="run.npz")
     with pytest.raises(ValueError, match="make something else of this data"):
         glru.certify(pipeline.fit(X, y), X[:50], y[:50])
+
+
+def test_checkpoint_of_a_pipeline(tmp_path):
+    """A run that ends in the middle goes on from its checkpoint; another pipeline has another one."""
+    X, y = cancer()
+    path = tmp_path / "run.npz"
+    pipeline = make_pipeline(StandardScaler(), LinearSVC(C=0.1))
+    expected = glru.loocv(pipeline, X, y)
+
+    def stop(stage, done, total):
+        if done > 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        glru.loocv(pipeline, X, y, checkpoint=path, progress=stop)
+    found = glru.loocv(pipeline, X, y, checkpoint=path)
+    assert np.array_equal(found.score_lower, expected.score_lower) and found.decided_by == expected.decided_by
+    # Another scaler with the same data for the model: the work of the first is not taken for its own.
+    scaled = StandardScaler().fit_transform(X)
+    for steps in (StandardScaler(), StandardScaler(with_std=False)):
+        pipeline = make_pipeline(steps, LinearSVC(C=0.1))
+        found = glru.loocv(pipeline, scaled, y, checkpoint=path)
+        assert np.array_equal(found.score_lower, glru.loocv(pipeline, scaled, y).score_lower)
 
 
 def test_steps_that_work_in_place_leave_the_data_alone():

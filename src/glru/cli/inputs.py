@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.linalg import Array, RawMatrix
 from glru.report import Provenance
-from glru.sklearn import objectives
+from glru.sklearn import adapt, objectives
+from glru.sklearn.adapted import Adapted
 
 LOSSES: dict[str, Any] = {name: loss for named in objectives.LOSSES.values() for name, loss in named.items()}
 LAM = 0.01
@@ -45,30 +46,46 @@ FLAGS = {"ids": "id"}
 
 @dataclass(frozen=True)
 class Job:
-    """A prepared problem and what is reported about it."""
+    """A prepared problem and what is reported about it; ``adapted``: as a pipeline whose steps are fitted again without each row."""
 
     prepared: Prepared
     problem: glru.Problem
     facts: dict[str, Any]
     seconds: float
+    adapted: Adapted | None = None
 
     def row_name(self, row: int) -> str:
         """A row's id where the data has one, else its position."""
         return self.prepared.ids[row] if self.prepared.ids else str(row)
 
 
-def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions) -> Job:
-    """Read and prepare the data, and make the problem."""
+def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fill: bool = False) -> Job:
+    """Read and prepare the data, and make the problem; ``fill``: as in :func:`prepare_data`."""
     begin = time.perf_counter()
     penalty, scaling = _penalty(strength)
     chosen = LOSSES[loss.loss]() if loss.loss else None
-    prepared = prepare_data(data, chosen.task if chosen else None)
+    prepared = prepare_data(data, chosen.task if chosen else None, fill)
     task = prepared.targets.task
     chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
     intercept = task == "regression" if loss.intercept is None else loss.intercept
     problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=intercept, scaling=scaling)
     facts = {"data": data_facts(prepared), "model": _model_facts(problem, strength, loss.tol)}
     return Job(prepared, problem, facts, time.perf_counter() - begin)
+
+
+def refit_steps(job: Job, strength: StrengthOptions) -> Job:
+    """The job as a pipeline of what prepares the data and the model, so that every row is left out of both."""
+    from sklearn.pipeline import make_pipeline
+
+    problem, prepared = job.problem, job.prepared
+    steps = [step for _, step in prepared.transformer.steps if not isinstance(step, str)]
+    if not steps:
+        return job
+    kind: Any = glru.GLRUClassifier if problem.loss.task == "classification" else glru.GLRURegressor
+    options = {"C": strength.C} if strength.C is not None else {"lam": float(problem.penalty.quadratic)}
+    model = kind(problem.loss, kappa=strength.kappa, fit_intercept=problem.fit_intercept, **options)
+    adapted = adapt(make_pipeline(*steps, model), prepared.raw, problem.y)
+    return replace(job, problem=adapted.problems[0], adapted=adapted)
 
 
 def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
@@ -81,12 +98,16 @@ def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
     return (glru.ElasticNet(lam, strength.kappa) if strength.kappa else glru.L2(lam)), scaling
 
 
-def prepare_data(data: DataOptions, task: Any) -> Prepared:
-    """Read the data and bring it into the form of the training problem."""
+def prepare_data(data: DataOptions, task: Any, fill: bool = False) -> Prepared:
+    """Read the data and bring it into the form of the training problem; ``fill``: missing values by the mean where nothing else is said."""
     path = file_of(data)
     with flags_in_errors():
+        source = datasets.load(data.data) if path is None else read(path, data)
+        table = source.table if isinstance(source, Contents) else None
+        if fill and data.impute is None and table is not None and any(table.fill_nan(None).null_count().row(0)):
+            data = replace(data, impute="mean")
         return datasets.prepare(
-            datasets.load(data.data) if path is None else read(path, data),
+            source,
             target=data.target,
             positive=data.positive,
             drop=split_list(data.drop),

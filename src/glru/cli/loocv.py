@@ -16,6 +16,7 @@ from glru.model_selection.loocv import trained
 from glru.report import loocv_page
 from glru.report.format import format_count
 from glru.report.loocv import STAGE_NAMES, describe_open
+from glru.sklearn.drop_ins import adapted_loocv
 
 TOP, WORK = 20, 2e10
 """Rows in the report's list of influence, and the operations that may be spent on it."""
@@ -58,20 +59,34 @@ def loocv(
         int, typer.Option(metavar="N", min=0, help="Retrain N rows by brute force (all where N is larger) and compare.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Chooses the rows of --verify.")] = 0,
+    fit_once: Annotated[
+        bool,
+        typer.Option(
+            "--fit-once",
+            help="Fit scales, filled values and encodings once, to all rows, as the paper does; by default they are fitted again "
+            "without each row, and missing values are filled by the mean. Methods that follow the paper fit once.",
+        ),
+    ] = False,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
     output.check(out, [inputs.file_of(data)], checkpoint)
     begin = time.perf_counter()
+    fit_once = fit_once or method not in ("certified", "naive")
     with bar(out.quiet) as report:
-        job = inputs.make_job(data, loss, strength)
+        job = inputs.make_job(data, loss, strength, fill=not fit_once)
+        if not fit_once:
+            job = inputs.refit_steps(job, strength)
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
         if out.plot is not None and job.problem.loss.task == "regression":
             raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
         stored = None if checkpoint is None else Store(checkpoint)
         solution = trained(job.problem, loss.tol, stored)
         fit = time.perf_counter() - begin - job.seconds
-        result = glru.loocv(solution, progress=report, checkpoint=stored, **options)
+        if job.adapted is None:
+            result = glru.loocv(solution, progress=report, checkpoint=stored, **options)
+        else:
+            result = adapted_loocv(job.adapted, [solution], progress=report, checkpoint=stored, **options)
         seconds = {"read": job.seconds, "train": fit} | result.seconds
         check = brute_force(job, result, verify, seed, report) if verify else None
     if check:
@@ -87,8 +102,9 @@ def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int
     rows = np.sort(np.random.default_rng(seed).choice(problem.n_rows, count, replace=False))
     begin, scores = time.perf_counter(), np.empty(count)
     for k, row in enumerate(rows):
-        model = glru.solve(glru.RemoveRows([row]).apply(problem), tol=BRUTE_FORCE_TOL)
-        scores[k] = float((problem.X[row : row + 1] @ model.coef)[0]) + model.intercept
+        own = problem.without(rows[k : k + 1]) if job.adapted is None else job.adapted.without(0, int(row))
+        model = glru.solve(own, tol=BRUTE_FORCE_TOL)
+        scores[k] = model.scores[row]
         report("brute force", k + 1, count)
     seconds = time.perf_counter() - begin
     lower, upper = result.score_lower[rows], result.score_upper[rows]
@@ -111,7 +127,7 @@ def outcome(
     seconds: dict[str, float],
 ) -> output.Outcome:
     """The result of leave-one-out in every output format."""
-    problem, facts = job.problem, job.facts | {"settings": options}
+    problem, facts = job.problem, job.facts | {"settings": options | {"fit_once": job.adapted is None}}
     metrics = {name: result.metric_bounds(name) for name in METRICS[problem.loss.task] if _has_metric(result, name)}
     values: dict[str, Any] = {
         "certified": result.certified,
@@ -120,11 +136,12 @@ def outcome(
         "wider_than_asked": result.decided_by.get("wide", 0),
         "limited": int(np.sum(result.limited)),
         "n_trainings": result.n_trainings,
+        "n_refits": result.n_refits,
         "decided_by": result.decided_by,
         "metrics": {name: {"lower": low, "upper": high} for name, (low, high) in metrics.items()},
         "verify": check,
     }
-    lines = describe(job)
+    lines = [*describe(job), ("preparation", _describe_preparation(job, result))]
     if problem.loss.task == "classification":
         values["errors"] = {"lower": result.errors_lower, "upper": result.errors_upper}
         share = output.interval(*(100.0 * n / problem.n_rows for n in (result.errors_lower, result.errors_upper)))
@@ -173,6 +190,23 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) ->
         job.prepared.ids,
         influence,
     )
+
+
+def _describe_preparation(job: inputs.Job, result: glru.LOOCVResult) -> str:
+    """What was done to the columns, and whether it was fitted again without each row."""
+    prepared = job.prepared
+    done = [
+        "missing values filled" if prepared.imputed else "",
+        "text encoded" if set(prepared.names) != set(prepared.origins) else "",
+        "columns scaled" if prepared.normalize != "none" else "",
+    ]
+    what = ", ".join(part for part in done if part)
+    if not what:
+        return "none"
+    if job.adapted is None:
+        return f"{what}: fitted once, to all rows, the held-out row among them"
+    alone = f" ({result.n_refits} of them one at a time: {result.refit_reason})" if result.n_refits else ""
+    return f"{what}: fitted again without each row{alone}"
 
 
 def _has_metric(result: glru.LOOCVResult, name: str) -> bool:

@@ -120,6 +120,8 @@ class Prepared:
         How the columns are scaled.
     transformer : sklearn.pipeline.Pipeline
         Turns the used columns of the source into X.
+    raw : frame or matrix
+        These columns, as they are in the source.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Prepared:
     imputed: bool
     normalize: Scaling
     transformer: Any
+    raw: Any
 
     def features(self, contents: Contents) -> RawMatrix:
         """Return new rows in the columns of the training problem."""
@@ -242,7 +245,7 @@ def prepare(
     used = _used(contents, [targets.column if is_table else None, ids, *drop])
     raw, steps = _columns(contents, used, one_hot, impute)
     scaling: Scaling = _usual_scaling(contents) if normalize == "auto" else normalize
-    transformer = _pipeline(steps, scaling)
+    transformer = _pipeline(steps, scaling, is_table or as_matrix(raw).stores_zeros)
     X = _fit(transformer, raw)
     encoded = (
         list(_encoded_names(transformer[0])) if is_table else [(contents.names[k], contents.names[k]) for k in used]
@@ -262,6 +265,7 @@ def prepare(
         imputed=impute is not None,
         normalize=scaling,
         transformer=transformer,
+        raw=raw,
     )
 
 
@@ -372,7 +376,7 @@ def _encoder(columns: Sequence[str], text: set[str], impute: Imputation | None) 
         work: Any = "passthrough"
         if is_text:
             fill = SimpleImputer(missing_values=None, strategy="most_frequent") if impute else "passthrough"
-            work = make_pipeline(fill, OneHotEncoder(sparse_output=False))
+            work = make_pipeline(fill, OneHotEncoder(handle_unknown="ignore", sparse_output=False))
         elif impute:
             work = SimpleImputer(strategy=impute.replace("-", "_"))
         steps.append((f"{'text' if is_text else 'numbers'}-{place}", work, slice(place, place + n_columns)))
@@ -397,13 +401,13 @@ def _encoded_names(encoder: Any) -> Iterator[tuple[str, str]]:
             yield name, name
 
 
-def _pipeline(steps: list[tuple[str, Any]], scaling: Scaling) -> Any:
+def _pipeline(steps: list[tuple[str, Any]], scaling: Scaling, dense: bool) -> Any:
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
     if scaling == "dense":
-        filled = FunctionTransformer(_fill, accept_sparse=True)
+        filled = FunctionTransformer(np.ascontiguousarray if dense else _fill, accept_sparse=True)
         steps = [*steps, ("varying", VarianceThreshold()), ("filled", filled), ("scale", StandardScaler())]
     elif scaling == "sparse":
         steps = [*steps, ("varying", VarianceThreshold()), ("scale", StandardScaler(with_mean=False))]

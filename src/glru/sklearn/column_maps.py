@@ -665,7 +665,7 @@ def _row_wise(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 
 def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
-    if step.func is None:
+    if step.func in (None, np.asarray, np.ascontiguousarray):
         return replace(columns, given=step.transform(columns.given))
     given = _steadily(step, columns)
     if not isinstance(step.func, np.ufunc) and not _sees_single_rows(step, columns.given, given):
@@ -734,7 +734,7 @@ class ColumnChanges:
     strengths, fills : array of shape (n_rows or n_splits, n_columns) or None
         Factors of the penalty's strengths, and what is added to filled values.
     filled : array of shape (n_rows, n_columns) or None
-        Which values these are.
+        Which values these are: those that were missing, or, in a column that is shifted without an intercept, all others.
     error : float
         As in ``Refits``.
     alone : array of bool
@@ -796,20 +796,17 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     ratio = columns.scale / scale0
     if intercept:
         ratio = np.where(constant, 1.0, ratio)
-    elif not np.array_equal(columns.shift, np.broadcast_to(shift0, columns.shift.shape)):
-        moved = np.broadcast_to(columns.shift != shift0, (walk.alone.size, made.shape[1]))
-        walk.set_apart(moved, "without an intercept a shift of a column matters")
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
     strengths = ratio * ratio
-    fills = np.where(columns.missing.any(axis=0), (columns.fill - columns.fill0) / scale0, 0.0)
+    moves = _moves(walk, columns, rounding, intercept)
+    fills = moves.sizes
     unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
     walk.set_apart(np.broadcast_to(unknown, (walk.alone.size, made.shape[1])), "a column has no value in any other row")
     # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
     rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
     largest = np.maximum(np.abs(made).max(axis=0), np.finfo(np.float64).tiny)
-    fill_error = np.where(columns.missing.any(axis=0), (columns.fill_error / scale0 + 2.0 * rounding) / largest, 0.0)
-    error = float(max(np.nanmax(rho_error), np.nanmax(fill_error)))
+    error = float(max(np.nanmax(rho_error), np.nanmax(moves.errors / largest)))
     if not error <= LARGEST_ERROR:
         raise Unfollowed("the values of a column differ by little more than their rounding")
     # The error is one of 1: far below that a factor is known too badly.
@@ -819,12 +816,42 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     )
     strengths = np.where(walk.alone[:, None], 1.0, strengths)
     fills = np.where(walk.alone[:, None], 0.0, fills)
-    moves, scales = bool(np.any(fills)), bool(np.any(strengths != 1.0))
+    moved, scales = bool(np.any(fills)), bool(np.any(strengths != 1.0))
     return ColumnChanges(
         strengths if scales else None,
-        fills if moves else None,
-        columns.missing if moves else None,
-        error if moves or scales else 0.0,
+        fills if moved else None,
+        moves.mask if moved else None,
+        error if moved or scales else 0.0,
         walk.alone,
         _listed(walk),
     )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """How far values of each column move: by ``sizes`` (a row per change) where ``mask`` is true, each within ``errors``."""
+
+    sizes: Array
+    mask: Mask
+    errors: Array
+
+
+def _moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) -> Moves:
+    """Moves in units of the scales of all rows: of filled values, and without an intercept of all values that are shifted."""
+    holes, scale0 = columns.missing.any(axis=0), columns.scale0
+    filled = np.where(holes, (columns.fill - columns.fill0) / scale0, 0.0)
+    fill_error = np.where(holes, columns.fill_error / scale0 + 2.0 * rounding, 0.0)
+    shifts = np.zeros((1, 1)) if intercept else (columns.shift0 - columns.shift) / scale0
+    if not shifts.any():
+        return Moves(filled, columns.missing, fill_error)
+    shift_error = columns.moments[2] / scale0 + fill_error + 4.0 * rounding
+    shifted = np.abs(shifts).max(axis=0) > 0.0
+    # Filled means stay where they are behind a step that takes off the mean: then only the other values move.
+    stay = ~holes | (np.abs(filled + shifts).max(axis=0) <= SURE * shift_error[0])
+    walk.set_apart(
+        np.broadcast_to((shifts != 0.0) & ~stay, (walk.alone.size, stay.size)),
+        "without an intercept, values and filled values of a column are shifted differently",
+    )
+    errors = np.where(shifted, SURE * shift_error, fill_error)
+    return Moves(np.where(shifted, shifts, filled), np.where(shifted, ~columns.missing, columns.missing), errors)

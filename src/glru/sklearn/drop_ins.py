@@ -56,7 +56,7 @@ def adapted_loocv(
     require_bounds(adapted)
     refits = adapted.refits
     if adapted.shifts is not None:
-        _check_options(adapted.shifts, options)
+        _check_options(adapted, adapted.shifts, options)
     if solutions is None:
         solutions = [solve(problem, tol=tol) for problem in adapted.problems]
     if adapted.classes is None or decides_by_sign(adapted):
@@ -81,16 +81,17 @@ def adapted_loocv(
     return _with_refits(found, adapted)
 
 
-def _check_options(shifts: str, options: dict[str, Any]) -> None:
+def _check_options(adapted: Adapted, shifts: str, options: dict[str, Any]) -> None:
     """Refuse what leave-one-out does not have where a row that leaves changes the others."""
     method = options.get("method", "certified")
     if method not in ("certified", "naive"):
         raise ValueError(
             f"method must be 'certified' or 'naive' here, because when a row is left out, {shifts}; got {method!r}. Leave it out."
         )
-    if options.get("checkpoint") is not None:
+    if options.get("checkpoint") is not None and adapted.n_refits:
         raise ValueError(
-            f"a checkpoint does not hold what changes beside a row, and when a row is left out, {shifts}. Leave checkpoint out."
+            f"a checkpoint does not hold rows that are left out one at a time, and there are {adapted.n_refits} "
+            f"({adapted.refit_reason}). Leave checkpoint out."
         )
 
 

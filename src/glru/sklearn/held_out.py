@@ -15,7 +15,7 @@ from glru._budget import UNLIMITED
 from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
 from glru.existence import missing_optimum
-from glru.linalg import Array, Matrix, calm_blas, to_host
+from glru.linalg import Array, Matrix, calm_blas, outward, to_host
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
@@ -23,9 +23,10 @@ from glru.problem import Problem
 from glru.refine import fold_bounds, single_fold_bounds
 from glru.regions import has_local
 from glru.sklearn.adapted import Adapted, Fold
+from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, solution_at
 from glru.solvers import solve
-from glru.updates.refits import Refits
+from glru.updates.refits import Refits, constant_loss, factor_radii
 
 Split = tuple[Rows | None, Rows]
 
@@ -295,9 +296,43 @@ def _fold_by_fold(
             if not _has_data_of(adapted, fold):
                 every = chain(same, [fold], folds)
                 found = _one_by_one(adapted, solutions, pairs, every, width, tol, report, aim)
-                return replace(found, refit_reason=None if changes is None else changes.reason)
+                found = replace(found, refit_reason=None if changes is None else changes.reason)
+                break
             same.append(fold)
-        return _together(adapted, solutions, same, width, tol, report, aim, starts)
+        else:
+            found = _together(adapted, solutions, same, width, tol, report, aim, starts)
+    if changes is None or changes.strengths is None:
+        return found
+    slacks = [_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
+    widened = [
+        ScoreBounds(outward(part.lower - slack, -np.inf), outward(part.upper + slack, np.inf))
+        for part, slack in zip(found.parts, slacks, strict=True)
+    ]
+    return replace(found, parts=widened)
+
+
+def _factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Rows, Rows]], k: int) -> Array:
+    """How far scores of the test rows are at most from those under refitted scales as they are stored, one entry per test row."""
+    assert changes.strengths is not None
+    problem, first = adapted.problems[k], np.ones((len(pairs), adapted.offset))
+    kept = []
+    for train, _ in pairs:
+        weight = np.bincount(train, adapted.targets.weights(k, train), problem.n_rows)
+        share = 1.0 if problem.scaling == "sum" else problem.total_weight / weight.sum()
+        with np.errstate(all="ignore"):
+            grown = np.where(weight > 0.0, weight / problem.sample_weight, 0.0)
+        kept.append(share * float(grown.max()))
+    fills = None if changes.fills is None else np.hstack([0.0 * first, changes.fills])
+    radii, norms = factor_radii(
+        problem,
+        np.hstack([first, changes.strengths]),
+        changes.error,
+        np.array(kept) * constant_loss(problem),
+        fills,
+    )
+    radii = np.where(changes.alone, 0.0, radii)
+    sizes = [test.size for _, test in pairs]
+    return np.repeat(radii, sizes) * norms[np.concatenate([test for _, test in pairs])]
 
 
 def _has_data_of(adapted: Adapted, fold: Fold) -> bool:

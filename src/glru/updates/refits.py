@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.linalg import Array, gamma
+from glru.linalg import FEW, Array, gamma
 from glru.penalties import L1, L2, ElasticNet, Penalty
 from glru.problem import Problem
 
@@ -35,15 +35,16 @@ class Refits:
     strengths : array of shape (n_rows, n_columns) or None
         ``rho``: factors of the strengths of the penalty.
     fills : array of shape (n_rows, n_columns) or None
-        ``f``: what is added to every filled value of a column.
+        ``f``: what is added to some values of a column.
     filled : boolean array of shape (n_rows, n_columns) or None
-        ``m``: which values were filled in because they were missing.
+        ``m``: which values these are: those filled in because they were missing, or, without an intercept, all values that are shifted.
     class_factors : array of shape (n_rows, 2) or None
         ``u``: factors of the weights of the rows with ``y < 0`` and of those with ``y > 0``.
     error : float
         At least the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in
-        units of the largest absolute value in its column. Bounds made in batches hold for all factors within that error; rows that
-        are worked on one by one, for the factors as they are stored.
+        units of the largest absolute value in its column. Bounds made in batches hold for all of these within that error. Those of
+        rows that are worked on one by one hold for all strengths' factors within it, by :meth:`slack`, and for fills and class factors
+        as they are stored.
     alone : boolean array of shape (n_rows,) or None
         Rows whose removal changes more than that: :attr:`refit` makes their problem.
     refit : callable or None
@@ -91,6 +92,23 @@ class Refits:
                 least = np.minimum(least, part.min(axis=1) - self.error * np.maximum(1.0, part.max(axis=1)))
         return least
 
+    def slack(self, problem: Problem) -> Array:
+        """How far the score of each row is at most from that of :meth:`problem`, for all strengths' factors within their error."""
+        if self.strengths is None or not self.error:
+            return np.zeros(self.n_rows)
+        kept = np.ones(self.n_rows)
+        if self.class_factors is not None:
+            kept *= np.maximum(self.class_factors.max(axis=1), 1.0)
+        if problem.scaling == "mean":
+            least = 1.0 if self.class_factors is None else np.minimum(self.class_factors.min(axis=1), 1.0)
+            others = problem.total_weight - problem.sample_weight
+            kept = np.divide(
+                kept * problem.total_weight, others * least, out=np.full(kept.size, np.inf), where=others > 0
+            )
+        radii, norms = factor_radii(problem, self.strengths, self.error, kept * constant_loss(problem), self.fills)
+        found = radii * norms
+        return found if self.alone is None else np.where(self.alone, 0.0, found)
+
     def parts(self) -> tuple[Any, ...]:
         """What tells refits apart."""
         names = ("strengths", "fills", "filled", "class_factors", "alone")
@@ -134,6 +152,72 @@ class Refits:
             largest *= max(1.0, float(self.class_factors.max()))
         error = (self.error * (2.0 + self.error) + 16.0 * gamma(problem.n_rows + 8)) * largest
         return replace(self, strengths=strengths * kept, error=error)
+
+
+def constant_loss(problem: Problem) -> float:
+    """The sum of the losses of a model without coefficients, at least that of the best one and half its squared norm."""
+    place = float(problem.weights @ problem.y / problem.weights.sum()) if problem.fit_intercept else 0.0
+    values = [
+        float(problem.weights @ problem.loss.value(problem.y, np.full(problem.n_rows, b)))
+        for b in ({0.0, place} if problem.loss.task == "regression" else {0.0})
+    ]
+    return min(values)
+
+
+def factor_radii(
+    problem: Problem, strengths: Array, error: float, losses: Array, fills: Array | None
+) -> tuple[Array, Array]:
+    r"""By how much scores of optima differ at most under penalties whose strengths err, as a product of two arrays.
+
+    With ``Lam`` the strengths as they are stored, the optimum ``w`` there and ``w'`` under :math:`\Lambda' = \Lambda (1 + O(\epsilon))`
+    differ by :math:`\|w' - w\|_{\Lambda'} \le \|(\Lambda' - \Lambda) w + (\kappa' - \kappa) \operatorname{sign} w\|_{\Lambda'^{-1}}`, since the gradient at ``w``
+    is no more than that and the losses are convex; and half the squared norm of ``w`` is at most the losses without it. An
+    unpenalised intercept moves by at most the largest move of another row's score, since the slopes of the losses grow with it.
+
+    Parameters
+    ----------
+    problem : Problem
+        What the factors belong to.
+    strengths : array of shape (n_changes, n_columns)
+        The factors of its strengths.
+    error : float
+        Each errs by at most this times ``max(1, factor)``.
+    losses : array of shape (n_changes,)
+        At least the losses of a model without coefficients.
+    fills : array of shape (n_changes, n_columns) or None
+        What is added to filled values.
+
+    Returns
+    -------
+    radii : array of shape (n_changes,)
+        At least the norms of ``w' - w``, infinite where some columns are penalised and others not.
+    norms : array of shape (n_rows,)
+        At least the norms of what the rows' scores are made of, so that the product bounds how far a score moves.
+    """
+    lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+    kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))
+    n_changes = strengths.shape[0]
+    if not lam.any() and not kappa.any():
+        return np.zeros(n_changes), np.zeros(problem.n_rows)
+    if not lam.all():
+        return np.full(n_changes, np.inf), np.ones(problem.n_rows)
+    with np.errstate(all="ignore"):
+        least = strengths.min(axis=1, initial=1.0)
+        # Besides, the products of factors and strengths are rounded.
+        epsilon = error / least + FEW
+        size = np.sqrt(2.0 * losses) + float(np.sqrt(np.square(kappa) @ (1.0 / lam)))
+        radii = epsilon * size / (1.0 - epsilon) / np.sqrt(least)
+        radii = np.where((epsilon < 0.5) & (least > 0.0), radii, np.inf)
+        if problem.fit_intercept and problem.matrix.stores_zeros:
+            rows = problem.matrix.dense()
+            norms = np.sqrt(np.square(rows - rows.mean(axis=0)) @ (1.0 / lam))
+        else:
+            norms = np.sqrt(problem.matrix.squared_row_norms(1.0 / lam))
+        norms = norms + (norms.max(initial=0.0) if problem.fit_intercept else 0.0)
+        if fills is not None:
+            norms = norms + 2.0 * float(np.sqrt((np.square(fills) @ (1.0 / lam)).max(initial=0.0)))
+    # Every number above is rounded far less than by a thousandth.
+    return 1.001 * radii, 1.001 * norms
 
 
 def rescaled(penalty: Penalty, factors: Array) -> Penalty:
