@@ -59,9 +59,11 @@ from glru.updates.columns.wide import Steps
 from glru.updates.folds import Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import has_row_models, has_wide_rows
+from glru.updates.second_order import second_order_bounds
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
@@ -96,12 +98,14 @@ __all__ = [
     "RowSide",
     "ScoreBounds",
     "Screened",
+    "SecondMoments",
     "SmoothColumns",
     "Solution",
     "Steps",
     "Stop",
     "TallRefits",
     "TallRows",
+    "ThirdDerivatives",
     "ValidationJudge",
     "ValidationRows",
     "Value",
@@ -126,6 +130,7 @@ __all__ = [
     "column_metric",
     "concatenate",
     "conjugate_gradients",
+    "coordinates",
     "correlation_range",
     "decide",
     "device",
@@ -172,6 +177,7 @@ __all__ = [
     "sample_of",
     "score_bounds",
     "score_errors",
+    "second_order_bounds",
     "solve_shifted",
     "solvers",
     "step_length",

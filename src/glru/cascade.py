@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, ScoreBounds, is_decided, unbounded
+from glru.bounds import Bounds, ScoreBounds, intersect, is_decided, unbounded
 from glru.certificate import certify
 from glru.linalg import Array, outward
 from glru.losses import Hinge
@@ -44,6 +44,7 @@ from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
+from glru.updates.second_order import second_order_bounds
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
@@ -69,6 +70,9 @@ FEW_ROWS, MANY_ROWS = 4, 32
 
 TRIED_ROWS = 8
 """After this number of rows, a step on single rows ends once it spares fewer than half a training: both together cost more."""
+
+TIGHT_ETA = 1e-6
+"""Where narrow intervals are asked for, a metric that is farther than this from the Hessian is formed again at a closer base."""
 
 TIGHTENED_SHARE = 8
 """At most one row in this number is narrowed on its own, so that it costs far less than training every row."""
@@ -514,16 +518,22 @@ class Cascade:
             mine = self.factors[rows] == factor
             family = self._local_family(float(factor))
             bounds = family.bounds(rows[mine], self.enough)
-            left = np.flatnonzero(~self.enough(*bounds))
-            if left.size > MANY_ROWS:
-                low, high = family.sharp_bounds(rows[mine][left])
-                bounds[0][left], bounds[1][left] = np.maximum(bounds[0][left], low), np.minimum(bounds[1][left], high)
+            for sharper in (LocalRows.sharp_bounds, self._second_order):
+                left = np.flatnonzero(~self.enough(*bounds))
+                if left.size > MANY_ROWS:
+                    family = self._tight_family(float(factor))
+                    found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
+                    bounds[0][left], bounds[1][left] = found
             lower[mine], upper[mine] = bounds
         return lower, upper
 
+    def _second_order(self, family: LocalRows, rows: Rows) -> Bounds:
+        """Bounds to second order, where they are cheap."""
+        return second_order_bounds(family, rows) if family.has_second_order(rows.size) else unbounded(rows.size)
+
     def local_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
-        family = self._local_family(float(self.factors[rows[0]]))
+        family = self._tight_family(float(self.factors[rows[0]]))
         return family.refined(rows, self.enough, BATCH_STEPS, n_together=self._n_batched)
 
     def local_exact(self, rows: Rows) -> Bounds:
@@ -531,10 +541,17 @@ class Cascade:
 
         Rows of leverage near 1 ask for a metric that is nearly exact. This one is formed once for all of them.
         """
-        factor = float(self.factors[rows[0]])
+        return self._sharp_family(float(self.factors[rows[0]])).refined(rows, self.enough, EXACT_STEPS, exact=True)
+
+    def _tight_family(self, factor: float) -> LocalRows:
+        """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
+        family = self._local_family(factor)
+        return family if self.width is None or family.eta <= TIGHT_ETA else self._sharp_family(factor)
+
+    def _sharp_family(self, factor: float) -> LocalRows:
         if factor not in self._sharp:
             self._sharp[factor] = LocalRows(self._local_family(factor), factor)
-        return self._sharp[factor].refined(rows, self.enough, EXACT_STEPS, exact=True)
+        return self._sharp[factor]
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:

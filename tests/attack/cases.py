@@ -47,6 +47,7 @@ from tests.core import (
     newton_ellipsoids,
     regions_of,
     removal_factors,
+    second_order_bounds,
     widen,
 )
 
@@ -205,6 +206,9 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             yield "local rows", values, *local.bounds(here, never)
             yield "local rows, sharp", values, *local.sharp_bounds(here)
             yield "local rows, refined", values, *local.refined(here, never, 4)
+            if problem.loss.fourth_constant is not None:
+                for family in (local, LocalRows(local, float(factor))):
+                    yield "local rows, second order", values, *second_order_bounds(family, here)
         if has_newton_rows(problem):
             yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
     if has_row_models(problem):

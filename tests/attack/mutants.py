@@ -214,6 +214,15 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.tall_rows:TallRows._ball", inside(ball_radius=scaled_argument(0.01)), FAMILIES
     ),
     "remainder-of-the-newton-step-dropped": Mutant("glru.updates.local_rows:newton_remainders", scaled(0.0), FAMILIES),
+    "tenth-of-the-quotient-of-the-remainder": Mutant(
+        "glru.updates.local_rows:remainder_quotients", scaled(0.1), FAMILIES
+    ),
+    "thousandth-of-the-moments": Mutant("glru.updates.moments:SecondMoments.sizes", scaled(1e-3), FAMILIES),
+    "third-derivatives-of-the-row-left-out": Mutant(
+        "glru.updates.local_rows:LocalRows.second_order",
+        lambda half: lambda self, steps, rows, places, own: half(self, steps, rows, places, 0.0 * own),
+        FAMILIES,
+    ),
     "leverage-ignored-in-the-step": Mutant(
         "glru.updates.local_rows:RowRemovals.prepare",
         result(lambda rows: replace(rows, multipliers=rows.multipliers * (1.0 - rows.leverages))),

@@ -52,6 +52,19 @@ def test_curvature_is_the_limit_of_differences(loss):
     assert np.all(np.minimum(np.abs(ahead - curvature), np.abs(behind - curvature)) < 1e-5)
 
 
+@each({name: loss for name, loss in LOSS.items() if loss.fourth_constant is not None}, "loss")
+def test_third_derivative_is_the_limit_of_differences(loss):
+    """And the fourth one is bounded by the curvature."""
+    y = labels(loss)
+    ahead, here, behind = (loss.curvature(y, SCORES + step) for step in (STEP, 0.0, -STEP))
+    np.testing.assert_allclose(loss.third_derivative(y, SCORES), (ahead - behind) / (2.0 * STEP), atol=1e-9)
+    step = 1e-3
+    up, down = (loss.third_derivative(y, SCORES + k) for k in (step, -step))
+    fourth = np.abs(up - down) / (2.0 * step)
+    assert np.all(fourth <= loss.fourth_constant * here * (1.0 + 1e-5))
+    assert np.any(fourth > 0.8 * loss.fourth_constant * here)
+
+
 @every_loss
 def test_conjugate_is_the_supremum(loss):
     """Brute force over a grid of scores, edges of the domain included."""

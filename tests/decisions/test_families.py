@@ -11,15 +11,19 @@ from tests.cases import LOSSES, dense, each, make
 from tests.certificates.exact import optimum, outside
 from tests.core import (
     LocalRows,
+    SecondMoments,
     TallRows,
+    ThirdDerivatives,
     WideRows,
     carried_bounds,
+    coordinates,
     has_carried,
     has_local_rows,
     has_newton_rows,
     has_row_models,
     has_wide_rows,
     removal_factors,
+    second_order_bounds,
 )
 from tests.decisions.retraining import assert_inside, derived, held_out
 
@@ -263,6 +267,55 @@ def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
     with np.errstate(invalid="ignore"):
         narrower = (sharp[1] - sharp[0] < 0.9 * (plain[1] - plain[0])) | (np.isfinite(sharp[1]) & np.isinf(plain[1]))
     assert np.any(narrower)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("lam", [0.02, 1e-4])
+def test_rows_to_second_order(seed, fit_intercept, lam):
+    """Bounds of third order in the moves hold, also where the units of the columns differ, and are the narrower ones of small moves."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(240, 3)) * [1.0, 1e-4, 1e5]
+    X[:2] *= 3.0
+    y = np.where(X[:, 0] + random.normal(size=240) > 0.0, 1.0, -1.0)
+    strengths = np.full(3, lam) * [1.0, 1e-8, 1e10]
+    problem = glru.Problem(X, y, penalty=glru.L2(strengths), fit_intercept=fit_intercept)
+    solution = glru.solve(problem, tol=1e-12)
+    scores, off = held_out(solution)
+    off = np.minimum(off, 1e-11 * (1.0 + np.abs(scores)))
+    plain = family_bounds(solution, LocalRows, lambda family, rows: family.bounds(rows, never))
+    sharp = family_bounds(solution, LocalRows, lambda family, rows: family.sharp_bounds(rows))
+    second = family_bounds(solution, LocalRows, second_order_bounds)
+    assert_inside(scores, off, *sharp)
+    assert_inside(scores, off, *second)
+    assert np.median(sharp[1] - sharp[0]) < np.median(plain[1] - plain[0])
+    assert np.median(second[1] - second[0]) < 0.6 * np.median(sharp[1] - sharp[0])
+
+
+@each(TALL | INTERCEPTS, "shape")
+def test_rows_to_second_order_against_60_digits(shape):
+    solution = glru.solve(make(glru.Logistic(), glru.L2(0.02), seed=4, **shape))
+    pairs = [
+        family_bounds(solution, LocalRows, second_order_bounds),
+        family_bounds(solution, LocalRows, lambda family, rows: family.sharp_bounds(rows)),
+    ]
+    assert_exactly_inside(solution, pairs, rows=(2, 5))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_moments_are_those_of_a_loop_over_the_rows(fit_intercept):
+    random = np.random.default_rng(0)
+    problem = glru.Problem(random.normal(size=(50, 4)), np.sign(random.normal(size=50)), fit_intercept=fit_intercept)
+    family = LocalRows(glru.solve(problem), 50 / 49)
+    metric, weights = family.base.metric, random.random(50)
+    places, steps = coordinates(problem, metric), random.normal(size=(6, metric.size))
+    moves = places @ steps.T
+    norms, lengths = np.linalg.norm(places, axis=1), np.linalg.norm(steps, axis=1)
+    found = SecondMoments.of(problem, metric, weights, norms).sizes(steps, lengths)
+    exact = np.sqrt(weights @ np.square(moves))
+    assert np.all((found >= exact) & (found <= exact * (1.0 + 1e-9)))
+    along = ThirdDerivatives.of(problem, metric, weights).along(steps)
+    np.testing.assert_allclose(along, 0.5 * (np.square(moves).T * weights) @ places, rtol=1e-12)
 
 
 def test_local_rows_stop_where_they_are_decided():

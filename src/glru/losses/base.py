@@ -25,6 +25,8 @@ class Loss(ABC):
         The smallest ``mu`` such that the derivative is ``mu``-Lipschitz; ``inf`` if there is none.
     self_concordance : float or None
         The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists.
+    fourth_constant : float or None
+        A constant ``F`` with ``|l^(4)| <= F l''``, of a loss that knows its third derivative; None otherwise.
     chi_square : bool
         Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
     probabilities : bool
@@ -39,6 +41,7 @@ class Loss(ABC):
 
     task: ClassVar[Task]
     self_concordance: ClassVar[float | None]
+    fourth_constant: ClassVar[float | None] = None
     chi_square: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
 
@@ -58,6 +61,10 @@ class Loss(ABC):
     @abstractmethod
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Second derivative with respect to ``z``; at a kink, one of the two one-sided values."""
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """Third derivative with respect to ``z``, up to a few units of the curvature, where :attr:`fourth_constant` is a number."""
+        raise NotImplementedError
 
     @abstractmethod
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:

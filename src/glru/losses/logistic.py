@@ -35,6 +35,7 @@ class Logistic(Loss):
 
     task: ClassVar[Task] = "classification"
     self_concordance: ClassVar[float | None] = 1.0
+    fourth_constant: ClassVar[float | None] = 1.0
     chi_square: ClassVar[bool] = True
     probabilities: ClassVar[bool] = True
 
@@ -65,6 +66,10 @@ class Logistic(Loss):
         xp = namespace(z)
         tail = xp.exp(-xp.abs(z))
         return tail / (1.0 + tail) ** 2
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        (z,) = floats(z)
+        return -self.curvature(y, z) * namespace(z).tanh(0.5 * z)
 
     def majorant_curvature(self, z: ArrayLike) -> Array:
         # tanh(z / 2) / (2 z): it falls as 1 / |z| where the curvature itself falls as e^-|z|.

@@ -20,14 +20,14 @@ computed numbers :math:`c_i` and :math:`r'`. What that leaves of the Newton equa
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, gamma
+from glru.linalg import FEW, TINY, UNIT, Array, gamma
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
 from glru.point import Point
@@ -49,6 +49,7 @@ from glru.sums import (
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.gradients import Gradients, model_scores, newton_directions
+from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
 Rows = NDArray[np.intp]
 
@@ -69,9 +70,6 @@ MOST_ETA = 0.5
 
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
-
-DIFFERENCE = 1e-4
-"""Scores between which curvatures are compared for a third derivative; it makes candidates, and proves nothing."""
 
 SERIES = 1e-4
 """Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
@@ -139,8 +137,8 @@ class Removals:
 
 @final
 @dataclass(frozen=True, eq=False)
-class LongRows:
-    """The rows of largest norm, and what removals of other rows do to them.
+class RowMoves:
+    """What removals do to the other rows: to those of largest norm one by one, to the rest together.
 
     Attributes
     ----------
@@ -152,6 +150,9 @@ class LongRows:
         Inner products of the removed rows and the long ones in the inverse metric.
     own : array of bool of shape (n_rows, n_long)
         Where both are the same row.
+    spreads : array of shape (n_rows,)
+        At least the root of ``sum_k s_k h_k kappa_k^2 t_k^2`` over the other rows, ``kappa_k`` their norms and ``t_k`` the moves of
+        their scores under each removal.
     """
 
     norms: Array
@@ -159,6 +160,27 @@ class LongRows:
     other_norm: float
     products: Array
     own: NDArray[np.bool_]
+    spreads: Array
+
+
+class Steps(NamedTuple):
+    """Newton steps of removals, one entry per row.
+
+    Attributes
+    ----------
+    shifts, errors : array
+        What they do to the rows' own scores, and at least how far the scores after them may be off.
+    lengths, exact_lengths : array
+        At least their norms in the metric, and in that of the exact Hessian.
+    residuals : array
+        At least the norms of what they leave of the Newton equation.
+    """
+
+    shifts: Array
+    errors: Array
+    lengths: Array
+    exact_lengths: Array
+    residuals: Array
 
 
 @final
@@ -251,36 +273,42 @@ class RowRemovals:
         removals = self.prepare(rows)
         return *self.closed_form(removals, largest_norm), removals.norms
 
-    def closed_form(self, rows: Removals, largest_norm: float, long: "LongRows | None" = None) -> Bounds:
+    def closed_form(self, rows: Removals, largest_norm: float, moves: RowMoves | None = None) -> Bounds:
         """Bounds of the rows' scores under the models trained without them, given at least the largest norm of a row.
 
-        ``long``: what the removals do to rows of large norm, which then count by themselves and not by their norms.
+        ``moves``: what the removals do to the other rows, where that is known better than by the largest norm.
         """
-        norms, moves, multipliers = rows.norms, rows.base_moves, rows.multipliers
-        size = np.abs(multipliers)
-        lengths = multipliers * norms
-        own_moves = lengths * norms
+        steps = self.steps(rows)
+        with np.errstate(all="ignore"):
+            largest = largest_norm if moves is None else moves.other_norm
+            exponents = self.constant * largest * steps.lengths * (1.0 + FEW)
+            nu = newton_remainders(exponents) * steps.exact_lengths
+            if moves is not None:
+                # With R the function of newton_remainders, R(t) / t grows with t: sum_k s h (t R(t))^2 <= (R(T) / T)^2 sum_k s h t^4.
+                quotients = self.constant * remainder_quotients(exponents)
+                nu = np.minimum(nu, quotients * steps.lengths * moves.spreads * (1.0 + FEW))
+                moved, squares = self._long_moves(rows, moves)
+                exponents = np.maximum(exponents, moved)
+                nu = np.sqrt(np.square(nu) + squares) * (1.0 + FEW)
+            nu = nu + steps.residuals / np.sqrt(rows.metric_shares)
+        return self.ellipsoid_bounds(rows, largest_norm, rows.scores + steps.shifts, nu, exponents, steps.errors)
+
+    def steps(self, rows: Removals) -> Steps:
+        """The Newton steps of removals, as far as the rows' own scores and norms tell."""
+        moves, multipliers, size = rows.base_moves, rows.multipliers, np.abs(rows.multipliers)
+        lengths = multipliers * rows.norms
+        own_moves = lengths * rows.norms
         shifts = moves + own_moves
         shift_sizes = np.abs(shifts)
         shift_errors = self._shift_errors(rows, size, own_moves)
         parts = rows.base_norms**2 + lengths**2
         length = np.maximum(parts + 2.0 * multipliers * moves, 0.0) + (8.0 * self.metric.solve_error + FEW) * parts
         length = np.sqrt(length) * (1.0 + FEW)
-        delta = length * (np.sqrt(1.0 + self.eta) * (1.0 + FEW))
-        residuals = self._residuals(rows, size, shifts, shift_sizes, shift_errors, delta)
-        with np.errstate(all="ignore"):
-            largest = largest_norm if long is None else long.other_norm
-            exponents = self.constant * largest * length * (1.0 + FEW)
-            nu = newton_remainders(exponents) * delta
-            if long is not None:
-                moved, squares = self._long_moves(rows, long, size)
-                exponents = np.maximum(exponents, moved)
-                nu = np.sqrt(np.square(nu) + squares) * (1.0 + FEW)
-            nu = nu + residuals / np.sqrt(rows.metric_shares)
-        errors = shift_errors + rows.score_errors + FEW * shift_sizes
-        return self.ellipsoid_bounds(rows, largest_norm, rows.scores + shifts, nu, exponents, errors)
+        exact = length * (np.sqrt(1.0 + self.eta) * (1.0 + FEW))
+        residuals = self._residuals(rows, size, shifts, shift_sizes, shift_errors, exact)
+        return Steps(shifts, shift_errors + rows.score_errors + FEW * shift_sizes, length, exact, residuals)
 
-    def _long_moves(self, rows: Removals, long: "LongRows", size: Array) -> tuple[Array, Array]:
+    def _long_moves(self, rows: Removals, long: RowMoves) -> tuple[Array, Array]:
         """The largest move of a long row's score (times the constant), and their part of the squared norm of the remainder.
 
         A row's remainder is at most ``h t R(t)``, ``R`` the function of :func:`newton_remainders`, and the norm of the gradient
@@ -288,11 +316,13 @@ class RowRemovals:
         """
         # The images took two triangular solves and a product.
         off = (4.0 * self.metric.solve_error + FEW) * rows.norms[:, None] * long.norms
-        moves = size[:, None] * (np.abs(long.products) + off) + rows.base_norms[:, None] * long.norms
+        moves = (
+            np.abs(rows.multipliers)[:, None] * (np.abs(long.products) + off) + rows.base_norms[:, None] * long.norms
+        )
         moves = np.where(long.own, 0.0, moves * (1.0 + FEW))
         exponents = self.constant * moves
         parts = np.square(moves * newton_remainders(exponents)) @ (long.curvatures * (1.0 + self.eta))
-        return exponents.max(axis=1), parts * (1.0 + gamma(long.norms.size + 16))
+        return exponents.max(axis=1, initial=0.0), parts * (1.0 + gamma(long.norms.size + 16))
 
     def _shift_errors(self, rows: Removals, size: Array, own_moves: Array) -> Array:
         """How far the computed moves of the rows' scores may be off; ``size``: ``|c_i|``, ``own_moves``: ``c_i Q_ii``."""
@@ -533,32 +563,65 @@ class LocalRows:
         return bounds
 
     def sharp_bounds(self, rows: Rows) -> Bounds:
-        """Bounds as :meth:`bounds` has them, with the moves of the rows of largest norm taken one by one; in memory."""
-        chosen, other_norm = self._long
-        if not self.usable or not chosen.size:
+        """Bounds as :meth:`bounds` has them, from what the removals do to the other rows; in memory.
+
+        The moves of rows of largest norm are taken one by one, those of the others by their moments.
+        """
+        problem = self.problem
+        if not (self.usable and self.base.constant > 0.0 and problem.arrays.stable):
             return unbounded(rows.size)
-        problem, base, every = self.problem, self.base, self._every
+        base, every, (chosen, other_norm) = self.base, self._every, self._long
+        part, removals = problem.take(rows), self.removals(rows)
         images = base.metric.solve(_with_ones(problem.take(chosen)).T)
-        long = LongRows(
+        steps, lengths = self.directions(rows, removals, coordinates(part, base.metric))
+        moves = RowMoves(
             norms=every.norms[chosen],
             curvatures=self.factors[1] * problem.weights[chosen] * every.curvatures[chosen] * (1.0 + FEW),
             other_norm=other_norm,
-            products=model_scores(problem.take(rows).matrix, images, problem.fit_intercept),
+            products=model_scores(part.matrix, images, problem.fit_intercept),
             own=rows[:, None] == chosen,
+            spreads=self._other_moments.sizes(steps, lengths),
         )
-        return base.closed_form(self.removals(rows), self.largest_norm, long)
+        return base.closed_form(removals, self.largest_norm, moves)
+
+    def directions(self, rows: Rows, removals: Removals, places: Array) -> tuple[Array, Array]:
+        """The Newton steps of removals in the coordinates of the metric, and at least the norms of the exact ones.
+
+        ``places``: the rows in these coordinates. The steps err by at most four solve errors of these norms.
+        """
+        base = self.base
+        steps = removals.multipliers[:, None] * places + base.metric.factor @ base.step
+        if base.factors[0] < base.factors[1]:
+            extra = base.own_factors(self.problem.take(rows))[0] - base.middle_factor
+            steps += extra[:, None] * (base.metric.factor @ base.loss_step)
+        return steps, (np.abs(removals.multipliers) * removals.norms + removals.base_norms) * (1.0 + FEW)
+
+    def moments(self, norms: Array) -> SecondMoments:
+        """The moments with weights ``s h kappa^2``; ``norms``: the rows' norms, 0 where a row is not to count."""
+        # The exact curvatures are within 1 + eta of the computed ones.
+        curvatures = self.factors[1] * self.problem.weights * self._every.curvatures * ((1.0 + self.eta) * (1.0 + FEW))
+        return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
+
+    @cached_property
+    def _other_moments(self) -> SecondMoments:
+        """The moments of the rows that are not long."""
+        norms = self._every.norms.copy()
+        norms[self._long[0]] = 0.0
+        return self.moments(norms)
 
     @cached_property
     def _long(self) -> tuple[Rows, float]:
         """The rows whose norms are much above those of the others, if there are few, and at least the norm of any other."""
         norms = np.where(self.problem.weights > 0.0, self._every.norms, 0.0)
         n_long = min(MOST_LONG, norms.size // 8)
-        if not (self.base.constant > 0.0 and self.problem.arrays.stable and n_long):
+        if not n_long:
             return np.empty(0, dtype=np.intp), self.largest_norm
         order = np.argpartition(-norms, n_long)[: n_long + 1]
         order = order[np.argsort(-norms[order], kind="stable")]
         other = float(norms[order[-1]])
-        return np.sort(order[:-1]) if other < MUCH_SHORTER * float(norms[order[0]]) else order[:0], other
+        if not other < MUCH_SHORTER * float(norms[order[0]]):
+            return order[:0], self.largest_norm
+        return np.sort(order[:-1]), other
 
     def refined(
         self, rows: Rows, decided: Decided, n_steps: int, exact: bool = False, n_together: int | None = None
@@ -593,42 +656,36 @@ class LocalRows:
         return lower, upper
 
     def has_second_order(self, n_rows: int) -> bool:
-        """Whether the gradients of candidates are expected to be cheaper to second order than in full, for some rows."""
+        """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for some rows."""
         problem, size = self.problem, self.base.step.size
-        plain = problem.in_memory and problem.arrays.stable and self.base.constant > 0.0 and not problem.matrix.is_thin
-        return plain and (problem.n_rows + n_rows) * size**2 * (size + 4) < problem.n_rows * n_rows * (2 * size + 30)
-
-    def second_order(self, moves: Array, rows: Rows, own: Array) -> Array:
-        """Half the third derivatives of the objectives without a row each, times the moves twice; without proof.
-
-        ``own``: what the moves do to the rows' own scores.
-        """
-        third, tensor = self._third_derivatives
-        first, second = np.triu_indices(moves.shape[0])
-        out = _with_ones(self.problem.take(rows)).T * (-0.5 * third[rows] * np.square(own))
-        width = max(64, CHUNK_BYTES // (8 * first.size))
-        for start in range(0, rows.size, width):
-            here = slice(start, start + width)
-            out[:, here] += tensor.T @ (moves[first, here] * moves[second, here])
-        return self._middle * out
+        plain = problem.in_memory and problem.arrays.stable and problem.loss.fourth_constant is not None
+        cheap = (problem.n_rows + n_rows) * size**2 * (size + 4) < problem.n_rows * n_rows * (2 * size + 30)
+        return plain and cheap and not problem.matrix.is_thin and self.factors[0] == self.factors[1]
 
     @cached_property
-    def _third_derivatives(self) -> tuple[Array, Array]:
-        """Third derivatives at the base: of every row's loss, and of their sum, one row for each pair of coefficients."""
-        assert self._values is not None
-        problem, scores = self.problem, self._values.scores
-        above, below = (problem.loss.curvature(problem.y, scores + step) for step in (DIFFERENCE, -DIFFERENCE))
-        third = problem.weights * (above - below) / (2.0 * DIFFERENCE)
-        first, second = np.triu_indices(self.base.step.size)
-        tensor = np.zeros((first.size, self.base.step.size))
-        height = max(64, CHUNK_BYTES // (8 * first.size))
-        for start in range(0, problem.n_rows, height):
-            here = np.arange(start, min(start + height, problem.n_rows))
-            block = _with_ones(problem.take(here))
-            tensor += (block[:, first] * block[:, second]).T @ (third[here, None] * block)
-        # Pairs of different coefficients count twice, and all of them by half.
-        tensor[first == second] *= 0.5
-        return third, tensor
+    def all_moments(self) -> SecondMoments:
+        """The moments of all rows."""
+        return self.moments(self._every.norms)
+
+    @cached_property
+    def cubes(self) -> float:
+        """At least ``sum_k s_k h_k kappa_k^3``."""
+        curvatures = self.factors[1] * self.problem.weights * self._every.curvatures
+        return float(np.sum(curvatures * self._every.norms**3)) * (1.0 + self.eta) * (1.0 + gamma(curvatures.size + 8))
+
+    @cached_property
+    def third(self) -> ThirdDerivatives:
+        """Third derivatives of all rows' losses at the base."""
+        problem = self.problem
+        third = problem.loss.third_derivative(problem.y, self.values.scores)
+        return ThirdDerivatives.of(problem, self.base.metric, self.factors[0] * problem.weights * third)
+
+    def second_order(self, steps: Array, rows: Rows, places: Array, own: Array) -> Array:
+        """Half the third derivatives of the objectives without a row each, along steps, in the coordinates of the metric.
+
+        ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores.
+        """
+        return self.third.along(steps) - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -669,8 +726,10 @@ class RowCandidates:
             start = start + base.loss_step[:, None] * (factors - base.middle_factor)
         new.models = arrays.put(start) + new.images * arrays.put(removals.multipliers)
         if not exact and family.has_second_order(n_together):
-            moves = new.images * removals.multipliers + (start - base.point.packed(fit_intercept)[:, None])
-            new.models -= new.solve(family.second_order(moves, rows, arrays.inner(block, moves)))
+            places = coordinates(part, base.metric)
+            steps, _ = family.directions(rows, removals, places)
+            half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps))
+            new.models -= new.solve(base.metric.factor.T @ half.T)
         return new
 
     def solve(self, vectors: Any) -> Any:
@@ -722,6 +781,14 @@ def _with_ones(rows: Problem) -> Array:
     """The rows as a dense array, with a column of ones for an intercept."""
     block = rows.matrix.dense()
     return np.column_stack([block, np.ones(rows.n_rows)]) if rows.fit_intercept else block
+
+
+def remainder_quotients(exponents: Array) -> Array:
+    """At least ``(e^t - 1 - t) / t^2``."""
+    small = exponents <= SERIES
+    return np.where(small, 0.5 + exponents, newton_remainders(exponents) / np.where(small, 1.0, exponents)) * (
+        1.0 + FEW
+    )
 
 
 def newton_remainders(exponents: Array) -> Array:

@@ -1,0 +1,75 @@
+r"""The removal of single rows to second order: bounds without a pass over the data for each row.
+
+With :math:`\delta_1` the Newton step of a removal (:mod:`glru.updates.local_rows`), :math:`t_1` the moves of the scores under it and
+:math:`M` the Hessian without the row, let :math:`M \delta_2 = -\tfrac12 \sum_k s_k \ell'''_k t_{1k}^2 x_k`. The gradient after both steps is
+
+.. math:: \sum_k s_k x_k \left(\tfrac12 \ell'''_k t_{2k} (2 t_{1k} + t_{2k}) + \rho_k\right), \qquad
+          |\rho_k| \le \tfrac16 F h_k |t_k|^3 e^{M |t_k|}, \quad |\ell''''| \le F \ell'',
+
+of third order in the moves, and its norm follows from the moments of :mod:`glru.updates.moments`: with
+:math:`S(d)^2 = \sum_k s_k h_k \kappa_k^2 (u_k^\top d)^2` it is at most
+:math:`M (|d_1| + \tfrac12 |d_2|) S(d_2) + \tfrac16 F e^{M T} T |d| S(d)`, :math:`T = \max_k \kappa_k |d|`.
+A row costs O(d^3), all rows together O(n d^3), where candidates written down in full cost O(n d) each.
+"""
+
+import numpy as np
+
+from glru.bounds import Bounds, unbounded
+from glru.linalg import FEW, TINY, Array, gamma
+from glru.updates.local_rows import LocalRows, Rows
+from glru.updates.moments import coordinates
+
+
+def second_order_bounds(family: LocalRows, rows: Rows) -> Bounds:
+    """Bounds of the rows' scores under the models trained without them; for what :meth:`LocalRows.has_second_order` holds of."""
+    if not family.usable:
+        return unbounded(rows.size)
+    base, removals, largest = family.base, family.removals(rows), family.largest_norm
+    fourth = float(family.problem.loss.fourth_constant or 0.0)
+    places = coordinates(family.problem.take(rows), base.metric)
+    first, reach = family.directions(rows, removals, places)
+    steps, shares, own = base.steps(removals), removals.metric_shares, removals.weights * removals.curvatures
+    half, error = family.second_order(first, rows, places, steps.shifts), base.metric.solve_error
+    with np.errstate(all="ignore"):
+        back = own * _inner(places, half) / (1.0 - removals.leverages)
+        second = -(half + back[:, None] * places)
+        second = np.where(np.isfinite(second) & (shares > 0.0)[:, None], second, 0.0)
+        shifts = _inner(places, second)
+        length = np.sqrt(_inner(second, second)) * (1.0 + gamma(second.shape[1] + 8)) + TINY
+        whole = (steps.lengths + length) * (1.0 + FEW)
+        moved = largest * whole * (1.0 + FEW)
+        exponents = base.constant * moved
+        # What is left of the second step's equation: as computed, by the metric, by the coordinates of the row's own share.
+        left = second - (own * shifts)[:, None] * places + half
+        residuals = np.sqrt(_inner(left, left)) + (base.eta + 16.0 * error) * (1.0 + removals.leverages) * length
+        residuals = residuals * (1.0 + FEW) + _half_errors(family, rows, reach)
+        moments = family.all_moments
+        nu = base.constant * (steps.lengths + 0.5 * length) * moments.sizes(second, length)
+        nu += fourth / 6.0 * np.exp(exponents) * moved * whole * moments.sizes(first + second, reach + length)
+        nu = nu * (1.0 + FEW) + (steps.residuals + residuals) * (1.0 + FEW) / np.sqrt(shares)
+    errors = steps.errors + (4.0 * error + FEW) * removals.norms * length
+    centers = removals.scores + steps.shifts + shifts
+    return base.ellipsoid_bounds(removals, largest, centers, nu, exponents, errors)
+
+
+def _half_errors(family: LocalRows, rows: Rows, reach: Array) -> Array:
+    """At least the norms of the errors of the second-order terms, as gradients; ``reach``: at least the norms of the steps."""
+    base, removals, moments = family.base, family.removals(rows), family.all_moments
+    error, squares, root = base.metric.solve_error, np.square(reach), float(np.sqrt(moments.total))
+    # Third derivatives at computed scores, relative to the curvatures: sum_k s h t^4 <= |d|^4 sum_k s h kappa^4.
+    wrong = (2.0 * float(family.problem.loss.fourth_constant or 0.0) * family.largest_error + FEW) * squares * root
+    # Moves that err by six solve errors of kappa_k |d|, squared, by half.
+    wrong += 8.0 * error * squares * root
+    # The rounding of the cubic form, of which the largest possible value is half the sum of s h kappa^3.
+    wrong += gamma(family.problem.n_rows + 2 * base.metric.size**2 + 32) * family.cubes * squares
+    # The row's own share, which is taken out: its move errs as the others' do, and by the sum that it is made of.
+    steps = base.steps(removals)
+    sizes = np.abs(steps.shifts)
+    own = removals.weights * removals.curvatures * removals.norms * sizes * (steps.errors + (8.0 * error + FEW) * sizes)
+    return (wrong + own) * (1.0 + FEW)
+
+
+def _inner(first: Array, second: Array) -> Array:
+    """Inner products of the rows of two arrays."""
+    found: Array = np.einsum("ij,ij->i", first, second)
+    return found
