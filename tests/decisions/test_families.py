@@ -292,6 +292,63 @@ def test_rows_to_second_order(seed, fit_intercept, lam):
     assert np.median(second[1] - second[0]) < 0.6 * np.median(sharp[1] - sharp[0])
 
 
+@pytest.mark.parametrize("spoil", ["far", "twice", "unpenalised", "units"])
+def test_more_than_a_few_open_rows_of_a_metric_that_cannot_be_formed(spoil):
+    """No sharper bounds are asked for where there is no base."""
+    random = np.random.default_rng(0)
+    X, lam = random.normal(size=(40, 3)), 1e-6
+    y = np.where(X[:, 0] + random.normal(size=40) > 0.0, 1.0, -1.0)
+    if spoil == "far":
+        X += 1e9
+    elif spoil == "twice":
+        X, lam = 100.0 * X[:, [0, 1, 1]], 1e-14
+    elif spoil == "unpenalised":
+        X, lam = X[:, [0, 1, 1]], np.zeros(3)
+    else:
+        X *= 1e160
+    problem = glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=True)
+    solution = glru.solve(problem, until=lambda state: True)
+    assert not LocalRows(solution, 40 / 39).usable
+    result = glru.loocv(solution, width=1e-3, max_seconds=0.2)
+    assert np.all(result.score_lower <= result.score_upper)
+
+
+@pytest.mark.parametrize("exponent", [-800, -600, -520, 520, 800])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.SquaredHinge()], ids=repr)
+@each({"tall": (40, 3), "wide": (12, 30)}, "shape")
+def test_an_objective_of_any_size(shape, loss, exponent):
+    """Weights and strengths times a power of two have the same optimum, whatever underflows or overflows on the way."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=shape)
+    y = np.where(X[:, 0] + random.normal(size=shape[0]) > 0.0, 1.0, -1.0)
+    scores, off = held_out(glru.solve(glru.Problem(X, y, loss, glru.L2(0.5), scaling="sum"), tol=1e-12))
+    unit = 2.0**exponent
+    problem = glru.Problem(X, y, loss, glru.L2(0.5 * unit), scaling="sum", sample_weight=np.full(shape[0], unit))
+    solution, rows = glru.solve(problem), np.arange(shape[0])
+    found = [carried_bounds(solution, bound) for bound in ("primal", "dual", "midpoint")]
+    if has_newton_rows(problem):
+        found.append(TallRows(solution, 1.0).bounds(rows))
+    if has_local_rows(problem):
+        family = LocalRows(solution, 1.0)
+        found += [family.bounds(rows, never), family.sharp_bounds(rows), second_order_bounds(family, rows)]
+    if has_row_models(problem):
+        found += [WideRows(solution).quick_bounds(rows), WideRows(solution).bounds(rows, never, 3)]
+    result = glru.loocv(solution, width=1e-6, max_seconds=5.0)
+    for bounds in [*found, (result.score_lower, result.score_upper)]:
+        assert_inside(scores, off, *bounds)
+
+
+def test_a_row_without_weight_is_not_in_the_way():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 2))
+    y, weight = np.where(X[:, 0] + random.normal(size=60) > 0.0, 1.0, -1.0), np.ones(60)
+    X[7], weight[7] = 1e154, 0.0
+    solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.1), sample_weight=weight, scaling="sum"))
+    family, rows = LocalRows(solution, 1.0), np.delete(np.arange(60), 7)
+    for lower, upper in (second_order_bounds(family, rows), family.refined(rows, never, 2), family.sharp_bounds(rows)):
+        assert np.all(np.isfinite(upper - lower))
+
+
 @each(TALL | INTERCEPTS, "shape")
 def test_rows_to_second_order_against_60_digits(shape):
     solution = glru.solve(make(glru.Logistic(), glru.L2(0.02), seed=4, **shape))

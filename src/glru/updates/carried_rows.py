@@ -195,9 +195,11 @@ class Carried:
         cross = along[:, 0] - extra * along[:, 1]
         norms = row_norms(problem)
         shift = factors * problem.weights * rows.dual
-        squares = np.maximum(rest + 2.0 * shift * cross + shift**2 * norms, 0.0)
+        # The square of a multiple may underflow where that of a row's own length does not.
+        own = np.square(shift * np.sqrt(norms))
+        squares = np.maximum(rest + 2.0 * shift * cross + own, 0.0)
         # Rounding: of the expanded square (each part keeps its own), then of the vectors themselves.
-        parts = a + 2.0 * np.abs(extra) * np.sqrt(a * c) + extra**2 * c + shift**2 * norms
+        parts = a + 2.0 * np.abs(extra) * np.sqrt(a) * np.sqrt(c) + extra**2 * c + own
         squares = squares + 8.0 * gamma(problem.n_columns + 8) * parts
         off = self._noise(problem) + self._shift_errors(rows, shift) * np.sqrt(norms) * (1.0 + FEW)
         return 0.5 * np.square(np.sqrt(squares) + off) * (1.0 + FEW)

@@ -598,9 +598,15 @@ class LocalRows:
 
     def moments(self, norms: Array) -> SecondMoments:
         """The moments with weights ``s h kappa^2``; ``norms``: the rows' norms, 0 where a row is not to count."""
+        curvatures, norms = self._counted(norms)
+        with np.errstate(all="ignore"):
+            return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
+
+    def _counted(self, norms: Array) -> tuple[Array, Array]:
+        """At least the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is."""
         # The exact curvatures are within 1 + eta of the computed ones.
         curvatures = self.factors[1] * self.problem.weights * self._every.curvatures * ((1.0 + self.eta) * (1.0 + FEW))
-        return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
+        return curvatures, np.where(self.problem.weights > 0.0, norms, 0.0)
 
     @cached_property
     def _other_moments(self) -> SecondMoments:
@@ -657,10 +663,13 @@ class LocalRows:
 
     def has_second_order(self, n_rows: int) -> bool:
         """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for some rows."""
-        problem, size = self.problem, self.base.step.size
-        plain = problem.in_memory and problem.arrays.stable and problem.loss.fourth_constant is not None
+        problem = self.problem
+        if not self.usable:
+            return False
+        size, plain = self.base.step.size, problem.in_memory and problem.arrays.stable
         cheap = (problem.n_rows + n_rows) * size**2 * (size + 4) < problem.n_rows * n_rows * (2 * size + 30)
-        return plain and cheap and not problem.matrix.is_thin and self.factors[0] == self.factors[1]
+        known = problem.loss.fourth_constant is not None and self.factors[0] == self.factors[1]
+        return plain and known and cheap and not problem.matrix.is_thin
 
     @cached_property
     def all_moments(self) -> SecondMoments:
@@ -670,8 +679,9 @@ class LocalRows:
     @cached_property
     def cubes(self) -> float:
         """At least ``sum_k s_k h_k kappa_k^3``."""
-        curvatures = self.factors[1] * self.problem.weights * self._every.curvatures
-        return float(np.sum(curvatures * self._every.norms**3)) * (1.0 + self.eta) * (1.0 + gamma(curvatures.size + 8))
+        curvatures, norms = self._counted(self._every.norms)
+        with np.errstate(all="ignore"):
+            return float(np.sum(curvatures * norms**3)) * (1.0 + gamma(curvatures.size + 8))
 
     @cached_property
     def third(self) -> ThirdDerivatives:
@@ -683,8 +693,9 @@ class LocalRows:
     def second_order(self, steps: Array, rows: Rows, places: Array, own: Array) -> Array:
         """Half the third derivatives of the objectives without a row each, along steps, in the coordinates of the metric.
 
-        ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores.
+        ``places``: the rows in these coordinates, ``own``: what the steps do to the rows' own scores. All removals have one factor.
         """
+        assert self.factors[0] == self.factors[1]
         return self.third.along(steps) - places * (0.5 * self.third.weighted[rows] * np.square(own))[:, None]
 
     @cached_property
@@ -729,7 +740,8 @@ class RowCandidates:
             places = coordinates(part, base.metric)
             steps, _ = family.directions(rows, removals, places)
             half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps))
-            new.models -= new.solve(base.metric.factor.T @ half.T)
+            correction = new.solve(base.metric.factor.T @ half.T)
+            new.models -= np.where(np.isfinite(correction).all(axis=0), correction, 0.0)
         return new
 
     def solve(self, vectors: Any) -> Any:

@@ -95,6 +95,8 @@ class ThirdDerivatives:
         height = max(64, CHUNK_BYTES // (8 * first.size))
         for start in range(0, problem.n_rows, height):
             here = np.arange(start, min(start + height, problem.n_rows))
+            # A row without weight does not count, however long it is.
+            here = here[weighted[here] != 0.0]
             block = coordinates(problem.take(here), metric)
             tensor += (block[:, first] * block[:, second]).T @ (weighted[here, None] * block)
         # Pairs of different coordinates count twice, and all of them by half.

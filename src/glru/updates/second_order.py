@@ -16,6 +16,7 @@ import numpy as np
 
 from glru.bounds import Bounds, unbounded
 from glru.linalg import FEW, TINY, Array, gamma
+from glru.updates.carried_rows import sum_error
 from glru.updates.local_rows import LocalRows, Rows
 from glru.updates.moments import coordinates
 
@@ -29,8 +30,8 @@ def second_order_bounds(family: LocalRows, rows: Rows) -> Bounds:
     places = coordinates(family.problem.take(rows), base.metric)
     first, reach = family.directions(rows, removals, places)
     steps, shares, own = base.steps(removals), removals.metric_shares, removals.weights * removals.curvatures
-    half, error = family.second_order(first, rows, places, steps.shifts), base.metric.solve_error
     with np.errstate(all="ignore"):
+        half, error = family.second_order(first, rows, places, steps.shifts), base.metric.solve_error
         back = own * _inner(places, half) / (1.0 - removals.leverages)
         second = -(half + back[:, None] * places)
         second = np.where(np.isfinite(second) & (shares > 0.0)[:, None], second, 0.0)
@@ -56,16 +57,18 @@ def _half_errors(family: LocalRows, rows: Rows, reach: Array) -> Array:
     """At least the norms of the errors of the second-order terms, as gradients; ``reach``: at least the norms of the steps."""
     base, removals, moments = family.base, family.removals(rows), family.all_moments
     error, squares, root = base.metric.solve_error, np.square(reach), float(np.sqrt(moments.total))
+    depth = family.problem.totals.depth
     # Third derivatives at computed scores, relative to the curvatures: sum_k s h t^4 <= |d|^4 sum_k s h kappa^4.
     wrong = (2.0 * float(family.problem.loss.fourth_constant or 0.0) * family.largest_error + FEW) * squares * root
     # Moves that err by six solve errors of kappa_k |d|, squared, by half.
     wrong += 8.0 * error * squares * root
-    # The rounding of the cubic form, of which the largest possible value is half the sum of s h kappa^3.
-    wrong += gamma(family.problem.n_rows + 2 * base.metric.size**2 + 32) * family.cubes * squares
+    # The rounding of the cubic form, of which the largest possible value is half the sum of s h kappa^3, and of its weights.
+    wrong += (gamma(family.problem.n_rows + 2 * base.metric.size**2 + 32) + sum_error(depth)) * family.cubes * squares
     # The row's own share, which is taken out: its move errs as the others' do, and by the sum that it is made of.
     steps = base.steps(removals)
     sizes = np.abs(steps.shifts)
-    own = removals.weights * removals.curvatures * removals.norms * sizes * (steps.errors + (8.0 * error + FEW) * sizes)
+    own = removals.weights * removals.curvatures * removals.norms
+    own *= (sizes + steps.errors) * (steps.errors + (8.0 * error + FEW) * sizes)
     return (wrong + own) * (1.0 + FEW)
 
 

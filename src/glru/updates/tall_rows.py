@@ -91,8 +91,9 @@ class TallRows:
         scaled = lam * coefs
         off = arrays.xp.abs(scaled - correlations) + arrays.put(slack)[:, None] * arrays.put(length)
         off += FEW * (arrays.xp.abs(scaled) + arrays.xp.abs(correlations))
-        off *= off
-        return 0.5 * to_host(arrays.put(self.inverse) @ off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
+        # Divided first: squares of small correlations may underflow where these terms do not.
+        off *= arrays.put(np.sqrt(self.inverse))[:, None]
+        return 0.5 * arrays.inner(off, off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
 
     def _ball(self, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, center_error: Array) -> Bounds:
         """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""

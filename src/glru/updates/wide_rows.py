@@ -308,8 +308,12 @@ class WideRows(RowModels):
         known, strong = metric.leverages, metric.strong
         forces, sizes, exponent = self._forces(entries, duals, scores, errors)
         free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
-        scaled = np.divide(1.0, metric.curvatures, out=np.zeros(strong.size), where=strong)
-        squares = to_host(arrays.put(scaled) @ (forces * forces)) * (1.0 + gamma(strong.size + 8))
+        # Divided first: squares of small forces may underflow where these terms do not.
+        scaled = (
+            forces
+            * arrays.put(np.sqrt(np.divide(1.0, metric.curvatures, out=np.zeros(strong.size), where=strong)))[:, None]
+        )
+        squares = arrays.inner(scaled, scaled) * (1.0 + gamma(strong.size + 16))
         nu = np.sqrt(squares) + self.border_gradients(duals, free_norms)
         if not strong.all():
             weak = arrays.xp.abs(forces)
