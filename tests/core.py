@@ -29,6 +29,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
+from glru.regions.classes import ClassEllipsoid
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
 from glru.selection import moves
@@ -45,6 +46,7 @@ from glru.sums import Floor, dual_gap, expand, whole_gradient
 from glru.updates import carried_point, local_rows, newton_candidate
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
+from glru.updates.class_rows import ClassRows
 from glru.updates.columns import (
     LocalColumns,
     SmoothColumns,
@@ -73,6 +75,8 @@ __all__ = [
     "STAGES",
     "UNIT",
     "Cascade",
+    "ClassEllipsoid",
+    "ClassRows",
     "Contest",
     "DualBox",
     "Floor",

@@ -18,7 +18,7 @@ from glru.changes import (
     Reweight,
 )
 from glru.live import LiveModel, verify_receipt
-from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
+from glru.losses import Hinge, Huber, Logistic, Multinomial, SmoothedHinge, Squared, SquaredHinge
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult, loocv_path
 from glru.penalties import L1, L2, ElasticNet
 from glru.point import Point
@@ -63,6 +63,7 @@ __all__ = [
     "Logistic",
     "ModelAfter",
     "ModelCertificate",
+    "Multinomial",
     "Point",
     "Problem",
     "Relabel",

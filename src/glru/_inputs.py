@@ -114,6 +114,21 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     return np.where(raw == classes[1], 1.0, -1.0), classes
 
 
+def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
+    """Labels as places of classes, and the classes in sorted order; at least three."""
+    raw = as_array(values, "y")
+    raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
+    if raw.shape != (length,):
+        raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
+    classes = classes_of(raw)
+    if classes.size < 3:
+        raise ValueError(
+            f"y must have at least three classes for Multinomial(); got {classes.size}: {classes.tolist()}. "
+            "Two classes are a problem of one score: use glru.Logistic()."
+        )
+    return np.searchsorted(classes, raw), classes  # type: ignore[return-value]
+
+
 def classes_of(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
     """The different labels, sorted; ``first_row``: the number of the first one, for messages."""
     missing = _not_finite(raw)

@@ -17,7 +17,7 @@ from glru.existence import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
-from glru.problem import Problem, not_in_memory
+from glru.problem import Problem, not_in_memory, require_one_score
 from glru.refine import newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution, dual_of
@@ -352,6 +352,7 @@ def after(solution: Solution, change: Change, candidate: CandidateName = "auto",
         raise ValueError(f"candidate must be 'auto', 'carry' or 'newton'; got {candidate!r}.")
     if bound not in ("auto", "primal", "dual", "local"):
         raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
+    require_one_score(solution.problem, "glru.after")
     change.check(layout_of(solution.problem))
     loss, penalty = solution.problem.loss, solution.problem.penalty
     if candidate == "newton" and isinstance(loss, Hinge):

@@ -5,13 +5,15 @@ Every rule about the sign of a score is here and nowhere else:
 * The label of a score is its sign. It is *decided* where the bounds leave one sign, or where the score is known exactly.
 * A score of exactly zero is a *tie*, on neither side: its sign is 0, and it is an error for either target. Where a class
   has to be named, as by ``predict``, it is the first one, as in scikit-learn.
-* With one score per class the largest wins; a class is right only where it is above every other one.
+* With one score per class the largest wins; a class is right only where it is above every other one. One-vs-rest models prove that by the ends of
+  all scores. A model of all classes at once bounds differences of scores more narrowly than the scores themselves: its bounds name the
+  ``winners`` that the differences prove, from *queries*, the scores of a row and by how much one class, the reference, leads each of the others.
 
 The functions take arrays of lower and upper ends; :class:`ScoreBounds` is a pair of such arrays that knows them all.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,17 +50,41 @@ def intersect(first: Bounds, second: Bounds) -> Bounds:
 
 def concatenate(parts: Sequence[Bounds]) -> "ScoreBounds":
     """The bounds of several sets of rows, one after the other."""
-    return ScoreBounds(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+    winners = [part.winners for part in parts if isinstance(part, ScoreBounds) and part.winners is not None]
+    return ScoreBounds(
+        np.concatenate([part[0] for part in parts]),
+        np.concatenate([part[1] for part in parts]),
+        np.concatenate(winners) if len(winners) == len(parts) else None,
+    )
+
+
+def from_queries(lower: Array, upper: Array) -> "ScoreBounds":
+    """The bounds of scores, one per class, that bounds of queries hold, and the winners that these prove.
+
+    A line of queries is the ``K`` scores of a row and ``K`` differences: that of its reference and itself is exactly zero, at both ends.
+    """
+    n_scores = lower.shape[1] // 2
+    own = (lower[:, n_scores:] == 0.0) & (upper[:, n_scores:] == 0.0)
+    leads = ((lower[:, n_scores:] > 0.0) | own).all(axis=1) & (own.sum(axis=1) == 1)
+    winners = np.where(leads, own.argmax(axis=1), -1)
+    return ScoreBounds(lower[:, :n_scores], upper[:, :n_scores], winners)
 
 
 def is_decided(lower: Any, upper: Any, width: float | None = None) -> Decisions:
     """Whether bounds are as tight as was asked for: to a width, or, where it is None, to a label."""
     if width is not None:
-        return upper - lower <= width
+        narrow = upper - lower <= width
+        return narrow if lower.ndim < 2 else narrow.all(axis=1)
     if lower.ndim < 2:
         return (lower > 0.0) | (upper < 0.0) | (lower == upper)
     lead, _ = class_margins(lower.argmax(axis=1), lower, upper)
     return (lead > 0.0) | (lower == upper).all(axis=1)
+
+
+def widths_of_rows(lower: Array, upper: Array) -> Array:
+    """The width of every row's interval; with queries, the largest of its scores'."""
+    widths = upper - lower
+    return widths if widths.ndim == 1 else widths[:, : widths.shape[1] // 2].max(axis=1)
 
 
 def signs(lower: Array, upper: Array) -> NDArray[np.int8]:
@@ -104,7 +130,7 @@ def residuals(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
 
 
 @final
-class ScoreBounds(NamedTuple):
+class ScoreBounds(tuple[Array, Array]):
     """Lower and upper ends of scores.
 
     A pair of arrays: ``lower, upper = bounds`` unpacks it.
@@ -113,10 +139,30 @@ class ScoreBounds(NamedTuple):
     ----------
     lower, upper : array of shape (n_rows,) or (n_rows, n_classes)
         The ends, possibly infinite. With one score per class, targets are places of classes; else they are -1 and +1.
+    winners : array of int or None
+        The place of the class that is proven to be above all others by bounds of differences, -1 where there is none; None where the ends are all that is
+        known.
     """
 
-    lower: Array
-    upper: Array
+    winners: NDArray[np.intp] | None
+
+    def __new__(cls, lower: Array, upper: Array, winners: NDArray[np.intp] | None = None) -> "ScoreBounds":
+        new = super().__new__(cls, (lower, upper))
+        new.winners = winners
+        return new
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScoreBounds, (self.lower, self.upper, self.winners)
+
+    @property
+    def lower(self) -> Array:
+        """The lower ends."""
+        return self[0]
+
+    @property
+    def upper(self) -> Array:
+        """The upper ends."""
+        return self[1]
 
     @property
     def n_rows(self) -> int:
@@ -147,7 +193,8 @@ class ScoreBounds(NamedTuple):
     @property
     def decided(self) -> Decisions:
         """Where the label is known."""
-        return is_decided(self.lower, self.upper)
+        known = is_decided(self.lower, self.upper)
+        return known if self.winners is None else known | (self.winners >= 0)
 
     @property
     def ties(self) -> Decisions:
@@ -156,20 +203,28 @@ class ScoreBounds(NamedTuple):
 
     def enough(self, width: float | None) -> Decisions:
         """Where intervals are at most ``width`` wide, or the label is known where no width is given."""
-        return is_decided(self.lower, self.upper, width)
+        return self.decided if width is None else is_decided(self.lower, self.upper, width)
 
     def intersect(self, other: Bounds) -> "ScoreBounds":
         """What both prove together."""
-        return ScoreBounds(*intersect(self, other))
+        known = [part.winners for part in (self, other) if isinstance(part, ScoreBounds) and part.winners is not None]
+        # Two proofs name the same winner, or one of them none.
+        return ScoreBounds(*intersect(self, other), np.maximum.reduce(known) if known else None)
 
     def take(self, rows: Any) -> "ScoreBounds":
         """The bounds of some rows."""
-        return ScoreBounds(self.lower[rows], self.upper[rows])
+        return ScoreBounds(self.lower[rows], self.upper[rows], None if self.winners is None else self.winners[rows])
+
+    @property
+    def predicted(self) -> NDArray[np.intp]:
+        """The places of the classes that ``predict`` names, where the label is decided."""
+        # A decided label is that of the lower ends: they are above zero or not, or the largest beats all upper ends.
+        found = predicted(self.lower)
+        return found if self.winners is None else np.where(self.winners >= 0, self.winners, found)
 
     def labels(self, classes: NDArray[Any]) -> NDArray[Any]:
         """The classes that ``predict`` names; a masked array where some labels are open, masked there."""
-        # A decided label is that of the lower ends: they are above zero or not, or the largest beats all upper ends.
-        found, decided = classes[predicted(self.lower)], self.decided
+        found, decided = classes[self.predicted], self.decided
         return found if decided.all() else np.ma.masked_array(found, mask=~decided)
 
     def margins(self, targets: NDArray[Any]) -> Bounds:
@@ -179,13 +234,21 @@ class ScoreBounds(NamedTuple):
 
     def verdicts(self, targets: NDArray[Any]) -> NDArray[np.int8]:
         """1 where the label is proven right, -1 where it is proven wrong, 0 where that is open."""
-        wrong, doubtful = errors(*self.margins(targets))
+        wrong, doubtful = self._errors(targets)
         return np.where(doubtful, np.where(wrong, -1, 0), 1).astype(np.int8)
 
     def errors(self, targets: NDArray[Any]) -> tuple[int, int]:
         """The least and the largest number of labels that are wrong."""
-        wrong, doubtful = errors(*self.margins(targets))
+        wrong, doubtful = self._errors(targets)
         return int(np.count_nonzero(wrong)), int(np.count_nonzero(doubtful))
+
+    def _errors(self, targets: NDArray[Any]) -> tuple[Decisions, Decisions]:
+        """Where a label is certainly wrong, and where it may be."""
+        wrong, doubtful = errors(*self.margins(targets))
+        if self.winners is None:
+            return wrong, doubtful
+        known = self.winners >= 0
+        return np.where(known, self.winners != targets, wrong), np.where(known, self.winners != targets, doubtful)
 
     def changes(self, scores: Array, within: float | None = None) -> tuple[Decisions, Decisions]:
         """Where the label that scores stand for is proven to change, and where it is proven to stay.
@@ -195,7 +258,7 @@ class ScoreBounds(NamedTuple):
         if within is not None:
             moves = (scores < self.lower - within) | (scores > self.upper + within)
             return moves, np.maximum(self.upper - scores, scores - self.lower) <= within
-        same, decided = predicted(self.lower) == predicted(scores), self.decided
+        same, decided = self.predicted == predicted(scores), self.decided
         return decided & ~same, decided & same
 
     def metric(self, name: str, loss: Loss, y: NDArray[Any], labelled: bool | None = None) -> Interval:
@@ -206,8 +269,9 @@ class ScoreBounds(NamedTuple):
 
         Parameters
         ----------
-        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2"}
-            The metric; log-loss and Brier score are for losses whose scores are log-odds.
+        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
+            The metric; log-loss and Brier score are for losses whose scores are log-odds. With one score per class "balanced_accuracy" and "macro_f1" are
+            there too, the Brier score sums over the classes, and "roc_auc" is the mean over the classes, each against the rest.
         loss : Loss
             The loss of the model.
         y : array of shape (n_rows,)
@@ -218,13 +282,46 @@ class ScoreBounds(NamedTuple):
         labelled = loss.task == "classification" if labelled is None else labelled
         metrics = CLASSIFICATION if labelled else REGRESSION
         if self.lower.ndim == 2:
-            metrics = {"accuracy": _accuracy_of_classes}
+            return self._class_metric(name, loss, y)
         if name not in metrics:
             raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
         if name in ("log_loss", "brier"):
             require_probabilities(name, loss)
         low, high = metrics[name](y, self.lower, self.upper)
         return float(low), float(high)
+
+    def _class_metric(self, name: str, loss: Loss, y: NDArray[np.intp]) -> Interval:
+        known = CLASSES | (CLASS_PROBABILITIES if loss.several else {})
+        if name not in known:
+            raise ValueError(f"metric must be one of {', '.join(known)} for this loss; got {name!r}.")
+        low, high = known[name](self, y)
+        return float(low), float(high)
+
+    def confusion(self, targets: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The least and the largest number of rows of each class (lines) that get each label (columns), with one score per class."""
+        n_scores, decided = self.lower.shape[1], self.decided
+        lower = np.zeros((n_scores, n_scores), dtype=np.int64)
+        np.add.at(lower, (targets[decided], self.predicted[decided]), 1)
+        upper = lower.copy()
+        # An open row may get every label that no other class is proven to beat.
+        for row in np.flatnonzero(~decided):
+            upper[targets[row], self.upper[row] >= self.lower[row].max()] += 1
+        return lower, upper
+
+    def probabilities(self) -> Bounds:
+        """Bounds of the probability of every class, from scores of one model of all classes."""
+        n_scores = self.lower.shape[1]
+        lower, upper = np.empty_like(self.lower), np.empty_like(self.lower)
+        for k in range(n_scores):
+            others = np.arange(n_scores) != k
+            with np.errstate(over="ignore", invalid="ignore"):
+                most = np.exp(self.upper[:, others] - self.lower[:, k, None]).sum(axis=1)
+                least = np.exp(self.lower[:, others] - self.upper[:, k, None]).sum(axis=1)
+            lower[:, k], upper[:, k] = 1.0 / (1.0 + most), 1.0 / (1.0 + least)
+        # The differences are rounded by a share of the numbers, at most 1600 where an exponential does not underflow.
+        unit = gamma(n_scores + 1600)
+        lower, upper = lower * (1.0 - unit), np.minimum(upper * (1.0 + unit) + TINY, 1.0)
+        return np.where(np.isnan(lower), 0.0, lower), np.where(np.isnan(upper), 1.0, upper)
 
 
 def require_probabilities(name: str, loss: Loss) -> None:
@@ -262,9 +359,84 @@ def _accuracy(y: Array, lower: Array, upper: Array) -> Interval:
     return np.count_nonzero(~doubtful) / y.size, np.count_nonzero(~wrong) / y.size
 
 
-def _accuracy_of_classes(y: NDArray[Any], lower: Array, upper: Array) -> Interval:
-    wrong, doubtful = errors(*class_margins(y, lower, upper))
-    return np.count_nonzero(~doubtful) / y.size, np.count_nonzero(~wrong) / y.size
+def _class_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+    low, high = bounds.errors(y)
+    return (y.size - high) / y.size, (y.size - low) / y.size
+
+
+def _balanced_accuracy(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+    """The mean over the classes of the share of their rows that is right."""
+    verdicts, places = bounds.verdicts(y), np.unique(y)
+    counts = [np.count_nonzero(y == k) for k in places]
+    low = [np.count_nonzero(verdicts[y == k] > 0) / n for k, n in zip(places, counts, strict=True)]
+    high = [np.count_nonzero(verdicts[y == k] >= 0) / n for k, n in zip(places, counts, strict=True)]
+    return _outward_mean(low, high)
+
+
+def _macro_f1(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+    """The mean over the classes of ``2 TP / (2 TP + FP + FN)``; a class without rows and labels counts as 0, as in scikit-learn."""
+    least, most = bounds.confusion(y)
+    low, high = [], []
+    for k in range(len(least)):
+        others = np.arange(len(least)) != k
+        total = np.count_nonzero(y == k)
+        right, wrong = least[k, k], most[others, k].sum()
+        low.append(2.0 * right / (right + total + wrong) if right else 0.0)
+        right, wrong = most[k, k], least[others, k].sum()
+        high.append(2.0 * right / (right + total + wrong) if right else 0.0)
+    return _outward_mean(low, high)
+
+
+def _outward_mean(low: Sequence[float], high: Sequence[float]) -> Interval:
+    """Bounds of a mean of quotients, rounded outward unless both are the same number."""
+    least, most = float(np.mean(low)), float(np.mean(high))
+    unit = gamma(len(low) + 8)
+    return least * (1.0 - unit), min(most * (1.0 + unit), 1.0)
+
+
+def _class_log_loss(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+    rows = np.arange(y.size)
+    others = np.arange(bounds.lower.shape[1]) != y[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        most = np.where(others, bounds.upper - bounds.lower[rows, y][:, None], -np.inf)
+        least = np.where(others, bounds.lower - bounds.upper[rows, y][:, None], -np.inf)
+    ends = []
+    for gaps, room in ((least, -1.0), (most, 1.0)):
+        top = np.maximum(gaps.max(axis=1), 0.0)
+        with np.errstate(invalid="ignore"):
+            values = top + np.log(np.exp(-top) + np.exp(gaps - top[:, None]).sum(axis=1))
+        # Near zero the logarithm is that of a number next to 1: log1p keeps its digits.
+        small = gaps.max(axis=1) < -1.0
+        values[small] = np.log1p(np.exp(gaps[small]).sum(axis=1))
+        values = np.where(np.isnan(values), np.inf if room > 0.0 else 0.0, values)
+        # Differences are rounded by units of the scores, and exponentials by at most 1600 units of themselves.
+        sizes = np.where(np.isfinite(gaps), np.abs(gaps), 0.0).max(axis=1) + np.abs(bounds.upper[rows, y])
+        slack = gamma(bounds.lower.shape[1] + 1600) * values + 8.0 * UNIT * np.where(small, 0.0, 1.0 + sizes)
+        ends.append(np.maximum(values + room * np.where(np.isfinite(values), slack, 0.0), 0.0))
+    return _means(*ends)
+
+
+def _class_brier(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+    """The mean over the rows of ``sum_k (p_k - [k = y])^2``."""
+    lower, upper = bounds.probabilities()
+    own = np.arange(lower.shape[1]) == y[:, None]
+    # Each is off by the rounding of a difference from 1, which is below 2 units.
+    near, far = np.where(own, 1.0 - upper, lower), np.where(own, 1.0 - lower, upper)
+    near, far = np.maximum(near - 2.0 * UNIT, 0.0), far + 2.0 * UNIT
+    low, high = _means(np.square(near).sum(axis=1), np.square(far).sum(axis=1))
+    return low * (1.0 - gamma(lower.shape[1])), min(high * (1.0 + gamma(lower.shape[1])), 2.0)
+
+
+def _class_auc(bounds: ScoreBounds, y: NDArray[np.intp]) -> Interval:
+    """The mean over the classes of the area under the curve of the class against the rest, by probabilities."""
+    lower, upper = bounds.probabilities()
+    n_scores = lower.shape[1]
+    counts = np.bincount(y, minlength=n_scores)
+    if np.any(counts == 0) or np.any(counts == y.size):
+        raise ValueError("roc_auc needs held-out rows of every class; use 'accuracy', or other rows.")
+    low = [_auc(lower[y == k, k], upper[y != k, k]) for k in range(n_scores)]
+    high = [_auc(upper[y == k, k], lower[y != k, k]) for k in range(n_scores)]
+    return _outward_mean(low, high)
 
 
 def _brier(y: Array, lower: Array, upper: Array) -> Interval:
@@ -323,4 +495,18 @@ CLASSIFICATION: dict[str, Metric] = {
     "brier": _brier,
     "roc_auc": _roc_auc,
 }
+CLASSES: dict[str, Callable[[ScoreBounds, NDArray[np.intp]], Interval]] = {
+    "accuracy": _class_accuracy,
+    "balanced_accuracy": _balanced_accuracy,
+    "macro_f1": _macro_f1,
+}
+"""Metrics of labels with one score per class."""
+
+CLASS_PROBABILITIES: dict[str, Callable[[ScoreBounds, NDArray[np.intp]], Interval]] = {
+    "log_loss": _class_log_loss,
+    "brier": _class_brier,
+    "roc_auc": _class_auc,
+}
+"""Metrics of the probabilities of one model of all classes."""
+
 REGRESSION: dict[str, Metric] = {"squared_error": _mse, "absolute_error": _mae, "r2": _r2}

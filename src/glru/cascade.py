@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, ScoreBounds, intersect, is_decided, unbounded
+from glru.bounds import Bounds, ScoreBounds, from_queries, intersect, is_decided, unbounded, widths_of_rows
 from glru.certificate import certify
 from glru.linalg import Array, outward
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import Refinement, certified_bounds
+from glru.refine import Refinement, certified_bounds, class_bounds, class_training
 from glru.regions import EVERY
+from glru.regions.classes import has_classes, query_centers, unbounded_queries
 from glru.rows import Memory
 from glru.solution import Solution, dual_of, solution_at
 from glru.solvers import train
-from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space
+from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space, zero_point
 from glru.sums import chunks
 from glru.updates.carried_rows import (
     CarriedRemovals,
@@ -39,6 +40,7 @@ from glru.updates.carried_rows import (
     has_carried,
     removal_factors,
 )
+from glru.updates.class_rows import ClassRows
 from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
@@ -240,7 +242,7 @@ class Cascade:
     numbers, y : array
         The numbers of the rows that are held, and their targets.
     lower, upper : array
-        Bounds of their scores.
+        Bounds of their scores; of their queries where there is one score per class (:mod:`glru.bounds`).
     stage_codes : array of int
         The stages that decided them, by their places in ``STAGES``.
     limited : array of bool
@@ -278,7 +280,9 @@ class Cascade:
         self.written_by, self.written_errors = "undetermined", (0, 0)
         self.finest: Array | None = None
         held = self.problem.n_rows if self.problem.in_memory else 0
-        self._hold(np.arange(held), self.problem.y if held else np.empty(0), unbounded(held))
+        several = self.problem.loss.several
+        nothing = unbounded_queries(held, self.problem.n_scores) if several else unbounded(held)
+        self._hold(np.arange(held), self.problem.y if held else np.empty(0), nothing)
         self._n_batched = 0
         self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
@@ -303,24 +307,34 @@ class Cascade:
 
     def decided(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether bounds are as tight as was asked for."""
-        return is_decided(lower, upper, self.width)
+        return self._enough(lower, upper, self.width)
+
+    def _enough(self, lower: Array, upper: Array, width: float | None) -> NDArray[np.bool_]:
+        if self.problem.loss.several:
+            return from_queries(lower, upper).enough(width)
+        return is_decided(lower, upper, width)
+
+    @property
+    def widths(self) -> Array:
+        """The width of every row's interval, the largest where there is one score per class."""
+        return widths_of_rows(self.lower, self.upper)
 
     def final_stages(self) -> NDArray[np.int8]:
         """The stage of every row, with those told apart whose label is proven and whose interval is wider than asked."""
         codes, rows = self.stage_codes.copy(), self.open_rows()
         if self.problem.loss.task == "classification":
-            codes[rows[is_decided(self.lower[rows], self.upper[rows])]] = WIDE
+            codes[rows[self._enough(self.lower[rows], self.upper[rows], None)]] = WIDE
         return codes
 
     def enough(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
         """Whether a loop inside a stage may end: what it asks about is decided, or the time is up."""
-        return np.ones(lower.shape, dtype=bool) if self.budget.spent else self.decided(lower, upper)
+        return np.ones(len(lower), dtype=bool) if self.budget.spent else self.decided(lower, upper)
 
     def finished(self, row: int, lower: Array, upper: Array) -> bool:
         """Whether the work on a single row may end: :meth:`enough`, or its interval is as narrow as float64 allows."""
         if self.enough(lower, upper)[0]:
             return True
-        return self.finest is not None and bool(upper[0] - lower[0] <= 2.0 * self.finest[row])
+        return self.finest is not None and bool(widths_of_rows(lower, upper)[0] <= 2.0 * self.finest[row])
 
     def follow(self, method: str) -> None:
         """All steps of a method in order, each on what the earlier ones left open."""
@@ -354,13 +368,14 @@ class Cascade:
             if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
-        if self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self)):
+        several = self.problem.loss.several
+        if several or (self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self))):
             rows = self.open_rows()
-            order = np.argsort(self.lower[rows] - self.upper[rows], kind="stable")
+            order = np.argsort(-self.widths[rows], kind="stable")
             for row in rows[order[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]]:
-                if float(np.sum(self.upper - self.lower)) <= width * self.lower.size:
+                if float(np.sum(self.widths)) <= width * self.numbers.size:
                     break
-                self.run("refine", np.array([row]), self.refine)
+                self.run("refine", np.array([row]), self.class_refine if several else self.refine)
         self.stage_codes, self.limited, self.width = codes, limited, before
         rows = self.open_rows()
         codes[rows[self.decided(self.lower[rows], self.upper[rows])]] = STAGES.index("refine")
@@ -369,12 +384,14 @@ class Cascade:
 
     def has(self, step: "Step") -> bool:
         """Whether the run has what a step needs."""
+        if step.several != self.problem.loss.several:
+            return False
         return (self.refits is None or step.refits) and step.applies(self)
 
     def _open_widest(self) -> Rows:
         """Open the rows with the widest intervals, as many as keep the others narrow enough on average."""
         assert self.width is not None
-        widths = self.upper - self.lower
+        widths = self.widths
         order = np.argsort(-widths, kind="stable")
         rest = np.cumsum(widths[order][::-1])[::-1]
         rows = order[(rest > self.width * widths.size) & (widths[order] > self.width)]
@@ -394,7 +411,7 @@ class Cascade:
                 self.upper[rows] = np.minimum(self.upper[rows], upper)
                 done = rows[self.decided(self.lower[rows], self.upper[rows])]
             else:
-                known = np.isfinite(lower)
+                known = np.isfinite(lower) if lower.ndim == 1 else np.isfinite(lower).all(axis=1)
                 done = rows[known]
                 self.lower[done], self.upper[done] = lower[known], upper[known]
             self.stage_codes[done] = STAGES.index(stage)
@@ -562,6 +579,47 @@ class Cascade:
         return self._local[factor]
 
     @cached_property
+    def class_rows(self) -> ClassRows:
+        """All removals with one score per class."""
+        family = ClassRows(self.problem, self.solution.point)
+        return family if family.converged else ClassRows(self.problem, self.accurate_solution.point)
+
+    @cached_property
+    def reference(self) -> Rows:
+        """The class of every row whose lead over the others is bounded: the one that a Newton step without the row names."""
+        found = self.solution.scores.argmax(axis=1)
+        if has_classes(self.problem) and self.refits is None and self.class_rows.usable:
+            with np.errstate(all="ignore"):
+                guesses = self.class_rows.guesses(np.arange(found.size))
+            found = np.where(np.isfinite(guesses).all(axis=1), guesses.argmax(axis=1), found)
+        return found
+
+    def class_local(self, rows: Rows) -> Bounds:
+        """Newton candidates under the local certificate, with one score per class."""
+        return self.class_rows.bounds(rows, self.reference[rows])
+
+    def class_newton(self, rows: Rows) -> Bounds:
+        """The same candidates written down in full, and more steps where needed."""
+        return self.class_rows.refined(rows, self.reference[rows], self.enough, BATCH_STEPS)
+
+    def class_refine(self, rows: Rows) -> Bounds:
+        """Newton steps of one row's problem with one score per class, each followed by its certificate."""
+        row = int(rows[0])
+        problem, point = self.without(row)
+        start = self.class_rows.point if self.refits is None and self.class_rows.usable else point
+        decided = partial(self.finished, row)
+        found, _ = class_bounds(problem, start, problem.matrix[rows], self.reference[rows], decided, self.budget)
+        return found
+
+    def class_training(self, rows: Rows) -> Bounds:
+        """A training of one row's problem with one score per class, and Newton steps with certificates from there."""
+        row = int(rows[0])
+        problem, point = self.without(row)
+        decided = partial(self.finished, row)
+        found, _, _ = class_training(problem, point, problem.matrix[rows], self.reference[rows], decided, self.budget)
+        return found
+
+    @cached_property
     def accurate_solution(self) -> Solution:
         """The solution, trained on where its error would weigh more than the removal of a row."""
         if self.solution.reached(ACCURATE):
@@ -669,6 +727,8 @@ class Cascade:
         """The score of one row under its trained model (Algorithm 1, with a warm start), without proof."""
         problem, point = self.without(int(rows[0]))
         scores = train(problem, tol=self.tol, start=point).scores[rows]
+        if problem.loss.several:
+            scores = query_centers(scores, scores.argmax(axis=1))
         return scores, scores
 
     def block_local(self, places: Rows) -> Bounds:
@@ -709,9 +769,13 @@ class Cascade:
         else:
             problem = self.refits.problem(self.problem, place).require_weight()
         if problem.n_columns != self.problem.n_columns:
+            if problem.loss.several:
+                return problem, zero_point(problem)
             nothing = np.zeros(problem.n_columns)
             return problem, Point(nothing, 0.0, dual_of(problem, problem.scores(nothing)))
-        dual = duality.feasible_dual(problem, solution.dual) if problem.in_memory else None
+        # A dual point with one score per class follows from the coefficients when it is asked for.
+        carried = problem.in_memory and not problem.loss.several
+        dual = duality.feasible_dual(problem, solution.dual) if carried else None
         return problem, Point(solution.coef, solution.intercept, dual)
 
 
@@ -740,6 +804,8 @@ class Step:
         Whether it takes all rows at once and makes intervals as narrow as is asked for, not only one step narrower.
     refits : bool, default=False
         Whether it follows preprocessing that is fitted again without each row.
+    several : bool, default=False
+        Whether it is for one score per class, or for one score.
     """
 
     stage: str
@@ -751,6 +817,7 @@ class Step:
     proven: bool = True
     tightens: bool = False
     refits: bool = False
+    several: bool = False
 
 
 def summed(solution: Solution) -> Solution:
@@ -758,6 +825,10 @@ def summed(solution: Solution) -> Solution:
     problem = solution.problem
     summed = problem.derive(scaling="sum", penalty=problem.penalty.scaled(problem.total_weight))
     return solution_at(summed, solution.point, solution.n_iter, solution.status, solution.solver)
+
+
+def _has_classes(cascade: Cascade) -> bool:
+    return has_classes(cascade.problem)
 
 
 def _has_refitted(cascade: Cascade) -> bool:
@@ -958,6 +1029,41 @@ STEPS = (
         refits=True,
     ),
     TRAINING,
+    Step(
+        "local",
+        "memory, one score per class, a Hessian over classes and columns that is small enough to form",
+        _has_classes,
+        _all_open,
+        Cascade.class_local,
+        several=True,
+    ),
+    Step(
+        "newton",
+        "the same; a product with X and one with its transpose for each step",
+        _has_classes,
+        _ungrouped,
+        Cascade.class_newton,
+        tightens=True,
+        several=True,
+    ),
+    Step(
+        "refine",
+        "the same; a Hessian for each step of each row",
+        _has_classes,
+        _each,
+        Cascade.class_refine,
+        refits=True,
+        several=True,
+    ),
+    Step(
+        "training",
+        "the same; a training for each row, and a Hessian for its certificate",
+        _has_classes,
+        _each,
+        Cascade.class_training,
+        refits=True,
+        several=True,
+    ),
 )
 """The steps of leave-one-out in the order of their price. A new bound of all rows is a new entry here."""
 
@@ -969,7 +1075,10 @@ APPROXIMATIONS = (
 METHODS = {
     "certified": STEPS,
     "glru": (CARRY, TRAINING),
-    "naive": (Step("training", "memory", lambda _: True, _each, Cascade.retrain, proven=False, refits=True),),
+    "naive": tuple(
+        Step("training", "memory", lambda _: True, _each, Cascade.retrain, proven=False, refits=True, several=several)
+        for several in (False, True)
+    ),
     "approx": APPROXIMATIONS,
     "approx-glru": (CARRY, *APPROXIMATIONS),
 }

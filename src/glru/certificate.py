@@ -11,19 +11,25 @@ The pair ``(w, b, a)`` is taken as it stands, digit by digit; what is rounded ar
 * the constraints of an intercept and of unpenalised columns hold only up to rounding. A correction
   ``a_i + room_i (C mu)_i`` that meets them exactly exists, with ``room_i <= 1`` the distance to the edge of the
   domain; its size is bounded and the largest Fenchel-Young value over it is taken (again at an end).
+
+With one score per class the dual point is one of probabilities ``q_i``, the row's own 1 less the sum of the stored others, and the Fenchel-Young value is
+``KL(q_i || p_i)``. In the scores it is convex with gradient ``p - q`` and a Hessian that is the variance of a move, so that an error of at
+most ``e`` in every score costs ``|p - q|_1 e + e^2``. Probabilities that are multiplied by ``1 + m - q . m`` cost, by
+``KL(q' || p) = KL(q' || q) + KL(q || p) + sum (q' - q) log(q / p)``, at most ``r S / 2 + r^2 / 4``, ``r`` the range of ``m`` and ``S^2 = sum q log^2(q / p)``.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.duality import feasible_moves
+from glru.duality import class_constraints, constraint_columns, feasible_moves
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace
-from glru.losses import Loss
+from glru.losses import Loss, Multinomial
+from glru.losses.multinomial import divergence
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
@@ -76,7 +82,7 @@ class Certificate:
     loss: Loss
     penalty: Penalty
     coef: Array
-    intercept: float
+    intercept: Any
     gap: float
     loss_terms: Array | None
     make_columns: Callable[[], Columns]
@@ -151,6 +157,8 @@ def certify(
     """The certificate of a point; ``X w + b`` and ``X^T (s o a)`` as computed are used if they are given."""
     coef, dual = point.coef, point.dual
     assert dual is not None
+    if problem.loss.several:
+        return _certify_classes(problem, point)
     norms = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
     moves = feasible_moves(problem, dual)
     terms, columns, off = np.full(problem.n_rows, np.inf), np.full(1, np.inf), None
@@ -179,6 +187,96 @@ def certify(
         make_range=lambda: correlation_range(problem.matrix, problem.loss, problem.y, problem.weights),
         known_score_errors=off,
     )
+
+
+def _certify_classes(problem: Problem, point: Point) -> Certificate:
+    """:func:`certify` with one score per class."""
+    loss, coef, n_scores = problem.loss, point.coef, problem.n_scores
+    assert isinstance(loss, Multinomial) and point.dual is not None
+    norms = problem.column_norms * (1.0 + gamma(problem.n_rows + 4))
+    # The probabilities of the other classes are taken as they stand, and the row's own is 1 less their exact sum.
+    q = np.maximum(loss.probabilities_of(problem.y, -point.dual), 0.0)
+    dual = -loss.slopes_of(problem.y, q)
+    rows = np.arange(problem.n_rows)
+    q[rows, problem.y] = 1.0 - dual[rows, problem.y]
+    inside = bool(np.all(q >= 0.0))
+    ranges = _class_moves(problem, dual, q) if inside else np.full(problem.n_rows, np.inf)
+    terms, gap = np.full(problem.n_rows, np.inf), np.inf
+    sizes = np.sqrt(problem.weights @ np.square(dual)) * gamma(problem.n_rows + n_scores + 8)
+    # A move of scores of range r moves no probability by more than r / 4.
+    sizes = sizes + 0.25 * float(np.sqrt(problem.weights @ np.square(ranges))) * (1.0 + FEW)
+    correlations, errors = problem.correlations(dual), np.outer(sizes, norms) * (1.0 + gamma(problem.n_rows + 8))
+    if np.all(ranges < 0.5):
+        scores = problem.scores(coef, point.intercept)
+        terms = class_terms(q, problem.y, scores, class_score_errors(problem, point), ranges)
+        correlations[:, problem.unpenalised] = 0.0
+        errors[:, problem.unpenalised] = 0.0
+        columns = penalty_terms(problem.penalty, coef, correlations, errors)
+        gap = weighted_sum(problem.weights, terms) + float(columns.sum())
+        gap *= 1.0 + gamma(coef.size + 8)
+    return Certificate(
+        loss=loss,
+        penalty=problem.penalty,
+        coef=coef,
+        intercept=point.intercept,
+        gap=proven(gap),
+        loss_terms=terms,
+        make_columns=lambda: Columns(correlations, errors, norms, problem.dead_columns),
+        make_problem=lambda: problem,
+        make_dual=lambda: dual,
+        make_range=lambda: (np.full(coef.shape, -np.inf), np.full(coef.shape, np.inf)),
+    )
+
+
+def _class_moves(problem: Problem, dual: Array, q: Array) -> Array:
+    """The ranges of the moves of scores that make the constraints of every class hold exactly; inf if none is known."""
+    if not problem.fit_intercept and not problem.unpenalised.size:
+        return np.zeros(problem.n_rows)
+    columns = constraint_columns(problem)
+    residual, sizes, matrix = class_constraints(problem, dual, q)
+    if not np.all(np.isfinite(matrix)):
+        return np.full(problem.n_rows, np.inf)
+    # The row's own dual variable is a sum over the other classes.
+    residual = np.abs(residual) + gamma(problem.n_rows + problem.n_scores + 8) * sizes
+    size = len(matrix)
+    # The entries err by units of s c^2, whose sum is part of the trace.
+    error = gamma(problem.n_rows + 10 * size + 4 * problem.n_scores + 32) * size
+    least = float(np.linalg.eigvalsh(matrix)[0]) - error * float(np.trace(matrix))
+    if not least > 0.0:
+        return np.zeros(problem.n_rows) if not residual.any() else np.full(problem.n_rows, np.inf)
+    # Residual and solution sum to zero over the classes; the range of such a vector is at most sqrt(2) times its norm.
+    length = float(np.linalg.norm(residual)) / least * (1.0 + gamma(residual.size + 16))
+    return np.sqrt(2.0) * length * np.linalg.norm(columns, axis=1) * (1.0 + FEW)
+
+
+def class_terms(q: Array, y: Array, scores: Array, errors: Array, ranges: Array) -> Array:
+    """At least ``KL(q' || p)`` for all scores within their errors and probabilities moved by at most ``ranges``."""
+    top = scores.max(axis=1, keepdims=True)
+    logs = scores - top
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    # What evaluation loses is the effect of moving the scores by a few units of the numbers involved.
+    wide = errors + gamma(2 * q.shape[1] + 32) * (1.0 + np.abs(top[:, 0]) + np.ptp(scores, axis=1))
+    with np.errstate(all="ignore"):
+        ratios = np.where(q > 0.0, np.abs(np.log(np.where(q > 0.0, q, 1.0)) - logs), 0.0) + wide[:, None]
+    spread = np.sqrt(np.sum(q * np.square(ratios), axis=1))
+    distance = np.abs(q - np.exp(logs)).sum(axis=1) + FEW
+    grown = divergence(q, scores) + distance * wide + np.square(wide)
+    grown += 0.5 * ranges * spread + 0.25 * np.square(ranges)
+    # The row's own probability is off by a few units, and the divergence by its logarithm times that: 64 covers a number next to zero.
+    rows = np.arange(len(q))
+    own, ratio = q[rows, y], ratios[rows, y]
+    grown += gamma(q.shape[1] + 8) * np.where(
+        own > 1e-8, ratio + gamma(q.shape[1] + 8) / np.maximum(own, 1e-8), ratio + 64.0
+    )
+    return np.where(wide < 0.1, grown * (1.0 + gamma(q.shape[1] + 64)), np.inf)
+
+
+def class_score_errors(problem: Problem, point: Point) -> Array:
+    """How far each row's computed scores may be from their exact values, at most, with one score per class."""
+    unit = problem.matrix.depths(3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
+    largest = np.abs(point.coef).max(axis=0)
+    shift = float(np.abs(point.intercept).max()) if problem.fit_intercept else 0.0
+    return unit * (problem.matrix.absolute_product(largest) + shift)
 
 
 def proven(gap: float) -> float:

@@ -26,7 +26,10 @@ def missing_optimum(problem: Problem) -> str | None:
     free, y = constraint_columns(problem)[used], problem.y[used]
     if lacks_class(problem):
         return (
-            f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
+            "no optimum exists: a class has no rows, and its unpenalised intercept no best value. "
+            "Keep rows of every class, or use fit_intercept=False."
+            if problem.loss.several
+            else f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
             "Keep rows of both classes, or use fit_intercept=False."
         )
     if np.linalg.matrix_rank(_scaled(free)) < free.shape[1]:
@@ -43,10 +46,12 @@ def missing_optimum(problem: Problem) -> str | None:
 
 
 def lacks_class(problem: Problem) -> bool:
-    """Whether an unpenalised intercept is to be found for rows of one class only."""
+    """Whether an unpenalised intercept is to be found for rows of one class only, or for a class without rows."""
     if problem.loss.task != "classification" or not problem.fit_intercept:
         return False
     used = problem.y[problem.weights > 0.0]
+    if problem.loss.several:
+        return np.unique(used).size < problem.n_scores
     return used.size == 0 or bool(np.all(used == used[0]))
 
 

@@ -1,7 +1,7 @@
 """A primal-dual point: where a training starts or a candidate stands."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -15,11 +15,11 @@ class Point:
 
     Parameters
     ----------
-    coef : array of shape (n_columns,)
-        Coefficients ``w``.
-    intercept : float, default=0.0
+    coef : array of shape (n_columns,) or (n_classes, n_columns)
+        Coefficients ``w``; one line per class where there is one score per class.
+    intercept : float or array of shape (n_classes,), default=0.0
         Intercept ``b``.
-    dual : array of shape (n_rows,), default=None
+    dual : array of shape (n_rows,) or (n_rows, n_classes), default=None
         Dual variables ``a``; if not given, they follow from the coefficients.
 
     Examples
@@ -30,7 +30,7 @@ class Point:
     """
 
     coef: Array
-    intercept: float = 0.0
+    intercept: Any = 0.0
     dual: Array | None = None
 
     def packed(self, fit_intercept: bool) -> Array:

@@ -106,8 +106,8 @@ class Problem:
         or dataframe, of a Parquet file or directory (its path) and of an ``np.memmap`` are never all in memory: they are
         read block by block, in passes. ``np.asarray(X)`` of a memory map is treated like any other array.
     y : array of shape (n_rows,), or str
-        Targets. For a classification loss any two classes; the larger one counts as +1. Of rows in blocks also a dask array
-        or series, or the name of a column where X has names.
+        Targets. For a classification loss any two classes; the larger one counts as +1. For ``Multinomial()`` three classes or
+        more. Of rows in blocks also a dask array or series, or the name of a column where X has names.
     loss : Loss, default=Logistic()
         The loss of one row.
     penalty : Penalty, default=L2(1.0)
@@ -129,7 +129,9 @@ class Problem:
     weights : array of shape (n_rows,)
         The weights ``s`` of the objective. ``X``, ``y``, ``sample_weight`` and ``weights`` exist for rows in memory only.
     classes : array of shape (2,) or None
-        The labels that -1 and +1 stand for.
+        The labels that -1 and +1 stand for; those that the places in ``y`` stand for where there is one score per class.
+    n_scores : int
+        Scores of a row: one, or one per class.
     column_names : tuple of str or None
         The column names, where X was a frame.
     matrix : Matrix
@@ -195,7 +197,10 @@ class Problem:
             return
         matrix, names = _inputs.as_matrix(X)
         n_rows, n_columns = matrix.shape
-        if loss.task == "classification":
+        if loss.several:
+            matrix.require_host("Multinomial() is trained on the host")
+            y, classes = _inputs.as_places(y, n_rows)
+        elif loss.task == "classification":
             y, classes = _inputs.as_labels(y, n_rows)
         else:
             y, classes = _inputs.as_vector(y, n_rows, "y"), None
@@ -205,6 +210,10 @@ class Problem:
 
     def _read(self, X: Any, y: Any, sample_weight: Any, block_bytes: int) -> None:
         """Take in rows that are not held in memory."""
+        if self.loss.several:
+            raise ValueError(
+                f"rows in blocks have losses of one score; got {self.loss!r}. Give rows that fit in memory, for example np.asarray(X)."
+            )
         rows = read_rows(X, y, sample_weight, self.loss.task, block_bytes)
         known = rows.summary.weights
         check_strengths(self.penalty, rows.n_columns)
@@ -407,7 +416,12 @@ class Problem:
         if self.loss.task == "regression":
             return known
         used = self.sample_weight > 0.0
-        counts = {f"{sign:+d}": int(np.count_nonzero(used & (self.y == sign))) for sign in (-1, 1)}
+        names = (
+            {str(label): k for k, label in enumerate(self.labels_of_scores)}
+            if self.loss.several
+            else {"-1": -1, "+1": 1}
+        )
+        counts = {name: int(np.count_nonzero(used & (self.y == value))) for name, value in names.items()}
         return replace(known, labels=LabelCounts(counts))
 
     @property
@@ -423,6 +437,18 @@ class Problem:
         if isinstance(self.rows, Blocks):
             return self.rows.summary.highest.value + self.rows.summary.lowest.value
         return float(np.ptp(self.y))
+
+    @property
+    def labels_of_scores(self) -> NDArray[Any]:
+        """The classes, where there is one score per class."""
+        classes = self.objective.classes if self.classes is None else self.classes
+        assert classes is not None
+        return classes
+
+    @property
+    def n_scores(self) -> int:
+        """Scores of a row: one, or one per class."""
+        return int(self.labels_of_scores.size) if self.loss.several else 1
 
     @cached_property
     def quadratic(self) -> Array:
@@ -500,14 +526,14 @@ class Problem:
         free = np.broadcast_to((self.penalty.quadratic == 0.0) & (self.penalty.absolute == 0.0), (self.n_columns,))
         return np.flatnonzero(free)
 
-    def scores(self, coef: Array, intercept: float = 0.0) -> Array:
-        """``X w + b``."""
-        scores = self.matrix @ coef
+    def scores(self, coef: Array, intercept: Any = 0.0) -> Array:
+        """``X w + b``, one column per class where there is one score per class."""
+        scores = self.matrix @ coef.T
         return scores + intercept if self.fit_intercept else scores
 
     def correlations(self, dual: Array) -> Array:
-        """``X^T (s o a)``: what each column sees of the dual variables."""
-        return self.matrix.T @ (self.weights * dual)
+        """``X^T (s o a)``: what each column sees of the dual variables, in one line per class where there are several scores."""
+        return (self.matrix.T @ per_row(self.weights, dual)).T
 
     def hessian(self, curvature: Array) -> Any:
         """Upper triangle of ``X^T diag(curvature) X + Lambda``, the intercept's row and column last; where X lives.
@@ -530,6 +556,20 @@ class Problem:
         return (
             f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"
             f"{intercept}, scaling={self.scaling!r})"
+        )
+
+
+def per_row(weights: Array, values: Array) -> Array:
+    """Values of every row, one or one per class, times its weight."""
+    return weights * values if values.ndim == 1 else weights[:, None] * values
+
+
+def require_one_score(problem: Problem, what: str) -> None:
+    """Refuse a problem with one score per class."""
+    if problem.loss.several:
+        raise ValueError(
+            f"{what} has no proof for {problem.loss!r} yet, which has one score per class. Use a one-vs-rest model (one glru.Logistic() "
+            "problem per class, or scikit-learn's OneVsRestClassifier), or glru.loocv and glru.cross_val_predict, which have one."
         )
 
 
@@ -561,5 +601,7 @@ def check_types(loss: object, penalty: object, scaling: object) -> None:
         raise TypeError(f"loss must be a glru loss such as glru.Logistic(); got {loss!r}.")
     if not isinstance(penalty, Penalty):
         raise TypeError(f"penalty must be a glru penalty such as glru.L2(0.1); got {penalty!r}.")
+    if loss.several and not penalty.smooth:
+        raise ValueError(f"{loss!r} needs an L2 penalty; got {penalty!r}. Use glru.L2(...), or one-vs-rest problems.")
     if scaling not in ("mean", "sum"):
         raise ValueError(f"scaling must be 'mean' or 'sum'; got {scaling!r}.")

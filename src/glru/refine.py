@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import Bounds, concatenate, intersect, is_decided, unbounded
+from glru.bounds import Bounds, concatenate, from_queries, intersect, is_decided, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
@@ -17,6 +17,7 @@ from glru.metric.rows import uses_rows
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.classes import ClassEllipsoid, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import from_sample
@@ -32,6 +33,9 @@ NEWTON_STEPS = 8
 
 TRAINED = 1e-13
 """Relative gap of a training in full."""
+
+CLASS_TRAINED = 1e-9
+"""Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has."""
 
 LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
@@ -335,6 +339,64 @@ def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid
         before, point = region.nu, newton_step(problem, point) if by_rows else region.stepped()
 
 
+def class_bounds(
+    problem: Problem, point: Point, queries: Matrix, reference: Rows, decided: AllDecided, budget: Budget = UNLIMITED
+) -> tuple[Bounds, Point]:
+    """Bounds of the queries of some rows under the optimum of a problem with one score per class.
+
+    Newton steps are made from a point, each followed by its certificate, until the bounds are decided or a step does not halve the gradient's norm.
+    """
+    found, before = unbounded_queries(queries.shape[0], problem.n_scores), np.inf
+    for _ in range(LOCAL_STEPS):
+        region = ClassEllipsoid.at(problem, point)
+        if region.nu < HOPEFUL:
+            found = intersect(found, region.queries(queries, reference))
+        if decided(*found) or budget.spent or not region.nu < 0.5 * before:
+            break
+        before, point = region.nu, region.stepped()
+    return found, point
+
+
+def class_training(
+    problem: Problem,
+    point: Point,
+    queries: Matrix,
+    reference: Rows | None,
+    decided: AllDecided,
+    budget: Budget = UNLIMITED,
+) -> tuple[Bounds, Rows, Point]:
+    """:func:`class_bounds` from the trained model, the references, which are its labels if none are given, and the model."""
+    best = train(problem, tol=CLASS_TRAINED, start=point, until=lambda state: budget.spent)
+    if reference is None:
+        reference = (queries @ best.coef.T + best.intercept).argmax(axis=1)
+    found, point = class_bounds(problem, best.point, queries, reference, decided, budget)
+    return found, reference, point
+
+
+def _class_folds(
+    folds: Sequence[Problem],
+    tests: Sequence[Rows],
+    start: Point,
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+) -> Iterator[tuple[Bounds, str, None]]:
+    """:func:`fold_bounds` with one score per class: every fold is trained and then certified."""
+
+    def decided(lower: Array, upper: Array) -> bool:
+        known = from_queries(lower, upper)
+        return bool(np.all(known.enough(width))) and (aim is None or bool(np.all(known.enough(aim))))
+
+    for fold, test in zip(folds, tests, strict=True):
+        if budget.spent:
+            nothing = unbounded_queries(test.size, fold.n_scores)
+            yield from_queries(*nothing), "undetermined", None
+            continue
+        found, _, _ = class_training(fold, start, fold.matrix[test], None, decided, budget)
+        bounds = from_queries(*found)
+        yield bounds, "training" if np.all(bounds.enough(width)) else "undetermined", None
+
+
 def fold_bounds(
     problem: Problem,
     folds: Sequence[Problem],
@@ -372,6 +434,10 @@ def fold_bounds(
         found = is_decided(lower, upper, width)
         return found if aim is None else found & is_decided(lower, upper, aim)
 
+    if problem.loss.several:
+        known = solution if isinstance(solution, Solution) else solution()
+        yield from _class_folds(folds, tests, known.point, width, budget, aim)
+        return
     if not has_folds(problem):
         known = solution if isinstance(solution, Solution) else solution()
         for fold, test in zip(folds, tests, strict=True):
@@ -416,6 +482,9 @@ def single_fold_bounds(
     aim: float | None,
 ) -> tuple[Bounds, str]:
     """Bounds of some rows' scores in one problem, and the stage that decided them; ``solution``: of all rows, for wide data."""
+    if problem.loss.several:
+        (bounds, how, _), *_ = _class_folds([problem], [test], start, width, budget, aim)
+        return bounds, how
     if budget.spent:
         return unbounded(test.size), "undetermined"
 

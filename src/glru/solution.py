@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 
@@ -47,13 +47,15 @@ class Solution:
     problem : Problem
         What was trained.
     coef, intercept : array of shape (n_columns,), float
-        The model.
+        The model. With one score per class the coefficients have one line, the intercepts one entry per class; intercepts
+        and coefficients of a column sum to zero over the classes.
     dual : array of shape (n_rows,)
-        Dual variables ``a``; at the optimum ``-a_i`` is a derivative of the loss at score ``i``.
+        Dual variables ``a``; at the optimum ``-a_i`` is a derivative of the loss at score ``i``. One column per class where
+        there is one score per class.
     scores : array of shape (n_rows,)
-        ``X w + b``.
+        ``X w + b``, likewise.
     correlations : array of shape (n_columns,)
-        ``X^T (s o a)``.
+        ``X^T (s o a)``, shaped as the coefficients.
     row_terms, column_terms : array
         The non-negative terms of the gap, one per row and one per column.
     primal_value, dual_value : float
@@ -87,7 +89,7 @@ class Solution:
 
     problem: Problem
     coef: Array
-    intercept: float
+    intercept: Any
     primal_value: float
     solver_gap: float
     n_iter: int
@@ -195,7 +197,7 @@ def solution_at(problem: Problem, point: Point, n_iter: int, status: Status, sol
     return Solution(
         problem=problem,
         coef=coef,
-        intercept=float(point.intercept),
+        intercept=np.asarray(point.intercept) if problem.loss.several else float(point.intercept),
         primal_value=duality.primal_value(problem, coef, gap.scores),
         solver_gap=gap.value,
         n_iter=n_iter,

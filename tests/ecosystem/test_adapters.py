@@ -152,7 +152,13 @@ def test_refusals():
     Xi, yi = iris()
     Xd, yd = diabetes()
     refused = [
-        (LogisticRegression(), Xi, yi, "multinomial.*Wrap the estimator in a OneVsRestClassifier"),
+        (
+            LogisticRegression(solver="liblinear"),
+            Xi,
+            yi,
+            "one model per class.*Wrap the estimator in a OneVsRestClassifier",
+        ),
+        (LogisticRegression(**l1(0.5)), Xi, yi, "Multinomial.* needs an L2 penalty"),
         (LinearSVC(multi_class="crammer_singer"), Xi, yi, "couples the classes.*multi_class='ovr'"),
         (Ridge(positive=True), Xd, yd, "positive=True constrains"),
         (RidgeClassifier(positive=True), X, y, "positive=True constrains"),
@@ -240,8 +246,8 @@ def test_the_remedy_for_a_huber_regressor_is_its_model():
 
 def test_the_remedy_for_several_classes_is_accepted_everywhere():
     X, y = iris()
-    with pytest.raises(ValueError, match=r"Wrap the estimator in a OneVsRestClassifier, or use glru\.GLRUClassifier"):
-        glru.loocv(LogisticRegression(), X, y)
+    with pytest.raises(ValueError, match=r"after has no proof for Multinomial\(\) yet.*OneVsRestClassifier"):
+        glru.after(LogisticRegression(), glru.RemoveRows([0]), X=X, y=y)
     for model in (OneVsRestClassifier(LogisticRegression()), glru.GLRUClassifier()):
         assert glru.loocv(model, X, y).decided.all()
         assert glru.cross_val_score(model, X, y, cv=3).shape == (3,)

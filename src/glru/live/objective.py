@@ -10,6 +10,7 @@ from glru import _inputs
 from glru.changes.base import Layout, column_positions
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from glru.problem import require_one_score
 from glru.sklearn import Adapted
 from glru.sklearn.adapted import rows_of
 from glru.sklearn.objectives import Objective
@@ -53,6 +54,7 @@ class ModelSpec:
     @classmethod
     def of(cls, adapted: Adapted) -> "ModelSpec":
         """The specification of an estimator; an error where its objective would change with the data."""
+        require_one_score(adapted.problems[0], "a live model")
         if adapted.shifts is not None:
             raise ValueError(
                 f"a live model needs an objective that stays when the data changes, but here {adapted.shifts}. "

@@ -3,6 +3,7 @@
 from glru.losses.base import Loss
 from glru.losses.hinges import Hinge, ProximalHinge, SmoothedHinge, SquaredHinge
 from glru.losses.logistic import Logistic
+from glru.losses.multinomial import Multinomial
 from glru.losses.regression import Huber, Squared
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
+    "Multinomial",
     "ProximalHinge",
     "SmoothedHinge",
     "Squared",

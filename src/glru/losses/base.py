@@ -31,6 +31,8 @@ class Loss(ABC):
         Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
     probabilities : bool
         Whether scores are log-odds, so that there are probabilities, a log-loss and a Brier score.
+    several : bool
+        Whether a row has one score per class, along the last axis; targets are then places of classes.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class Loss(ABC):
     fourth_constant: ClassVar[float | None] = None
     chi_square: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
+    several: ClassVar[bool] = False
 
     @property
     @abstractmethod

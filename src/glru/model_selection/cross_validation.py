@@ -206,9 +206,11 @@ def splits_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows,
             raise ValueError(f"every split needs test rows and train rows of weight above 0; split {k} has none.")
         if problem.loss.task == "classification" and problem.fit_intercept:
             used = train[problem.sample_weight[train] > 0.0]
-            if np.unique(problem.y[used]).size < 2:
+            n_classes = np.unique(problem.y[used]).size
+            if n_classes < max(problem.n_scores, 2):
+                which = "all classes" if problem.loss.several else "both classes"
                 raise ValueError(
-                    f"with an intercept every split needs both classes in its train rows; split {k} has one."
+                    f"with an intercept every split needs {which} in its train rows; split {k} has {n_classes}."
                 )
     return splits
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import ScoreBounds
+from glru.bounds import ScoreBounds, from_queries
 from glru.cascade import METHODS, OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
 from glru.linalg import calm_blas
 from glru.losses import Hinge
@@ -17,6 +17,7 @@ from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.output import Output, open_output
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
 from glru.problem import Problem, not_in_memory
+from glru.regions.classes import has_classes
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution
 from glru.solvers import train, warn_if_short
@@ -57,6 +58,8 @@ def leave_one_out(
     require_problem(data)
     budget = Budget(max_seconds)
     _check(data, method, bound, width)
+    if data.loss.several:
+        _check_classes(data, method, bound, checkpoint)
     _check_place(data, method, bound, max_memory, checkpoint, output, max_trainings)
     if refits is not None:
         _check_refits(refits, method, checkpoint)
@@ -167,6 +170,24 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
                 )
 
 
+def _check_classes(problem: Problem, method: str, bound: str, checkpoint: object) -> None:
+    """Refuse what leave-one-out does not have with one score per class."""
+    if method not in ("certified", "naive") or bound not in ("auto", "local"):
+        raise ValueError(
+            f"{problem.loss!r} has method='certified' or 'naive' and bound='auto' or 'local'; got {method!r} and {bound!r}."
+        )
+    if checkpoint is not None:
+        raise ValueError(
+            f"a checkpoint does not hold results of one score per class; got {problem.loss!r}. Leave it out."
+        )
+    if method == "certified" and not has_classes(problem):
+        size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
+        raise ValueError(
+            f"leave-one-out with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "
+            f"{size}. Use fewer columns (a projection, for example), method='naive', or a one-vs-rest model."
+        )
+
+
 def _check_place(
     problem: Problem,
     method: str,
@@ -223,11 +244,12 @@ def _result(
     cascade: Cascade, method: str, output: Output | None, seconds: dict[str, float], n_passes: float
 ) -> LOOCVResult:
     limited = cascade.limited & (cascade.stage_codes == OPEN)
-    finest = cascade.upper - cascade.lower if cascade.finest is None else cascade.finest
+    finest = cascade.widths if cascade.finest is None else cascade.finest
     stages = cascade.final_stages()
     for array in (cascade.lower, cascade.upper, stages):
         array.setflags(write=False)
-    bounds = ScoreBounds(cascade.lower, cascade.upper)
+    several = cascade.problem.loss.several
+    bounds = from_queries(cascade.lower, cascade.upper) if several else ScoreBounds(cascade.lower, cascade.upper)
     results: RowResults | WrittenRows = RowResults(cascade.y, bounds, stages, limited)
     return LOOCVResult(
         problem=cascade.problem,

@@ -91,9 +91,10 @@ class HeldOutScores(Shown):
 
         Parameters
         ----------
-        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2"}
-            The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic loss and
-            two classes; for more classes there is the accuracy.
+        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
+            The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic and the multinomial
+            loss. For more than two classes there are also "balanced_accuracy" and "macro_f1"; of a multinomial model the Brier score sums over the
+            classes, and "roc_auc" is the mean over the classes, each against the rest. One-vs-rest models have no probabilities here.
 
         Returns
         -------
@@ -102,6 +103,35 @@ class HeldOutScores(Shown):
             are correctly rounded quotients, and equal where all labels, or the order of all pairs, are proven.
         """
         return self._bounds.metric(name, self.problem.loss, self._held_out()[1], self._classes is not None)
+
+    def confusion_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The least and the largest number of rows of each class that get each label, for more than two classes.
+
+        Returns
+        -------
+        tuple of array of shape (n_classes, n_classes)
+            Lines are the rows' classes, columns their held-out labels, as in scikit-learn. Both are the same where all labels are proven.
+        """
+        if self._classes is None or self._bounds.lower.ndim == 1:
+            raise ValueError(
+                "confusion_matrix is for more than two classes; with two, compare result.labels with the classes of the rows."
+            )
+        return self._bounds.confusion(self._held_out()[1])
+
+    def probability_bounds(self) -> tuple[Array, Array]:
+        """Proven bounds of every row's held-out probabilities, of a multinomial model.
+
+        Returns
+        -------
+        tuple of array of shape (n_rows, n_classes)
+            Lower and upper ends.
+        """
+        if not self.problem.loss.several:
+            raise ValueError(
+                f"probability_bounds is for a multinomial model; got {self.problem.loss!r}. The probability of a logistic score z is "
+                "1 / (1 + exp(-z)), at both ends of its interval."
+            )
+        return self._bounds.probabilities()
 
     def to_frame(self) -> Any:
         """One line per held-out row: target, label, whether it is right, bounds, and more (a frame of pandas or polars).
@@ -158,7 +188,7 @@ class HeldOutScores(Shown):
             names = ["squared_error", "absolute_error"]
         else:
             names = ["accuracy"]
-            if self._bounds.lower.ndim == 1:
+            if self._bounds.lower.ndim == 1 or self.problem.loss.several:
                 names += ["log_loss"] if self.problem.loss.probabilities else []
         lines = [(name.replace("_", " "), show_interval(*self.metric_bounds(name))) for name in names]
         if self._classes is None:

@@ -15,7 +15,7 @@ from glru.changes.base import column_positions, matched_columns
 from glru.linalg import Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Problem, require_one_score
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, Criterion, find_criterion
 from glru.selection.judge import (
@@ -81,6 +81,7 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     problem = problem.problem if isinstance(problem, Solution) else problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
+    require_one_score(problem, "glru.stepwise")
     budget = Budget(settings.max_seconds)
     signs = problem.in_memory and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
     criterion = find_criterion(settings.criterion, problem.loss, signs)

@@ -1,5 +1,6 @@
 """``adapt``: from an estimator and data to problems."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,10 +63,12 @@ def adapt(
         n_rows = count_rows(X)
     seen: Seen = "side" if wrapped else "positive" if is_a(model, "LinearSVC") else "class"
     targets = targets_of(y, n_rows, sample_weight, objective, seen)
-    if targets.n_problems > 1 and not (objective.several or wrapped):
+    if targets.n_problems > 1 and objective.multinomial and not wrapped:
+        objective, targets = objective.for_classes(), replace(targets, joint=True)
+    elif targets.n_problems > 1 and not (objective.several or wrapped):
         raise ValueError(
-            f"{type(model).__name__} with {targets.n_problems} classes is multinomial: one objective couples all classes, "
-            "which is not a glru.Problem. Wrap the estimator in a OneVsRestClassifier, or use glru.GLRUClassifier, which is one-vs-rest."
+            f"{type(model).__name__} with {targets.n_problems} classes and solver={getattr(model, 'solver', None)!r} is one model per class in some "
+            "versions of scikit-learn and an error in others. Wrap the estimator in a OneVsRestClassifier, or use another solver."
         )
     if steps is not None:
         preprocessing = keep_steps(steps, X, targets.y) if keep else fit_steps(steps, X, targets.y, params)

@@ -13,6 +13,7 @@ from glru import _inputs
 from glru.bounds import Bounds, ScoreBounds, predicted
 from glru.changes.base import matched_columns
 from glru.linalg import UNIT, Array, Matrix, as_matrix, to_dense, to_host
+from glru.losses.multinomial import softmax
 from glru.point import Point
 from glru.problem import Problem
 from glru.sklearn.column_maps import ColumnChanges, Splits, follow
@@ -222,6 +223,8 @@ class Adapted:
     def points(self, fitted: Any) -> tuple[Point, ...]:
         """The fitted coefficients of the estimator as points of the problems."""
         coef, intercept = self._fitted(fitted)
+        if self.targets.joint:
+            return (self._joint_point(coef, intercept),)
         if coef.shape != (len(self.problems), self.problems[0].n_columns - self.offset):
             raise ValueError(
                 f"the estimator must have been fitted to this data: {len(self.problems)} model(s) of "
@@ -231,6 +234,16 @@ class Adapted:
             column = (intercept / self.objective.constant)[:, None]
             return tuple(Point(row) for row in np.hstack([column, coef]))
         return tuple(Point(row, float(b)) for row, b in zip(coef, intercept, strict=True))
+
+    def _joint_point(self, coef: Array, intercept: Array) -> Point:
+        """The coefficients of one problem of all classes, which sum to zero over these, as the optimum's do."""
+        expected = (self.problems[0].n_scores, self.problems[0].n_columns)
+        if coef.shape != expected:
+            raise ValueError(
+                f"the estimator must have been fitted to this data: {expected[0]} classes of {expected[1]} coefficients; "
+                f"got coefficients of shape {coef.shape}."
+            )
+        return Point(coef - coef.mean(axis=0), intercept - intercept.mean())
 
     def _fitted(self, fitted: Any) -> tuple[Array, Array]:
         """Coefficients and intercepts of a fitted estimator in the columns of the problems, one row a problem."""
@@ -244,7 +257,9 @@ class Adapted:
         return coef, np.broadcast_to(intercept, (coef.shape[0],))
 
     def coefficients(self, points: tuple[Point, ...]) -> tuple[Array, Array]:
-        """``coef_`` and ``intercept_`` as the estimator has them, one row a problem."""
+        """``coef_`` and ``intercept_`` as the estimator has them, one row a problem, or a class."""
+        if self.targets.joint:
+            return points[0].coef, np.broadcast_to(points[0].intercept, len(points[0].coef)).copy()
         coef = np.vstack([point.coef[self.offset :] for point in points])
         if self.objective.constant is not None:
             return coef, np.array([point.coef[0] * self.objective.constant for point in points])
@@ -256,6 +271,8 @@ class Adapted:
 
     def bounds(self, parts: Sequence[Bounds]) -> ScoreBounds:
         """Bounds of the scores of every problem in the shape of ``decision_function``."""
+        if len(parts) == 1 and isinstance(parts[0], ScoreBounds):
+            return parts[0]
         lower, upper = (self.stacked([part[end] for part in parts]) for end in (0, 1))
         return ScoreBounds(lower, upper)
 
@@ -267,12 +284,12 @@ class Adapted:
     def targets_of(self, y: NDArray[Any]) -> NDArray[Any]:
         """Targets as :class:`~glru.bounds.ScoreBounds` takes them: -1 and +1, or places of classes."""
         assert self.classes is not None
-        return self.targets.signs(0, y) if len(self.problems) == 1 else np.searchsorted(self.classes, y)
+        return self.targets.signs(0, y) if self.classes.size == 2 else np.searchsorted(self.classes, y)
 
     def probabilities(self, scores: Array) -> Array:
         """The probabilities that scores stand for, as ``predict_proba`` gives them."""
         self.require_probabilities()
-        return probabilities_of(scores)
+        return softmax(scores) if self.targets.joint else probabilities_of(scores)
 
     def require_probabilities(self) -> None:
         """Refuse an estimator whose scores are not log-odds."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.after import has_newton
-from glru.bounds import ScoreBounds
+from glru.bounds import ScoreBounds, from_queries
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
 from glru.duality import primal_value
@@ -15,6 +15,7 @@ from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
 from glru.regions import Region, regions_of, score_bounds
+from glru.regions.classes import ClassEllipsoid
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.objectives import chosen_model
@@ -86,6 +87,10 @@ class ModelCertificate:
             Queries.
         """
         rows = self.adapted.rows(X)
+        if self.adapted.targets.joint:
+            better = self.better[0]
+            region = ClassEllipsoid.at(better.problem, Point(better.coef, better.intercept))
+            return from_queries(*region.queries(rows, self.scores(X).argmax(axis=1)))
         bounds = []
         for pair in zip(self.fitted, self.better, strict=True):
             regions = [region for certificate in pair for region in _regions(certificate)]
@@ -95,7 +100,7 @@ class ModelCertificate:
     def scores(self, X: Any) -> Array:
         """The scores of the fitted estimator."""
         rows = self.adapted.rows(X)
-        return self.adapted.stacked([rows @ c.coef + c.intercept for c in self.fitted])
+        return self.adapted.stacked([rows @ c.coef.T + c.intercept for c in self.fitted])
 
     def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the fitted estimator's labels are proven to be those of the optimum; a classifier's only."""
@@ -125,7 +130,7 @@ def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None)
 def _certified(problem: Problem, point: Point) -> tuple[Certificate, Certificate]:
     """The certificate of a point with the best dual point there is, and that of a better point."""
     own = Point(point.coef, point.intercept, dual_of(problem, problem.scores(point.coef, point.intercept)))
-    if has_newton(problem):
+    if has_newton(problem) and not problem.loss.several:
         better = newton_candidate(problem, own, MAX_STEPS)
     else:
         better = certify_point(problem, solve(problem, tol=1e-9, start=own).point)

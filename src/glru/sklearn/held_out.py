@@ -412,7 +412,11 @@ def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) 
     before: Array = np.bincount(rows, weight, known.n_rows).astype(np.float64)
     (old_mean, old_spread), (mean, spread) = _moments(known.matrix, before), _moments(problem.matrix, weight)
     coef = solution.coef * np.divide(old_spread, spread, out=np.ones(mean.size), where=spread > 0.0)
-    intercept = solution.intercept + float(old_mean @ solution.coef - mean @ coef) if problem.fit_intercept else 0.0
+    intercept = (
+        solution.intercept + (solution.coef @ old_mean - coef @ mean)
+        if problem.fit_intercept
+        else 0.0 * solution.intercept
+    )
     return solution_at(problem, Point(coef, intercept, solution.dual[rows]), 0, "stopped", solution.solver)
 
 

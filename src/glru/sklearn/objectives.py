@@ -2,6 +2,7 @@ r"""What each estimator minimises, in the terms of :class:`glru.Problem`.
 
 ========================  ==========================================================================================
 LogisticRegression        :math:`C \sum_i s_i \log(1 + e^{-y_i z_i}) + r \|w\|_1 + \tfrac{1 - r}{2} \|w\|^2`
+... of three classes      :math:`C \sum_i s_i (\log \sum_k e^{z_{ik}} - z_{i y_i}) + \tfrac12 \|w\|^2`, multinomial
 LinearSVC                 :math:`C \sum_i s_i \ell(y_i, z_i) + \tfrac12 \|(w, b / c)\|^2`, or the 1-norm
 Ridge, RidgeClassifier    :math:`\sum_i s_i (y_i - z_i)^2 + \alpha \|w\|^2`
 LinearRegression          the same with :math:`\alpha = 0`
@@ -16,12 +17,12 @@ they would choose from other rows is not known here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import numpy as np
 
-from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from glru.losses import Hinge, Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared, SquaredHinge
 from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
 from glru.problem import Problem, Scaling
 
@@ -51,6 +52,8 @@ class Objective:
         Factors of the sample weights by class.
     several : bool
         Whether more than two classes are one problem per class.
+    multinomial : bool
+        Whether more than two classes are one multinomial problem.
     probabilities : bool
         Whether scores are log-odds.
     """
@@ -65,6 +68,11 @@ class Objective:
     class_weight: Any = None
     several: bool = False
     probabilities: bool = False
+    multinomial: bool = False
+
+    def for_classes(self) -> "Objective":
+        """The objective with more than two classes in one problem."""
+        return replace(self, loss=Multinomial())
 
     def penalty(self, n_columns: int) -> Penalty:
         """The penalty for this number of columns."""
@@ -112,11 +120,6 @@ def objective_of(model: Any) -> Objective:
 
 def _logistic_regression(model: Any) -> Objective:
     strategy = getattr(model, "multi_class", "auto")
-    if strategy == "multinomial":
-        raise ValueError(
-            "multi_class='multinomial' couples the classes in one objective, which is not a glru.Problem. "
-            "Wrap the estimator in a OneVsRestClassifier."
-        )
     ratio = _l1_ratio(model)
     strength = 0.0 if model.penalty in (None, "none") else 1.0 / _above("C", model.C)
     liblinear = model.solver == "liblinear"
@@ -131,6 +134,7 @@ def _logistic_regression(model: Any) -> Objective:
         class_weight=model.class_weight,
         several=strategy == "ovr",
         probabilities=True,
+        multinomial=strategy != "ovr" and not liblinear,
     )
 
 
@@ -208,6 +212,7 @@ def _elastic_net(model: Any) -> Objective:
 LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
     "classification": {
         "logistic": Logistic,
+        "multinomial": Multinomial,
         "squared_hinge": SquaredHinge,
         "smoothed_hinge": SmoothedHinge,
         "hinge": Hinge,
@@ -219,14 +224,17 @@ LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
 
 def _glru_classifier(model: Any) -> Objective:
     loss = _named_loss(model.loss, "classification")
+    # Two classes of the multinomial loss are scikit-learn's case of one score.
+    multinomial = loss.several
     return Objective(
-        loss=loss,
+        loss=Logistic() if multinomial else loss,
         **_strengths(model),
         intercept=model.fit_intercept,
         targets="labels",
         class_weight=model.class_weight,
-        several=True,
-        probabilities=isinstance(loss, Logistic),
+        several=not multinomial,
+        probabilities=loss.probabilities,
+        multinomial=multinomial,
     )
 
 

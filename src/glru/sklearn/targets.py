@@ -34,6 +34,8 @@ class Targets:
         By what they go.
     numeric : bool
         Whether the loss takes signs as numbers rather than two classes.
+    joint : bool
+        Whether more than two classes are one problem.
     """
 
     y: NDArray[Any]
@@ -42,11 +44,12 @@ class Targets:
     class_weight: Any
     seen: Seen
     numeric: bool = False
+    joint: bool = False
 
     @property
     def n_problems(self) -> int:
-        """One problem, or one per class where there are more than two."""
-        return 1 if self.classes is None or self.classes.size == 2 else int(self.classes.size)
+        """One problem, or one per class where there are more than two and each is a problem."""
+        return 1 if self.classes is None or self.classes.size == 2 or self.joint else int(self.classes.size)
 
     @property
     def balanced(self) -> bool:
@@ -102,7 +105,7 @@ class Targets:
 
         One line per row that leaves. None where the weights of some -1 rows change more than those of others.
         """
-        if self.seen == "class" and self.n_problems > 1:
+        if self.joint or (self.seen == "class" and self.n_problems > 1):
             return None
         positive = self.signs(k, self.y) > 0.0
         n_rows, leaves = positive.size, np.column_stack([~positive, positive])

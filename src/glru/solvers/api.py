@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, relative, solution_at
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.hinges import box_of, interior_point, proximal_point
+from glru.solvers.multinomial import class_newton, class_newton_cg, direct_is_cheaper
 from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
 from glru.solvers.newton_cg import newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
@@ -38,6 +39,9 @@ SOLVERS: dict[str, tuple[Callable[[Problem, Point, Stop], Run], int]] = {
     "proximal-point": (proximal_point, 200),
 }
 """Every solver with its default for ``max_iter``."""
+
+CLASS_SOLVERS: dict[str, Callable[[Problem, Point, Stop], Run]] = {"newton": class_newton, "newton-cg": class_newton_cg}
+"""The solvers of problems with one score per class."""
 
 FAR = 1e-9
 """Where tol is 0, a run that ended with a relative gap above this one has more to gain."""
@@ -162,6 +166,8 @@ def _follow(
     n_iter = 0
     for name, patience in plan:
         run_solver, default = SOLVERS[name]
+        if problem.loss.several:
+            run_solver = CLASS_SOLVERS[name]
         limit = default if max_iter is None else max_iter - n_iter
         stop = Stop(tol, _continued(until, n_iter), limit, patience)
         run = run_solver(problem, point, stop)
@@ -202,6 +208,8 @@ def _better(first: Solution, second: Solution) -> Solution:
 def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
     smooth, matrix = problem.penalty.smooth, problem.matrix
+    if problem.loss.several:
+        return [("newton" if direct_is_cheaper(problem) else "newton-cg", np.inf)]
     if isinstance(problem.loss, Hinge):
         if smooth and _direct_cost(problem, INTERIOR_STEPS) <= PROXIMAL_PRODUCTS * matrix.product_cost:
             return [("interior-point", np.inf), ("proximal-point", np.inf)]
@@ -237,6 +245,8 @@ def checked(problem: Problem, solver: str) -> str:
     if solver not in SOLVERS:
         raise ValueError(f"solver must be 'auto' or one of {', '.join(map(repr, SOLVERS))}; got {solver!r}.")
     loss = problem.loss
+    if loss.several and solver not in CLASS_SOLVERS:
+        raise ValueError(f"{loss!r} is trained by 'newton' or 'newton-cg'; got solver {solver!r}. Use 'auto'.")
     if solver == "interior-point" and box_of(loss) is None:
         raise ValueError(f"solver 'interior-point' needs one of the hinge losses; got {loss!r}. Use 'auto'.")
     if solver == "dual-cd" and not isinstance(loss, Hinge | Logistic):
@@ -271,15 +281,22 @@ def starting_point(problem: Problem, start: Solution | Point | None) -> Point:
         return zero_point(problem)
     coef = np.array(start.coef, dtype=np.float64)
     dual = None if start.dual is None else np.array(start.dual, dtype=np.float64)
-    if coef.shape != (problem.n_columns,) or (dual is not None and dual.shape != (problem.n_rows,)):
+    classes = (problem.n_scores,) if problem.loss.several else ()
+    if coef.shape != (*classes, problem.n_columns) or (dual is not None and dual.shape != (problem.n_rows, *classes)):
+        each = f" for each of {problem.n_scores} classes" if classes else ""
         raise ValueError(
-            f"start must have {problem.n_columns} coefficients and {problem.n_rows} dual variables, as the problem has "
+            f"start must have {problem.n_columns} coefficients and {problem.n_rows} dual variables{each}, as the problem has "
             f"columns and rows; got {coef.shape} and {None if dual is None else dual.shape}."
         )
     if not all(np.all(np.isfinite(part)) for part in (coef, start.intercept, 0.0 if dual is None else dual)):
         raise ValueError("start must be finite; got NaN or infinity in its coefficients, intercept or dual variables.")
-    intercept = float(start.intercept) if problem.fit_intercept else 0.0
-    at_zero = float(problem.weights @ problem.loss.value(problem.y, np.zeros(problem.n_rows)))
+    intercept: Any = 0.0
+    if problem.fit_intercept:
+        intercept = np.broadcast_to(np.asarray(start.intercept, dtype=np.float64), classes)
+        intercept = intercept.copy() if classes else float(intercept)
+    elif classes:
+        intercept = np.zeros(classes)
+    at_zero = float(problem.weights @ problem.loss.value(problem.y, np.zeros((problem.n_rows, *classes))))
     # Far from all data the curvatures vanish, and with them what a Newton step can be told by.
     if not duality.primal_value(problem, coef, problem.scores(coef, intercept)) <= at_zero:
         return zero_point(problem)
@@ -374,14 +391,15 @@ def from_sample(problem: Problem) -> Point:
     sample = sample_of(problem)
     if sample is None:
         return zero_point(problem)
-    point = newton(sample, zero_point(sample), Stop(1e-3, None, 50)).point
+    fit = (class_newton if direct_is_cheaper(sample) else class_newton_cg) if problem.loss.several else newton
+    point = fit(sample, zero_point(sample), Stop(1e-3, None, 50)).point
     return Point(point.coef, point.intercept)
 
 
 def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
     """The solution at a run's end; its status is judged by the gap computed afresh."""
     point = run.point
-    if not (np.all(np.isfinite(point.coef)) and np.isfinite(point.intercept)):
+    if not (np.all(np.isfinite(point.coef)) and np.all(np.isfinite(point.intercept))):
         # Steps that overflowed have left no model; zero is one, with a gap.
         point = zero_point(problem)
     if point.dual is not None:
@@ -389,7 +407,7 @@ def _finish(problem: Problem, run: Run, tol: float, name: str) -> Solution:
         dual = point.dual
         if not problem.weights.all():
             slopes = problem.loss.gradient(problem.y, problem.scores(point.coef, point.intercept))
-            dual = np.where(problem.weights > 0.0, dual, -slopes)
+            dual = np.where((problem.weights > 0.0).reshape((-1,) + (1,) * (dual.ndim - 1)), dual, -slopes)
         point = replace(point, dual=duality.feasible_dual(problem, dual))
     solution = solution_at(problem, point, run.n_iter, run.status, name)
     reached = solution.reached(tol)

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -70,10 +70,10 @@ class State:
     gap: float
     scores: Array
     dual: Array
-    primal: Callable[[], tuple[Array, float]]
+    primal: Callable[[], tuple[Array, Any]]
 
     @cached_property
-    def _model(self) -> tuple[Array, float]:
+    def _model(self) -> tuple[Array, Any]:
         return self.primal()
 
     @property
@@ -82,7 +82,7 @@ class State:
         return self._model[0]
 
     @property
-    def intercept(self) -> float:
+    def intercept(self) -> Any:
         """The intercept."""
         return self._model[1]
 
@@ -209,6 +209,8 @@ def step_length(
 
 def zero_point(problem: Problem) -> Point:
     """All coefficients zero."""
+    if problem.loss.several:
+        return Point(np.zeros((problem.n_scores, problem.n_columns)), np.zeros(problem.n_scores))
     return Point(np.zeros(problem.n_columns))
 
 

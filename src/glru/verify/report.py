@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from glru._extras import require
-from glru.problem import Problem
+from glru.problem import Problem, require_one_score
 from glru.verify.claims import Claim, claims_of
 
 
@@ -104,6 +104,7 @@ def verify(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a glru.Problem; got {type(problem).__name__}.")
+    require_one_score(problem, "glru.verify")
     if digits < 30:
         raise ValueError(f"digits must be at least 30, well beyond float64; got {digits!r}.")
     if sample is not None and sample < 1:

@@ -12,7 +12,8 @@ from glru import _inputs
 from glru.after import Retraining
 from glru.bounds import predicted
 from glru.linalg import Array, RawMatrix, move_like, namespace, to_host
-from glru.losses import Loss
+from glru.losses import Loss, Multinomial
+from glru.losses.multinomial import softmax
 from glru.sklearn.adapted import probabilities_of
 from glru.sklearn.estimators.base import LinearModel, validated
 from glru.solvers.api import Solver
@@ -44,7 +45,9 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """The probability of every class; with the logistic loss only. More than two classes: one-vs-rest, normalised.
+        """The probability of every class; with the logistic and the multinomial loss only.
+
+        More than two classes with the logistic loss: one-vs-rest, normalised.
 
         Parameters
         ----------
@@ -52,7 +55,9 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             Queries.
         """
         scores = self._scores(X)
-        return move_like(probabilities_of(to_host(scores)), scores)
+        host = to_host(scores)
+        joint = host.ndim == 2 and _is_multinomial(self)
+        return move_like(softmax(host) if joint else probabilities_of(host), scores)
 
     @available_if(lambda self: _is_logistic(self))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
@@ -100,12 +105,13 @@ class GLRUClassifier(Classifier):
 
     With ``C`` it minimises :math:`C \sum_i s_i \ell(y_i, z_i) + \tfrac12 \|w\|^2 + \kappa \|w\|_1`, with ``lam``
     :math:`\tfrac{1}{\sum s} \sum_i s_i \ell(y_i, z_i) + \tfrac{\lambda}{2} \|w\|^2 + \kappa \|w\|_1`, where
-    :math:`z_i = x_i^\top w + b` and the intercept is not penalised. More than two classes: one-vs-rest.
+    :math:`z_i = x_i^\top w + b` and the intercept is not penalised. More than two classes: one-vs-rest, or one problem of all classes with
+    ``loss="multinomial"``, as scikit-learn's ``LogisticRegression`` has it.
 
     Parameters
     ----------
-    loss : {"logistic", "squared_hinge", "smoothed_hinge", "hinge"} or Loss, default="logistic"
-        The loss of one row.
+    loss : {"logistic", "multinomial", "squared_hinge", "smoothed_hinge", "hinge"} or Loss, default="logistic"
+        The loss of one row. ``"multinomial"`` is the logistic loss where there are two classes.
     C : float, default=1.0
         Weight of the losses, as in scikit-learn.
     lam : float, default=None
@@ -195,7 +201,13 @@ def checked_weight(sample_weight: Any, X: RawMatrix) -> Any:
     return _check_sample_weight(sample_weight, X, dtype=np.float64)
 
 
+def _is_multinomial(model: Any) -> bool:
+    return isinstance(model.loss, Multinomial) or (isinstance(model.loss, str) and model.loss == "multinomial")
+
+
 def _is_logistic(model: Any) -> bool:
-    if type(model.loss).__name__ == "Logistic" or model.loss == "logistic":
+    if type(model.loss).__name__ == "Logistic" or model.loss == "logistic" or _is_multinomial(model):
         return True
-    raise AttributeError(f"predict_proba needs loss='logistic'; got {model.loss!r}. Use decision_function.")
+    raise AttributeError(
+        f"predict_proba needs loss='logistic' or 'multinomial'; got {model.loss!r}. Use decision_function."
+    )

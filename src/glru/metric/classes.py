@@ -1,0 +1,169 @@
+r"""The Hessian's inverse metric with one score per class, over classes and columns.
+
+The Hessian of row ``i`` is that of a graph between the classes, :math:`h = \sum_{a < b} p_a p_b (e_a - e_b)(e_a - e_b)^\top`, so that the Hessian of all rows
+is made of one Gram matrix per pair of classes, and its diagonal blocks are sums without cancellation.
+
+Adding one vector to the coefficients of all classes changes no loss, and the optimum (of an intercept: the one that is looked for) has coefficients
+that sum to zero over the classes. The objective therefore gets :math:`\tfrac{c_j}{2} (\sum_k w_{kj})^2` for every column, the intercept's included: the
+optimum stays what it is, and the Hessian becomes regular and well conditioned in those directions. ``c`` is called the gauge.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma
+from glru.metric.columns import ColumnMetric, powers_of_two
+from glru.problem import Problem
+
+EXPONENTS = 1600
+"""A probability that does not underflow is off by at most this many units: the exponent of its exponential is above -746."""
+
+
+def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple[Array, Array]:
+    """The objective's Hessian at some probabilities (one line per row), with the gauge, and the gauge ``c``.
+
+    Classes first: entry ``(a p + j, b p + k)`` belongs to column ``j`` of class ``a`` and column ``k`` of class ``b``, the intercept's column last. ``factor``:
+    what the weights of the losses are multiplied by.
+    """
+    n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
+    blocks = np.zeros((n_scores, width, n_scores, width))
+    weights = factor * problem.weights
+    for a in range(n_scores):
+        for b in range(a + 1, n_scores):
+            gram = _pair_gram(problem, weights * likely[:, a] * likely[:, b])
+            blocks[a, :, a, :] += gram
+            blocks[b, :, b, :] += gram
+            blocks[a, :, b, :] = -gram
+            blocks[b, :, a, :] = -gram
+    strengths = strengths_of(problem)
+    diagonal = np.einsum("ajaj->j", blocks) / n_scores + strengths
+    # A power of two near the other entries of the diagonal; 1 where these are zero.
+    gauge = np.square(1.0 / powers_of_two(diagonal)) / n_scores
+    places = np.arange(width)
+    for a in range(n_scores):
+        blocks[a, places, a, places] += strengths
+        for b in range(n_scores):
+            blocks[a, places, b, places] += gauge
+    return blocks.reshape(n_scores * width, n_scores * width), gauge
+
+
+def strengths_of(problem: Problem) -> Array:
+    """The penalty's strengths, with a zero for an intercept."""
+    return np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
+
+
+def _pair_gram(problem: Problem, weights: Array) -> Array:
+    """``X~^T diag(weights) X~`` in full."""
+    gram = problem.matrix.column_gram(weights)
+    if problem.fit_intercept:
+        gram = problem.arrays.bordered(gram, problem.matrix.T @ weights, float(weights.sum()))
+    upper: Array = np.triu(gram)
+    return upper + np.triu(upper, 1).T
+
+
+@final
+class ClassMetric:
+    """Norms in the inverse of the Hessian with one score per class, rounded up.
+
+    Parameters
+    ----------
+    problem : Problem
+        The rows, the penalty and the weights.
+    likely : array of shape (n_rows, n_classes)
+        The probabilities where the Hessian is taken.
+    factor : float, default=1.0
+        What the weights of the losses are multiplied by.
+
+    Attributes
+    ----------
+    eta : float
+        The exact Hessian at the exact probabilities is within ``1 -/+ eta`` times the metric; infinite where nothing is known.
+    gauge : array
+        The gauge of every column.
+    """
+
+    def __init__(self, problem: Problem, likely: Array, factor: float = 1.0) -> None:
+        hessian, self.gauge = class_hessian(problem, likely, factor)
+        self.n_scores, self.fit_intercept = problem.n_scores, problem.fit_intercept
+        self.strengths = strengths_of(problem)
+        self.width = self.strengths.size
+        # An entry is a Gram matrix's, or a sum of one for each other class, and the penalty's and the gauge's share of it.
+        depth = problem.n_rows + self.n_scores + 16
+        self.columns = ColumnMetric(hessian, False, depth, 0.0)
+        # A product of two probabilities, each off by a share of itself; what underflows is missing from the computed Hessian
+        # alone, by less than the smallest normal number times a squared norm.
+        share = 2.0 * gamma(2 * self.n_scores + EXPONENTS)
+        self.eta = (self.columns.eta + share) * (1.0 + FEW) + TINY
+
+    @property
+    def solve_error(self) -> float:
+        """Relative error of the norm of a product with the inverse factor, or of a triangular solve."""
+        return self.columns.solve_error
+
+    def solve(self, vectors: Array) -> Array:
+        """The inverse of the metric times a vector or a matrix."""
+        found: Array = self.columns.solve(vectors)
+        return found
+
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        """Norm of a gradient whose entries are known up to ``slack``."""
+        return self.columns.gradient_norm(gradient, slack)
+
+    @cached_property
+    def axis_norms(self) -> Array:
+        """Norms of the unit vectors."""
+        return self.columns.axis_norms()
+
+    @property
+    def unit(self) -> float:
+        """An entry of :meth:`forms` is off by at most this share of the product of the norms of its two classes."""
+        return 2.0 * self.solve_error + self.solve_error**2 + gamma(self.columns.size + 8)
+
+    def largest_pair_norm(self, length: float) -> float:
+        """At least the norm of ``x (e_a - e_b)`` for a row of Euclidean norm ``length`` and any two classes."""
+        length = float(np.hypot(length, 1.0)) if self.fit_intercept else length
+        return float(np.sqrt(2.0)) * length * self.columns.largest * (1.0 + FEW)
+
+    def forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
+        """``x^T (H^-1)_ab x`` for all pairs of classes, rows by chunks; see :attr:`unit` for their errors."""
+        size, width, inverse = self.columns.size, self.width, self.columns.inverse
+        height = max(16, 4 * CHUNK_BYTES // (8 * max(size, 1)))
+        for start in range(0, X.shape[0], height):
+            here = slice(start, min(start + height, X.shape[0]))
+            block = X[here].dense()
+            if self.fit_intercept:
+                block = np.column_stack([block, np.ones(block.shape[0])])
+            # The inverse factor is upper triangular.
+            solved = [block @ inverse[a * width : (a + 1) * width, a * width :] for a in range(self.n_scores)]
+            found = np.empty((block.shape[0], self.n_scores, self.n_scores))
+            for a in range(self.n_scores):
+                for b in range(a, self.n_scores):
+                    tail = solved[a][:, (b - a) * width :]
+                    found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", tail, solved[b])
+            yield here, found
+
+    def all_forms(self, X: Matrix) -> Array:
+        """:meth:`forms` of all rows in one array."""
+        return np.concatenate([found for _, found in self.forms(X)])
+
+
+def pair_norms(forms: Array, unit: float) -> Array:
+    """At least the norms of ``x (e_a - e_b)``, from forms whose entries are off by ``unit`` times the product of two norms."""
+    own = np.einsum("iaa->ia", forms)
+    lengths = np.sqrt(own)
+    squares = own[:, :, None] + own[:, None, :] - 2.0 * forms
+    room = (unit + FEW) * np.square(lengths[:, :, None] + lengths[:, None, :])
+    return np.sqrt(np.maximum(squares, 0.0) + room) * (1.0 + FEW) + TINY
+
+
+def score_norms(forms: Array, unit: float) -> Array:
+    """At least the norms of ``x (e_a - 1 / K)``: what a score that is measured from the mean of all classes sees."""
+    n_scores = forms.shape[1]
+    own, mean = np.einsum("iaa->ia", forms), forms.mean(axis=2)
+    squares = own - 2.0 * mean + mean.mean(axis=1, keepdims=True)
+    lengths = np.sqrt(own)
+    room = (unit + gamma(2 * n_scores + 16)) * np.square(lengths + lengths.mean(axis=1, keepdims=True))
+    return np.sqrt(np.maximum(squares, 0.0) + room) * (1.0 + FEW) + TINY

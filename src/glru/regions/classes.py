@@ -1,0 +1,216 @@
+r"""The local ellipsoid with one score per class.
+
+Moving a row's scores by ``t`` multiplies every probability by a factor within :math:`e^{\pm r}`, :math:`r = \max t - \min t`, and with it the variance
+:math:`v^\top h v = \min_c \sum_k p_k (v_k - c)^2`. So the proof of :mod:`glru.regions.local` holds with the range of a move in place of its size:
+:math:`\kappa \ge \max_{k, a, b} \|x_k (e_a - e_b)\|_{H^{-1}}`, and the self-concordance constant is 1.
+
+What is asked of a row are *queries*: its ``K`` scores, each measured from the mean of all (the optimum's sum to zero), and by how much one class, its
+*reference*, leads each of the others.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import Bounds, widen
+from glru.certificate import class_score_errors
+from glru.linalg import FEW, TINY, Array, Matrix, gamma
+from glru.losses import Multinomial
+from glru.losses.multinomial import softmax
+from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions.local import CLOSE, local_radius
+
+
+def has_classes(problem: Problem) -> bool:
+    """Whether there is one score per class, and the Hessian over classes and columns is small enough to form."""
+    size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
+    return problem.loss.several and problem.in_memory and size <= problem.largest
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassValues:
+    """What a model makes of the rows: scores and probabilities, one line per row, and how far a row's scores may be off."""
+
+    scores: Array
+    likely: Array
+    errors: Array
+
+    @classmethod
+    def at(cls, problem: Problem, point: Point) -> "ClassValues":
+        """The values of all rows at a point."""
+        scores = problem.scores(point.coef, point.intercept)
+        return cls(scores, softmax(scores), class_score_errors(problem, point))
+
+    def slopes(self, problem: Problem) -> Array:
+        """``p - e_y``."""
+        assert isinstance(problem.loss, Multinomial)
+        return problem.loss.slopes_of(problem.y, self.likely)
+
+
+def packed(point: Point, fit_intercept: bool) -> Array:
+    """Coefficients and intercepts, one line per class, the intercept last."""
+    return np.column_stack([point.coef, point.intercept]) if fit_intercept else point.coef
+
+
+def unpacked(model: Array, fit_intercept: bool) -> Point:
+    """The point of coefficients with the intercepts last."""
+    return (
+        Point(model[:, :-1].copy(), model[:, -1].copy()) if fit_intercept else Point(model.copy(), np.zeros(len(model)))
+    )
+
+
+def loss_gradient(problem: Problem, slopes: Array) -> Array:
+    """``sum_i s_i g_i x_i^T``, one line per class, the intercept's entry last."""
+    weighted = problem.weights[:, None] * slopes
+    gradient = (problem.matrix.T @ weighted).T
+    return np.column_stack([gradient, weighted.sum(axis=0)]) if problem.fit_intercept else gradient
+
+
+def column_norms(problem: Problem) -> Array:
+    """At least ``sqrt(sum_i s_i x_ij^2)`` for every column, the intercept's last."""
+    return problem.totals.column_norms
+
+
+def slope_errors(problem: Problem, slopes: Array, errors: Array, share: float) -> float:
+    """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class, and its part of a sum, may be off.
+
+    ``errors``: of the rows' scores, of which half at most is one of a probability. ``share``: relative error of a weight and of a sum over the rows.
+    """
+    weights, unit = problem.weights, 1.0 + gamma(problem.n_rows + 8)
+    size = float(np.sqrt((weights @ np.square(slopes)).max())) * unit
+    # A slope is a probability, or minus the sum of the others: it is off by a share of itself.
+    own = gamma(2 * slopes.shape[1] + EXPONENTS) * size
+    moved = float(np.sqrt(weights @ np.square(0.5 * errors))) * unit
+    return (share * size + own + moved) * (1.0 + FEW) + TINY
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassEllipsoid:
+    """All models within a radius of one, in the metric of the Hessian there, with one score per class.
+
+    Attributes
+    ----------
+    problem, point : Problem, Point
+        The problem and the centre.
+    metric : ClassMetric
+        The inverse metric of the Hessian there.
+    gradient : array of shape (n_classes, n_unknowns)
+        The objective's gradient, that of the gauge included.
+    nu : float
+        At least its norm in the inverse of the exact Hessian; infinite where nothing is known.
+    """
+
+    problem: Problem
+    point: Point
+    metric: ClassMetric
+    gradient: Array
+    nu: float
+
+    @classmethod
+    def at(cls, problem: Problem, point: Point) -> "ClassEllipsoid":
+        """The ellipsoid at a model."""
+        values = ClassValues.at(problem, point)
+        metric = ClassMetric(problem, values.likely)
+        model = packed(point, problem.fit_intercept)
+        slopes = values.slopes(problem)
+        gradient = loss_gradient(problem, slopes) + metric.strengths * model + metric.gauge * model.sum(axis=0)
+        if not metric.eta < 0.5:
+            return cls(problem, point, metric, gradient, np.inf)
+        slack = slope_errors(problem, slopes, values.errors, gamma(problem.n_rows + 4)) * column_norms(problem)
+        sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
+        slack = slack + gamma(problem.n_scores + 16) * (sizes + np.abs(gradient))
+        # The Hessian was taken at computed scores; those of two classes are apart by twice the error at most.
+        largest = float(values.errors[problem.weights > 0.0].max())
+        loosening = float(np.exp(2.0 * largest)) / (1.0 - metric.eta)
+        nu = metric.gradient_norm(gradient.ravel(), slack.ravel()) * loosening * (1.0 + FEW)
+        return cls(problem, point, metric, gradient, float(nu))
+
+    @cached_property
+    def radius(self) -> float:
+        """How far the optimum is at most; infinite where nothing is proven."""
+        if not np.isfinite(self.nu):
+            return np.inf
+        norm = self.metric.largest_pair_norm(self.problem.totals.largest_norm)
+        if not norm * self.nu < CLOSE:
+            used = self.problem.matrix[np.flatnonzero(self.problem.weights > 0.0)]
+            found = (pair_norms(forms, self.metric.unit).max() for _, forms in self.metric.forms(used))
+            norm = float(max(found))
+        return float(local_radius(1.0, norm, np.asarray(self.nu), 0.0))
+
+    @property
+    def gap(self) -> float:
+        """At least the objective's distance from its optimum."""
+        return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
+
+    def stepped(self) -> Point:
+        """The model one Newton step further."""
+        step = self.metric.solve(self.gradient.ravel()).reshape(self.gradient.shape)
+        return unpacked(packed(self.point, self.problem.fit_intercept) - step, self.problem.fit_intercept)
+
+    def queries(self, X: Matrix, reference: NDArray[np.intp]) -> Bounds:
+        """Bounds of the queries of some rows."""
+        scores, errors = scores_with_errors(X, self.point, self.problem.fit_intercept)
+        if not np.isfinite(self.radius):
+            return unbounded_queries(*scores.shape)
+        forms = self.metric.all_forms(X)
+        return query_bounds(scores, forms, self.metric.unit, np.full(len(scores), self.radius), errors, reference)
+
+
+def scores_with_errors(X: Matrix, point: Point, fit_intercept: bool) -> tuple[Array, Array]:
+    """Scores of some rows, and how far those of a row may be off."""
+    scores: Array = X @ point.coef.T
+    unit = X.depths(3) * (1.0 + 2.0 * gamma(X.shape[1] + 8))
+    sizes = X.absolute_product(np.abs(point.coef).max(axis=0))
+    if fit_intercept:
+        scores, sizes = scores + point.intercept, sizes + float(np.abs(point.intercept).max())
+    return scores, unit * sizes
+
+
+def unbounded_queries(n_rows: int, n_scores: int) -> Bounds:
+    """Bounds of queries that nothing is known of."""
+    return np.full((n_rows, 2 * n_scores), -np.inf), np.full((n_rows, 2 * n_scores), np.inf)
+
+
+def centered_scores(scores: Array) -> Array:
+    """Scores measured from the mean of all classes, which is off by a few units of the largest."""
+    return scores - scores.mean(axis=1, keepdims=True)
+
+
+def query_centers(scores: Array, reference: NDArray[np.intp]) -> Array:
+    """The queries that scores stand for: measured from their mean, and by how much the reference leads."""
+    leads = scores[np.arange(len(scores)), reference][:, None] - scores
+    return np.hstack([centered_scores(scores), leads])
+
+
+def query_norms(forms: Array, unit: float, reference: NDArray[np.intp]) -> Array:
+    """At least the norms of the queries, from forms in the inverse metric."""
+    pairs = pair_norms(forms, unit)[np.arange(len(forms)), reference]
+    return np.hstack([score_norms(forms, unit), pairs])
+
+
+def query_bounds(
+    scores: Array, forms: Array, unit: float, radius: Array, errors: Array, reference: NDArray[np.intp]
+) -> Bounds:
+    """Bounds of the queries of some rows around computed scores, which may be off by ``errors``."""
+    return widen_queries(scores, query_norms(forms, unit, reference) * radius[:, None], errors, reference)
+
+
+def widen_queries(scores: Array, half: Array, errors: Array, reference: NDArray[np.intp]) -> Bounds:
+    """Bounds of queries: ``half`` around those of some scores, and what rounding does to scores and to differences of them."""
+    centers = query_centers(scores, reference)
+    # Two scores are off by their errors, the mean and the difference by a few units of the largest.
+    off = 2.0 * errors + gamma(scores.shape[1] + 8) * np.abs(scores).max(axis=1)
+    half = half * (1.0 + FEW) + off[:, None] + FEW * np.abs(centers)
+    known = np.isfinite(half) & np.isfinite(centers)
+    lower, upper = widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
+    # A class and itself are apart by nothing.
+    own = np.arange(len(scores)), scores.shape[1] + reference
+    lower[own] = upper[own] = 0.0
+    return lower, upper

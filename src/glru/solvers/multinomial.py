@@ -1,0 +1,232 @@
+r"""Newton's method for the multinomial loss: with a Cholesky factor of all classes and columns, or by conjugate gradients.
+
+The Newton system couples the classes. Directly it is formed and factored (:func:`glru.metric.classes.class_hessian`); by conjugate gradients only products with
+it are made, :math:`X^\top [s (P \circ T - P (P \cdot T))] + \Lambda V`, :math:`T = X V`, in front of its diagonal blocks, one per class, or of its diagonal where
+these are too large. Both are globalised by a line search along the scores.
+
+A full step ends with the linearised dual point :math:`q = p + h t`: then the penalty's Fenchel-Young terms are those of what the system's solution missed.
+"""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from glru import duality
+from glru.linalg import Array
+from glru.linalg.factor import cholesky_solve, robust_cholesky
+from glru.losses import Multinomial
+from glru.losses.multinomial import softmax
+from glru.metric.classes import class_hessian, strengths_of
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions.classes import loss_gradient, packed, unpacked
+from glru.solvers.newton import Run, State, Stop, end, step_length
+
+MOST_PRODUCTS = 400
+"""Products with the Hessian in one step of conjugate gradients."""
+
+STALE = 12
+"""After this number of products in a step the blocks in front of the system are formed anew."""
+
+DIRECT_UNKNOWNS = 2500
+"""Systems in more unknowns than this are not factored to train a model."""
+
+BLOCK_COLUMNS = 1500
+"""Diagonal blocks of more columns than this are not factored."""
+
+
+def direct_is_cheaper(problem: Problem) -> bool:
+    """Whether factoring the whole system is expected to take less time than conjugate gradients."""
+    n_scores, width = problem.n_scores, problem.n_columns + int(problem.fit_intercept)
+    size = n_scores * width
+    if size > min(DIRECT_UNKNOWNS, problem.largest):
+        return False
+    # Nanoseconds, roughly: a Gram matrix for each pair of classes and the factor, against one for each class and 12 products.
+    pairs = 0.5 * n_scores * (n_scores - 1)
+    direct = pairs * problem.matrix.gram_cost + 0.02 * float(size) ** 3
+    return direct < n_scores * problem.matrix.gram_cost + 12.0 * (n_scores * problem.matrix.product_cost + 1e5)
+
+
+def class_newton(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Newton steps with a factor of the whole system."""
+    return _run(problem, start, stop, _Direct(problem))
+
+
+def class_newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Newton steps by conjugate gradients."""
+    return _run(problem, start, stop, _Products(problem))
+
+
+@final
+class _Direct:
+    """Newton directions from a Cholesky factor."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.n_products = problem, 0
+
+    def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
+        hessian, _ = class_hessian(self.problem, likely)
+        found: Array = -cholesky_solve(robust_cholesky(hessian), gradient.ravel()).reshape(gradient.shape)
+        return found
+
+
+@final
+class _Products:
+    """Newton directions by conjugate gradients in front of the diagonal blocks, or of the diagonal."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.n_products, self.last = problem, 0, np.inf
+        self.strengths = strengths_of(problem)
+        self.solve: Callable[[Array], Array] | None = None
+
+    def direction(self, likely: Array, gradient: Array, accuracy: float) -> Array:
+        if self.solve is None or self.last > STALE:
+            self.solve = self._blocks(likely)
+        found, before = self._conjugate_gradients(likely, gradient, accuracy), self.n_products
+        self.last = self.n_products - before
+        return found
+
+    def _blocks(self, likely: Array) -> Callable[[Array], Array]:
+        problem, strengths = self.problem, self.strengths
+        curvatures = problem.weights[:, None] * likely * (1.0 - likely)
+        width = problem.n_columns
+        if width > BLOCK_COLUMNS or (not problem.matrix.stores_zeros and width > 300):
+            squares = [problem.matrix.squared_column_norms(curvatures[:, k]) for k in range(likely.shape[1])]
+            diagonal = np.array(squares)
+            if problem.fit_intercept:
+                diagonal = np.column_stack([diagonal, curvatures.sum(axis=0)])
+            diagonal = np.maximum(diagonal + strengths, 1e-12 * max(float(diagonal.max()), 1e-300))
+            return lambda vector: vector / diagonal
+        same = bool(np.all(likely == likely[0, 0]))
+        n_blocks = 1 if same else likely.shape[1]
+        factors = [robust_cholesky(problem.hessian(curvatures[:, k])) for k in range(n_blocks)]
+        if same:
+            return lambda vector: cholesky_solve(factors[0], np.asfortranarray(vector.T)).T
+        return lambda vector: np.array([cholesky_solve(f, line) for f, line in zip(factors, vector, strict=True)])
+
+    def _product(self, likely: Array, vector: Array) -> Array:
+        problem = self.problem
+        moves = _scores(problem, vector)
+        weighted = _curved(likely, moves)
+        return loss_gradient(problem, weighted) + self.strengths * vector
+
+    def _conjugate_gradients(self, likely: Array, gradient: Array, accuracy: float) -> Array:
+        """A solution of the system up to a share of the gradient, in the norm of what stands in front of it."""
+        assert self.solve is not None
+        residual = -gradient
+        solved = self.solve(residual)
+        direction, found = solved, np.zeros_like(gradient)
+        size = float(np.vdot(residual, solved))
+        target = accuracy**2 * size
+        for _ in range(MOST_PRODUCTS):
+            self.n_products += 1
+            image = self._product(likely, direction)
+            curvature = float(np.vdot(direction, image))
+            if not curvature > 0.0:
+                break
+            length = size / curvature
+            found = found + length * direction
+            residual = residual - length * image
+            solved = self.solve(residual)
+            before, size = size, float(np.vdot(residual, solved))
+            if not size > target:
+                break
+            direction = solved + (size / before) * direction
+        return found
+
+
+def _scores(problem: Problem, model: Array) -> Array:
+    """Scores under coefficients with the intercepts last."""
+    if not problem.fit_intercept:
+        return problem.scores(model)
+    return problem.scores(model[:, :-1], model[:, -1])
+
+
+def _curved(likely: Array, moves: Array) -> Array:
+    """``h t`` of every row."""
+    mean = np.einsum("ij,ij->i", likely, moves)
+    return likely * (moves - mean[:, None])
+
+
+def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Products") -> Run:
+    """Newton steps from a point until its gap is small enough."""
+    loss, strengths, weights = problem.loss, strengths_of(problem), problem.weights
+    assert isinstance(loss, Multinomial)
+    rows = np.arange(problem.n_rows)
+    model = packed(start, problem.fit_intercept)
+    model = model - model.mean(axis=0)
+    scores = _scores(problem, model)
+    dual: Array | None = start.dual
+    n_iter, decrement = 0, np.inf
+    while True:
+        likely = softmax(scores)
+        slopes = loss.slopes_of(problem.y, likely)
+        gradient = loss_gradient(problem, slopes) + strengths * model
+        value = float(weights @ loss.value(problem.y, scores)) + 0.5 * float(np.sum(strengths * np.square(model)))
+        state = None
+        if stop.until is not None or decrement <= stop.target(value) or n_iter >= stop.max_iter:
+            state = _state(problem, n_iter, value, model, scores, dual, slopes)
+            status = stop.check(state)
+            if status is not None:
+                return end(state, status, n_iter)
+        # The error of an inexact step is that share of the next gradient: the rate stays better than linear.
+        accuracy = min(0.1, max(0.3 * np.sqrt(min(decrement / max(value, 1e-300), 1.0)), 1e-6))
+        if n_iter > 0 and decrement <= 10.0 * stop.target(value):
+            accuracy = min(accuracy, 1e-4)
+        step = solver.direction(likely, gradient, accuracy)
+        step = step - step.mean(axis=0)
+        descent, moves = float(np.vdot(gradient, step)), _scores(problem, step)
+        penalty, bend = float(np.sum(strengths * model * step)), float(np.sum(strengths * np.square(step)))
+        length = _length(problem, scores, moves, descent, penalty, bend, rows)
+        before, decrement = decrement, -0.5 * descent
+        if (
+            not np.isfinite(descent)
+            or length == 0.0
+            or (decrement >= 0.5 * before and before < 1e-14 * max(value, 1e-300))
+        ):
+            state = state or _state(problem, n_iter, value, model, scores, dual, slopes)
+            return end(state, stop.check(state) or "stalled", n_iter)
+        dual = -(slopes + _curved(likely, moves)) if length == 1.0 else None
+        model, n_iter = model + length * step, n_iter + 1
+        scores = _scores(problem, model)
+        # Near the end a step of length 1 leaves a gap of the fourth order: its own decrement says when it is worth asking.
+        decrement = max(decrement, 0.0) if length == 1.0 else np.inf
+        if solver.n_products > stop.patience:
+            state = _state(problem, n_iter, value, model, scores, dual, None)
+            return end(state, stop.check(state) or "max_iter", n_iter)
+
+
+def _length(
+    problem: Problem, scores: Array, moves: Array, descent: float, penalty: float, bend: float, rows: Any
+) -> float:
+    """The length of a step, by the derivative of the objective along it."""
+    weights, own = problem.weights, moves[rows, problem.y]
+
+    def derivative(length: float) -> float:
+        likely = softmax(scores + length * moves)
+        return float(weights @ (np.einsum("ij,ij->i", likely, moves) - own)) + penalty + length * bend
+
+    noise = 1e-14 * (float(weights @ np.abs(moves).max(axis=1)) + abs(penalty))
+    return step_length(derivative, descent, noise)
+
+
+def _state(
+    problem: Problem, n_iter: int, value: float, model: Array, scores: Array, dual: Array | None, slopes: Array | None
+) -> State:
+    """The state at a model with the better of two dual points: the linearised one, or that of the model's own slopes."""
+    point = unpacked(model, problem.fit_intercept)
+    if slopes is None:
+        slopes = problem.loss.gradient(problem.y, scores)
+        value = duality.primal_value(problem, point.coef, scores)
+    best: tuple[float, Array] | None = None
+    for candidate in (dual, -slopes):
+        if candidate is None:
+            continue
+        feasible = duality.feasible_dual(problem, candidate)
+        gap = duality.gap(problem, point.coef, point.intercept, feasible).value
+        gap = gap if np.isfinite(gap) else np.inf
+        if best is None or gap < best[0]:
+            best = gap, feasible
+    assert best is not None
+    return State(n_iter, value, best[0], scores, best[1], lambda: (point.coef, point.intercept))

@@ -1,0 +1,588 @@
+r"""The removal of any single row with one score per class: a Newton step in closed form, then steps written down in full.
+
+Let :math:`A` be the Hessian at the base model (gauge included, :mod:`glru.metric.classes`), :math:`U_i = I_K \otimes x_i`, :math:`Q = U_i^\top A^{-1} U_i`, ``K`` by ``K``,
+:math:`p = -A^{-1} r` the Newton step of the base, :math:`t = U_i^\top p`, and :math:`\omega` the row's weight. Without row ``i`` a Newton step is
+
+.. math:: \delta = p + A^{-1} U_i c, \qquad c = (I - \omega h_i Q)^{-1} \omega (g_i + h_i t).
+
+The Hessian without the row is at least :math:`1 - \ell` times :math:`A`, :math:`\ell` the largest eigenvalue of :math:`\omega h_i Q`, that of
+:math:`\omega S^\top Q S`, :math:`h = S S^\top`, of which the Frobenius norm is an upper bound. The closed form bounds the range of every row's move by the norm of :math:`\delta`
+(:mod:`glru.updates.local_rows`). Where that leaves a row open, its candidate is written down: the moves of all rows' scores are one product with the
+data, its exact gradient another one, for all candidates of a batch.
+
+A candidate is the exact sum of the stored base and the stored move, so that scores of the base, and their errors, are the same for all of them.
+"""
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import Bounds, intersect
+from glru.linalg import FEW, HOST, TINY, Array, gamma
+from glru.losses import Multinomial
+from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
+from glru.point import Point
+from glru.problem import Problem
+from glru.regions.classes import (
+    ClassValues,
+    column_norms,
+    loss_gradient,
+    packed,
+    query_norms,
+    slope_errors,
+    unbounded_queries,
+    unpacked,
+    widen_queries,
+)
+from glru.regions.local import local_radius
+from glru.updates.batch import SLOW, Certified, Decided, tighten
+from glru.updates.carried_rows import removal_factors, sum_error
+from glru.updates.gradients import conjugate_gradients
+from glru.updates.local_rows import MOST_DRIFT, MOST_ETA, MOST_METRICS, newton_remainders
+
+Rows = NDArray[np.intp]
+
+MOST_OTHER = 0.1
+"""Rows whose weight makes the others' grow by a factor that differs by more than this share from the usual one are left to later steps."""
+
+EXACT_LEVERAGE = 0.3
+"""From this leverage on it is the largest eigenvalue, below a Frobenius norm, which is cheaper."""
+
+CHUNK = 1 << 19
+"""Scores of all rows and classes under the candidates that are measured together: at most this many numbers."""
+
+
+@final
+class ClassRows:
+    """The removal of single rows with one score per class.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rows in memory.
+    start : Point
+        A model near the optimum.
+
+    Attributes
+    ----------
+    usable : bool
+        Whether anything is proven.
+    converged : bool
+        Whether the Newton step of the base moved no score far.
+    eta : float
+        The exact Hessian at the base, under the factor of any row that is covered, is within ``1 -/+ eta`` times the metric.
+    """
+
+    def __init__(self, problem: Problem, start: Point) -> None:
+        assert isinstance(problem.loss, Multinomial)
+        self.problem, self.loss = problem, problem.loss
+        self.factors = removal_factors(problem)
+        finite = self.factors[np.isfinite(self.factors) & (problem.weights > 0.0)]
+        self.middle = float(np.median(finite)) if finite.size else 1.0
+        self.covered = np.abs(self.factors / self.middle - 1.0) <= MOST_OTHER
+        self.eta, self.converged = np.inf, False
+        with np.errstate(all="ignore"):
+            self._find_base(packed(start, problem.fit_intercept))
+        self.usable = self.eta < MOST_ETA
+
+    def _find_base(self, model: Array) -> None:
+        """Newton steps until one moves no score far; the metric is the one before the last."""
+        problem, fit_intercept = self.problem, self.problem.fit_intercept
+        values = ClassValues.at(problem, unpacked(model, fit_intercept))
+        for _ in range(MOST_METRICS):
+            metric = ClassMetric(problem, values.likely, self.middle)
+            if not metric.eta < MOST_ETA:
+                return
+            gradient, _, _ = self._gradient(metric, model, values)
+            step = metric.solve(gradient.ravel()).reshape(model.shape)
+            model = model - (step - step.mean(axis=0))
+            there = ClassValues.at(problem, unpacked(model, fit_intercept))
+            moves = np.ptp(there.scores - values.scores, axis=1)[problem.weights > 0.0]
+            drift, values = float(moves.max()), there
+            self._place(metric, model, values, drift)
+            self.converged = drift <= MOST_DRIFT
+            if self.converged or not drift <= 1.0:
+                return
+
+    def _gradient(self, metric: ClassMetric, model: Array, values: ClassValues) -> tuple[Array, Array, Array]:
+        """The gradient with the middle factor, that of the losses alone, and the slopes."""
+        slopes = values.slopes(self.problem)
+        losses = loss_gradient(self.problem, slopes)
+        return (
+            self.middle * losses + metric.strengths * model + metric.gauge * model.sum(axis=0),
+            losses,
+            slopes,
+        )
+
+    def _place(self, metric: ClassMetric, model: Array, values: ClassValues, drift: float) -> None:
+        """Make a model the base, under a metric from which its probabilities have drifted."""
+        problem, share = self.problem, self.weight_share
+        self.metric, self.model, self.values = metric, model, values
+        gradient, losses, self.slopes = self._gradient(metric, model, values)
+        largest = float(values.errors[problem.weights > 0.0].max())
+        ratios = self.factors[self.covered] / self.middle
+        ratio = max(float(ratios.max(initial=1.0)), 1.0 / float(ratios.min(initial=1.0)))
+        grown = (1.0 + metric.eta) * (1.0 + share) * ratio * (1.0 + FEW)
+        # Before and after the step scores were computed with errors.
+        self.eta = float(grown * np.exp((drift + 4.0 * largest) * (1.0 + FEW))) - 1.0
+        high = float(self.factors[self.covered].max(initial=1.0))
+        slack = high * slope_errors(problem, self.slopes, values.errors, share) * column_norms(problem) * (1.0 + FEW)
+        sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
+        slack = slack + gamma(problem.n_scores + 16) * (sizes + high * np.abs(losses))
+        zero = np.zeros(model.size)
+        self.error_norm = metric.gradient_norm(zero, slack.ravel())
+        self.step = -metric.solve(gradient.ravel()).reshape(model.shape)
+        self.step_norm = metric.gradient_norm(gradient.ravel(), zero)
+        self.loss_step = -metric.solve(losses.ravel()).reshape(model.shape)
+        self.loss_step_norm = metric.gradient_norm(losses.ravel(), zero)
+
+    @property
+    def point(self) -> Point:
+        """The base as a point."""
+        return unpacked(self.model, self.problem.fit_intercept)
+
+    @cached_property
+    def forms(self) -> Array:
+        """``Q`` of every row."""
+        return self.metric.all_forms(self.problem.matrix)
+
+    @cached_property
+    def largest_norm(self) -> float:
+        """At least the largest norm of ``x_k (e_a - e_b)`` of a row that counts."""
+        used = np.flatnonzero(self.problem.weights > 0.0)
+        height, found = max(1, CHUNK // self.problem.n_scores**2), 0.0
+        for start in range(0, used.size, height):
+            forms = self.forms[used[start : start + height]]
+            found = max(found, float(pair_norms(forms, self.metric.unit).max()))
+        return found
+
+    @cached_property
+    def slope_norm(self) -> float:
+        """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
+        columns = np.tile(column_norms(self.problem), self.problem.n_scores)
+        return self.metric.gradient_norm(np.zeros_like(columns), columns)
+
+    @property
+    def weight_share(self) -> float:
+        """Relative error of a row's new weight and of a sum over the rows; sums of losses keep their weights as they are."""
+        n_rows = self.problem.n_rows
+        return sum_error(n_rows) if self.problem.scaling == "mean" else gamma(n_rows + 9)
+
+    @cached_property
+    def error_size(self) -> float:
+        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` the errors of the scores at the base."""
+        squares = float(self.problem.weights @ np.square(self.values.errors))
+        return float(np.sqrt(squares)) * (1.0 + gamma(self.problem.n_rows + 8))
+
+    def removals(self, rows: Rows) -> "ClassRemovals":
+        """The Newton steps of some rows' removals."""
+        return ClassRemovals(self, rows)
+
+    def bounds(self, rows: Rows, reference: Rows) -> Bounds:
+        """Bounds of the rows' queries under the models trained without them, from one Newton step in closed form."""
+        if not self.usable:
+            return unbounded_queries(rows.size, self.problem.n_scores)
+        return self.removals(rows).closed_form(reference)
+
+    def guesses(self, rows: Rows) -> Array:
+        """The rows' scores after one Newton step without them."""
+        removals = self.removals(rows)
+        return removals.scores + removals.shifts
+
+    def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds after Newton steps, each written down in full and certified by its own gradient."""
+        lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
+        if not self.usable:
+            return lower, upper
+        removals = self.removals(rows)
+        places = np.flatnonzero(removals.shares > 0.0)
+        if places.size:
+            first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
+            found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps)
+            lower[places], upper[places] = found.lower.T, found.upper.T
+        return lower, upper
+
+
+@final
+class ClassRemovals:
+    """Some rows and the Newton steps of their removals; every array has one entry or one line per row.
+
+    Attributes
+    ----------
+    weights : array
+        Their new weights.
+    forms : array of shape (n_rows, n_classes, n_classes)
+        ``Q``.
+    curvatures : array of shape (n_rows, n_classes, n_classes)
+        ``h``.
+    shares : array
+        The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
+    moves : array of shape (n_rows, n_classes)
+        What the part of a step that does not depend on the row does to its scores.
+    multipliers : array of shape (n_rows, n_classes)
+        ``c``.
+    shifts : array of shape (n_rows, n_classes)
+        What the step does to the row's scores.
+    """
+
+    def __init__(self, family: ClassRows, rows: Rows) -> None:
+        problem, metric, values = family.problem, family.metric, family.values
+        self.family, self.rows = family, rows
+        self.factors = np.where(family.covered[rows], family.factors[rows], family.middle)
+        self.extra = self.factors - family.middle
+        self.weights = self.factors * problem.weights[rows]
+        self.scores, self.errors = values.scores[rows], values.errors[rows]
+        self.slopes, self.likely = family.slopes[rows], values.likely[rows]
+        self.forms = family.forms[rows]
+        self.curvatures = curvatures_of(self.likely)
+        self.lengths = np.sqrt(np.einsum("iaa->ia", self.forms)) * (1.0 + metric.unit + FEW) + TINY
+        # The Frobenius norm of w S^T Q S, and what the errors of Q add: the trace of h is at most 1.
+        roots = np.sqrt(self.likely)
+        factors = roots[:, :, None] * np.eye(problem.n_scores) - self.likely[:, :, None] * roots[:, None, :]
+        small = np.matmul(np.swapaxes(factors, 1, 2), np.matmul(self.forms, factors))
+        size = np.sqrt(np.einsum("iab,iab->i", small, small))
+        high = np.flatnonzero((self.weights * size > EXACT_LEVERAGE) & np.isfinite(size))
+        if high.size:
+            # The largest eigenvalue itself; LAPACK's is off by less than K units of the norm for each of a few steps per row.
+            found = np.linalg.eigvalsh(0.5 * (small[high] + np.swapaxes(small[high], 1, 2)))[:, -1]
+            size[high] = found + gamma(64 * problem.n_scores**2) * size[high]
+        room = (metric.unit + gamma(8 * problem.n_scores + EXPONENTS)) * np.square(self.lengths.sum(axis=1))
+        self.leverages = self.weights * (size + room) * (1.0 + FEW)
+        shares = 1.0 - family.eta - self.leverages * (1.0 + family.eta)
+        self.shares = np.where(family.covered[rows], shares, 0.0)
+        self.moves = self._base_moves()
+        right = self.weights[:, None] * (self.slopes + curved(self.curvatures, self.moves))
+        self.multipliers = self.solve(right)
+        self.shifts = self.moves + curved(self.forms, self.multipliers)
+
+    def _base_moves(self) -> Array:
+        family, problem = self.family, self.family.problem
+        X = problem.matrix[self.rows]
+        moves = _row_scores(X, family.step, problem.fit_intercept)
+        if self.extra.any():
+            moves = moves + self.extra[:, None] * _row_scores(X, family.loss_step, problem.fit_intercept)
+        return moves
+
+    def solve(self, right: Array) -> Array:
+        """``(I - w h Q)^-1`` times one vector per row; zeros where nothing is proven."""
+        n_scores = right.shape[1]
+        systems = np.eye(n_scores) - self.weights[:, None, None] * np.matmul(self.curvatures, self.forms)
+        known = self.shares > 0.0
+        found = np.zeros_like(right)
+        if known.any():
+            found[known] = np.linalg.solve(systems[known], right[known][:, :, None])[:, :, 0]
+        return np.where(np.isfinite(found), found, 0.0)
+
+    def missed(self, multipliers: Array, slopes: Array, moves: Array) -> Array:
+        """At least the norm of ``U (c - w (g + h t))``, as the numbers are given: what a solution of the small system misses."""
+        residual = np.abs(multipliers - self.weights[:, None] * (slopes + curved(self.curvatures, moves)))
+        return np.sum(residual * self.lengths, axis=1)
+
+    @cached_property
+    def base_norms(self) -> Array:
+        """At least the norm of the part of a step that does not depend on the row."""
+        return (self.family.step_norm + np.abs(self.extra) * self.family.loss_step_norm) * (1.0 + FEW)
+
+    def closed_form(self, reference: Rows) -> Bounds:
+        """Bounds of the rows' queries, the range of every row's move bounded by its norm."""
+        family, metric, eta = self.family, self.family.metric, self.family.eta
+        c, moves = self.multipliers, self.moves
+        sizes = np.sum(np.abs(c) * self.lengths, axis=1)
+        own = np.einsum("ia,ia->i", c, curved(self.forms, c))
+        square = np.square(self.base_norms) + 2.0 * np.einsum("ia,ia->i", c, moves) + own
+        room = (8.0 * metric.solve_error + 2.0 * metric.unit + FEW) * np.square(self.base_norms + sizes)
+        length = np.sqrt(np.maximum(square, 0.0) + room) * (1.0 + FEW)
+        delta = length * np.sqrt(1.0 + eta) * (1.0 + FEW)
+        shift_errors = self.shift_errors(sizes)
+        with np.errstate(all="ignore"):
+            exponents = family.largest_norm * length * (1.0 + FEW)
+            nu = newton_remainders(exponents) * delta + self.residuals(shift_errors, delta) / np.sqrt(self.shares)
+            nu = np.where(self.shares > 0.0, nu, np.inf)
+            radius = self.radius(nu, exponents)
+        scores = self.scores + self.shifts
+        errors = shift_errors + self.errors + FEW * np.abs(self.shifts).max(axis=1)
+        half = self.norms(reference) * radius[:, None]
+        return widen_queries(scores, half, errors, reference)
+
+    def shift_errors(self, sizes: Array) -> Array:
+        """How far the computed moves of a row's scores may be off; ``sizes``: ``sum_a |c_a| |x e_a|``."""
+        metric, longest = self.family.metric, self.lengths.max(axis=1)
+        # The step took two triangular solves and a product, the forms are off by their unit.
+        errors = longest * (2.0 * metric.solve_error * self.base_norms + (metric.unit + FEW) * sizes)
+        return errors + gamma(self.forms.shape[1] + 8) * (np.abs(self.moves).max(axis=1) + longest * sizes)
+
+    def residuals(self, shift_errors: Array, delta: Array) -> Array:
+        """At least the norm of what the errors of ``r``, of ``c`` and of the metric leave of the Newton equation."""
+        sizes = np.abs(self.shifts).max(axis=1)
+        unit = gamma(4 * self.forms.shape[1] + EXPONENTS)
+        # The curvature of a row is at most 1/2 in norm, and at a score that is off by e within a factor of e^(2 e).
+        wrong = 0.5 * (shift_errors + unit * sizes) + unit * np.abs(self.slopes).max(axis=1)
+        wrong = wrong + 0.5 * self.errors * (1.0 + 4.0 * sizes)
+        left = self.missed(self.multipliers, self.slopes, self.shifts)
+        left = left + FEW * np.sum(np.abs(self.multipliers) * self.lengths, axis=1)
+        # An error of each class's entry at most e has the norm e times the sum of the norms.
+        left = left + self.weights * wrong * self.lengths.sum(axis=1)
+        return self.family.error_norm + left * (1.0 + FEW) + self.family.eta * delta
+
+    def radius(self, nu: Array, exponents: Array) -> Array:
+        """How far the optimum without each row is at most, in the metric without it."""
+        with np.errstate(all="ignore"):
+            largest = self.family.largest_norm / np.sqrt(self.shares)
+            radius = local_radius(1.0, largest, nu, exponents)
+        return np.where(self.shares > 0.0, radius, np.inf)
+
+    def norms(self, reference: Rows) -> Array:
+        """At least the norms of the rows' queries in the inverse of the metric without each row."""
+        norms = query_norms(self.forms, self.family.metric.unit, reference)
+        with np.errstate(all="ignore"):
+            return norms / np.sqrt(self.shares)[:, None] * (1.0 + FEW)
+
+
+@final
+class ClassCandidates:
+    """Models without one row each, written down in full: the candidates of :func:`glru.updates.batch.tighten`.
+
+    ``moves``: from the base, one column per candidate.
+    """
+
+    cost = 0.0
+
+    def __init__(
+        self, family: ClassRows, removals: ClassRemovals, reference: Rows, moves: Array, exact: bool = False
+    ) -> None:
+        self.family, self.removals, self.reference, self.moves = family, removals, reference, moves
+        self.exact_steps, self.contraction = exact, 1.0 if exact else SLOW
+        self.gradients: Any = None
+        self.corrections: Any = None
+
+    @classmethod
+    def first(cls, family: ClassRows, removals: ClassRemovals, reference: Rows) -> "ClassCandidates":
+        """The candidates of the closed form."""
+        steps = family.metric.solve(_spread(family, removals, removals.multipliers))
+        steps += family.step.ravel()[:, None]
+        if removals.extra.any():
+            steps += family.loss_step.ravel()[:, None] * removals.extra
+        return cls(family, removals, reference, steps)
+
+    def certify(self) -> Certified:
+        """Bounds of the left-out rows' queries, from the gradients in the metric without the row."""
+        family, removals, metric = self.family, self.removals, self.family.metric
+        n_scores, fit_intercept = family.problem.n_scores, family.problem.fit_intercept
+        losses, own, moved, sizes = self._measure()
+        models = self.moves.reshape(n_scores, metric.width, -1) + family.model[:, :, None]
+        strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
+        gradients = removals.factors * losses + strengths * models + gauge * models.sum(axis=0)
+        self.gradients = gradients.reshape(self.moves.shape)
+        steps, shifts = self.moves.reshape(n_scores, metric.width, -1), None
+        if fit_intercept:
+            steps, shifts = steps[:, :-1], np.abs(steps[:, -1]).max(axis=0)
+        # A row's move is off by at most |x| first + second.
+        unit = gamma(family.problem.n_columns + 3) * (1.0 + gamma(family.problem.n_columns + 8))
+        first = unit * np.sqrt(np.square(steps).sum(axis=1).max(axis=0)) * (1.0 + gamma(family.problem.n_columns + 8))
+        second = unit * shifts if shifts is not None else np.zeros_like(first)
+        exponents = moved + 2.0 * (family.problem.totals.largest_norm * first + second)
+        rounding = self._rounding(models, losses, first, second, sizes)
+        with np.errstate(all="ignore"):
+            nu = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
+            nu = np.where(removals.shares > 0.0, nu / np.sqrt(removals.shares), np.inf)
+        lengths = np.sqrt(family.problem.squared_row_norms[removals.rows]) * (1.0 + gamma(family.problem.n_columns + 4))
+        scores = removals.scores + own
+        errors = removals.errors + lengths * first + second + TINY + FEW * np.abs(scores).max(axis=1)
+        lower, upper = self._bounds(scores, errors, nu, exponents, rounding)
+        return Certified(lower.T, upper.T, nu, np.zeros(nu.size))
+
+    def _measure(self) -> tuple[Array, Array, Array, Array]:
+        """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row, and the sizes of the slopes.
+
+        The size is ``sqrt(sum_i s_i (1 - p_iy)^2)``, which no class's slopes exceed.
+        """
+        problem, family, rows = self.family.problem, self.family, self.removals.rows
+        n_scores, width, n_models = problem.n_scores, family.metric.width, rows.size
+        moves = self.moves.reshape(n_scores, width, n_models)
+        gradients, own = np.empty_like(moves), np.empty((n_models, n_scores))
+        moved, sizes = np.empty(n_models), np.empty(n_models)
+        size = min(64, max(8, CHUNK // max(1, n_scores * problem.n_rows)))
+        likely = np.ascontiguousarray(family.values.likely.T)[:, :, None]
+        unused = np.flatnonzero(problem.weights == 0.0)
+        every, weights = np.arange(problem.n_rows), problem.weights[:, None]
+        for start in range(0, n_models, size):
+            here = slice(start, min(start + size, n_models))
+            mine, models = rows[here], np.arange(here.stop - start)
+            scores = _batch_scores(problem, moves[:, :, here])
+            own[here] = scores[:, mine, models].T
+            ranges = scores.max(axis=0)
+            ranges -= scores.min(axis=0)
+            ranges[mine, models] = 0.0
+            ranges[unused] = 0.0
+            moved[here] = ranges.max(axis=0)
+            np.exp(scores, out=scores)
+            scores *= likely
+            # The row's own slope is minus the sum of the others.
+            kept = scores[problem.y, every].copy()
+            scores[problem.y, every] = 0.0
+            others = scores.sum(axis=0)
+            kept += others
+            others /= kept
+            factor = np.divide(weights, kept, out=kept)
+            factor[mine, models] = 0.0
+            scores *= factor
+            others[mine, models] = 0.0
+            scores[problem.y, every] = -weights * others
+            sizes[here] = np.sqrt(problem.weights @ np.square(others))
+            gradients[:, :, here] = _batch_gradients(problem, scores)
+        return gradients, own, moved, sizes
+
+    def _rounding(self, models: Array, losses: Array, first: Array, second: Array, size: Array) -> Array:
+        """At least the norms of the gradients' errors."""
+        family, problem, totals = self.family, self.family.problem, self.family.problem.totals
+        n_scores, high = problem.n_scores, self.removals.factors
+        size = size * (1.0 + gamma(problem.n_rows + 2 * n_scores + EXPONENTS))
+        wrong = family.error_size + totals.norm * first + float(np.sqrt(totals.weight_sum)) * second
+        share = family.weight_share + 2.0 * gamma(2 * n_scores + EXPONENTS)
+        spread = (share * size + 0.5 * wrong) * (1.0 + FEW)
+        sizes = np.abs(models)
+        sizes = family.metric.strengths[:, None] * sizes + family.metric.gauge[:, None] * sizes.sum(axis=0)
+        sizes += high * np.abs(losses)
+        axes = family.metric.axis_norms
+        outer = gamma(n_scores + 16) * (axes @ sizes.reshape(axes.size, -1))
+        return (high * spread * family.slope_norm + outer) * (1.0 + FEW) + TINY
+
+    def _bounds(self, scores: Array, errors: Array, nu: Array, exponents: Array, rounding: Array) -> Bounds:
+        """Bounds around the candidates, and around them after another Newton step, to first order.
+
+        With ``M`` the Hessian without the row and ``g`` the gradient, the mean Hessian on the way to the optimum is within a factor ``e^rho``
+        of ``M``, ``rho`` the exponent and ``kappa`` times the radius, and the computed ``M`` within a share ``theta`` of it: a query moves by
+        what the step does to it up to ``(e^rho - 1 + 2 theta) |query| |g|``.
+        """
+        family, removals, metric = self.family, self.removals, self.family.metric
+        radius, norms = removals.radius(nu, exponents), removals.norms(self.reference)
+        bounds = widen_queries(scores, norms * radius[:, None], errors, self.reference)
+        solved = metric.solve(self.gradients)
+        seen = _own_scores(family, removals, solved)
+        right = removals.weights[:, None] * curved(removals.curvatures, seen)
+        self.corrections = removals.solve(right)
+        steps = -(seen + curved(removals.forms, self.corrections))
+        left = removals.missed(-self.corrections, np.zeros_like(seen), steps)
+        with np.errstate(all="ignore"):
+            root = np.sqrt(removals.shares)
+            rho = exponents + family.largest_norm / root * radius
+            theta = family.eta * (1.0 + removals.leverages) / removals.shares
+            loose = np.expm1(rho * (1.0 + FEW)) * (1.0 + FEW) + 2.0 * theta
+            # Two triangular solves, the forms in the small system, and what its solution misses.
+            error = 8.0 * (metric.solve_error + metric.unit + FEW) / removals.shares
+            half = loose * nu * (1.0 + FEW) + error * nu + (rounding + left + FEW * nu) / root
+            half = norms * half[:, None]
+            off = errors + gamma(scores.shape[1] + 16) * np.abs(steps).max(axis=1)
+            half = np.where((theta < 0.5) & np.isfinite(radius), 1.0, np.inf)[:, None] * half
+        moved = scores + steps
+        return intersect(bounds, widen_queries(moved, half, off, self.reference))
+
+    def step(self, members: NDArray[np.bool_]) -> "ClassCandidates":
+        """Some of the candidates after one more Newton step."""
+        family, removals = self.family, ClassRemovals(self.family, self.removals.rows[members])
+        moves, gradients = self.moves[:, members], self.gradients[:, members]
+        if self.exact_steps:
+            moves = moves - _newton_directions(family, removals, moves, gradients)
+        else:
+            moves = moves - family.metric.solve(gradients + _spread(family, removals, self.corrections[members]))
+        return ClassCandidates(family, removals, self.reference[members], moves, self.exact_steps)
+
+    def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates":
+        """Some of the candidates as they are, for steps with the Hessian of each."""
+        removals = ClassRemovals(self.family, self.removals.rows[members])
+        return ClassCandidates(self.family, removals, self.reference[members], self.moves[:, members], True)
+
+
+def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Array, gradients: Array) -> Array:
+    """The inverses of the models' own Hessians times their gradients, by conjugate gradients; without proof."""
+    problem, metric = family.problem, family.metric
+    n_scores, found = problem.n_scores, np.empty_like(moves)
+    size = min(64, max(8, CHUNK // max(1, n_scores * problem.n_rows)))
+    base = np.ascontiguousarray(family.values.likely.T)[:, :, None]
+    strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
+    for start in range(0, moves.shape[1], size):
+        here = slice(start, min(start + size, moves.shape[1]))
+        mine = ClassRemovals(family, removals.rows[here])
+        likely = np.exp(_batch_scores(problem, moves[:, here].reshape(n_scores, metric.width, -1)))
+        likely *= base
+        likely /= likely.sum(axis=0)
+        weights = problem.weights[:, None] * mine.factors
+        weights[mine.rows, np.arange(mine.rows.size)] = 0.0
+
+        def product(vectors: Array, likely: Array = likely, weights: Array = weights) -> Array:
+            lines = vectors.reshape(n_scores, metric.width, -1)
+            scores = _batch_scores(problem, lines)
+            scores -= np.sum(likely * scores, axis=0)
+            scores *= likely
+            scores *= weights
+            image = _batch_gradients(problem, scores) + strengths * lines + gauge * lines.sum(axis=0)
+            return image.reshape(vectors.shape)
+
+        def solve(vectors: Array, mine: ClassRemovals = mine) -> Array:
+            solved = metric.solve(vectors)
+            seen = _own_scores(family, mine, solved)
+            more = mine.solve(mine.weights[:, None] * curved(mine.curvatures, seen))
+            return metric.solve(vectors + _spread(family, mine, more))
+
+        found[:, here] = conjugate_gradients(HOST, product, solve, gradients[:, here])
+    return found
+
+
+def curvatures_of(likely: Array) -> Array:
+    """``diag(p) - p p^T`` of every row."""
+    found = -likely[:, :, None] * likely[:, None, :]
+    places = np.arange(likely.shape[1])
+    # On the diagonal the sum of the others, without cancellation.
+    found[:, places, places] = 0.0
+    found[:, places, places] = -found.sum(axis=2)
+    return found
+
+
+def curved(matrices: Array, vectors: Array) -> Array:
+    """One matrix times one vector per row."""
+    return np.matmul(matrices, vectors[:, :, None])[:, :, 0]
+
+
+def _row_scores(X: Any, model: Array, fit_intercept: bool) -> Array:
+    """Scores of rows under one model, one column per class."""
+    scores: Array = X @ (model[:, :-1] if fit_intercept else model).T
+    return scores + model[:, -1] if fit_intercept else scores
+
+
+def _batch_scores(problem: Problem, models: Array) -> Array:
+    """Scores under several models: classes, rows, models. Models: classes, columns (the intercept last), models."""
+    scores = np.empty((models.shape[0], problem.n_rows, models.shape[2]))
+    for line, out in zip(models, scores, strict=True):
+        out[:] = problem.matrix @ (line[:-1] if problem.fit_intercept else line)
+        if problem.fit_intercept:
+            out += line[-1]
+    return scores
+
+
+def _batch_gradients(problem: Problem, weighted: Array) -> Array:
+    """``X^T v`` of several vectors for every class, and their sums for an intercept."""
+    found = np.empty((weighted.shape[0], problem.n_columns + int(problem.fit_intercept), weighted.shape[2]))
+    for line, out in zip(weighted, found, strict=True):
+        out[: problem.n_columns] = problem.matrix.T @ line
+        if problem.fit_intercept:
+            out[-1] = line.sum(axis=0)
+    return found
+
+
+def _dense_rows(family: ClassRows, rows: Rows) -> Array:
+    block = family.problem.matrix[rows].dense()
+    return np.column_stack([block, np.ones(rows.size)]) if family.problem.fit_intercept else block
+
+
+def _spread(family: ClassRows, removals: ClassRemovals, vectors: Array) -> Array:
+    """``U c`` of every row, one column each."""
+    block = _dense_rows(family, removals.rows)
+    return (vectors[:, :, None] * block[:, None, :]).reshape(removals.rows.size, -1).T
+
+
+def _own_scores(family: ClassRows, removals: ClassRemovals, models: Array) -> Array:
+    """Every row's scores under its own model, one column each."""
+    block = _dense_rows(family, removals.rows)
+    return np.einsum("ajm,mj->ma", models.reshape(family.problem.n_scores, family.metric.width, -1), block)

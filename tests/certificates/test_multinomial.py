@@ -1,0 +1,113 @@
+"""Certificates of multinomial models against models retrained beyond float64."""
+
+import numpy as np
+import pytest
+
+import glru
+from tests.certificates.class_truth import LONG, retrain_classes, retrained_without
+from tests.core import ClassEllipsoid, ClassRows, Point, certify
+
+
+def problems(seed):
+    """Problems of all sizes of strengths, units and weights, some with copies of rows, constants and separated classes."""
+    rng = np.random.default_rng(seed)
+    n_classes, n_columns = int(rng.integers(3, 6)), int(rng.integers(1, 5))
+    n_rows = int(rng.integers(3 * n_classes, 40))
+    X = rng.normal(size=(n_rows, n_columns))
+    if rng.random() < 0.4:
+        X *= 10.0 ** rng.uniform(-2, 3, size=n_columns)
+    if rng.random() < 0.2:
+        X[:, 0] = 1.0
+    if rng.random() < 0.3:
+        X[n_rows // 2 :] = X[: n_rows - n_rows // 2]
+    y = rng.integers(0, n_classes, n_rows)
+    y[: 3 * n_classes] = np.tile(np.arange(n_classes), 3)
+    if rng.random() < 0.3:
+        y = np.argsort(np.argsort(X[:, 0], kind="stable"), kind="stable") * n_classes // n_rows
+    strength = 10.0 ** rng.uniform(-6, 4)
+    penalty = glru.L2(strength * 10.0 ** rng.uniform(-2, 2, size=n_columns) if rng.random() < 0.3 else strength)
+    weight = rng.random(n_rows) * 5.0 if rng.random() < 0.3 else None
+    return glru.Problem(
+        X,
+        y,
+        loss=glru.Multinomial(),
+        penalty=penalty,
+        fit_intercept=bool(rng.random() < 0.6),
+        scaling=("mean", "sum")[int(rng.integers(2))],
+        sample_weight=weight,
+    )
+
+
+def objective(problem, model):
+    X = problem.matrix.dense().astype(LONG)
+    X = np.column_stack([X, np.ones(problem.n_rows)]) if problem.fit_intercept else X
+    z = X @ model.T
+    top = z.max(axis=1)
+    losses = np.log(np.exp(z - top[:, None]).sum(axis=1)) + top - z[np.arange(problem.n_rows), problem.y]
+    coef = model[:, : problem.n_columns]
+    return problem.weights.astype(LONG) @ losses + 0.5 * np.sum(problem.quadratic * coef**2)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_gap_is_at_least_the_distance_from_the_optimum(seed):
+    problem = problems(seed)
+    solution = glru.solve(problem, tol=10.0 ** -(2 + seed % 8))
+    free = problem.fit_intercept
+    here = np.column_stack([solution.coef, solution.intercept]) if free else solution.coef
+    best, _ = retrain_classes(
+        problem.matrix.dense(), problem.y, problem.weights, problem.quadratic, problem.n_scores, free, here
+    )
+    distance = objective(problem, here.astype(LONG)) - objective(problem, best)
+    assert solution.gap >= distance - 1e-17 * objective(problem, best)
+    assert ClassEllipsoid.at(problem, solution.point).gap >= distance - 1e-17 * objective(problem, best)
+    # A dual point far from the best one proves as much, if less tightly.
+    rng = np.random.default_rng(seed)
+    other = problem.loss.slopes_of(problem.y, rng.dirichlet(np.ones(problem.n_scores), problem.n_rows))
+    assert certify(problem, Point(solution.coef, solution.intercept, -other)).gap >= distance
+
+
+@pytest.mark.parametrize("seed", range(100, 115))
+def test_held_out_intervals_hold_the_retrained_scores(seed):
+    problem, rng = problems(seed), np.random.default_rng(seed)
+    solution = glru.solve(problem, tol=10.0 ** -rng.uniform(2, 9))
+    result = glru.loocv(solution, width=(None, "labels", 1e-6)[seed % 3])
+    start = np.column_stack([solution.coef, solution.intercept]) if problem.fit_intercept else solution.coef
+    for row in rng.choice(problem.n_rows, 4, replace=False):
+        _, scores, _ = retrained_without(problem, row, start)
+        assert np.all(result.bounds.lower[row] <= scores), row
+        assert np.all(scores <= result.bounds.upper[row]), row
+        if result.decided[row]:
+            assert result.labels[row] == problem.classes[int(np.argmax(scores))]
+
+
+@pytest.mark.parametrize("seed", range(200, 208))
+def test_each_family_holds_the_retrained_scores_and_leads(seed):
+    problem, rng = problems(seed), np.random.default_rng(seed)
+    solution = glru.solve(problem, tol=10.0 ** -rng.uniform(3, 9))
+    family, n_scores = ClassRows(problem, solution.point), problem.n_scores
+    if not family.usable:
+        pytest.skip("nothing is proven of this problem in float64")
+    rows = rng.choice(problem.n_rows, 4, replace=False)
+    reference = rng.integers(0, n_scores, rows.size)
+    never = [family.bounds(rows, reference)]
+    never += [family.refined(rows, reference, lambda low, high: np.zeros(len(low), bool), n) for n in (1, 3)]
+    for place, row in enumerate(rows):
+        _, scores, _ = retrained_without(problem, row)
+        queries = np.concatenate([scores, scores[reference[place]] - scores])
+        for lower, upper in never:
+            assert np.all(lower[place] <= queries)
+            assert np.all(queries <= upper[place])
+
+
+def test_coefficients_and_intercepts_sum_to_zero_over_the_classes():
+    problem = problems(3)
+    solution = glru.solve(problem, tol=1e-9)
+    assert np.allclose(solution.coef.sum(axis=0), 0.0, atol=1e-9 * (1.0 + np.abs(solution.coef).max()))
+    assert np.allclose(np.sum(solution.intercept), 0.0, atol=1e-9)
+
+
+def test_both_solvers_reach_the_same_model():
+    problem = problems(4)
+    found = [glru.solve(problem, tol=1e-11, solver=solver) for solver in ("newton", "newton-cg")]
+    assert np.allclose(found[0].scores, found[1].scores, atol=1e-4)
+    assert all(solution.relative_gap <= 1e-10 for solution in found)

@@ -1,0 +1,170 @@
+"""Multinomial leave-one-out, folds and metrics equal what training every model gives."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import metrics
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import glru
+from tests.certificates.class_truth import retrained_without
+
+TIGHT = {"tol": 1e-10, "max_iter": 10_000}
+
+
+def scaled(load):
+    X, y = load(return_X_y=True)
+    return (X - X.mean(axis=0)) / X.std(axis=0), y
+
+
+def held_out(problem, rows):
+    start = glru.solve(problem, tol=1e-9)
+    first = np.column_stack([start.coef, start.intercept]) if problem.fit_intercept else start.coef
+    return np.array([retrained_without(problem, row, first)[1] for row in rows], dtype=float)
+
+
+@pytest.mark.parametrize("C", [1e-4, 1.0, 100.0, 1e6])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_labels_of_iris_are_those_of_retraining(C, fit_intercept):
+    X, y = scaled(load_iris)
+    penalty = glru.L2(1.0 / C)
+    problem = glru.Problem(X, y, glru.Multinomial(), penalty, fit_intercept=fit_intercept, scaling="sum")
+    result, rows = glru.loocv(problem), np.arange(int(C) % 4, y.size, 9)
+    scores = held_out(problem, rows)
+    assert result.decided.all()
+    assert np.array_equal(result.labels[rows], scores.argmax(axis=1))
+    assert np.all((result.bounds.lower[rows] <= scores) & (scores <= result.bounds.upper[rows]))
+    assert C > 1e3 or result.n_trainings == 0
+
+
+@pytest.mark.parametrize("scaling", ["mean", "sum"])
+def test_labels_of_wine_are_those_of_retraining_with_weights(scaling):
+    X, y = scaled(load_wine)
+    weight = np.random.default_rng(0).integers(0, 4, y.size).astype(float)
+    strength = 0.5 if scaling == "sum" else 0.01
+    problem = glru.Problem(
+        sp.csr_array(X), y, glru.Multinomial(), glru.L2(strength), True, scaling=scaling, sample_weight=weight
+    )
+    result, rows = glru.loocv(problem), np.arange(0, y.size, 3)
+    assert result.n_trainings == 0 and result.n_undetermined == 0
+    assert np.array_equal(result.labels[rows], held_out(problem, rows).argmax(axis=1))
+
+
+def test_digits_without_a_training():
+    X, y = load_digits(return_X_y=True)
+    problem = glru.Problem(X / 16.0, y, glru.Multinomial(), glru.L2(1.0), fit_intercept=True, scaling="sum")
+    solution = glru.solve(problem)
+    result = glru.loocv(solution, width="labels")
+    assert result.n_trainings == 0 and result.n_undetermined == 0
+    ordered = np.sort(result.scores, axis=1)
+    for row in [*np.argsort(ordered[:, -1] - ordered[:, -2])[:2], 1000]:
+        others = np.arange(y.size) != row
+        model = LogisticRegression(solver="newton-cholesky", tol=1e-9).fit(X[others] / 16.0, y[others])
+        scores = model.decision_function(X[row : row + 1] / 16.0)[0]
+        scores = scores - scores.mean()
+        assert np.all((result.bounds.lower[row] - 1e-6 <= scores) & (scores <= result.bounds.upper[row] + 1e-6))
+        assert result.labels[row] == int(np.argmax(scores))
+
+
+def test_metrics_are_those_of_scikit_learn_on_retrained_probabilities():
+    X, y = scaled(load_wine)
+    y = np.array(["x", "y", "z"])[y]
+    result = glru.loocv(LogisticRegression(C=0.05), X, y)
+    likely = cross_val_predict(LogisticRegression(C=0.05, **TIGHT), X, y, cv=LeaveOneOut(), method="predict_proba")
+    labels = np.unique(y)[likely.argmax(axis=1)]
+    lower, upper = result.probability_bounds()
+    assert np.all((lower - 1e-7 <= likely) & (likely <= upper + 1e-7))
+    for name, value in {
+        "log_loss": metrics.log_loss(y, likely),
+        "accuracy": metrics.accuracy_score(y, labels),
+        "balanced_accuracy": metrics.balanced_accuracy_score(y, labels),
+        "macro_f1": metrics.f1_score(y, labels, average="macro"),
+        "roc_auc": metrics.roc_auc_score(y, likely, multi_class="ovr"),
+        "brier": np.mean(np.sum((likely - (np.unique(y) == y[:, None])) ** 2, axis=1)),
+    }.items():
+        low, high = result.metric_bounds(name)
+        assert low - 1e-7 <= value <= high + 1e-7, name
+        assert high - low <= 1e-4, name
+    least, most = result.confusion_matrix()
+    assert np.array_equal(least, most)
+    assert np.array_equal(least, metrics.confusion_matrix(y, labels))
+
+
+def test_open_rows_leave_room_in_the_confusion_matrix():
+    X, y = scaled(load_iris)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(1.0), scaling="sum")
+    result = glru.loocv(problem, max_seconds=1e-9)
+    assert result.n_undetermined == y.size
+    least, most = result.confusion_matrix()
+    assert least.sum() == 0 and np.all(most == 50)
+    for name in ("accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "roc_auc"):
+        low, high = result.metric_bounds(name)
+        assert low <= 0.0 and high >= 1.0
+
+
+ESTIMATORS = {
+    "lbfgs": LogisticRegression(**TIGHT),
+    "no intercept": LogisticRegression(C=10.0, fit_intercept=False, solver="newton-cholesky", tol=1e-10),
+    "class weights": LogisticRegression(class_weight={0: 2.0, 1: 0.5, 2: 1.0}, **TIGHT),
+    "balanced": LogisticRegression(class_weight="balanced", **TIGHT),
+    "scaler": make_pipeline(StandardScaler(), LogisticRegression(**TIGHT)),
+    "projection": make_pipeline(PCA(2), LogisticRegression(**TIGHT)),
+    "ours": glru.GLRUClassifier("multinomial", C=0.3),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*left out one at a time")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_drop_ins_give_what_scikit_learn_gives(name):
+    model, (X, y) = ESTIMATORS[name], scaled(load_iris)
+    keep = np.r_[0:9, 60:70, 100:111]
+    X, y = X[keep] * 2.0, y[keep]
+    for cv in (LeaveOneOut(), StratifiedKFold(3)):
+        for method, within in {"predict": 0.0, "decision_function": 1e-4}.items():
+            ours = glru.cross_val_predict(model, X, y, cv=cv, method=method)
+            theirs = cross_val_predict(model, X, y, cv=cv, method=method)
+            if method == "decision_function":
+                theirs = theirs - theirs.mean(axis=1, keepdims=True)
+            assert np.allclose(np.asarray(ours), theirs, rtol=0.0, atol=within)
+    assert np.array_equal(glru.loocv(model, X, y).labels, cross_val_predict(model, X, y, cv=LeaveOneOut()))
+
+
+def test_a_fitted_model_is_certified():
+    X, y = scaled(load_wine)
+    model = LogisticRegression().fit(X, y)
+    proof = glru.certify(model, X, y)
+    assert proof.relative_gap < 1e-3 and proof.decided(X).all()
+    assert np.isfinite(proof.radius)
+
+
+def test_models_of_our_own_have_probabilities_and_a_proof():
+    X, y = scaled(load_iris)
+    model = glru.GLRUClassifier("multinomial", C=1.0, tol=1e-10).fit(X, y)
+    theirs = LogisticRegression(**TIGHT).fit(X, y)
+    assert np.allclose(model.coef_, theirs.coef_, atol=1e-4)
+    assert np.allclose(model.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+    assert model.dual_gap_ < 1e-6
+    assert model.loocv().n_errors == 7
+    two = y < 2
+    assert glru.GLRUClassifier("multinomial").fit(X[two], y[two]).coef_.shape == (1, 4)
+
+
+def test_a_path_of_strengths():
+    X, y = scaled(load_iris)
+    path = glru.loocv_path(glru.Problem(X, y, glru.Multinomial(), fit_intercept=True), [1.0, 0.1, 0.01], "log_loss")
+    assert path.best_lam == 0.01 and path.certified
+
+
+def test_folds_of_a_problem():
+    X, y = scaled(load_wine)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(2.0), fit_intercept=True, scaling="sum")
+    result = glru.cross_val_predict(problem, cv=StratifiedKFold(4))
+    theirs = cross_val_predict(LogisticRegression(C=0.5, **TIGHT), X, y, cv=StratifiedKFold(4))
+    labels = np.empty_like(y)
+    labels[result.rows] = result.labels
+    assert np.array_equal(labels, theirs)
