@@ -566,7 +566,9 @@ def stepwise(
     Parameters
     ----------
     model : Problem, Solution or estimator
-        The training problem with all columns, or its solution; or a linear model for two classes or a regression, fitted or not.
+        The training problem with all columns, or its solution; or a linear model for two classes or a regression, fitted or not. The steps
+        of a pipeline in front of such a model are fitted to the rows that are trained on, with ``cv`` in every fold again; it needs ``cv``
+        or validation rows, and columns are those that the steps make.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None

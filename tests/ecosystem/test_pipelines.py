@@ -542,3 +542,42 @@ def test_folds_are_followed_in_closed_form():
         adapted = adapt(make_pipeline(steps, model_of()), X, y)
         folds = list(adapted.folds(list(KFold(4).split(X))))
         assert all(fold.aligned for fold in folds)
+
+
+@pytest.mark.parametrize("cv", [None, 4])
+def test_strengths_are_chosen_with_the_steps_inside_the_folds(cv):
+    """The criterion at each strength is that of scikit-learn's whole pipeline."""
+    table, y = frame(40)
+    model = glru.GLRUClassifierCV(Cs=[0.01, 0.1, 1.0], cv=cv, tol=1e-12, preprocessing=mixed()).fit(table, y)
+    splits = LeaveOneOut() if cv is None else cv
+
+    def errors(C):
+        pipeline = make_pipeline(mixed(), LogisticRegression(C=C, **TIGHT))
+        return 1.0 - np.mean(model_selection.cross_val_score(pipeline, table, y, cv=splits))
+
+    values = [quietly(lambda: errors(C)) for C in model.grid_]  # noqa: B023
+    assert np.allclose(model.criterion_lower_ / (1 if cv else 40), values)
+    assert model.grid_[np.argmin(values)] == model.C_ and model.certified_
+    fitted = make_pipeline(mixed(), LogisticRegression(C=model.C_, **TIGHT)).fit(table, y)
+    assert np.allclose(model.decision_function(table), fitted.decision_function(table), atol=1e-4)
+    assert np.array_equal(model.predict(table), fitted.predict(table))
+    assert list(model.feature_names_in_) == list(table.columns)
+    assert model.loocv().n_errors == glru.loocv(fitted, table, y).n_errors
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(table[table.columns[::-1]])
+
+
+def test_strengths_of_a_regression_with_steps():
+    X, y = load_diabetes(return_X_y=True)
+    X, y = holes(X[:60]), y[:60]
+    model = glru.GLRURegressorCV(Cs=[0.1, 1.0, 10.0], preprocessing=IMPUTED).fit(X, y)
+    values = [
+        -model_selection.cross_val_score(
+            make_pipeline(IMPUTED, Ridge(1.0 / C)), X, y, cv=LeaveOneOut(), scoring="neg_mean_squared_error"
+        ).mean()
+        for C in model.grid_
+    ]
+    assert np.all(model.criterion_lower_ <= np.array(values) * (1.0 + 1e-9))
+    assert np.all(np.array(values) * (1.0 - 1e-9) <= model.criterion_upper_)
+    assert model.n_refits_ == 0 and model.grid_[np.argmin(values)] == model.C_
+    assert np.allclose(model.predict(X), make_pipeline(IMPUTED, Ridge(1.0 / model.C_)).fit(X, y).predict(X), atol=1e-3)

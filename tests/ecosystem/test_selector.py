@@ -6,11 +6,13 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA
 from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, KFold, train_test_split
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -131,3 +133,40 @@ def test_what_is_refused():
     X, y = cancer()
     with pytest.raises(ValueError, match="model alone"):
         glru.stepwise(make_pipeline(StandardScaler(), LogisticRegression()), X, y)
+
+
+def held_out_errors(pipeline, X, y, cv):
+    return int(np.sum(cross_val_predict(clone(pipeline), X, y, cv=cv) != y))
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), make_pipeline(MinMaxScaler(), StandardScaler()), RobustScaler()])
+def test_scalers_are_fitted_in_every_fold(scaler):
+    """Behind a scaler in the estimator, each fold's scales are those of its train rows: the values of brute force."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y, folds = X[:90, 10:16].copy(), y[:90], KFold(3)
+    X[4, 1], X[40, 2] = 50.0, -9.0  # Rows that carry much of a scale.
+    pipeline = make_pipeline(scaler, LogisticRegression(C=0.3, tol=1e-10, solver="newton-cholesky"))
+    result = glru.stepwise(pipeline, X, y, cv=folds, max_steps=3, forced=True)
+    columns = list(range(6))
+    assert result.start_value == (held_out_errors(pipeline, X, y, folds),) * 2
+    for step in result.path:
+        values = [held_out_errors(pipeline, np.delete(X, j, axis=1), y, folds) for j in range(X.shape[1])]
+        best = int(np.argmin(values))
+        assert columns.pop(best) == step.columns[0]
+        assert step.value_lower <= min(values) <= step.value_upper
+        X = np.delete(X, best, axis=1)
+    assert result.selected.tolist() == columns
+
+
+def test_selector_of_a_pipeline():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[:120, :8], y[:120]
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    for validation in (4, 0.3):
+        selector = glru.StepwiseSelector(pipeline, validation=validation, max_steps=1, forced=True, random_state=0)
+        selector.fit(X, y, sample_weight=np.ones(120))
+        assert selector.transform(X).shape == (120, 7) and selector.estimator_[0].n_features_in_ == 7
+    with pytest.raises(ValueError, match=r"must keep the 8 columns.*they make 2. Put such steps before"):
+        glru.StepwiseSelector(make_pipeline(PCA(2), LogisticRegression()), validation=4).fit(X, y)
+    with pytest.raises(ValueError, match=r"\(StandardScaler\) would have to be fitted.*Give cv=5"):
+        glru.stepwise(pipeline, X, y)

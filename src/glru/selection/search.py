@@ -1,11 +1,12 @@
 """The search of a stepwise selection: step after step until none is better."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._budget import Budget, OutOfTime
@@ -41,7 +42,10 @@ CriterionName = Literal["error", "log_loss", "squared_error"]
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Settings:
-    """How to search; every option is that of :func:`glru.stepwise`, and checked as far as no data is needed."""
+    """How to search; every option but one is that of :func:`glru.stepwise`, and checked as far as no data is needed.
+
+    ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
+    """
 
     direction: Direction = "backward"
     method: Method = "certified"
@@ -53,6 +57,7 @@ class Settings:
     groups: Sequence[Any] | None = None
     keep: Sequence[Any] = ()
     cv: Any = None
+    folds: Sequence[tuple[Problem, NDArray[np.intp]]] | None = None
     tol: float = 1e-6
     max_seconds: float | None = None
     progress: bool | Report = False
@@ -301,13 +306,18 @@ def make_judge(
     if settings.cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol, start), criterion, method)
     judges = []
-    for train, test in splits_in_memory(problem, settings.cv, None):
-        weight = np.zeros(problem.n_rows)
-        np.add.at(weight, train, problem.sample_weight[train])
-        fold = problem.derive(sample_weight=weight)
-        rows = ValidationRows(fold, problem.matrix[test], problem.y[test], criterion)
+    for fold, test in _folds_of(problem, settings.cv) if settings.folds is None else settings.folds:
+        rows = ValidationRows(fold, fold.matrix[test], fold.y[test], criterion)
         judges.append(ValidationJudge(Model(fold, chosen, tol), rows, method))
     return FoldsJudge(judges, criterion)
+
+
+def _folds_of(problem: Problem, cv: Any) -> Iterator[tuple[Problem, NDArray[np.intp]]]:
+    """The problems of all splits, in which only the train rows have weight, and their test rows."""
+    for train, test in splits_in_memory(problem, cv, None):
+        weight = np.zeros(problem.n_rows)
+        np.add.at(weight, train, problem.sample_weight[train])
+        yield problem.derive(sample_weight=weight), test
 
 
 def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, Array]:

@@ -77,6 +77,17 @@ def adapt(
     return Adapted(model, objective, problems, targets, preprocessing)
 
 
+def adapt_again(adapted: Adapted, model: Any) -> Adapted:
+    """The same data and steps in front of another model of the same kind, of another strength."""
+    objective, steps, first = objective_of(model), adapted.preprocessing, adapted.problems[0]
+    names = first.column_names if steps is None else steps.names
+    problems = _problems(objective, adapted.targets, first.matrix, names)
+    again = Adapted(model, objective, problems, adapted.targets, steps)
+    if "column_changes" in adapted.__dict__:
+        again.__dict__["column_changes"] = adapted.column_changes
+    return again
+
+
 def _unwrapped(estimator: Any) -> tuple[Any, Any, bool]:
     """The linear model, the steps in front of it, and whether a one-vs-rest wrapper is around it."""
     steps = None

@@ -11,14 +11,34 @@ from glru.selection.result import Step, StepwiseResult
 from glru.selection.search import Settings, search
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
+from glru.sklearn.held_out import all_splits
 
 
 def estimator_stepwise(
-    estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
+    estimator: Any,
+    X: Any,
+    y: Any,
+    X_val: Any,
+    y_val: Any,
+    sample_weight: Any,
+    settings: Settings,
+    keeps_columns: bool = False,
 ) -> StepwiseResult:
-    """The search on an estimator's objective; its penalised intercept, if it has one, always stays."""
+    """The search on an estimator's objective; its penalised intercept, if it has one, always stays.
+
+    The steps in front of a pipeline's model are fitted to the rows that are trained on, in every fold again. ``keeps_columns``: refuse
+    steps that make another number of columns.
+    """
     adapted = adapt(estimator, X, y, sample_weight)
     _check(adapted, settings.criterion)
+    n_columns = adapted.problems[0].n_columns - adapted.offset
+    if keeps_columns and n_columns != X.shape[1]:
+        raise ValueError(
+            f"the steps in front of the model must keep the {X.shape[1]} columns, so that some of them can be chosen; they make "
+            f"{n_columns}. Put such steps before the selector."
+        )
+    if adapted.shifts is not None and X_val is None:
+        settings = _refitted_folds(adapted, settings)
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
@@ -37,11 +57,27 @@ def _check(adapted: Adapted, criterion: Any) -> None:
             f"stepwise judges one model; got {len(adapted.problems)} classes, one model each. Choose the features of each "
             "class against the rest, with a problem of its own."
         )
-    if adapted.preprocessing is not None:
+
+
+def _refitted_folds(adapted: Adapted, settings: Settings) -> Settings:
+    """The settings with the problems of the folds, as the steps and class weights fitted to their train rows make them."""
+    if settings.cv is None:
+        if adapted.preprocessing is None:
+            return settings
         raise ValueError(
-            f"stepwise takes the model alone; got a pipeline with steps in front of it ({adapted.preprocessing.described}). "
-            "Transform the data first and give the model."
+            f"without validation rows the steps in front of the model ({adapted.preprocessing.described}) would have to be fitted "
+            "again for every row and every candidate. Give cv=5, or X_val and y_val."
         )
+    splits = all_splits(adapted, settings.cv, None)
+    folds = [(fold.problems[0], fold.test) for fold in adapted.folds(splits)]
+    n_columns = adapted.problems[0].n_columns
+    if any(problem.n_columns != n_columns for problem, _ in folds):
+        raise ValueError(
+            "the steps in front of the model must make the same columns in every fold; got other numbers of columns. Give "
+            "encoders all categories, or use X_val and y_val."
+        )
+    names = adapted.problems[0].column_names
+    return replace(settings, cv=splits, folds=[(problem.derive(column_names=names), test) for problem, test in folds])
 
 
 def _shifted_settings(settings: Settings, problem: Problem, offset: int) -> Settings:

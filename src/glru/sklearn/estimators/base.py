@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from glru import _inputs
 from glru.after import BoundName, CandidateName, Retraining
@@ -23,6 +24,7 @@ from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.after import ModelAfter, after_models
 from glru.sklearn.drop_ins import adapted_loocv
+from glru.sklearn.preprocessing import OUTPUT, as_double
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.solvers.api import Solver
@@ -47,6 +49,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     coef_: Array
     intercept_: Any
+    preprocessing: Any = None
     _known = True
     """Whether the public functions take an estimator of this kind with its data."""
 
@@ -74,6 +77,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _adapt(self, model: Any, X: RawMatrix, y: Any, sample_weight: Any) -> Adapted:
         """The problems of an estimator (this one, or one of a grid), with the names of the columns."""
+        if self.preprocessing is not None:
+            return adapt(make_pipeline(clone(self.preprocessing), model), X, y, sample_weight)
         adapted = adapt(model, X, y, sample_weight)
         names = getattr(self, "feature_names_in_", None)
         return adapted if names is None else adapted.named(tuple(map(str, names)))
@@ -95,6 +100,8 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             self._dual_gap = sum(solution.gap for solution in solutions)
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         coef, intercept = adapted.coefficients(tuple(solution.point for solution in solutions))
+        if self.preprocessing is not None:
+            self.preprocessing_ = None if adapted.preprocessing is None else adapted.preprocessing.fitted
         there = adapted.problems[0].arrays
         self.coef_, self.intercept_ = there.put(coef), there.put(intercept)
 
@@ -190,7 +197,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        matrix = as_matrix(validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64))
+        X = validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        steps = None if self.preprocessing is None else self.preprocessing_
+        matrix = as_matrix(X) if steps is None else _inputs.as_matrix(steps.transform(as_double(X)), OUTPUT)[0]
         coef, intercept = np.atleast_2d(to_host(self.coef_)), np.atleast_1d(to_host(self.intercept_))
         put = matrix.arrays.put
         scores = matrix @ put(coef.T) + put(intercept)
@@ -217,6 +226,8 @@ def validated(estimator: Any, X: Any, **options: Any) -> Any:
     Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets are copied to the host.
     """
     # scikit-learn looks at neither: it drops masks, and makes numbers of dates.
+    if getattr(estimator, "preprocessing", None) is not None:
+        return _checked_later(estimator, X, options)
     _inputs.refuse_masks(X, "X")
     _inputs.refuse_masks(options.get("y"), "y")
     _inputs.refuse_dates(X, "X")
@@ -225,3 +236,13 @@ def validated(estimator: Any, X: Any, **options: Any) -> Any:
         if "y" in options:
             options["y"] = to_host(options["y"])
     return validate_data(estimator, X, **options)
+
+
+def _checked_later(estimator: Any, X: Any, options: dict[str, Any]) -> Any:
+    """Data for the steps of an estimator, which check it themselves, and targets as checked by scikit-learn."""
+    reset = options.get("reset", True)
+    if "y" not in options:
+        return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    y = column_or_1d(to_host(options["y"]), dtype=np.float64 if options.get("y_numeric") else None, warn=True)
+    check_consistent_length(X, y)
+    return validate_data(estimator, X, y, reset=reset, skip_check_array=True)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from glru.selection import Settings
 from glru.sklearn.estimators.base import validated
+from glru.sklearn.preprocessing import weight_name
 from glru.sklearn.stepwise import estimator_stepwise
 
 
@@ -22,7 +23,8 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     Parameters
     ----------
     estimator : estimator
-        A linear model for two classes or a regression, of scikit-learn or of this library.
+        A linear model for two classes or a regression, of scikit-learn or of this library; or a pipeline that ends in one, whose steps
+        (scalers) are fitted to the rows that are trained on, in every fold again, and keep the number of columns.
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to remove features, to add them, or to do either.
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
@@ -123,10 +125,12 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             cv=cv,
             tol=self.tol,
         )
-        self.result_ = estimator_stepwise(self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings)
+        self.result_ = estimator_stepwise(
+            self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings, keeps_columns=True
+        )
         self.support_ = np.zeros(matrix.shape[1], dtype=bool)
         self.support_[self.result_.selected] = True
-        fit_options = {} if sample_weight is None else {"sample_weight": sample_weight}
+        fit_options = {} if sample_weight is None else {weight_name(self.estimator): sample_weight}
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets, **fit_options)
         return self
 

@@ -9,6 +9,7 @@ from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
 from glru.linalg import Array, gamma, move_like
 from glru.losses import Loss
+from glru.sklearn.adapt import adapt_again
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.estimators.base import LinearModel
 from glru.sklearn.estimators.classifier import Classifier, GLRUClassifier, checked_weight
@@ -36,8 +37,11 @@ class Tuned(LinearModel):
         bounds, found = [], []
         start: tuple[Solution, ...] | None = None
         near: HeldOut | None = None
+        first: Adapted | None = None
         for value in grid:
-            adapted = self._adapt(self._model(**{name: float(value)}), X, y, sample_weight)
+            model = self._model(**{name: float(value)})
+            adapted = self._adapt(model, X, y, sample_weight) if first is None else adapt_again(first, model)
+            first = first or adapted
             _check_criterion(adapted, criterion)
             if isinstance(cv, LeaveOneOut):
                 start = self._train(adapted, start)
@@ -45,11 +49,13 @@ class Tuned(LinearModel):
             near = held_out(adapted, cv, groups, width, self.tol, False, start, near=near)
             bounds.append(value_bounds(near, criterion, by_fold=self.cv is not None))
             found.append((adapted, start))
+        assert near is not None
         lower, upper = np.array(bounds).T
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
         self.certified_ = bool(np.all(np.delete(lower, self.best_index_) >= upper[self.best_index_]))
         self.criterion_lower_, self.criterion_upper_, self.grid_ = (move_like(a, X) for a in (lower, upper, grid))
+        self.n_refits_ = near.n_refits
         setattr(self, f"{name}_", float(grid[self.best_index_]))
         adapted, start = found[self.best_index_]
         self._keep(adapted, self._train(adapted) if start is None else start)
@@ -124,6 +130,10 @@ class GLRUClassifierCV(Classifier, Tuned):
     cv : int, splitter or iterable of (train, test), default=None
         The splits; leave-one-out (or, with groups, leave-one-group-out) if not given. With splits the criterion is the mean of its
         values in them, as in ``LogisticRegressionCV``: the share of errors, not their number.
+    preprocessing : transformer, default=None
+        Steps in front of the model: a scaler, an imputer, a pipeline or column transformer of such. They are fitted again to the train rows of
+        every split, at every strength, as :func:`glru.loocv` does for a pipeline, and for the final model to all rows. (A pipeline in front of
+        this estimator is fitted to all of its rows before they are split.)
     kappa, fit_intercept, class_weight, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
 
@@ -135,6 +145,8 @@ class GLRUClassifierCV(Classifier, Tuned):
         The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each.
     best_index_, certified_ : int, bool
         The place of the choice, and whether no other strength can be better.
+    preprocessing_, n_refits_ : transformer, int
+        The steps fitted to all rows, where there are some, and for how many splits they had to be fitted again without a closed form.
     classes_, coef_, intercept_, n_iter_, dual_gap_, certificate_, solutions_
         As in :class:`glru.GLRUClassifier`.
 
@@ -147,6 +159,11 @@ class GLRUClassifierCV(Classifier, Tuned):
     >>> model = glru.GLRUClassifierCV().fit(X, y)
     >>> model.C_, model.criterion_upper_[model.best_index_], model.certified_
     (1.0, np.float64(12.0), True)
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = glru.GLRUClassifierCV(preprocessing=StandardScaler()).fit(X, y)
+    >>> model.C_, model.criterion_upper_[model.best_index_], model.certified_
+    (1.0, np.float64(12.0), True)
     """
 
     def __init__(
@@ -157,6 +174,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         lams: Any = None,
         criterion: str = "error",
         cv: Any = None,
+        preprocessing: Any = None,
         kappa: float = 0.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -170,6 +188,7 @@ class GLRUClassifierCV(Classifier, Tuned):
         self.lams = lams
         self.criterion = criterion
         self.cv = cv
+        self.preprocessing = preprocessing
         self.class_weight = class_weight
 
     def _model(self, **strength: Any) -> GLRUClassifier:
@@ -211,14 +230,14 @@ class GLRURegressorCV(Regressor, Tuned):
         As in :class:`glru.GLRUClassifierCV`.
     criterion : {"squared_error", "absolute_error"}, default="squared_error"
         What to minimise.
-    cv : int, splitter or iterable of (train, test), default=None
+    cv, preprocessing
         As in :class:`glru.GLRUClassifierCV`.
     kappa, fit_intercept, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRURegressor`.
 
     Attributes
     ----------
-    C_ or lam_, grid_, criterion_lower_, criterion_upper_, best_index_, certified_
+    C_ or lam_, grid_, criterion_lower_, criterion_upper_, best_index_, certified_, preprocessing_, n_refits_
         As in :class:`glru.GLRUClassifierCV`.
     coef_, intercept_, n_iter_, dual_gap_, certificate_, solutions_
         As in :class:`glru.GLRURegressor`.
@@ -241,6 +260,7 @@ class GLRURegressorCV(Regressor, Tuned):
         lams: Any = None,
         criterion: str = "squared_error",
         cv: Any = None,
+        preprocessing: Any = None,
         kappa: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-6,
@@ -253,6 +273,7 @@ class GLRURegressorCV(Regressor, Tuned):
         self.lams = lams
         self.criterion = criterion
         self.cv = cv
+        self.preprocessing = preprocessing
 
     def _model(self, **strength: Any) -> GLRURegressor:
         return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)
