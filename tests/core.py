@@ -43,9 +43,11 @@ from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, whole_gradient
-from glru.updates import carried_point, local_rows, newton_candidate
+from glru.updates import carried_point, local_rows, newton_candidate, wide_rows
+from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
+from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_rows import ClassRows
 from glru.updates.columns import (
     LocalColumns,
@@ -74,6 +76,7 @@ __all__ = [
     "HOST",
     "STAGES",
     "UNIT",
+    "AscentRows",
     "Cascade",
     "ClassEllipsoid",
     "ClassRows",
@@ -127,6 +130,7 @@ __all__ = [
     "carry",
     "cascade",
     "centers",
+    "centred_bounds",
     "certified_bounds",
     "certify",
     "check_target",
@@ -144,7 +148,9 @@ __all__ = [
     "feasible_dual",
     "feasible_moves",
     "gamma",
+    "has_ascent",
     "has_carried",
+    "has_centred",
     "has_folds",
     "has_local",
     "has_local_columns",
@@ -194,6 +200,7 @@ __all__ = [
     "unbounded",
     "weighted_sum",
     "whole_gradient",
+    "wide_rows",
     "widen",
     "write_atomically",
 ]

@@ -20,7 +20,7 @@ from glru import duality
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, ScoreBounds, from_queries, intersect, is_decided, unbounded, widths_of_rows
 from glru.certificate import certify
-from glru.linalg import Array, outward
+from glru.linalg import Array, outward, to_host
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
@@ -32,6 +32,7 @@ from glru.solution import Solution, dual_of, solution_at
 from glru.solvers import train
 from glru.solvers.newton import ColumnSpace, RowSpace, uses_row_space, zero_point
 from glru.sums import chunks
+from glru.updates.ascent_rows import AscentRows, ascent_cost, has_ascent
 from glru.updates.carried_rows import (
     CarriedRemovals,
     NoRemovals,
@@ -40,6 +41,7 @@ from glru.updates.carried_rows import (
     has_carried,
     removal_factors,
 )
+from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_rows import ClassRows
 from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
@@ -48,7 +50,7 @@ from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
 from glru.updates.tall_rows import TallRows, has_newton_rows
-from glru.updates.wide_rows import WideRows
+from glru.updates.wide_rows import WideRows, leverage_cost
 
 STAGES = ("carry", "local", "newton", "refine", "training", "approx", "wide", "undetermined")
 """What may decide a row, in the order of the price; "approx" proves nothing. "wide": the label is proven, the interval wider than asked."""
@@ -81,6 +83,12 @@ TIGHTENED_SHARE = 8
 
 SMALL_MATRIX = 300_000
 """Entries of a tall matrix below which the local step costs no more than the carried bound, and is taken first."""
+
+STEPS_TOGETHER = 8
+"""Steps of wide rows ask for each leverage about this often: so many times fewer rows are few then."""
+
+CENTRED_PRODUCTS = 400.0
+"""The carried bound with an intercept, which leaves more rows open than leverages do, is asked first where these cost this many products."""
 
 MOST_FACTORS = 16
 """Families are used while the rows' weights give at most this number of different factors."""
@@ -525,6 +533,9 @@ class Cascade:
 
     def midpoint(self, rows: Rows) -> Bounds:
         """The smaller ball that an L2 penalty has around the old optimum, unless another bound was asked for."""
+        if self.problem.fit_intercept:
+            lower, upper = centred_bounds(self.solution)
+            return lower[rows], upper[rows]
         lower, upper = carried_bounds(self.solution, "midpoint" if self.bound in ("auto", "local") else self.bound)
         return lower[rows], upper[rows]
 
@@ -637,12 +648,25 @@ class Cascade:
             groups = [rows[self.factors[rows] == factor] for factor in np.unique(self.factors[rows])]
         return [group[k : k + size] for group in groups for k in range(0, group.size, size)]
 
+    def ascent(self, rows: Rows) -> Bounds:
+        """Passes of dual coordinate ascent for each row, from its Newton candidate where there is one."""
+        return self._ascent.bounds(rows, self.enough, self._newton_duals if "wide" in self.__dict__ else None)
+
+    def _newton_duals(self, rows: Rows) -> Array:
+        return to_host(self.wide.first(rows)[0])
+
+    @cached_property
+    def _ascent(self) -> AscentRows:
+        return AscentRows(self.solution if self.solution.reached(COARSE) else self.accurate_solution)
+
     def wide_newton(self, rows: Rows) -> Bounds:
         """Newton candidates in the dimension of the rows."""
-        return self.wide.quick_bounds(rows)
+        self.wide.n_together = self._n_batched
+        return self.wide.quick_bounds(rows, self.enough)
 
     def wide_steps(self, rows: Rows) -> Bounds:
         """More steps from the same candidates, with the old Hessian."""
+        self.wide.n_together = STEPS_TOGETHER * self._n_batched
         return self.wide.bounds(rows, self.enough, BATCH_STEPS)
 
     def newton(self, rows: Rows) -> Bounds:
@@ -882,7 +906,15 @@ def _carries_first(cascade: Cascade) -> bool:
     problem = cascade.problem
     # Of a quadratic loss the local step is exact.
     small = problem.n_rows * problem.n_columns < SMALL_MATRIX or problem.loss.self_concordance == 0.0
-    return _has_carried(cascade) and not (small and _has_local(cascade))
+    return (_has_carried(cascade) and not (small and _has_local(cascade))) or _has_centred(cascade)
+
+
+def _has_centred(cascade: Cascade) -> bool:
+    """Whether the carried bound with an intercept is far cheaper than a factor over the rows."""
+    problem = cascade.problem
+    if not (_has_wide(cascade) and has_centred(problem)):
+        return False
+    return CENTRED_PRODUCTS * problem.matrix.product_cost < leverage_cost(problem, problem.n_rows)
 
 
 def _carries_later(cascade: Cascade) -> bool:
@@ -897,6 +929,19 @@ def _has_local(cascade: Cascade) -> bool:
 
 def _has_wide(cascade: Cascade) -> bool:
     return cascade.problem.in_memory and has_wide_rows(cascade.problem)
+
+
+def _has_ascent(cascade: Cascade) -> bool:
+    """Whether passes are cheaper than what else there is: a factor over the rows, all leverages, or training for the hinge."""
+    problem = cascade.problem
+    if not (
+        problem.in_memory and has_ascent(problem) and cascade.width is None and cascade.bound in ("auto", "primal")
+    ):
+        return False
+    if not has_wide_rows(problem):
+        return isinstance(problem.loss, Hinge)
+    n_known = problem.n_rows if "wide" in cascade.__dict__ else cascade.n_open
+    return ascent_cost(problem, cascade.n_open) < leverage_cost(problem, n_known)
 
 
 def _has_newton(cascade: Cascade) -> bool:
@@ -922,6 +967,14 @@ CARRY = Step(
     _has_carried,
     _all_open,
     Cascade.carry,
+)
+
+ASCENT = Step(
+    "refine",
+    "memory, the logistic or the hinge loss, an L2 penalty, no intercept, cheap products; a few passes over X for each row",
+    _has_ascent,
+    _all_open,
+    Cascade.ascent,
 )
 
 TRAINING = Step(
@@ -978,6 +1031,7 @@ STEPS = (
         Cascade.local_newton,
         tightens=True,
     ),
+    ASCENT,
     Step(
         "newton",
         "memory, wide data and a self-concordant loss, or a smooth one without an intercept; one factor and inverse over the rows",
@@ -987,6 +1041,7 @@ STEPS = (
         price=2,
         tightens=True,
     ),
+    ASCENT,
     Step(
         "refine",
         "the same; products of the size of the rows for each step",

@@ -22,6 +22,7 @@ from tests.attack.generators import (
     problem_with_similar_columns,
 )
 from tests.core import (
+    AscentRows,
     Folds,
     LocalColumns,
     LocalRows,
@@ -33,9 +34,12 @@ from tests.core import (
     as_matrix,
     carried_bounds,
     carried_columns,
+    centred_bounds,
     certify,
     feasible_dual,
+    has_ascent,
     has_carried,
+    has_centred,
     has_folds,
     has_local_columns,
     has_local_rows,
@@ -48,6 +52,7 @@ from tests.core import (
     regions_of,
     removal_factors,
     second_order_bounds,
+    wide_rows,
     widen,
 )
 
@@ -197,6 +202,11 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         for bound in ("primal", "dual", "midpoint"):
             lower, upper = carried_bounds(solution, bound)
             yield f"carried rows {bound}", exact, lower[rows], upper[rows]
+    if has_centred(problem):
+        lower, upper = centred_bounds(solution)
+        yield "centred rows", exact, lower[rows], upper[rows]
+    if has_ascent(problem):
+        yield "AscentRows", exact, *AscentRows(solution).bounds(rows, never)
     factors = removal_factors(problem)[rows]
     for factor in np.unique(factors[np.isfinite(factors)]):
         mine = np.flatnonzero(factors == factor)
@@ -215,6 +225,10 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
         wide = WideRows(solution)
         for n_steps in (1, 4):
             yield f"WideRows, {n_steps} steps", exact, *wide.bounds(rows, never, n_steps)
+        with patch.object(wide_rows, "MANY_LEVERAGES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
+            few = WideRows(solution)
+            yield "WideRows, few", exact, *few.quick_bounds(rows, never)
+            yield "WideRows, few, 4 steps", exact, *few.bounds(rows, never, 4)
         for place in range(0, rows.size, 3):
             if np.isfinite(wide.factors[rows[place]]):
                 found = wide.refine_one(int(rows[place]), lambda *ends: False)
@@ -305,7 +319,16 @@ def _lonely_rows(random: np.random.Generator) -> Iterator[Answer]:
     if not rows.size:
         return
     yield "WideRows, lonely", exact, *wide.bounds(rows, never, 30)
-    yield "WideRows, lonely and quick", exact, *wide.quick_bounds(rows)
+    yield "WideRows, lonely and quick", exact, *wide.quick_bounds(rows, never)
+    with patch.object(wide_rows, "MANY_LEVERAGES", 1), patch.object(wide_rows, "FEWEST_ROWS", 0):
+        few = WideRows(solution)
+        yield "WideRows, few and lonely", exact, *few.quick_bounds(rows, never)
+        yield "WideRows, few and lonely, 4 steps", exact, *few.bounds(rows, never, 4)
+    if has_centred(problem):
+        lower, upper = centred_bounds(solution)
+        yield "centred rows, lonely", exact, lower[rows], upper[rows]
+    if has_ascent(problem):
+        yield "AscentRows, lonely", exact, *AscentRows(solution).bounds(rows, never)
     for n_steps in (1, 30):
         for place, row in enumerate(rows):
             if np.isfinite(wide.factors[row]):

@@ -204,6 +204,12 @@ MUTANTS: dict[str, Mutant] = {
     "half-of-the-midpoint-ball": Mutant(
         "glru.updates.carried_rows:Carried._midpoint_bounds", inside(ball_radius=scaled(0.5)), FAMILIES
     ),
+    "centred-rows-nearer-than-they-are": Mutant(
+        "glru.updates.centred_rows:_distances", result(lambda found: (0.5 * found[0], found[1])), FAMILIES
+    ),
+    "tenth-of-the-ball-of-ascent": Mutant(
+        "glru.updates.ascent_rows:AscentRows._together", inside(ball_radius=scaled(0.1)), FAMILIES
+    ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
     "moves-of-long-rows-dropped": Mutant(
         "glru.updates.local_rows:RowRemovals._long_moves",

@@ -10,20 +10,25 @@ from tests.attack.generators import hostile_wide_problem
 from tests.cases import LOSSES, dense, each, make
 from tests.certificates.exact import optimum, outside
 from tests.core import (
+    AscentRows,
     LocalRows,
     SecondMoments,
     TallRows,
     ThirdDerivatives,
     WideRows,
     carried_bounds,
+    centred_bounds,
     coordinates,
+    has_ascent,
     has_carried,
+    has_centred,
     has_local_rows,
     has_newton_rows,
     has_row_models,
     has_wide_rows,
     removal_factors,
     second_order_bounds,
+    wide_rows,
 )
 from tests.decisions.retraining import assert_inside, derived, held_out
 
@@ -531,6 +536,57 @@ def test_newton_steps_of_wide_rows_converge(shape):
     assert np.all((upper - lower)[::3] <= 1e-8)
     quick, steps = (np.subtract(*pair[::-1]) for pair in (family.quick_bounds(rows), family.bounds(rows, never, 12)))
     assert np.median(steps) <= 1e-2 * np.median(quick)
+
+
+@each(ROW_SHAPES, "shape")
+@np.errstate(all="ignore")
+def test_few_leverages_prove_what_all_of_them_do(shape, monkeypatch):
+    """Leverages of the asked rows alone: the same candidates, other norms."""
+    solution = glru.solve(make(glru.Logistic(), glru.L2(0.03), seed=6, **shape))
+    rows = np.arange(solution.problem.n_rows)
+    whole = WideRows(solution).guesses(rows)
+    monkeypatch.setattr(wide_rows, "MANY_LEVERAGES", 1)
+    monkeypatch.setattr(wide_rows, "FEWEST_ROWS", 0)
+    few = WideRows(solution)
+    np.testing.assert_allclose(few.guesses(rows[1::3]), whole[1::3], rtol=1e-8, atol=1e-10)
+    assert "leverages" not in few.metric.__dict__
+    assert_exactly_inside(solution, [few.quick_bounds(rows, never), few.bounds(rows, never, 4)], rows=(0, 3))
+
+
+@each({name: INTERCEPTS[name] for name in ("tall-intercept", "sparse-intercept", "heavy-row-intercept")}, "shape")
+@np.errstate(all="ignore")
+def test_carried_rows_with_an_intercept(shape):
+    """The score moves to the other side, by at most what the row's distance from the mean and the intercept allow."""
+    problem = make(glru.Logistic(), glru.L2(0.5), seed=4, **shape)
+    assert has_centred(problem)
+    bounds = [centred_bounds(glru.solve(problem, tol=tol)) for tol in (1e-10, 1e-2)]
+    assert np.isfinite(bounds[0][0][[0, 3]]).any()
+    assert_exactly_inside(glru.solve(problem), bounds, rows=(0, 3, 5))
+
+
+def test_carried_rows_with_an_intercept_reach_the_retrained_scores():
+    """Where the penalty is nearly all of the Hessian, the ends of the bounds are nearly reached."""
+    base = make(glru.Logistic(), glru.L2(1.0), 60, 40, seed=2, fit_intercept=True)
+    solution = glru.solve(base.derive(matrix=base.matrix.scale_columns(np.full(40, 0.5))), tol=1e-10)
+    lower, upper = centred_bounds(solution)
+    scores, off = held_out(solution)
+    assert_inside(scores, off, lower, upper)
+    moved = np.abs(scores - solution.scores)
+    assert np.median(moved / np.maximum(upper - solution.scores, solution.scores - lower)) > 0.4
+
+
+@each({name: SHAPES[name] for name in ("wide", "sparse", "heavy-row")}, "shape")
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@np.errstate(all="ignore")
+def test_ascent_of_single_rows(loss, shape):
+    problem = make(LOSSES[loss], glru.L2(0.1), seed=5, **shape)
+    assert has_ascent(problem)
+    solution = glru.solve(problem)
+    lower, upper = AscentRows(solution).bounds(np.arange(problem.n_rows), never)
+    assert_inside(*held_out(solution), lower, upper)
+    if loss == "logistic":
+        assert_exactly_inside(solution, [(lower, upper)], rows=(0, 4))
+        assert np.median(upper - lower) < 1e-2
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])

@@ -45,12 +45,24 @@ def has_few_free(problem: Problem) -> bool:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class GramProduct:
+    """``K = X diag(inverse) X^T`` that is not formed: a product errs by no more than if it were."""
+
+    matrix: Matrix
+    inverse: Array
+
+    def __matmul__(self, duals: Array) -> Any:
+        return self.matrix @ (self.inverse[:, None] * (self.matrix.T @ duals))
+
+
+@final
 class RowSide:
     """What the dimension of the rows knows of the data and the penalty, whatever the weights.
 
     Attributes
     ----------
-    gram : array of shape (n_rows, n_rows)
+    gram : Matrix of shape (n_rows, n_rows), or GramProduct
         ``K``.
     border : array of shape (n_rows, n_free)
         ``U``.
@@ -60,6 +72,8 @@ class RowSide:
         What is taken from every row; the intercept of such a model is ``b + c . w``.
     """
 
+    gram: Any
+
     def __init__(self, problem: Problem) -> None:
         self.problem, self.arrays = problem, problem.arrays
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
@@ -68,6 +82,17 @@ class RowSide:
         if self.center is not None and problem.unpenalised.size:
             self.center = np.where(lam > 0.0, self.center, 0.0)
         self._take(problem.matrix.row_gram(self.inverse, self.center), constraint_columns(problem))
+
+    @classmethod
+    def of_products(cls, problem: Problem) -> "RowSide":
+        """The side of a problem that penalises all columns and has no intercept, with ``K`` as products with X."""
+        side = cls.__new__(cls)
+        side.problem, side.arrays, side.center = problem, problem.arrays, None
+        side.inverse = 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+        side.gram, side.border = GramProduct(problem.matrix, side.inverse), np.zeros((problem.n_rows, 0))
+        squares = problem.matrix.squared_row_norms(side.inverse)
+        side.norms = np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny
+        return side
 
     def _take(self, gram: Matrix, border: Array) -> None:
         self.gram, self.border = gram, border
@@ -288,18 +313,34 @@ class RowMetric(NewtonSystem, Metric):
     @cached_property
     def leverages(self) -> "Leverages":
         """``H^-1 x`` of all rows."""
-        side, arrays = self.side, self.side.arrays
+        arrays, every = self.side.arrays, np.arange(self.root.size)
         # (I + D K)^-1 = I + D^(1/2) Y on weak rows and D^(1/2) Y on strong ones: no small number is a difference.
-        scale = np.where(self.strong, self.root, 1.0)
         spread = inverse_of(self.factor)
-        spread /= arrays.put(scale)
+        spread /= arrays.put(np.where(self.strong, self.root, 1.0))
         if not self.strong.all():
             weak = np.flatnonzero(~self.strong)
-            columns = cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(side.gram.data, weak))
-            spread = arrays.replace_columns(spread, -columns, weak)
-        if side.n_free:
-            spread -= arrays.put(self.border_spread @ self.free_leverages)
-        return Leverages(self, spread, self.free_leverages)
+            spread = arrays.replace_columns(spread, self._weak_spread(weak), weak)
+        return self._leverages(every, spread)
+
+    def leverages_of(self, rows: NDArray[np.intp]) -> "Leverages":
+        """``H^-1 x`` of some rows, without the inverse of the factor."""
+        arrays, strong = self.side.arrays, self.strong[rows]
+        units = arrays.units(self.root.size, rows) / arrays.put(np.where(strong, self.root[rows], 1.0))
+        spread = cholesky_solve(self.factor, units)
+        if not strong.all():
+            weak = np.flatnonzero(~strong)
+            spread = arrays.replace_columns(spread, self._weak_spread(rows[weak]), weak)
+        return self._leverages(rows, spread)
+
+    def _weak_spread(self, rows: NDArray[np.intp]) -> Any:
+        arrays = self.side.arrays
+        return -cholesky_solve(self.factor, arrays.put(self.root)[:, None] * arrays.take(self.side.gram.data, rows))
+
+    def _leverages(self, rows: NDArray[np.intp], spread: Any) -> "Leverages":
+        free = self.free_leverages[:, rows]
+        if self.side.n_free:
+            spread -= self.side.arrays.put(self.border_spread @ free)
+        return Leverages(self, rows, spread, free)
 
     def force_norms(
         self, forces: Any, responses: Any, moves: Array, taken: Any = None
@@ -469,35 +510,38 @@ class Answers:
 
 @final
 class Leverages:
-    r"""``H^-1 x`` of all rows: as ``b`` (``duals``), as scores ``Q``, and how well these are known.
+    r"""``H^-1 x`` of some rows: as ``b`` (``duals``), as scores ``Q``, and how well these are known.
 
     With ``r_i`` what the image of row ``i`` misses of the row, a gradient :math:`g = \tilde X^\top e` has
     :math:`\|g\|^2 = e^\top Q e + (\sum_i e_i r_i)^\top H^{-1} g`: its norm is at most :math:`\sqrt{e^\top Q e} + \sum_i |e_i| \|r_i\|`.
 
     Attributes
     ----------
-    duals, scores : array of shape (n_rows, n_rows)
-        ``(I + D K)^-1`` (with the border) and ``Q``, a column for each row.
-    complements : array of shape (n_rows,)
+    rows : array of int of shape (n_images,)
+        The rows, in ascending order.
+    duals, scores : array of shape (n_rows, n_images)
+        Columns of ``(I + D K)^-1`` (with the border) and of ``Q``.
+    complements : array of shape (n_images,)
         ``1 - d_i Q_ii``.
-    free : array of shape (n_free, n_rows)
+    free : array of shape (n_free, n_images)
         The images' unpenalised parts.
-    errors : pair of array of shape (n_rows,)
-        The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]``.
-    norms, norms_without : array of shape (n_rows,)
+    errors : pair of array of shape (n_images,)
+        The error of ``Q_ki`` is at most ``norms[k] first[i] + second[i]``, ``norms`` those of :class:`RowSide`.
+    norms, norms_without : array of shape (n_images,)
         At least the norm of every row in the metric, and in the metric without it; infinite where nothing is known.
-    growth : array of shape (n_rows,)
+    growth : array of shape (n_images,)
         By what norms grow at most in the metric without each row.
     """
 
-    def __init__(self, metric: RowMetric, spread: Any, free: Array) -> None:
+    def __init__(self, metric: RowMetric, rows: NDArray[np.intp], spread: Any, free: Array) -> None:
         side, arrays = metric.side, metric.side.arrays
-        everything = np.arange(metric.root.size)
-        self.metric, self.free = metric, free
-        self._diagonal = everything, everything
+        self.metric, self.rows, self.free = metric, rows, free
+        self._diagonal = rows, np.arange(rows.size)
+        self._strong = metric.strong[rows]
+        root, curvatures = metric.root[rows], metric.curvatures[rows]
         duals = arrays.put(metric.root)[:, None] * spread
-        if not metric.strong.all():
-            duals = arrays.add_entries(duals, np.where(metric.strong, 0.0, 1.0), self._diagonal)
+        if not self._strong.all():
+            duals = arrays.add_entries(duals, np.where(self._strong, 0.0, 1.0), self._diagonal)
         self.duals = duals
         self.complements = arrays.entries(duals, self._diagonal)
         self.scores = side.gram @ duals
@@ -509,18 +553,20 @@ class Leverages:
         # Without row i, v = -D^(1/2) Y but for v_i = 0, all divided by 1 - d_i Q_ii.
         self._scale = np.where(self.complements > 0.0, 1.0 / self.complements, np.nan)
         self._squares = np.maximum(forms + arrays.inner(self._spread, self._spread), 0.0)
-        self._square_errors = gamma(everything.size + 16) * self._squares + 2.0 * side.unit * np.square(self._norm_sums)
-        self._square_errors += 8.0 * UNIT * side.norms * np.abs(self.complements) * self._norm_sums
+        self._square_errors = gamma(metric.root.size + 16) * self._squares + 2.0 * side.unit * np.square(
+            self._norm_sums
+        )
+        self._square_errors += 8.0 * UNIT * side.norms[rows] * np.abs(self.complements) * self._norm_sums
         norms = np.sqrt(self._squares + self._square_errors) + 8.0 * UNIT * self._norm_sums
         norms = self._scale * norms * (1.0 + FEW) + TINY
         # Without row i the norm of a free coordinate grows by sqrt(1 + d_i |x_i|^2) <= 1 + sqrt(d_i) |x_i|.
         self._off = self._scale * self._missed * (1.0 + FEW)
-        kept = 1.0 - self._off * metric.root * (1.0 + FEW)
+        kept = 1.0 - self._off * root * (1.0 + FEW)
         norms_without = np.where(kept > 0.0, (norms + self._off) / kept * (1.0 + FEW), np.inf)
         self.norms_without = np.where(np.isfinite(norms_without), norms_without, np.inf)
-        self.growth = np.sqrt(1.0 + metric.curvatures * self.norms_without**2) * (1.0 + FEW)
+        self.growth = np.sqrt(1.0 + curvatures * self.norms_without**2) * (1.0 + FEW)
         # |x|^2 = a^2 / (1 + d a^2), a the norm without the row.
-        norms = self.norms_without / np.sqrt(1.0 + metric.curvatures * self.norms_without**2) * (1.0 + FEW)
+        norms = self.norms_without / np.sqrt(1.0 + curvatures * self.norms_without**2) * (1.0 + FEW)
         self.norms = np.where(np.isfinite(self.norms_without), norms, np.inf)
 
     @cached_property
@@ -537,6 +583,10 @@ class Leverages:
         norms = np.sqrt(np.maximum(squares, 0.0)) * (1.0 - FEW) - self._off * self.growth * (1.0 + FEW)
         return np.where(norms > 0.0, norms, 0.0)
 
+    def places(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Where some of the rows are among the columns."""
+        return rows if self.rows.size == self.metric.root.size else np.searchsorted(self.rows, rows)
+
     @cached_property
     def own(self) -> Array:
         """``Q_ii``, without proof."""
@@ -548,7 +598,8 @@ class Leverages:
         sizes = arrays.xp.abs(self.duals)
         norm_sum, size = to_host(arrays.put(side.norms) @ sizes), metric.root.size
         if not side.n_free:
-            return norm_sum, np.zeros(size), (side.unit * norm_sum * (1.0 + FEW), np.zeros(size))
+            nothing = np.zeros(norm_sum.size)
+            return norm_sum, nothing, (side.unit * norm_sum * (1.0 + FEW), nothing)
         off = np.abs(to_host(arrays.put(side.border.T) @ self.duals))
         off += gamma(size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
         second = (np.abs(side.border) @ np.abs(self.free)).max(axis=0, initial=0.0)
@@ -560,7 +611,8 @@ class Leverages:
         metric = self.metric
         residuals = metric.side.arrays.put(metric.root)[:, None] * self.scores
         residuals += self._spread
-        return residuals, np.where(metric.strong, -1.0 / np.where(metric.strong, metric.root, 1.0), 0.0)
+        strong = self._strong
+        return residuals, np.where(strong, -1.0 / np.where(strong, metric.root[self.rows], 1.0), 0.0)
 
     def refined(self) -> "Leverages":
         """The images after one more Newton step each: a step of iterative refinement."""
@@ -571,7 +623,7 @@ class Leverages:
         border = to_host(arrays.put(metric.side.border.T) @ self.duals)
         change, moves = metric.step(root * residuals, border)
         spread = arrays.add_entries(self._spread, self._own, self._diagonal) - (residuals + root * moves)
-        return Leverages(metric, spread, self.free + change)
+        return Leverages(metric, self.rows, spread, self.free + change)
 
     @cached_property
     def _residual_norms(self) -> tuple[Array, Array]:

@@ -28,6 +28,7 @@ from glru.bounds import Bounds, intersect
 from glru.certificate import ball_radius
 from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
 from glru.metric.rows import Leverages, RowMetric
+from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
 from glru.updates.batch import Certified, Decided, tighten
@@ -52,13 +53,35 @@ REFINEMENT_STEPS = 3
 LINE_SEARCH_STEPS = 8
 """Most times a step is shortened."""
 
+MANY_LEVERAGES, FEWEST_ROWS = 4, 256
+"""The leverages of up to one row in this number are solved for one by one, of more, or of less data, from the inverse of the factor."""
+
+FEW_EXACT = 3
+"""Up to this number of rows, steps with factors of their own are not preceded by the leverages of all rows."""
+
 CHEAP_ROWS = 128
 """Below this number of rows a step in a batch and a training differ by more than their arithmetic: by their overhead."""
 
 
+def leverage_cost(problem: Problem, n_rows: int) -> float:
+    """What the leverages of some rows cost, with all that is formed for them, as a product with X costs."""
+    size = float(problem.n_rows)
+    return (
+        problem.matrix.gram_cost
+        + 0.03 * size**3
+        + 0.3 * size**2 * (n_rows if MANY_LEVERAGES * n_rows <= size else size)
+    )
+
+
 @final
 class WideRows(RowModels):
-    """The removal of single rows, many at once, with the old Hessian."""
+    """The removal of single rows, many at once, with the old Hessian.
+
+    Attributes
+    ----------
+    n_together : int
+        The number of rows that are asked about in batches, so that what is formed for them does not depend on the batches.
+    """
 
     def __init__(self, solution: Solution) -> None:
         super().__init__(solution.problem)
@@ -70,6 +93,8 @@ class WideRows(RowModels):
         self.factor = float(np.median(known)) if known.size else 1.0
         self.weights = self.factor * problem.weights
         self.used = self.weights > 0.0
+        self.n_together = 0
+        self._few: Leverages | None = None
 
     @property
     def has_closed_form(self) -> bool:
@@ -98,20 +123,40 @@ class WideRows(RowModels):
         """The metric at the old scores with the new weights on all rows."""
         return RowMetric(self.side, self.weights * self.curvatures)
 
-    @cached_property
+    def known(self, rows: Rows) -> Leverages:
+        """Leverages that have those of some rows: of all rows, or of these where they are few."""
+        metric, n_asked, n_rows = self.metric, max(self.n_together, rows.size), self.used.size
+        many = MANY_LEVERAGES * n_asked > n_rows or n_rows < FEWEST_ROWS or bool(np.any(np.diff(rows) < 0))
+        if many or "leverages" in metric.__dict__:
+            return metric.leverages
+        if self._few is None or not np.all(np.isin(rows, self._few.rows)):
+            self._few = metric.leverages_of(rows)
+        return self._few
+
+    @property
+    def row_norms(self) -> Array:
+        """At least the norm of every row: where not all leverages are known, from ``H >= Lambda`` and ``H >= d x x^T``."""
+        metric, side = self.metric, self.side
+        if "leverages" in metric.__dict__:
+            return metric.leverages.norms
+        with np.errstate(divide="ignore"):
+            return np.fmin(side.norms + side.border_norms * metric.free_norm, 1.0 / metric.root) * (1.0 + FEW)
+
+    @property
     def largest_norm(self) -> float:
         """At least the largest norm of a row that counts."""
-        return float(self.metric.leverages.norms[self.used].max(initial=0.0))
+        return float(self.row_norms[self.used].max(initial=0.0))
 
     def removed(self, rows: Rows, known: Leverages) -> Images:
         """The images of some rows, each in the metric without itself."""
-        scale = 1.0 / known.complements[rows]
+        at = known.places(rows)
+        scale = 1.0 / known.complements[at]
         # No force acts on the row itself: its own score does not matter.
-        scores = self.arrays.take(known.scores, rows) * self.arrays.put(scale)
+        scores = self.arrays.take(known.scores, at) * self.arrays.put(scale)
         scores = self.arrays.zeroed(scores, (rows, np.arange(rows.size)))
-        errors = known.errors[0][rows] * scale, known.errors[1][rows] * scale
+        errors = known.errors[0][at] * scale, known.errors[1][at] * scale
         return Images(
-            scores, known.free[:, rows] * scale, errors, known.norms_without[rows], known.residual_norms_without[rows]
+            scores, known.free[:, at] * scale, errors, known.norms_without[at], known.residual_norms_without[at]
         )
 
     @cached_property
@@ -128,8 +173,8 @@ class WideRows(RowModels):
         _, _, scores, _ = self.first(rows)
         return self.arrays.entries(scores, (rows, np.arange(rows.size)))
 
-    def quick_bounds(self, rows: Rows) -> Bounds:
-        """Bounds of the removed rows' scores after one Newton step each, without a product more than the candidates take."""
+    def quick_bounds(self, rows: Rows, decided: Decided | None = None) -> Bounds:
+        """Bounds of the removed rows' scores after one Newton step each, by the gap where the sizes of forces leave rows open."""
         lower, upper = np.full(rows.size, -np.inf), np.full(rows.size, np.inf)
         places = self.usable(rows)
         if self.has_closed_form:
@@ -139,9 +184,15 @@ class WideRows(RowModels):
         entries = rows[places], np.arange(places.size)
         if self.local:
             lower[places], upper[places] = self._quickly(entries, duals, scores, errors)
-        else:
+            if self.side.n_free or decided is None:
+                return lower, upper
+            left = np.flatnonzero(~decided(lower[places], upper[places]))
+            places, duals, free = places[left], self.arrays.take(duals, left), free[:, left]
+            entries = rows[places], np.arange(places.size)
+        if places.size:
             duals, scores, gaps = self.gaps(self._weights(entries[0]), duals, entries)
-            lower[places], upper[places] = self._ball(entries, scores, self.side.score_errors(duals, free), gaps)
+            ball = self._ball(entries, scores, self.side.score_errors(duals, free), gaps)
+            lower[places], upper[places] = intersect((lower[places], upper[places]), ball)
         return lower, upper
 
     @cached_property
@@ -180,7 +231,8 @@ class WideRows(RowModels):
     def usable(self, rows: Rows) -> Rows:
         """The places of the rows whose removal leaves something of the metric."""
         usable = np.isfinite(self.factors[rows]) & np.isfinite(self.metric.free_norm)
-        return np.flatnonzero(usable & np.isfinite(self.metric.leverages.norms_without[rows]))
+        known = self.known(rows)
+        return np.flatnonzero(usable & np.isfinite(known.norms_without[known.places(rows)]))
 
     def _weights(self, rows: Rows) -> Any:
         """The weights of the models without each row, a column each; their own is not set to zero."""
@@ -228,20 +280,20 @@ class WideRows(RowModels):
 
         The best of a few ``c`` in the module's inequality. At ``c`` the smallest ``D_k / d_k`` nothing is left of the sum.
         """
-        arrays, known, metric = self.arrays, self.metric.leverages, self.metric
+        arrays, known, metric, norms = self.arrays, self.known(rows), self.metric, self.row_norms
         entries, old = (rows, np.arange(rows.size)), arrays.put(metric.curvatures)[:, None]
         with np.errstate(all="ignore"):
             ratios = arrays.zeroed(old / arrays.xp.where(old > 0.0, curvatures, 1.0), entries)
             best = 1.0 / np.maximum(arrays.largest_of(ratios, self.used), 1.0) * (1.0 - FEW)
-        if not np.all(np.isfinite(known.norms[self.used])):
+        if not np.all(np.isfinite(norms[self.used])):
             return best
-        squares = np.where(self.used, np.square(known.norms), 0.0)
+        squares = np.where(self.used, np.square(norms), 0.0)
         # A difference of curvatures is known up to a few units of the larger one.
         rounding = 4.0 * UNIT * float(metric.curvatures @ squares)
         for share in SHARES:
             lost = share * old - curvatures
             lost = arrays.zeroed(arrays.xp.where(lost <= 0.0, 0.0, lost), entries)
-            total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.growth[rows])
+            total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.growth[known.places(rows)])
             best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
         return best
 
@@ -279,25 +331,26 @@ class WideRows(RowModels):
 
     def first(self, rows: Rows) -> tuple[Any, Array, Any, Errors]:
         """The candidates one Newton step from the old model, their scores, and the errors of these."""
-        arrays, known = self.arrays, self.metric.leverages
+        arrays, known = self.arrays, self.known(rows)
+        at = known.places(rows)
         duals, free, scores, errors = self._shared_step
-        multiples = -duals[rows] / known.complements[rows]
+        multiples = -duals[rows] / known.complements[at]
         multiples = np.where(np.isfinite(multiples), multiples, 0.0)
-        models = arrays.put(duals)[:, None] + arrays.take(known.duals, rows) * arrays.put(multiples)
-        moved = arrays.put(scores)[:, None] + arrays.take(known.scores, rows) * arrays.put(multiples)
+        models = arrays.put(duals)[:, None] + arrays.take(known.duals, at) * arrays.put(multiples)
+        moved = arrays.put(scores)[:, None] + arrays.take(known.scores, at) * arrays.put(multiples)
         # The removed row's own entry is zero but for its rounding.
         own = 8.0 * UNIT * np.abs(duals[rows]) * self.side.norms[rows]
-        sizes = self.side.norms.max(initial=0.0) * (errors[0] + np.abs(multiples) * known.errors[0][rows])
-        first = errors[0] + np.abs(multiples) * known.errors[0][rows] + own
+        sizes = self.side.norms.max(initial=0.0) * (errors[0] + np.abs(multiples) * known.errors[0][at])
+        first = errors[0] + np.abs(multiples) * known.errors[0][at] + own
         second = (
             errors[1]
-            + np.abs(multiples) * known.errors[1][rows]
+            + np.abs(multiples) * known.errors[1][at]
             + FEW * (sizes + arrays.largest_of(arrays.absolute(moved * 1.0), self.used))
         )
         models = arrays.zeroed(models, (rows, np.arange(rows.size)))
         return (
             models,
-            free[:, None] + known.free[:, rows] * multiples,
+            free[:, None] + known.free[:, at] * multiples,
             moved,
             (first * (1.0 + FEW), second * (1.0 + FEW)),
         )
@@ -305,9 +358,10 @@ class WideRows(RowModels):
     def _quickly(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> Bounds:
         """Bounds from the sizes of the forces alone: ``|g|^2 <= sum_k e_k^2 / d_k``, and ``|g| <= sum_k |e_k| |x_k|``."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
-        known, strong = metric.leverages, metric.strong
+        known, strong = self.known(rows), metric.strong
+        growth = known.growth[known.places(rows)]
         forces, sizes, exponent = self._forces(entries, duals, scores, errors)
-        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
+        free_norms = metric.free_norm * growth if side.n_free else np.zeros(rows.size)
         # Divided first: squares of small forces may underflow where these terms do not.
         scaled = (
             forces
@@ -322,8 +376,8 @@ class WideRows(RowModels):
         nu = (nu + self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, free_norms)) * (
             1.0 + FEW
         ) + TINY
-        radius = local_radius(self.constant, self.largest_norm * known.growth[rows], nu, exponent)
-        half = known.norms_without[rows] * radius + side.norms[rows] * errors[0] + errors[1]
+        radius = local_radius(self.constant, self.largest_norm * growth, nu, exponent)
+        half = known.norms_without[known.places(rows)] * radius + side.norms[rows] * errors[0] + errors[1]
         return self.widened(arrays.entries(scores, entries), half)
 
     def _forces(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Any, Array]:
@@ -337,16 +391,17 @@ class WideRows(RowModels):
     def _certified(self, entries: Entries, duals: Any, scores: Any, errors: Errors) -> tuple[Any, Certified]:
         """The forces of models without a row each, and bounds of the row's score."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
-        known = metric.leverages
+        known = self.known(rows)
+        growth = known.growth[known.places(rows)]
         forces, sizes, exponent = self._forces(entries, duals, scores, errors)
-        free_norms = metric.free_norm * known.growth[rows] if side.n_free else np.zeros(rows.size)
+        free_norms = metric.free_norm * growth if side.n_free else np.zeros(rows.size)
         nu = self.gradient_norms(entries, forces) + self.border_gradients(duals, free_norms)
         rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, free_norms)
         nu = (nu + rounding) * (1.0 + FEW)
         images = self.removed(rows, known)
         moved = self.corrected(images, forces, duals, sizes, errors, exponent, metric.curvatures)
         off = side.norms[rows] * errors[0] + errors[1]
-        center, largest_norm = arrays.entries(scores, entries), self.largest_norm * known.growth[rows]
+        center, largest_norm = arrays.entries(scores, entries), self.largest_norm * growth
         drop = exponent
         if self.constant > 0.0 and np.any(exponent > 0.5):
             shares = self.least_shares(rows, self._curvatures(entries, scores))
@@ -366,9 +421,16 @@ class WideRows(RowModels):
         return np.linalg.norm(off, axis=0) * free_norms * (1.0 + FEW)
 
     def gradient_norms(self, entries: Entries, forces: Any) -> Array:
-        """At least the norms of gradients in the metrics without a row each, from the leverages of all rows."""
+        """At least the norms of gradients in the metrics without a row each, from the leverages of all rows or from a step."""
         arrays, side, metric, rows = self.arrays, self.side, self.metric, entries[0]
-        known = metric.leverages
+        known = self.known(rows)
+        if known is self._few:
+            _, moves = metric.step(forces, np.zeros((side.n_free, rows.size)))
+            pulls = arrays.put(metric.curvatures)[:, None] * moves
+            norms, missed, _, _ = metric.force_norms(forces, pulls, arrays.inner(pulls, moves))
+            norms = norms + missed * metric.free_norm if side.n_free else norms
+            # The metric without row i is at least 1 - l_i times that of all rows, and its growth at least the root of 1 / (1 - l_i).
+            return norms * known.growth[known.places(rows)] * (1.0 + FEW)
         image, sizes = known.scores @ forces, arrays.xp.abs(forces)
         norm_sum, total = to_host(arrays.put(side.norms) @ sizes), to_host(arrays.xp.sum(sizes, axis=0))
         first, second, residual = (to_host(arrays.put(v) @ sizes) for v in (*known.errors, known.residual_norms))
@@ -384,16 +446,19 @@ class WideRows(RowModels):
     def next_step(self, entries: Entries, forces: Any, duals: Any) -> tuple[Any, Array]:
         """The next Newton steps: what they take from ``b``, and what they add to ``beta``."""
         arrays, metric, rows = self.arrays, self.metric, entries[0]
-        known = metric.leverages
-        moves = -(known.scores @ forces)
-        change = metric.solve_border(to_host(arrays.put(self.side.border.T) @ duals))
-        if self.side.n_free:
-            moves = moves + arrays.put(metric.border_scores @ change)
-            change = change - to_host(arrays.put(known.free) @ forces)
+        known, sums = self.known(rows), to_host(arrays.put(self.side.border.T) @ duals)
+        at = known.places(rows)
+        if known is self._few:
+            change, moves = metric.step(forces, sums)
+        else:
+            moves, change = -(known.scores @ forces), metric.solve_border(sums)
+            if self.side.n_free:
+                moves = moves + arrays.put(metric.border_scores @ change)
+                change = change - to_host(arrays.put(known.free) @ forces)
         # The metric without the row, by the Sherman-Morrison formula.
-        multiples = metric.curvatures[rows] * arrays.entries(moves, entries) / known.complements[rows]
-        moves = arrays.zeroed(moves + arrays.take(known.scores, rows) * arrays.put(multiples), entries)
-        return forces + arrays.put(metric.curvatures)[:, None] * moves, change + known.free[:, rows] * multiples
+        multiples = metric.curvatures[rows] * arrays.entries(moves, entries) / known.complements[at]
+        moves = arrays.zeroed(moves + arrays.take(known.scores, at) * arrays.put(multiples), entries)
+        return forces + arrays.put(metric.curvatures)[:, None] * moves, change + known.free[:, at] * multiples
 
 
 @final
@@ -450,7 +515,8 @@ class ChordSteps:
     def exact(self, members: NDArray[np.bool_]) -> "ExactSteps | None":
         """The candidates of some rows with Hessians of their own; where scores moved far, the old model is the better start."""
         family, arrays, (_, _, here) = self.family, self.family.arrays, self._certificate
-        if not family.constant > 0.0:
+        few = np.count_nonzero(members) <= FEW_EXACT and "leverages" not in family.metric.__dict__
+        if not family.constant > 0.0 or few:
             return None
         rows, take = self.rows[members], np.flatnonzero(members)
         duals, scores, free = arrays.take(here.duals, take), arrays.take(here.scores, take), self.free[:, take]
