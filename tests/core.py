@@ -21,7 +21,6 @@ from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import device
 from glru.metric.device import column_metric
-from glru.metric.diagonal import DiagonalMetric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out
@@ -30,10 +29,9 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassEllipsoid
+from glru.regions.classes import ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
-from glru.selection import judge as judges
 from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA
@@ -83,7 +81,6 @@ __all__ = [
     "ClassEllipsoid",
     "ClassRows",
     "Contest",
-    "DiagonalMetric",
     "DualBox",
     "Floor",
     "Folds",
@@ -167,7 +164,6 @@ __all__ = [
     "intersect",
     "is_decided",
     "is_foreign",
-    "judges",
     "kernels",
     "layout_of",
     "least_radius",
@@ -206,5 +202,6 @@ __all__ = [
     "whole_gradient",
     "wide_rows",
     "widen",
+    "widen_queries",
     "write_atomically",
 ]

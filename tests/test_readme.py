@@ -1,4 +1,4 @@
-"""The examples of the README and of the page on pipelines run as they are written."""
+"""The examples of the README and of the pages on pipelines and classes run as they are written."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/pipelines.md")
+PAGES = ("README.md", "docs/pipelines.md", "docs/multiclass.md")
 BLOCKS = [
     block
     for page in PAGES

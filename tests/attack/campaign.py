@@ -12,10 +12,17 @@ import numpy as np
 
 from tests.attack.answers import ANSWERS
 from tests.attack.cases import KINDS
+from tests.attack.multinomial import MULTINOMIAL
 from tests.attack.pipelines import PIPELINES
 from tests.attack.refits import REFITS
 
-GROUPS: dict[str, tuple[Any, ...]] = {"bounds": KINDS, "answers": ANSWERS, "refits": REFITS, "pipelines": PIPELINES}
+GROUPS: dict[str, tuple[Any, ...]] = {
+    "bounds": KINDS,
+    "answers": ANSWERS,
+    "refits": REFITS,
+    "pipelines": PIPELINES,
+    "multinomial": MULTINOMIAL,
+}
 """Kinds of cases by the name of their group; a seed is a case of each group."""
 
 PATIENCE = 60

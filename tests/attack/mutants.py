@@ -32,6 +32,7 @@ FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
+CLASSES = "certificates/test_multinomial.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
@@ -52,6 +53,11 @@ def _no_slack_for_carried(dual_bounds):
     exact = inside(FEW=zero, gamma=nothing, sum_error=nothing)(dual_bounds)
     # The mass of the dual variables is what the errors of the correlations are a share of.
     return lambda self, rows, gaps: exact(replace(self, dual_square=0.0), rows, gaps)
+
+
+def _queries_without_errors(widen_queries):
+    exact = inside(FEW=zero, gamma=nothing)(widen_queries)
+    return lambda scores, half, errors, reference: exact(scores, half, 0.0 * errors, reference)
 
 
 def _base_without(**parts):
@@ -313,17 +319,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),
     "hundredth-of-the-radius-of-local-columns": Mutant(
-        "glru.updates.columns.local:LocalColumns.certified", inside(least_radius=scaled(0.01)), COLUMNS
-    ),
-    "half-the-norms-of-the-penalty": Mutant("glru.metric.diagonal:DiagonalMetric.norms", scaled(0.5), SLACK),
-    "half-the-gradient-beside-the-penalty": Mutant(
-        "glru.metric.diagonal:DiagonalMetric.gradient_norm", scaled(0.5), SLACK
-    ),
-    "rows-moved-far-carry-nothing-of-local-columns": Mutant(
-        "glru.updates.columns.local:LocalColumns.certified", inside(lost_shares=scaled(0.0)), COLUMNS
-    ),
-    "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
-        "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
+        "glru.updates.columns.local:LocalColumns.certified", inside(local_radius=scaled(0.01)), COLUMNS
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(
@@ -373,6 +369,22 @@ MUTANTS: dict[str, Mutant] = {
         ),
         BLOCKS,
     ),
+    # One score per class.
+    "classes-tenth-of-the-pair-norms": Mutant("glru.metric.classes:pair_norms", scaled(0.1), CLASSES),
+    "classes-tenth-of-the-score-norms": Mutant("glru.metric.classes:score_norms", scaled(0.1), CLASSES),
+    "classes-remainder-of-the-closed-form-forgotten": Mutant(
+        "glru.updates.class_rows:ClassRemovals.closed_form", inside(newton_remainders=nothing), CLASSES
+    ),
+    "classes-hundredth-of-the-radius": Mutant("glru.updates.class_rows:ClassRemovals.radius", scaled(0.01), CLASSES),
+    "classes-hundredth-of-the-radius-of-one-model": Mutant(
+        "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES
+    ),
+    "classes-gradients-taken-as-exact": Mutant(
+        "glru.updates.class_rows:ClassCandidates._rounding", result(lambda sizes: 0.0 * sizes), CLASSES
+    ),
+    "classes-tenth-of-the-divergence": Mutant("glru.certificate:class_terms", scaled(0.1), CLASSES),
+    "classes-moves-of-constraints-forgotten": Mutant("glru.certificate:_class_moves", scaled(0.0), CLASSES),
+    "classes-scores-taken-as-exact": Mutant("glru.regions.classes:widen_queries", _queries_without_errors, CLASSES),
     "blocks-quarter-of-the-gap": Mutant("glru.regions.local:LocalEllipsoid.gap", scaled(0.25), BLOCK_TRAINING),
     "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),
     "blocks-dual-point-not-repaired": Mutant(

@@ -5,7 +5,7 @@ import pytest
 
 import glru
 from tests.certificates.class_truth import LONG, retrain_classes, retrained_without
-from tests.core import ClassEllipsoid, ClassRows, Point, certify
+from tests.core import ClassEllipsoid, ClassRows, Point, certify, widen_queries
 
 
 def problems(seed):
@@ -97,6 +97,32 @@ def test_each_family_holds_the_retrained_scores_and_leads(seed):
         for lower, upper in never:
             assert np.all(lower[place] <= queries)
             assert np.all(queries <= upper[place])
+
+
+def test_a_dual_point_far_from_the_constraints_of_an_intercept_proves_nothing():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), np.repeat([0, 1, 2], [20, 5, 5])
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(0.1), fit_intercept=True)
+    solution = glru.solve(problem, tol=1e-9)
+    uniform = problem.loss.slopes_of(y, np.full((30, 3), 1.0 / 3.0))
+    assert np.isinf(certify(problem, Point(solution.coef, solution.intercept, -uniform)).gap)
+    free = problem.derive(fit_intercept=False)
+    assert np.isfinite(certify(free, Point(solution.coef, solution.intercept, -uniform)).gap)
+
+
+def test_queries_leave_room_for_errors_of_scores():
+    rng = np.random.default_rng(1)
+    scores, reference = 1e6 * rng.normal(size=(20, 4)), rng.integers(0, 4, 20)
+    for errors in (np.zeros(20), np.full(20, 1e-3)):
+        lower, upper = widen_queries(scores, np.zeros((20, 8)), errors, reference)
+        for sign in (-1.0, 1.0):
+            exact = scores.astype(LONG)
+            exact[np.arange(20), reference] += sign * errors
+            exact[np.arange(20), (reference + 1) % 4] -= sign * errors
+            queries = np.hstack(
+                [exact - exact.mean(axis=1, keepdims=True), exact[np.arange(20), reference][:, None] - exact]
+            )
+            assert np.all((lower <= queries) & (queries <= upper))
 
 
 def test_coefficients_and_intercepts_sum_to_zero_over_the_classes():

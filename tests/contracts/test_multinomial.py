@@ -100,6 +100,16 @@ def test_options_of_leave_one_out_that_are_for_one_score(options, match):
         glru.loocv(problem_of(), **options)
 
 
+def test_proofs_of_systems_too_large_to_form_are_refused_and_the_training_is_not():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 2500))
+    problem = glru.Problem(X, np.arange(30) % 3, loss=LOSS, penalty=glru.L2(1.0))
+    assert glru.solve(problem).relative_gap <= 1e-6
+    for ask in (glru.loocv, glru.cross_val_predict):
+        with pytest.raises(ValueError, match="at most 6000 unknowns; got 7500"):
+            ask(problem)
+
+
 def test_a_class_that_vanishes_without_its_only_row_is_refused_with_an_intercept():
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(11, 2)), np.array(["a", "b"] * 5 + ["c"])

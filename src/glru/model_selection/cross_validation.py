@@ -15,6 +15,7 @@ from glru.model_selection.result import HeldOutScores
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Problem
 from glru.refine import fold_bounds
+from glru.regions.classes import require_classes
 from glru.solution import Solution
 from glru.updates.local_rows import require_local
 
@@ -123,6 +124,8 @@ def held_out_folds(
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
     check_width(width)
+    if data.loss.several:
+        require_classes(data)
     before = data.traffic.passes
     splits = splits_of(data, cv, groups)
     width = usual_width(data) if width is None else width

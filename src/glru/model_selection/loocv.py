@@ -17,7 +17,7 @@ from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.output import Output, open_output
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
 from glru.problem import Problem, not_in_memory
-from glru.regions.classes import has_classes
+from glru.regions.classes import require_classes
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution
 from glru.solvers import train, warn_if_short
@@ -180,12 +180,8 @@ def _check_classes(problem: Problem, method: str, bound: str, checkpoint: object
         raise ValueError(
             f"a checkpoint does not hold results of one score per class; got {problem.loss!r}. Leave it out."
         )
-    if method == "certified" and not has_classes(problem):
-        size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
-        raise ValueError(
-            f"leave-one-out with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "
-            f"{size}. Use fewer columns (a projection, for example), method='naive', or a one-vs-rest model."
-        )
+    if method == "certified":
+        require_classes(problem)
 
 
 def _check_place(

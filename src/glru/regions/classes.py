@@ -32,6 +32,16 @@ def has_classes(problem: Problem) -> bool:
     return problem.loss.several and problem.in_memory and size <= problem.largest
 
 
+def require_classes(problem: Problem) -> None:
+    """Refuse a problem whose Hessian over classes and columns is too large to form."""
+    if not has_classes(problem):
+        size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
+        raise ValueError(
+            f"proofs with {problem.loss!r} form a Hessian over classes and columns, of at most {problem.largest} unknowns; got {size}. "
+            "Use fewer columns (a projection, for example), or a one-vs-rest model; glru.solve trains larger ones."
+        )
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class ClassValues:
@@ -116,6 +126,7 @@ class ClassEllipsoid:
     @classmethod
     def at(cls, problem: Problem, point: Point) -> "ClassEllipsoid":
         """The ellipsoid at a model."""
+        require_classes(problem)
         values = ClassValues.at(problem, point)
         metric = ClassMetric(problem, values.likely)
         model = packed(point, problem.fit_intercept)

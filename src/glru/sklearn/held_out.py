@@ -22,6 +22,7 @@ from glru.point import Point
 from glru.problem import Problem
 from glru.refine import fold_bounds, single_fold_bounds
 from glru.regions import has_local
+from glru.regions.classes import require_classes
 from glru.sklearn.adapted import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, solution_at
@@ -198,6 +199,9 @@ def default_aim(adapted: Adapted) -> float:
 def require_bounds(adapted: Adapted) -> None:
     """Refuse an objective whose held-out scores no theorem bounds."""
     problem = adapted.problems[0]
+    if problem.loss.several:
+        require_classes(problem)
+        return
     if problem.penalty.strong_convexity == 0.0 and not has_local(problem):
         raise ValueError(
             f"held-out scores of {adapted.estimator!r} cannot be proven: its penalty has no squares, so that a small gap "

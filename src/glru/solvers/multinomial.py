@@ -29,6 +29,9 @@ MOST_PRODUCTS = 400
 STALE = 12
 """After this number of products in a step the blocks in front of the system are formed anew."""
 
+PROMISING = 0.1
+"""The gap is asked for once the decrement of a step is at most this share of the root of the target, relative to the objective."""
+
 DIRECT_UNKNOWNS = 2500
 """Systems in more unknowns than this are not factored to train a model."""
 
@@ -165,7 +168,9 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         gradient = loss_gradient(problem, slopes) + strengths * model
         value = float(weights @ loss.value(problem.y, scores)) + 0.5 * float(np.sum(strengths * np.square(model)))
         state = None
-        if stop.until is not None or decrement <= stop.target(value) or n_iter >= stop.max_iter:
+        # The gap after a full step is about the square of its decrement.
+        promising = max(stop.target(value), PROMISING * np.sqrt(stop.tol) * value)
+        if stop.until is not None or decrement <= promising or n_iter >= stop.max_iter:
             state = _state(problem, n_iter, value, model, scores, dual, slopes)
             status = stop.check(state)
             if status is not None:

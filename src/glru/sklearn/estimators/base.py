@@ -17,7 +17,7 @@ from glru.cascade import Report
 from glru.certificate import Certificate
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, namespace, to_host, use_threads
-from glru.losses import Hinge, Loss
+from glru.losses import Hinge, Loss, Multinomial
 from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
@@ -126,22 +126,14 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 + (f"Use {instead}, or fit with keep_data=True." if self._known else "Fit with keep_data=True.")
             )
 
-    def after(
-        self,
-        change: Change,
-        *,
-        candidate: CandidateName = "auto",
-        bound: BoundName = "auto",
-        max_steps: int | None = None,
-        max_seconds: float | None = None,
-    ) -> ModelAfter:
+    def after(self, change: Change, *, candidate: CandidateName = "auto", bound: BoundName = "auto") -> ModelAfter:
         """What is proven of this model when its data changes, without retraining.
 
         Parameters
         ----------
         change : Change
             What happens to the data, for example ``glru.RemoveRows([3])``.
-        candidate, bound, max_steps, max_seconds
+        candidate, bound
             As in :func:`glru.after`.
 
         Returns
@@ -149,7 +141,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         ModelAfter
         """
         self._require_data("after", "glru.after(model, change, X=X, y=y)")
-        return after_models(self.adapted_, self.solutions_, change, candidate, bound, max_steps, max_seconds)
+        return after_models(self.adapted_, self.solutions_, change, candidate, bound)
 
     def loocv(
         self,
@@ -223,8 +215,13 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        # Data on a device is trained by Newton's method: the hinge and an L1 part need the host.
-        tags.array_api_support = self.loss != "hinge" and not isinstance(self.loss, Hinge) and self.kappa == 0.0
+        # Data on a device is trained by Newton's method: the hinge, several scores and an L1 part need the host.
+        host = (
+            self.loss in ("hinge", "multinomial")
+            if isinstance(self.loss, str)
+            else isinstance(self.loss, Hinge | Multinomial)
+        )
+        tags.array_api_support = not host and self.kappa == 0.0
         return tags
 
 
