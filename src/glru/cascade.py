@@ -650,7 +650,14 @@ class Cascade:
 
     def ascent(self, rows: Rows) -> Bounds:
         """Passes of dual coordinate ascent for each row, from its Newton candidate where there is one."""
-        return self._ascent.bounds(rows, self.enough, self._newton_duals if "wide" in self.__dict__ else None)
+        start = self._newton_duals if "wide" in self.__dict__ else None
+        lower, upper = unbounded(rows.size)
+        # Where passes do not decide half of the first rows, they are too slow for the others.
+        for here in (slice(0, TRIED_ROWS), slice(TRIED_ROWS, None)):
+            lower[here], upper[here] = self._ascent.bounds(rows[here], self.enough, start)
+            if 2 * np.count_nonzero(self.enough(lower[here], upper[here])) < lower[here].size:
+                break
+        return lower, upper
 
     def _newton_duals(self, rows: Rows) -> Array:
         return to_host(self.wide.first(rows)[0])
@@ -939,7 +946,8 @@ def _has_ascent(cascade: Cascade) -> bool:
     ):
         return False
     if not has_wide_rows(problem):
-        return isinstance(problem.loss, Hinge)
+        # Of dense data a pass costs about as much as an iteration of the interior-point training, which needs fewer.
+        return isinstance(problem.loss, Hinge) and not problem.matrix.stores_zeros
     n_known = problem.n_rows if "wide" in cascade.__dict__ else cascade.n_open
     return ascent_cost(problem, cascade.n_open) < leverage_cost(problem, n_known)
 
