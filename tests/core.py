@@ -21,6 +21,7 @@ from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import device
 from glru.metric.device import column_metric
+from glru.metric.diagonal import DiagonalMetric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out
@@ -32,6 +33,7 @@ from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions
 from glru.regions.classes import ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
+from glru.selection import judge as judges
 from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA
@@ -81,6 +83,7 @@ __all__ = [
     "ClassEllipsoid",
     "ClassRows",
     "Contest",
+    "DiagonalMetric",
     "DualBox",
     "Floor",
     "Folds",
@@ -164,6 +167,7 @@ __all__ = [
     "intersect",
     "is_decided",
     "is_foreign",
+    "judges",
     "kernels",
     "layout_of",
     "least_radius",

@@ -18,6 +18,16 @@ class Budget:
         self.end = None if seconds is None else time.monotonic() + seconds
 
     @property
+    def seconds_left(self) -> float | None:
+        """The seconds that are left, above 0; None: no limit. Raises :class:`OutOfTime` when the time is up."""
+        if self.end is None:
+            return None
+        left = self.end - time.monotonic()
+        if not left > 0.0:
+            raise OutOfTime
+        return left
+
+    @property
     def spent(self) -> bool:
         """Whether the time is up."""
         return self.end is not None and time.monotonic() >= self.end

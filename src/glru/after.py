@@ -1,6 +1,6 @@
 """What is known of a retrained problem when its data changes, without retraining it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, final
@@ -9,19 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.bounds import ScoreBounds, intersect, unbounded
-from glru.certificate import Certificate, ball_radius
+from glru._budget import Budget
+from glru.bounds import ScoreBounds, intersect, is_decided, unbounded
+from glru.certificate import Certificate, ball_radius, certify
 from glru.changes import AddRows, Change, RemoveRows, layout_of
 from glru.changes.base import Composite, matched_columns, row_positions
+from glru.duality import feasible_dual
 from glru.existence import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem, not_in_memory, require_one_score
-from glru.refine import newton_ellipsoids
+from glru.refine import LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution, dual_of
-from glru.solvers import solve
+from glru.solvers import solve, train
 from glru.solvers.newton import Until
 from glru.updates import best_candidate, carried_point, carry
 from glru.updates.local_rows import require_local
@@ -31,8 +33,8 @@ BoundName = Literal["primal", "dual", "local", "auto"]
 
 Verdict = Literal["yes", "no", "undetermined"]
 
-BLOCK_STEPS = 3
-"""Newton steps of a candidate over rows in blocks; each is a pass over the data."""
+PRODUCT_TOL = 1e-13
+"""Relative gap of a training by products: the radius of its certificate goes with the root."""
 
 LOCAL_ENOUGH = 1e-8
 """The share of the first gradient's norm below which Newton steps under the local certificate end."""
@@ -78,6 +80,25 @@ class Retraining:
 
 
 @final
+class Progress:
+    """How far the work on a changed problem has gone for the questions asked so far.
+
+    Attributes
+    ----------
+    n_steps : int
+        Newton steps and iterations of a training.
+    trained : Certificate or None
+        The best certificate of a training.
+    ended : bool
+        Whether float64 allows no narrower bounds.
+    """
+
+    def __init__(self) -> None:
+        self.n_steps, self.ended = 0, False
+        self.trained: Certificate | None = None
+
+
+@final
 @dataclass(frozen=True, eq=False, repr=False)
 class After:
     """What is proven of the model that retraining on the changed data would give.
@@ -95,6 +116,10 @@ class After:
         Which candidates are used; "auto" intersects what both prove where Newton applies.
     bound : {"primal", "dual", "local", "auto"}
         Which bounds are used; "auto" intersects all that apply.
+    max_steps : int or None
+        Most Newton steps and iterations of a training.
+    max_seconds : float or None
+        Seconds that a question may take.
 
     Examples
     --------
@@ -102,6 +127,8 @@ class After:
     >>> X = np.random.default_rng(0).normal(size=(40, 3))
     >>> solution = glru.solve(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)))
     >>> after = glru.after(solution, glru.RemoveRows([0]))
+    >>> after.decided_by(X)
+    {'newton': 40}
     >>> lower, upper = after.coef_bounds()
     >>> bool(np.all(lower <= after.retrain(tol=1e-12).coef) and np.all(after.retrain(tol=1e-12).coef <= upper))
     True
@@ -111,21 +138,15 @@ class After:
     change: Change
     candidate: CandidateName
     bound: BoundName
+    max_steps: int | None = None
+    max_seconds: float | None = None
+    _progress: Progress = field(default_factory=Progress, init=False)
 
     @cached_property
     def problem(self) -> Problem:
         """The changed problem."""
         before = self.solution.problem
         return self.carried.problem if before.in_memory else change_blocks(before, self.change)
-
-    @cached_property
-    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-    def _in_blocks(self) -> tuple[LocalEllipsoid, float]:
-        """Of rows in blocks: the smallest ellipsoid after a few Newton steps, and the passes that it took."""
-        traffic = self.solution.problem.traffic
-        before = traffic.passes
-        found = list(islice(newton_ellipsoids(self.problem, self.solution.point), BLOCK_STEPS + 1))
-        return min(reversed(found), key=lambda region: region.radius), traffic.passes - before
 
     @property
     def _held(self) -> bool:
@@ -135,7 +156,16 @@ class After:
     @property
     def n_passes(self) -> float:
         """Passes over rows in blocks."""
-        return 0.0 if self._held else self._in_blocks[1]
+        return 0.0 if self._held else self._stepped[1]
+
+    @property
+    def n_steps(self) -> int:
+        """Newton steps and iterations of a training that the questions asked so far have taken."""
+        return self._progress.n_steps
+
+    @property
+    def _steps_left(self) -> int | None:
+        return None if self.max_steps is None else max(self.max_steps - self.n_steps, 0)
 
     @cached_property
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
@@ -143,29 +173,62 @@ class After:
         """The certificate of the carried candidate."""
         return carry(self.solution, self.change)
 
-    @cached_property
-    @np.errstate(all="ignore")
+    @property
     def _local(self) -> LocalEllipsoid | None:
-        """The smallest local ellipsoid of Newton steps from the carried model, one Hessian each; None where there is none.
-
-        It needs no dual point, so that it costs what a training from the carried model would.
-        """
+        """The local ellipsoid after Newton steps from the carried model; None where it is not asked for, or not bounded."""
+        if not self._held:
+            return self._stepped[0]
         if self.candidate != "auto" or self.bound not in ("auto", "local"):
             return None
         problem = self.problem
-        if not has_local(problem) or (problem.fit_intercept and lacks_class(problem)):
+        if not (has_local(problem) or has_products(problem)) or (problem.fit_intercept and lacks_class(problem)):
             return None
-        before = first = np.inf
-        for step, region in enumerate(newton_ellipsoids(problem, self.carried.point)):
-            if not region.nu < before:  # full steps overshoot here; those of the certificates are damped
-                return None
+        region = self._stepped[0]
+        return region if np.isfinite(region.radius) else None
+
+    @cached_property
+    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
+    def _stepped(self) -> tuple[LocalEllipsoid, float]:
+        """The local ellipsoid after Newton steps, one Hessian each, and the passes that it took.
+
+        It needs no dual point, so that it costs what a training from the carried model would.
+        """
+        problem, budget = self.problem, Budget(self.max_seconds)
+        traffic, start = self.solution.problem.traffic, self.carried.point if self._held else self.solution.point
+        if self._held and has_products(problem):
+            return self._train_by_products(problem, start, budget), 0.0
+        passes, region = traffic.passes, self._step_until_close(problem, start, budget)
+        if not (self._held or np.isfinite(region.radius) or self._steps_left == 0 or budget.spent):
+            # Full steps overshoot here, and a shorter one costs a pass to try: a training has its own ways.
+            trained = train(problem, tol=LOCAL_ENOUGH, start=region.point, max_iter=self._steps_left, budget=budget)
+            self._progress.n_steps += trained.n_iter
+            region = self._step_until_close(problem, trained.point, budget)
+        return region, traffic.passes - passes
+
+    def _train_by_products(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
+        """The ellipsoid, in the metric of the penalty, after a training that factors nothing: quicker where data is large and sparse."""
+        most = self._steps_left
+        if most == 0:
+            return LocalEllipsoid.at(problem, start, diagonal=True)
+        trained = train(problem, tol=PRODUCT_TOL, start=start, max_iter=most, budget=budget)
+        self._progress.n_steps += trained.n_iter
+        return LocalEllipsoid.at(problem, trained.point, diagonal=True)
+
+    def _step_until_close(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
+        """The ellipsoid after Newton steps until they gain no more."""
+        most, before, first = LOCAL_STEPS if self.max_steps is None else self._steps_left, np.inf, np.inf
+        best: LocalEllipsoid | None = None
+        for step, region in enumerate(islice(newton_ellipsoids(problem, start), (most or 0) + 1)):
+            self._progress.n_steps += int(step > 0)
             first = region.nu if step == 0 else first
+            best = region if best is None or not region.nu > best.nu else best
             # Newton steps converge quadratically where the radius is little more than nu: one that gains little has met rounding.
             stalled = region.nu > 0.5 * before and region.radius <= 1.1 * region.nu
-            if np.isfinite(region.radius) and (region.nu <= LOCAL_ENOUGH * first or stalled):
-                return region
+            if (np.isfinite(region.radius) and region.nu <= LOCAL_ENOUGH * first) or stalled or budget.spent:
+                break
             before = region.nu
-        return None
+        assert best is not None
+        return best
 
     @cached_property
     @np.errstate(all="ignore")
@@ -177,23 +240,36 @@ class After:
         if self.candidate in ("carry", "auto"):
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
-            start = carried_point(self.solution.problem, self.solution.point, self.change)
-            best = best_candidate(self.problem, start, self.carried)
+            best = self._best_candidate()
             # Regions around both points are intersected, so that Newton steps never widen an interval.
             found = [self.carried] if best is self.carried else [self.carried, best]
         return tuple(sorted(found, key=lambda certificate: certificate.gap))
 
+    def _best_candidate(self) -> Certificate:
+        """The best certificate of the carried model and of Newton steps from it."""
+        if self._steps_left == 0 and "_stepped" in self.__dict__:
+            # All steps were spent on an ellipsoid that is not bounded: the gap of its centre may be.
+            here = self._stepped[0].point
+            dual = dual_of(self.problem, self.problem.scores(here.coef, here.intercept))
+            stepped = certify(self.problem, Point(here.coef, here.intercept, feasible_dual(self.problem, dual)))
+            return min(self.carried, stepped, key=lambda certificate: certificate.gap)
+        start = carried_point(self.solution.problem, self.solution.point, self.change)
+        best, made = best_candidate(self.problem, start, self.carried, self._steps_left)
+        self._progress.n_steps += made
+        return best
+
     @property
-    def _ellipsoid(self) -> LocalEllipsoid | None:
-        """The local ellipsoid that stands for the best candidate, if there is one."""
-        return self._local if self._held else self._in_blocks[0]
+    def _best(self) -> Certificate:
+        """The certificate of the smallest gap."""
+        trained = self._progress.trained
+        return min([*self.certificates, *([] if trained is None else [trained])], key=lambda one: one.gap)
 
     @property
     def gap(self) -> float:
         """Upper bound of how far the objective of the best candidate is above the optimum of the changed problem."""
-        if self._ellipsoid is not None:
-            return self._ellipsoid.gap
-        return self.certificates[0].gap
+        if self._local is not None:
+            return self._local.gap
+        return self._best.gap
 
     @property
     @np.errstate(all="ignore")
@@ -205,9 +281,9 @@ class After:
     @property
     def point(self) -> Point:
         """The best candidate."""
-        if self._ellipsoid is None:
-            return self.certificates[0].point
-        model = self._ellipsoid.point
+        if self._local is None:
+            return self._best.point
+        model = self._local.point
         if not self._held:
             return model
         dual = dual_of(self.problem, self.problem.scores(model.coef, model.intercept))
@@ -223,7 +299,7 @@ class After:
     def regions(self) -> tuple[Region, ...]:
         """Every region in use; the retrained optimum lies in all of them."""
         if not self._held:
-            return (self._in_blocks[0],)
+            return (self._stepped[0],)
         fit_intercept = self.solution.problem.fit_intercept
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
@@ -247,12 +323,76 @@ class After:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         """
-        queries = self._queries(X)
+        queries = self.match_queries(X)
+        return self.narrow(queries, self.untrained_bounds(queries), _all_decided)
+
+    @np.errstate(all="ignore")
+    def untrained_bounds(self, queries: Matrix) -> ScoreBounds:
+        """Bounds of the retrained scores of some queries around the carried model and after Newton steps; nothing is trained."""
         if self._held and self._local is not None:
             found = self._local.score_bounds(queries)
             if np.all(found[1] - found[0] <= MUCH_NARROWER * self._carried_width(queries)):
                 return ScoreBounds(*found)
         return ScoreBounds(*score_bounds(self.regions, queries, self._dead))
+
+    @np.errstate(all="ignore")
+    def narrow(self, queries: Matrix, known: ScoreBounds, all_decided: AllDecided) -> ScoreBounds:
+        """Bounds of scores that a training from the best candidate narrows until all are decided, or a limit or float64 ends it.
+
+        What an earlier question has trained serves this one, too.
+        """
+        if not self._may_train or all_decided(*known):
+            return known
+        progress, names = self._progress, EVERY if self.bound == "auto" else (self.bound,)
+        budget = Budget(self.max_seconds)
+        work = Refinement(self.problem, queries, all_decided, names, budget, (known.lower, known.upper))
+        if progress.trained is not None and work.take(progress.trained):
+            return ScoreBounds(*work.found)
+        if progress.ended or self._steps_left == 0:
+            return ScoreBounds(*work.found)
+        # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
+        solution = work.train(self.point, 0.0, thorough=False, asked=True, max_iter=self._steps_left)
+        progress.n_steps += solution.n_iter
+        progress.ended = not (work.done or self._steps_left == 0)
+        found = certify(self.problem, work.point)
+        if progress.trained is None or found.gap < progress.trained.gap:
+            progress.trained = found
+        return ScoreBounds(*work.found)
+
+    @property
+    def _may_train(self) -> bool:
+        """Whether questions about labels may go on to a training; of rows in blocks Newton steps went as far when they were made."""
+        if self.candidate != "auto" or not self._held or self.solution.problem.loss.task == "regression":
+            return False
+        return self.remark is None
+
+    def decided_by(self, X: Any) -> dict[str, int]:
+        """How many of the retrained labels each stage decides.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed problem.
+
+        Returns
+        -------
+        dict
+            ``"carry"``: by the old model; ``"newton"``: by Newton steps of the changed problem; ``"training"``: by a training that
+            stops as soon as all labels are decided; ``"undetermined"``: open, because a limit or float64 ended the work.
+        """
+        if self.solution.problem.classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+        queries = self.match_queries(X)
+        found = self.untrained_bounds(queries)
+        first = is_decided(*found)
+        return self.count_stages(first, is_decided(*self.narrow(queries, found, _all_decided)))
+
+    def count_stages(self, first: NDArray[np.bool_], last: NDArray[np.bool_]) -> dict[str, int]:
+        """How many labels each stage decides, from those that are decided before a training and in the end."""
+        stepped = self._local is not None or any(one is not self.carried for one in self.certificates)
+        early = "newton" if stepped else "carry"
+        counts = {early: int(first.sum()), "training": int((last & ~first).sum()), "undetermined": int((~last).sum())}
+        return {stage: count for stage, count in counts.items() if count}
 
     def _carried_width(self, queries: Matrix) -> Array:
         """The widths of the intervals of the ball around the carried model; infinite where that is not bounded."""
@@ -264,7 +404,7 @@ class After:
     @property
     def _dead(self) -> NDArray[np.bool_] | None:
         """Columns whose retrained coefficient is exactly zero; a primal bound of one change does without them."""
-        if self._ellipsoid is not None or (self.candidate == "carry" and self.bound == "primal"):
+        if self._local is not None or (self.candidate == "carry" and self.bound == "primal"):
             return None
         return self.certificates[0].columns.dead
 
@@ -327,7 +467,8 @@ class After:
         """
         return solve(self.problem, tol=tol, start=self.point, until=until)
 
-    def _queries(self, X: Any) -> Matrix:
+    def match_queries(self, X: Any) -> Matrix:
+        """Queries as a matrix whose columns are those of the changed problem."""
         matrix, names = _inputs.as_matrix(X, "the queries")
         size = self._n_columns
         if matrix.shape[1] != size:
@@ -342,10 +483,21 @@ class After:
         )
 
 
-def after(solution: Solution, change: Change, candidate: CandidateName = "auto", bound: BoundName = "auto") -> After:
+def _all_decided(lower: Array, upper: Array) -> bool:
+    return bool(np.all(is_decided(lower, upper)))
+
+
+def after(
+    solution: Solution,
+    change: Change,
+    candidate: CandidateName = "auto",
+    bound: BoundName = "auto",
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+) -> After:
     """What is proven of a trained problem after a change; the parameters are those of :func:`glru.after`."""
     if not isinstance(solution, Solution):
-        raise TypeError(f"solution must come from glru.solve; got {type(solution).__name__}.")
+        raise TypeError(f"model must be a problem, a solution or an estimator; got {type(solution).__name__}.")
     if not isinstance(change, Change):
         raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
     if candidate not in ("auto", "carry", "newton"):
@@ -353,6 +505,9 @@ def after(solution: Solution, change: Change, candidate: CandidateName = "auto",
     if bound not in ("auto", "primal", "dual", "local"):
         raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
     require_one_score(solution.problem, "glru.after")
+    if max_steps is not None and max_steps < 0:
+        raise ValueError(f"max_steps must be at least 0, or None for no limit; got {max_steps!r}.")
+    Budget(max_seconds)  # refuses what is no limit
     change.check(layout_of(solution.problem))
     loss, penalty = solution.problem.loss, solution.problem.penalty
     if candidate == "newton" and isinstance(loss, Hinge):
@@ -363,7 +518,7 @@ def after(solution: Solution, change: Change, candidate: CandidateName = "auto",
         raise ValueError(
             f"bound='local' needs a self-concordant loss (logistic, squared) and an L2 penalty; got {loss!r} and {penalty!r}."
         )
-    found = After(solution, change, candidate, bound)
+    found = After(solution, change, candidate, bound, max_steps, max_seconds)
     if not solution.problem.in_memory:
         require_local(solution.problem, "after")
         if candidate == "carry" or bound not in ("auto", "local"):
@@ -371,7 +526,7 @@ def after(solution: Solution, change: Change, candidate: CandidateName = "auto",
                 f"after of rows in blocks has candidate='newton' and bound='local' only; got {candidate!r} and {bound!r}."
             )
         # The passes are made now, over the data as it is now.
-        _ = found._in_blocks
+        _ = found._stepped
     return found
 
 

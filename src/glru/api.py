@@ -662,7 +662,15 @@ def stepwise(
 
 
 @overload
-def after(model: Solution, change: Change, candidate: CandidateName = ..., bound: BoundName = ...) -> After: ...
+def after(
+    model: Problem | Solution,
+    change: Change,
+    candidate: CandidateName = ...,
+    bound: BoundName = ...,
+    *,
+    max_steps: int | None = ...,
+    max_seconds: float | None = ...,
+) -> After: ...
 
 
 @overload
@@ -676,6 +684,8 @@ def after(
     y: Any,
     sample_weight: Any = ...,
     tol: float = ...,
+    max_steps: int | None = ...,
+    max_seconds: float | None = ...,
 ) -> ModelAfter: ...
 
 
@@ -690,20 +700,26 @@ def after(
     y: Any = None,
     sample_weight: Any = None,
     tol: float = 1e-6,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
 ) -> After | ModelAfter:
-    """Prove bounds on the model that retraining on changed data would give, without retraining.
+    """Prove bounds on the model that retraining on changed data would give.
+
+    Questions about the result are answered by the old model and by Newton steps of the changed problem. Where these leave a label
+    open that was asked for, a training goes on from there and stops as soon as every such label is decided, or where float64
+    cannot decide more; ``max_steps`` and ``max_seconds`` limit that.
 
     Parameters
     ----------
-    model : Solution or estimator
-        The trained model. It need not have converged: the bounds widen, they do not fail. Or one of scikit-learn's linear
-        models (or this library's), which is trained on the data in ``X`` and ``y``.
+    model : Solution, Problem or estimator
+        The trained model. It need not have converged: the bounds widen, they do not fail. Or a problem, which is trained first, or
+        one of scikit-learn's linear models (or this library's), which is trained on the data in ``X`` and ``y``.
     change : Change
         What happens to the data, for example ``glru.RemoveRows([3]) + glru.AddColumns(Z)``.
     candidate : {"auto", "carry", "newton"}, default="auto"
         Where the bounds are centred. ``"carry"``: the old optimum, at a cost in proportion to the change.
-        ``"newton"``: up to three exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
-        Newton step applies and its system is small enough to solve directly.
+        ``"newton"``: a few exact Newton steps of the changed problem, far tighter. ``"auto"``: both, where a
+        Newton step applies and its system is small enough to solve directly, and then a training for labels that are still open.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
         ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance
         certificate (logistic or squared loss with an L2 penalty; covers an intercept and ``lam = 0``).
@@ -711,17 +727,23 @@ def after(
     X, y, sample_weight : array
         The data of an estimator, before the change.
     tol : float, default=1e-6
-        Relative gap of an estimator's training.
+        Relative gap of the training of a problem or an estimator.
+    max_steps : int, default=None
+        Most Newton steps and iterations of a training, of each problem of an estimator; None: no limit, 0: the old model only.
+    max_seconds : float, default=None
+        Seconds that a question may take before it is answered by what is proven until then; looked at between steps.
 
     Returns
     -------
     After or ModelAfter
-        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator.
+        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator. ``decided_by(X)`` counts the
+        labels that each stage decides and those that stay open, and ``n_steps`` the steps taken.
 
     Notes
     -----
-    Rows in blocks can be removed, added, or removed and then added. The bounds are those of the local certificate after up to
-    three Newton steps, a pass over the data each.
+    Rows in blocks can be removed, added, or removed and then added. The bounds are those of the local certificate after Newton
+    steps, a pass over the data each, which are made when the function is called.
+    A regression has no labels: its intervals are those after the Newton steps.
 
     Examples
     --------
@@ -731,8 +753,8 @@ def after(
     >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
     >>> solution = glru.solve(glru.Problem(X[:500], y[:500], penalty=glru.L2(0.1)))
     >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
-    >>> out.determination_rate(X[500:])
-    1.0
+    >>> out.determination_rate(X[500:]), out.decided_by(X[500:])
+    (1.0, {'newton': 69})
     >>> from sklearn.linear_model import LogisticRegression
     >>> out = glru.after(LogisticRegression(C=0.1), glru.RemoveRows([3, 17]), X=X[:500], y=y[:500])
     >>> out.needs_retraining(X[500:]).verdict
@@ -740,7 +762,8 @@ def after(
     """
     if not is_estimator(model):
         _refuse_data("after", model, X, y, sample_weight)
-        return after_solution(model, change, candidate, bound)
+        model = solve(model, tol=tol) if isinstance(model, Problem) else model
+        return after_solution(model, change, candidate, bound, max_steps, max_seconds)
     if X is None or y is None:
         raise ValueError(
             f"an estimator does not keep its data; got no X or no y for {type(model).__name__}. "
@@ -748,7 +771,7 @@ def after(
         )
     adapted = adapt(model, X, y, sample_weight)
     solutions = tuple(solve(problem, tol=tol) for problem in adapted.problems)
-    return after_models(adapted, solutions, change, candidate, bound)
+    return after_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:

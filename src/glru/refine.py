@@ -20,12 +20,12 @@ from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, s
 from glru.regions.classes import ClassEllipsoid, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
-from glru.solvers.api import from_sample
+from glru.solvers.api import from_sample, prefers_products
 from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.folds import Folds, has_folds
-from glru.updates.newton import newton_step
+from glru.updates.newton import length_along, newton_step
 from glru.updates.row_models import RowModels, has_wide_rows
 
 NEWTON_STEPS = 8
@@ -37,8 +37,14 @@ TRAINED = 1e-13
 CLASS_TRAINED = 1e-9
 """Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has."""
 
+CONVERGING = 0.1
+"""Where a Newton step has left less than this share of the gradient's norm, the next one is taken in full without a look at the objective."""
+
 LOCAL_STEPS, HOPEFUL = 12, 0.2
 """Newton steps under the local certificate alone, and the norm of a gradient from which on it is asked for."""
+
+PRODUCT_TOLS = (1e-9, 1e-12, 0.0)
+"""Relative gaps of trainings by products, each of which is asked for bounds; 0: as far as float64 goes."""
 
 TRAINED_FIRST = 1e-6
 """Relative gap from which on a training that starts where nothing more is provable is asked: that of a training without questions."""
@@ -205,7 +211,11 @@ class Refinement:
         problem = self.problem
         if not problem.in_memory:
             return self.local_steps(point)
-        if "local" in self.names and has_local(problem) and not uses_rows(problem):
+        if "local" in self.names and has_products(problem):
+            stage = self.product_steps(point)
+            if stage is not None:
+                return stage
+        elif "local" in self.names and has_local(problem) and not uses_rows(problem):
             stage = self.local_steps(point)
             if stage is not None:
                 return stage
@@ -245,6 +255,16 @@ class Refinement:
                 break
         return None
 
+    def product_steps(self, point: Point) -> str | None:
+        """Trainings by products alone, each sharper than the last, under the local certificate in the metric of the penalty."""
+        problem = self.problem
+        for tol in PRODUCT_TOLS:
+            point = train(problem, tol=tol, start=point, budget=self.budget).point
+            self.point = point
+            if self.take_in(LocalEllipsoid.at(problem, point, diagonal=True), problem.dead_columns):
+                return "refine"
+        return None
+
     def _shrinkage(self) -> float:
         """By what factor the intervals would have to shrink around their middles to settle the bounds, within limits."""
         lower, upper = self.found
@@ -259,7 +279,9 @@ class Refinement:
         if not self.done and has_local(self.problem) and not uses_rows(self.problem):
             self.local_steps(point)
 
-    def train(self, point: Point, tol: float, thorough: bool = True, asked: bool = False) -> Solution:
+    def train(
+        self, point: Point, tol: float, thorough: bool = True, asked: bool = False, max_iter: int | None = None
+    ) -> Solution:
         """Train from a point until the bounds are decided, or to a relative gap; ``thorough``: by all regions each time.
 
         ``asked``: the bounds hold what can be proven at the point already, so that the training goes on before it is asked.
@@ -272,13 +294,14 @@ class Refinement:
             self.budget,
             self._shrinkage if asked else None,
         )
-        last = train(problem, tol=tol, start=point, until=until)
+        last = train(problem, tol=tol, start=point, until=until, max_iter=max_iter)
         if self.done:
             self.point = last.point
             return last
         best = last.certificate
         self.take(best)
-        for _ in range(NEWTON_STEPS if self.steppable and not self.done else 0):
+        left = NEWTON_STEPS if max_iter is None else min(NEWTON_STEPS, max_iter - last.n_iter)
+        for _ in range(left if self.steppable and not self.done else 0):
             stepped = newton_candidate(problem, best.point)
             if not stepped.gap < 0.5 * best.gap:
                 break
@@ -325,18 +348,38 @@ def certified_bounds(certificate: Certificate, queries: Matrix) -> Bounds:
     return score_bounds(regions, queries, certificate.columns.dead)
 
 
-def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid]:
-    """The local ellipsoids at a point and after full Newton steps from it, until a step does not reduce the gradient's norm.
+def has_products(problem: Problem) -> bool:
+    """Whether a model is trained by products and certified in the metric of the penalty, which needs no factor."""
+    local = problem.loss.self_concordance is not None and problem.penalty.smooth
+    return local and problem.unpenalised.size == 0 and prefers_products(problem)
 
-    A step is made in the dimension of the rows or of the columns, whichever the metric has, and of rows in blocks from sums.
+
+def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid]:
+    """The local ellipsoids at a point and after Newton steps from it, until a full step does not reduce the gradient's norm.
+
+    A step is made in the dimension of the rows or of the columns, whichever the metric has, and of rows in blocks from sums. Rows
+    in memory tell for the price of a product where the objective would rise: there a step is shortened.
     """
-    before, by_rows = np.inf, problem.in_memory and uses_rows(problem)
+    before, length = np.inf, 1.0
     for _ in range(LOCAL_STEPS):
         region = LocalEllipsoid.at(problem, point)
         yield region
-        if not region.nu < before:
+        if not np.isfinite(region.nu) or (length == 1.0 and not region.nu < before):
             return
-        before, point = region.nu, newton_step(problem, point) if by_rows else region.stepped()
+        # Where a step has left a tenth, the next one converges quadratically.
+        converging = region.nu < CONVERGING * before < np.inf or not problem.loss.self_concordance
+        point, length = _step_on(problem, region, full=converging or not problem.in_memory)
+        before = region.nu
+        if length == 0.0:
+            return
+
+
+def _step_on(problem: Problem, region: LocalEllipsoid, full: bool) -> tuple[Point, float]:
+    """The point after a Newton step from the centre of an ellipsoid, and the length of the step: 1 for a full one."""
+    if problem.in_memory and uses_rows(problem):
+        return newton_step(problem, region.point, damped=not full)
+    length = 1.0 if full else length_along(problem, region.point, region.step)
+    return region.stepped(length), length
 
 
 def class_bounds(

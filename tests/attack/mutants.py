@@ -319,7 +319,17 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),
     "hundredth-of-the-radius-of-local-columns": Mutant(
-        "glru.updates.columns.local:LocalColumns.certified", inside(local_radius=scaled(0.01)), COLUMNS
+        "glru.updates.columns.local:LocalColumns.certified", inside(least_radius=scaled(0.01)), COLUMNS
+    ),
+    "half-the-norms-of-the-penalty": Mutant("glru.metric.diagonal:DiagonalMetric.norms", scaled(0.5), SLACK),
+    "half-the-gradient-beside-the-penalty": Mutant(
+        "glru.metric.diagonal:DiagonalMetric.gradient_norm", scaled(0.5), SLACK
+    ),
+    "rows-moved-far-carry-nothing-of-local-columns": Mutant(
+        "glru.updates.columns.local:LocalColumns.certified", inside(lost_shares=scaled(0.0)), COLUMNS
+    ),
+    "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
+        "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),
     "open-candidates-taken-as-decided": Mutant("glru.selection.contest:Contest.winner", _lowest_ends, STEPWISE),
     "column-that-comes-judged-by-squares": Mutant(

@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, note, settings
+from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 
 import glru
 from tests.attack.generators import hostile_change, hostile_problem
 from tests.cases import COLUMN_PENALTIES, LOSSES, PENALTIES, dense, each, make, uneven
 from tests.certificates.truth import answers, assert_holds, assert_meets, retrained, trained
+from tests.core import DiagonalMetric
 
 ALL_PENALTIES = {**PENALTIES, **COLUMN_PENALTIES, "l2-strong": glru.L2(30.0), "l2-weak": glru.L2(1e-4)}
 KINDS = (
@@ -157,3 +162,110 @@ def test_newton_steps_never_widen_an_interval(seed):
     wide, narrow = (out.score_bounds(queries).width for out in (carry, newton))
     assert np.all(narrow <= wide)
     assert newton.gap <= carry.gap
+
+
+def open_labels(loss, fit_intercept=True):
+    """A solution, and a removal that leaves labels open where only the old model is asked."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(60, 4))
+    y = X @ random.normal(size=4) + 0.7 * random.normal(size=60) > 0.2
+    problem = glru.Problem(X, y, loss=loss, penalty=glru.L2(0.01), fit_intercept=fit_intercept)
+    return trained(problem, 1e-6), glru.RemoveRows(range(12))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@each({name: loss for name, loss in LOSSES.items() if loss.task == "classification"}, "loss")
+def test_every_label_is_decided_by_default(loss, fit_intercept):
+    solution, change = open_labels(loss, fit_intercept)
+    X, changed = solution.problem.X, change.apply(solution.problem)
+    carried = glru.after(solution, change, max_steps=0)
+    assert carried.decided_by(X)["undetermined"] > 0
+    assert carried.n_steps == 0
+    out = glru.after(solution, change)
+    counts = out.decided_by(X)
+    assert sum(counts.values()) == 60
+    assert "undetermined" not in counts
+    assert out.n_steps > 0
+    truth = retrained(changed)
+    assert_holds(out, changed, truth, X)
+    assert np.array_equal(out.labels(X), [float(score) > 0.0 for score in truth.scores(X)])
+    one, before = glru.after(solution, change, max_steps=1), out.n_steps
+    assert_holds(one, changed, truth, X)
+    assert one.n_steps <= 1
+    for fewer in (carried, one):
+        assert np.all(out.score_bounds(X).width <= fewer.score_bounds(X).width)
+    assert glru.after(solution.problem, change).decided(X).all()
+    # What was trained serves the next question.
+    assert out.decided(X[:7]).all()
+    assert out.n_steps == before
+
+
+def test_a_training_ends_where_float64_does():
+    """A score of zero: no training decides it, and none is tried twice."""
+    solution, change = open_labels(glru.Hinge())
+    out = glru.after(solution, change)
+    coef, intercept = out.retrain(tol=1e-12).coef, out.retrain(tol=1e-12).intercept
+    query = -intercept * coef[None, :] / (coef @ coef)
+    assert out.decided_by(query) == {"undetermined": 1}
+    steps = out.n_steps
+    assert not out.decided(query).any()
+    assert out.n_steps == steps
+
+
+def test_after_within_a_time():
+    solution, change = open_labels(glru.Hinge())
+    out = glru.after(solution, change, max_seconds=1e-9)
+    assert "undetermined" in out.decided_by(solution.problem.X)
+    assert out.n_steps <= 1
+    with pytest.raises(ValueError, match="max_seconds must be above 0"):
+        glru.after(solution, change, max_seconds=0.0)
+    with pytest.raises(ValueError, match="max_steps must be at least 0"):
+        glru.after(solution, change, max_steps=-1)
+
+
+def test_an_overshooting_newton_step_is_shortened():
+    """Nearly separable data: full steps from the old model diverge, where shorter ones decide all labels without a training."""
+    random = np.random.default_rng(0)
+    X = np.exp(2.0 * random.normal(size=(200, 6)))
+    y = X[:, 0] + X[:, 1] > 6.0
+    solution = trained(glru.Problem(X, y, penalty=glru.L2(1e-6), fit_intercept=True), 1e-6)
+    assert glru.after(solution, glru.RemoveRows(range(40))).decided_by(X) == {"newton": 200}
+
+
+@pytest.mark.parametrize("model", [LinearSVC(C=1.0, loss="hinge"), LogisticRegression(C=100.0)])
+def test_every_label_of_an_estimator_is_decided(model):
+    """Of one problem per class, too: a class has to beat all others."""
+    X, y = load_iris(return_X_y=True)
+    X = X + 0.01 * np.random.default_rng(0).normal(size=X.shape)
+    if isinstance(model, LogisticRegression):
+        y = y == 1
+    change = glru.RemoveRows(range(0, 150, 7))
+    out = glru.after(model, change, X=X, y=y)
+    assert "undetermined" not in out.decided_by(X)
+    assert out.n_steps > 0
+    kept = np.delete(np.arange(150), change.rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = clone(model).set_params(tol=1e-10, max_iter=1_000_000).fit(X[kept], y[kept])
+    assert np.array_equal(out.labels(X), theirs.predict(X))
+    assert "undetermined" in glru.after(model, change, X=X, y=y, max_steps=0).decided_by(X)
+
+
+def test_large_sparse_data_is_trained_by_products():
+    """No factor of the size of the rows: the certificate is that of the penalty's metric, at the price of a training."""
+    random = np.random.default_rng(1)
+    X = sp.random_array(
+        (800, 2500), density=0.01, rng=random, data_sampler=lambda size: random.poisson(2.0, size) + 1.0
+    )
+    y = X @ random.normal(size=2500) + random.normal(size=800) > 0.0
+    problem = glru.Problem(sp.csr_array(X), y, penalty=glru.L2(1e-2), fit_intercept=True)
+    solution = glru.solve(problem)
+    for change in (glru.RemoveRows(range(10)), glru.RemoveColumns([3])):
+        out, changed = glru.after(solution, change), change.apply(problem)
+        Q = changed.X if isinstance(change, glru.RemoveColumns) else problem.X
+        assert out.decided_by(Q) == {"newton": 800}
+        theirs = trained(changed, 1e-13)
+        lower, upper = out.score_bounds(Q)
+        scores = Q @ theirs.coef + theirs.intercept
+        assert np.all(lower <= scores + 1e-7) and np.all(scores - 1e-7 <= upper)
+        assert isinstance(out.regions[0].metric, DiagonalMetric)

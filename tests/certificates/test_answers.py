@@ -236,7 +236,7 @@ def test_whether_weight_is_left_is_judged_exactly(rows, weight):
 
 
 REFUSED = {
-    "solution": (lambda s: glru.after(s.problem, CHANGE), TypeError, "solution must come from glru.solve; got Problem"),
+    "solution": (lambda s: glru.after("model", CHANGE), TypeError, "model must be a problem, a solution or an"),
     "change": (lambda s: glru.after(s, [3]), TypeError, r"change must be a glru change .* got \[3\]"),
     "candidate": (
         lambda s: glru.after(s, CHANGE, "guess"),

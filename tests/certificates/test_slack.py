@@ -14,6 +14,7 @@ from tests.cases import dense, with_bounds
 from tests.core import (
     CRITERIA,
     UNIT,
+    DiagonalMetric,
     DualBox,
     FoldsJudge,
     Goal,
@@ -440,7 +441,7 @@ def test_rows_that_are_not_followed_count_by_what_they_carry():
     with mpmath.workdps(50):
         optimum = mpmath.findroot(gradient, (0, 1), solver="anderson", tol=1e-40)
         distance, nu = optimum * mpmath.sqrt(hessian), -gradient(mpmath.mpf(0)) / mpmath.sqrt(hessian)
-    radius = float(least_radius(cuts, 1.0, np.array([float(nu) * (1.0 + 1e-15)]), np.zeros(1))[0])
+    radius = float(least_radius(cuts, 1.0, np.array([float(nu) * (1.0 + 1e-15)]), [(0.0, 0.0)])[0])
     assert 1.04 * nu < distance <= radius < 1.02 * distance
 
 
@@ -459,3 +460,42 @@ def test_wide_rows_that_lose_their_digits(loss, fit_intercept):
         for lower, upper in pairs:
             for (score, doubt), low, high in zip(exact, lower, upper, strict=True):
                 assert low <= score + doubt and score - doubt <= high
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_norms_of_the_penalty(fit_intercept):
+    """Norms of rows, queries, gradients and axes are at least the exact ones, on data far from the origin, too."""
+    random = np.random.default_rng(5)
+    for case in range(12):
+        X = random.normal(10.0 ** random.uniform(-1.0, 2.0), 1.0, (7, 3)) * 10.0 ** random.uniform(-2.0, 2.0, 3)
+        penalty = glru.L2(10.0 ** random.uniform(-6.0, 1.0, 3))
+        problem = glru.Problem(X, np.arange(7) % 2, penalty=penalty, fit_intercept=fit_intercept)
+        metric = DiagonalMetric(problem, 10.0 ** random.uniform(-4.0, 0.0, 7))
+        exact = exact_inverse(problem, metric.curvatures)
+        queries = np.vstack([X, random.normal(size=(3, 3)) * np.abs(X).max(axis=0)])
+        gradient = random.normal(size=3 + int(fit_intercept))
+        with mpmath.workdps(50):
+            norms = [_norm(exact, [*row.tolist(), *[1.0] * fit_intercept]) for row in queries]
+            axes = [_norm(exact, unit.tolist()) for unit in np.eye(gradient.size)]
+            true = _norm(exact, gradient.tolist())
+        found = metric.norms(as_matrix(queries))
+        assert all(mine >= norm for mine, norm in zip(found, norms, strict=True))
+        assert all(mine >= norm for mine, norm in zip(metric.row_norms(), norms, strict=False))
+        assert all(mine >= norm for mine, norm in zip(metric.axis_norms(), axes, strict=True))
+        assert metric.gradient_norm(gradient, np.zeros(gradient.size)) >= true
+        # Nothing is lost where the losses have no curvature but along the intercept.
+        if case == 0:
+            metric = DiagonalMetric(problem, np.full(7, 1e-12))
+            assert np.all(metric.norms(as_matrix(queries)) <= 1.01 * _norms_of_penalty(problem, queries, 7e-12))
+
+
+def _norm(inverse, vector):
+    return mpmath.sqrt((mpmath.matrix([vector]) * inverse * mpmath.matrix(vector))[0])
+
+
+def _norms_of_penalty(problem, queries, total):
+    """Norms of queries in the metric of the penalty, and beside it of an intercept of some curvature."""
+    if not problem.fit_intercept:
+        return np.sqrt(np.square(queries) @ (1.0 / problem.quadratic))
+    away = queries - problem.X.mean(axis=0)
+    return np.sqrt(np.square(away) @ (1.0 / problem.quadratic) + 1.0 / total)

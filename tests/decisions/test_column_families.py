@@ -245,3 +245,38 @@ def test_compiled_equals_plain(monkeypatch):
     np.testing.assert_allclose(bounds(), plain, rtol=1e-10, atol=1e-12)
     monkeypatch.setattr(linalg.arrays.HostArrays, "chunk", 64)
     np.testing.assert_allclose(bounds(), plain, rtol=1e-10, atol=1e-12)
+
+
+def long_tails(seed, wide):
+    """Columns of unequal scales, one of them with a long tail, and a row of large values: removals move some scores far."""
+    random = np.random.default_rng(seed)
+    n = int(random.integers(3, 10))
+    d = n + int(random.integers(1, 5)) if wide else int(random.integers(2, 5))
+    X = random.normal(size=(n, d)) * 10.0 ** random.uniform(-1.0, 1.0, (1, d))
+    X[:, random.integers(d)] *= np.exp(random.uniform(0.0, 3.0) * random.normal(size=n))
+    X[random.integers(n)] *= 10.0 ** random.uniform(0.0, 2.0)
+    y = np.arange(n) % 2 == 0
+    lam, intercept = 10.0 ** random.uniform(-6.0, 0.0), bool(random.random() < 0.5)
+    problem = glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=intercept)
+    return carefully(problem), np.vstack([X[:3], random.normal(size=(3, d)) * np.abs(X).max(axis=0)])
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_that_move_far(wide):
+    """The curvature that such rows lose is no longer there to hold the optimum."""
+    n_bounded = 0
+    for seed in range(40):
+        solution, Q = long_tails(seed, wide)
+        problem, d = solution.problem, Q.shape[1]
+        if wide:
+            family = WideColumns(solution, as_matrix(Q))
+            lam = np.broadcast_to(problem.penalty.quadratic, (d,))
+            block = family.block((problem.matrix, as_matrix(Q)), lam, -1.0, family.side.center)
+            found = family.refined(block, never, 4)
+        else:
+            found = LocalColumns(problem, solution.point, as_matrix(Q)).bounds(np.arange(d), never, 3)
+        n_bounded += int(np.isfinite(found[1] - found[0]).sum())
+        for j in range(d):
+            scores, _ = retrained(problem, glru.RemoveColumns([j]), without(Q, j))
+            assert_inside(found[0][:, j], found[1][:, j], scores, 1e-7 * (1.0 + np.abs(scores)))
+    assert n_bounded > 500

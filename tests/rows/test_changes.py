@@ -174,8 +174,6 @@ def test_folds_and_changes_that_are_refused(tmp_path):
         glru.after(solution, glru.AddRows(problem.X[:2], problem.y[:2]) + glru.RemoveRows([30]))
     with pytest.raises(ValueError, match="positions from 0 to 29"):
         glru.after(solution, glru.RemoveRows([30]))
-    with pytest.raises(TypeError, match="solution must come from"):
-        glru.after(blocks, glru.RemoveRows([3]))
     with pytest.raises(TypeError, match="change must be"):
         glru.after(solution, [3])
     with pytest.raises(ValueError, match="candidate='newton'"):
@@ -193,3 +191,20 @@ def test_folds_and_changes_that_are_refused(tmp_path):
     few = glru.Problem(mapped(tmp_path, problem.X), problem.y, sample_weight=weight)
     with pytest.raises(ValueError, match="leave a row of weight above 0"):
         glru.after(glru.solve(few), glru.RemoveRows([0, 1, 2]))
+
+
+def test_after_in_blocks_within_limits(tmp_path):
+    problem = make(glru.Logistic(), glru.L2(1e-4), 200, 4, fit_intercept=True)
+    solution = glru.solve(in_blocks(tmp_path, problem, 3))
+    change = glru.RemoveRows(range(60))
+    out = glru.after(solution, change)
+    assert out.decided_by(problem.X) == {"newton": 200}
+    assert out.n_passes == out.n_steps + 1
+    scores, off = scores_after(problem, np.where(np.arange(200) < 60, 0.0, problem.sample_weight), np.arange(200))
+    for most in (0, 1):
+        fewer = glru.after(solution, change, max_steps=most)
+        assert fewer.n_steps == most
+        assert np.all(fewer.score_bounds(problem.X).width >= out.score_bounds(problem.X).width)
+        assert_inside(scores, off, *fewer.score_bounds(problem.X))
+    assert_inside(scores, off, *out.score_bounds(problem.X))
+    assert glru.after(solution, change, max_seconds=1e-9).n_passes == 1.0

@@ -176,7 +176,7 @@ class Proofs:
         answer = self._ask_cheaply(X, decided)
         if not answer.open.size:
             return answer
-        found = self.after.score_bounds(X[answer.open].data)
+        found = self.after.untrained_bounds(X[answer.open])
         return answer.merge(
             self._with_zeros(X[answer.open], found), decided, "newton", self.after.gap, self.after.radius
         )
@@ -184,7 +184,7 @@ class Proofs:
     @np.errstate(all="ignore")
     def tightest(self, X: Matrix, decided: Decided) -> Answer:
         """The tightest bounds of all queries without training."""
-        found = self.after.score_bounds(X.data)
+        found = self.after.untrained_bounds(X)
         stage = "newton" if has_newton(self.solution.problem) else "carry"
         everything = Answer.unknown(X.shape[0])
         return everything.merge(self._with_zeros(X, found), decided, stage, self.after.gap, self.after.radius)

@@ -23,6 +23,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.metric.base import Metric
 from glru.metric.columns import ColumnMetric
 from glru.metric.device import column_metric
+from glru.metric.diagonal import DiagonalMetric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
 from glru.point import Point
 from glru.problem import Problem
@@ -113,13 +114,21 @@ class LocalEllipsoid(Region):
     rows: Problem | None
 
     @classmethod
-    def at(cls, problem: Problem, point: Point) -> "LocalEllipsoid":
-        """The ellipsoid at a model of a problem, from one pass over its rows."""
+    def at(cls, problem: Problem, point: Point, diagonal: bool = False) -> "LocalEllipsoid":
+        """The ellipsoid at a model of a problem, from one pass over its rows.
+
+        ``diagonal``: in the metric of the penalty, which costs a few products of rows in memory and is wide unless the gradient is
+        tiny; all columns must be penalised.
+        """
         by_rows = problem.in_memory and uses_rows(problem)
-        here = expand(problem, point, None if by_rows else Floor.of(problem.loss))
+        here = expand(problem, point, None if by_rows or diagonal else Floor.of(problem.loss))
         if here.rows is None:
             return cls.of_sums(problem.totals, point, here)
-        metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures) if by_rows else None
+        metric: Metric | None = None
+        if diagonal:
+            metric = DiagonalMetric(problem, problem.weights * here.rows.curvatures)
+        elif by_rows:
+            metric = RowMetric(RowSide(problem), problem.weights * here.rows.curvatures)
         errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
         made = _make(problem.totals, point, here, metric, score_errors_of_rows(problem, errors))
         return cls(problem.totals, point, *made, problem)
@@ -143,14 +152,18 @@ class LocalEllipsoid(Region):
     @cached_property
     def largest_norm(self) -> float:
         """At least the largest norm of a row in the inverse metric."""
-        if self.rows is not None:
-            return float(self.metric.norms(self.rows.matrix)[self.rows.weights > 0.0].max())
-        return self._norm_bound
+        if self.rows is None:
+            return self._norm_bound
+        metric = self.metric
+        norms = metric.row_norms() if isinstance(metric, DiagonalMetric) else metric.norms(self.rows.matrix)
+        return float(norms[self.rows.weights > 0.0].max())
 
     @property
     def _norm_bound(self) -> float:
         """At least the largest norm of a row in the inverse metric, without a product with the rows."""
         metric = self.metric
+        if isinstance(metric, DiagonalMetric):
+            return self.largest_norm
         if isinstance(metric, RowMetric):
             # The Hessian is at least the penalty, so a row's norm is at most that in the penalty's metric and the border's.
             return float((metric.side.norms + metric.side.border_norms * metric.free_norm).max()) * (1.0 + FEW)
@@ -162,16 +175,16 @@ class LocalEllipsoid(Region):
         """At least the objective's distance from its optimum, with room for a product that underflows."""
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
-    @property
+    @cached_property
     def step(self) -> Array:
         """The Newton step at the centre, for a metric over the columns."""
         assert isinstance(self.metric, ColumnMetric)
         step: Array = -self.metric.solve(self.gradient)
         return step
 
-    def stepped(self) -> Point:
+    def stepped(self, length: float = 1.0) -> Point:
         """The model one Newton step further, for a metric over the columns."""
-        return self.point.moved(self.step)
+        return self.point.moved(self.step, length)
 
     def score_bounds(self, X: Matrix) -> Bounds:
         if not np.isfinite(self.radius):

@@ -17,14 +17,13 @@ from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import refine
+from glru.refine import has_products, refine
 from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
 from glru.solution import Solution
-from glru.solvers import solve
 
 Zeros = NDArray[np.bool_]
 """Rows whose score is exactly zero."""
@@ -187,7 +186,8 @@ class ValidationJudge(Judge):
             if high - low <= (0.0 if self.rows.criterion.counts else ROUGH * high):
                 return Value(low, high, "newton", high)
         certificate = model.solution.certificate if model.whole.in_memory else None
-        value, point = self._refine(model.problem, model.point, model.chosen, Goal(), EVERY, certificate)
+        goal = Goal(budget=model.budget, rough=not thorough and has_products(model.problem))
+        value, point = self._refine(model.problem, model.point, model.chosen, goal, EVERY, certificate)
         if not model.whole.in_memory:
             model.start = point
         return value
@@ -209,7 +209,7 @@ class ValidationJudge(Judge):
                 return Value(low, high, "refine", high)
         problem, point = self.screening.trial(move)
         if self.method == "naive":
-            trained = solve(problem, tol=self.model.tol, start=point).point
+            trained = self.model.train(problem, point).point
             guess = self.rows.sum_at(self.rows.select(chosen), trained, zeros)
             return Value(guess, guess, "training", guess)
         names = EVERY if self.method == "certified" else PAPER
@@ -233,7 +233,8 @@ class ValidationJudge(Judge):
         if zeros.all():
             sure = self.rows.sum_at(queries, point, zeros)
             return Value(sure, sure, "carry", sure), point
-        found = refine(problem, point, queries, partial(self._is_decided, zeros, goal), names, certificate)
+        decided = partial(self._is_decided, zeros, goal)
+        found = refine(problem, point, queries, decided, names, certificate, goal.budget)
         bounds = self.rows.sum_bounds(found.lower, found.upper, zeros)
         return Value(*bounds, found.stage, self.rows.sum_at(queries, found.point, zeros)), found.point
 
@@ -241,7 +242,7 @@ class ValidationJudge(Judge):
         """Whether bounds of the scores make the sum known well enough."""
         low, high = self.rows.sum_bounds(lower, upper, zeros)
         precision = self.precision
-        if goal.rough and not self.rows.criterion.counts:
+        if goal.rough and not self.rows.criterion.counts and np.isfinite(high):
             precision = max(precision, ROUGH * high)
         return high - low <= precision or goal.is_reached(low, high)
 
@@ -360,7 +361,7 @@ class LeaveOneOutJudge(Judge):
 
     def refine(self, move: Move, goal: Goal) -> Value:
         problem, point = self.model.trial(move)
-        solution = solve(problem, tol=self.model.tol, start=point)
+        solution = self.model.train(problem, point)
         return self._value_of(solution, "naive" if self.method == "naive" else "certified")
 
     def after(self, move: Move) -> "LeaveOneOutJudge":
@@ -369,7 +370,9 @@ class LeaveOneOutJudge(Judge):
     def _value_of(self, solution: Solution, method: Literal["naive", "certified"]) -> Value:
         y = solution.problem.y
         width = None if self.criterion.counts or method == "naive" else self._width(solution)
-        result = leave_one_out(solution, method=method, width=width)
+        budget = self.model.budget
+        result = leave_one_out(solution, method=method, width=width, max_seconds=budget.seconds_left)
+        budget.check()
         low, high = self.criterion.sum_bounds(y, result.score_lower, result.score_upper)
         guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
         return Value(float(low), float(high), "training" if method == "naive" else "loocv", guess)

@@ -18,10 +18,11 @@ from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import AllDecided, certified_bounds
+from glru.refine import AllDecided, certified_bounds, has_products
 from glru.regions import DualBox
 from glru.solution import Solution
-from glru.solvers import solve
+from glru.solvers import train
+from glru.solvers.api import warn_if_short
 from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
 from glru.updates import newton_candidate
 from glru.updates.batch import Decided
@@ -45,6 +46,9 @@ MOST_ROWS = 1000
 
 FIRST_BATCH = 32
 """Candidates of the first batch that is stepped on together; the best of them rule out many of the others. Each next batch is larger."""
+
+POLISHED = 1e-12
+"""Relative gap from which the columns of large sparse data are bounded."""
 
 BATCH_STEPS = 6
 """Steps with the old Hessian for removals that share one metric."""
@@ -72,10 +76,13 @@ class Model:
     """The model of some columns of a whole problem.
 
     ``start`` is a point close to the optimum, or where to train from; without it the training starts from nothing.
+    ``budget``: of all trainings.
     """
 
-    def __init__(self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None) -> None:
-        self.whole, self.chosen, self.tol, self.start = whole, chosen, tol, start
+    def __init__(
+        self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None, budget: Budget = UNLIMITED
+    ) -> None:
+        self.whole, self.chosen, self.tol, self.start, self.budget = whole, chosen, tol, start, budget
 
     @cached_property
     def problem(self) -> Problem:
@@ -85,7 +92,14 @@ class Model:
     @cached_property
     def solution(self) -> Solution:
         """The trained model; only trained if asked for."""
-        return solve(self.problem, tol=self.tol, start=self.start)
+        return self.train(self.problem, self.start)
+
+    def train(self, problem: Problem, start: Point | None) -> Solution:
+        """Train a problem; raises when the time is up before its target is reached."""
+        solution = train(problem, tol=self.tol, start=start, budget=self.budget)
+        if not solution.reached(self.tol):
+            self.budget.check()
+        return warn_if_short(solution, self.tol)
 
     @property
     def near(self) -> Point:
@@ -117,7 +131,7 @@ class Model:
 
     def after(self, move: Move, start: Point) -> "Model":
         """The model after a move, trained from a candidate."""
-        return Model(self.whole, move.apply(self.chosen), self.tol, start)
+        return Model(self.whole, move.apply(self.chosen), self.tol, start, self.budget)
 
     def leaves_all_scores(self, move: Move) -> bool:
         """Whether the coefficients of the columns that leave or come are provably zero at the optimum with them."""
@@ -218,11 +232,19 @@ class ColumnFamilies(Screening):
             return None
         if not self._rows_are_few(False):
             return self._local_family().present() if has_local_columns(problem) else None
-        if not has_wide_columns(problem):
+        if not has_wide_columns(problem) or (self._wide is None and has_products(problem)):
             return None
-        self._wide = self._wide or WideColumns(self.model.solution, self.queries)
+        return self._wide_family().present()
+
+    def _wide_family(self) -> WideColumns:
+        if self._wide is None:
+            model, solution = self.model, self.model.solution
+            if has_products(model.problem):
+                # A few products: from further away the family would have to form its metric twice.
+                solution = train(model.problem, tol=POLISHED, start=solution, budget=model.budget)
+            self._wide = WideColumns(solution, self.queries)
         assert isinstance(self._wide, WideColumns)
-        return self._wide.present()
+        return self._wide
 
     def _select(self, chosen: Columns) -> Matrix:
         return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
@@ -243,7 +265,7 @@ class ColumnFamilies(Screening):
     def refine(self, move: Move, decided: AllDecided) -> Bounds | None:
         """More Newton steps of one move in the dimension of the rows, if the moves of its kind were bounded there."""
         columns = np.array(move.columns, dtype=np.intp)
-        if self._wide is None or columns.size > 1:
+        if self._wide is None or columns.size > 1 or has_products(self.model.problem):
             return None
         found = self._wide.refine_one(self._block(columns, move.add), decided)
         return found.lower, found.upper
@@ -274,9 +296,7 @@ class ColumnFamilies(Screening):
 
     def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> None:
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
-        self._wide = self._wide or WideColumns(self.model.solution, self.queries)
-        assert isinstance(self._wide, WideColumns)
-        family, sign = self._wide, 1.0 if add else -1.0
+        family, sign = self._wide_family(), 1.0 if add else -1.0
         lam, centers = self.model.whole.quadratic[columns], self._centers(columns, add)
         bounds = family.bounds(partial(self._columns, columns, pending.budget), lam, sign, columns.size, centers)
         pending.take(places, *bounds)

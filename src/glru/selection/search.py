@@ -95,7 +95,7 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     if settings.direction == "forward":
         start = np.setdiff1d(start, np.concatenate([np.empty(0, dtype=np.intp), *moving]))
     with reporter(settings.progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
-        judge = make_judge(problem, solution, start, X_val, y_val, criterion, settings)
+        judge = make_judge(problem, solution, start, X_val, y_val, criterion, settings, budget)
         walk = Walk(problem, judge, start, moving, criterion, settings, budget)
         walk.run(report)
     return walk.result()
@@ -118,7 +118,7 @@ class Walk:
         self.problem, self.judge, self.start = problem, judge, start
         self.criterion, self.settings, self.budget = criterion, settings, budget
         self.groups = [tuple(group.tolist()) for group in moving]
-        self.value = self.first = judge.value()
+        self.value = self.first = Value(0.0, np.inf, "undetermined", np.inf)
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
         self.interrupted = False
@@ -127,6 +127,7 @@ class Walk:
         """Make steps until no move is better, a limit is reached or somebody interrupts."""
         most, n_rows = self.settings.max_steps, self.judge.n_rows
         try:
+            self.value = self.first = self.judge.value()
             while (most is None or len(self.path) < most) and self._step():
                 value = self.criterion.mean_bounds(self.value.lower, self.value.upper, n_rows)[1]
                 report(f"{self.criterion.name} {value:.4g}", len(self.path), self.chosen.size)
@@ -282,6 +283,7 @@ def make_judge(
     y_val: Any,
     criterion: Criterion,
     settings: Settings,
+    budget: Budget,
 ) -> Judge:
     """What judges some columns: validation rows, folds, or the rows themselves, one left out at a time."""
     method, tol = settings.method, settings.tol
@@ -302,13 +304,13 @@ def make_judge(
         start = Point(np.zeros(0))
     if X_val is not None:
         rows = ValidationRows(problem, *validation_rows(problem, X_val, y_val), criterion)
-        return ValidationJudge(Model(problem, chosen, tol, start), rows, method)
+        return ValidationJudge(Model(problem, chosen, tol, start, budget), rows, method)
     if settings.cv is None:
-        return LeaveOneOutJudge(Model(problem, chosen, tol, start), criterion, method)
+        return LeaveOneOutJudge(Model(problem, chosen, tol, start, budget), criterion, method)
     judges = []
     for fold, test in _folds_of(problem, settings.cv) if settings.folds is None else settings.folds:
         rows = ValidationRows(fold, fold.matrix[test], fold.y[test], criterion)
-        judges.append(ValidationJudge(Model(fold, chosen, tol), rows, method))
+        judges.append(ValidationJudge(Model(fold, chosen, tol, budget=budget), rows, method))
     return FoldsJudge(judges, criterion)
 
 

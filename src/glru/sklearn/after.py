@@ -11,7 +11,7 @@ from glru.after import After, BoundName, CandidateName, Retraining, after
 from glru.bounds import ScoreBounds
 from glru.changes import Change, layout_of
 from glru.changes.base import matched_columns
-from glru.linalg import Matrix
+from glru.linalg import Array, Matrix
 from glru.sklearn.adapted import Adapted, prepared
 from glru.sklearn.translate import translated
 from glru.solution import Solution
@@ -61,8 +61,51 @@ class ModelAfter:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed data.
         """
+        return self._answer(X)[1]
+
+    def _answer(self, X: Any, train: bool = True) -> tuple[ScoreBounds, ScoreBounds]:
+        """Bounds of the refitted scores before any training, and after the trainings that labels need."""
         queries = self._queries(X)
-        return self.adapted.bounds([part.score_bounds(queries) for part in self.parts])
+        asked = self.parts[0].match_queries(queries)
+        found = [part.untrained_bounds(asked) for part in self.parts]
+        first = last = self.adapted.bounds(found)
+        for k, part in enumerate(self.parts):
+            rows = np.flatnonzero(~last.decided)
+            if not (train and rows.size) or self.adapted.classes is None:
+                break
+            known = [ScoreBounds(one.lower[rows], one.upper[rows]) for one in found]
+
+            def all_decided(lower: Array, upper: Array, known: list[ScoreBounds] = known, k: int = k) -> bool:
+                return bool(self.adapted.bounds([*known[:k], ScoreBounds(lower, upper), *known[k + 1 :]]).decided.all())
+
+            narrowed = part.narrow(asked[rows], known[k], all_decided)
+            lower, upper = found[k].lower.copy(), found[k].upper.copy()
+            lower[rows], upper[rows] = narrowed
+            found[k] = ScoreBounds(lower, upper)
+            last = self.adapted.bounds(found)
+        return first, last
+
+    @property
+    def n_steps(self) -> int:
+        """Newton steps and iterations of trainings that the questions asked so far have taken, of all problems together."""
+        return sum(part.n_steps for part in self.parts)
+
+    def decided_by(self, X: Any) -> dict[str, int]:
+        """How many of the refitted labels each stage decides.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed data.
+
+        Returns
+        -------
+        dict
+            Stages as in :meth:`glru.After.decided_by`.
+        """
+        self._classes()
+        first, last = self._answer(X)
+        return self.parts[0].count_stages(first.decided, last.decided)
 
     def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the refitted labels are proven: those of a class that beats every other one."""
@@ -94,7 +137,7 @@ class ModelAfter:
         _check_within(within, self.adapted)
         rows = self.adapted.rows(X)
         present = self.adapted.stacked([rows @ p.solution.coef + p.solution.intercept for p in self.parts])
-        return Retraining.of(self.score_bounds(X), present, within)
+        return Retraining.of(self._answer(X, train=False)[1], present, within)
 
     def retrain(self, tol: float = 1e-6) -> tuple[Solution, ...]:
         """Train the changed problems, each from its best candidate."""
@@ -127,12 +170,15 @@ def after_models(
     change: Change,
     candidate: CandidateName = "auto",
     bound: BoundName = "auto",
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
 ) -> ModelAfter:
     """What is proven of an estimator's problems after a change of the caller's data."""
     return ModelAfter(
         adapted,
         tuple(
-            after(solution, translated(adapted, k, change), candidate, bound) for k, solution in enumerate(solutions)
+            after(solution, translated(adapted, k, change), candidate, bound, max_steps, max_seconds)
+            for k, solution in enumerate(solutions)
         ),
     )
 

@@ -230,6 +230,13 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     return [("dual-cd", DUAL_ROUNDS), *plan] if isinstance(problem.loss, Logistic) else plan
 
 
+def prefers_products(problem: Problem) -> bool:
+    """Whether a smooth problem is trained by products with the data from a start, because factors would cost more."""
+    if not (problem.in_memory and problem.penalty.smooth) or isinstance(problem.loss, Hinge):
+        return False
+    return choose(problem, zero_point(problem))[0][0] == "newton-cg"
+
+
 def _direct_cost(problem: Problem, n_steps: int) -> float:
     """Nanoseconds, roughly, of Newton steps that factor the smaller system; infinite where that is too large to be formed."""
     size = min(problem.n_rows, problem.n_columns)

@@ -284,8 +284,9 @@ class Folds:
         most, spread = self.score_errors(place.coef)
         square = np.einsum("ij,ij->j", self.weights[:, columns] * place.slopes, place.slopes)
         size = np.sqrt(square) * (1.0 + gamma(n_rows + 4))
-        # Slopes at scores that are off, their own evaluation, their weights and sums of them; then the penalty's product.
-        spread = ((gamma(n_rows + 8) + FEW) * size + self.loss.smoothness * spread) * (1.0 + FEW)
+        # Slopes at scores that are off, their own evaluation, their weights (which a sum of all divides) and sums of them; then the
+        # penalty's product.
+        spread = ((gamma(2 * n_rows + 16) + FEW) * size + self.loss.smoothness * spread) * (1.0 + FEW)
         slack = self.column_norms[:, None] * spread
         slack[:d] += FEW * self.strengths[:d, columns] * np.abs(place.coef[:d])
         slack *= 1.0 + FEW

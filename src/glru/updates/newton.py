@@ -7,7 +7,7 @@ from glru.certificate import Certificate, certify
 from glru.linalg import Array
 from glru.point import Point
 from glru.problem import Problem
-from glru.solvers.newton import ColumnSpace, RowSpace, length_of, uses_row_space
+from glru.solvers.newton import ColumnSpace, RowSpace, Step, length_of, uses_row_space
 from glru.solvers.prox_newton import model_step
 
 MAX_STEPS = 5
@@ -27,34 +27,63 @@ def newton_candidate(
     ``damped``: steps that would raise the objective are shortened; without it the certificate tells how good they are.
     ``enough``: a gap that is small enough.
     """
+    return _newton_steps(problem, point, n_steps, damped, enough)[0]
+
+
+def _newton_steps(problem: Problem, point: Point, n_steps: int, damped: bool, enough: float) -> tuple[Certificate, int]:
+    """:func:`newton_candidate`, and how many steps were made."""
     best = certify(problem, _step(problem, point, damped))
-    for _ in range(n_steps - 1):
+    for made in range(1, n_steps):
         if best.gap <= enough:
-            break
+            return best, made
         after = certify(problem, _step(problem, best.point, damped))
         if not after.gap < 0.5 * best.gap:
-            break
+            return best, made + 1
         best = after
-    return best
+    return best, n_steps
 
 
-def best_candidate(problem: Problem, point: Point, known: Certificate) -> Certificate:
-    """The best of a known certificate and those of full and of damped Newton steps: never wider than where it started."""
+def best_candidate(
+    problem: Problem, point: Point, known: Certificate, n_steps: int | None = None
+) -> tuple[Certificate, int]:
+    """The best of a known certificate and those of full and of damped Newton steps, and how many steps were made.
+
+    It is never wider than where it started. ``n_steps``: most steps of both kinds together.
+    """
     enough = NO_MORE * known.gap if np.isfinite(known.gap) else 0.0
-    found = [known, newton_candidate(problem, point, MAX_STEPS, enough=enough)]
-    if not found[1].gap < 0.1 * known.gap:
-        found.append(newton_candidate(problem, point, MAX_STEPS, True, enough))
-    return min(found, key=lambda certificate: certificate.gap)
+    best, made = known, 0
+    for damped in (False, True):
+        most = MAX_STEPS if n_steps is None else min(MAX_STEPS, n_steps - made)
+        if most < 1 or best.gap < 0.1 * known.gap:
+            break
+        found, steps = _newton_steps(problem, point, most, damped, enough)
+        best, made = min(best, found, key=lambda certificate: certificate.gap), made + steps
+    return best, made
 
 
-def newton_step(problem: Problem, point: Point) -> Point:
-    """The point after one full Newton step, with its linearised dual variables; the penalty must be smooth."""
-    return Point(*_smooth_step(problem, point, damped=False))
+def newton_step(problem: Problem, point: Point, damped: bool) -> tuple[Point, float]:
+    """The point after one Newton step, and its length: below 1 where it is ``damped`` and the objective would rise.
+
+    The penalty must be smooth. A full step has its linearised dual variables.
+    """
+    coef, intercept, dual, length = _smooth_step(problem, point, damped)
+    return Point(coef, intercept, dual if length == 1.0 else None), length
+
+
+def length_along(problem: Problem, point: Point, move: Array) -> float:
+    """How far to go along a step in the unknowns (the intercept's entry last): all the way unless the objective rises."""
+    size, scores = problem.n_columns, problem.scores(point.coef, point.intercept)
+    shift = float(move[size]) if problem.fit_intercept else 0.0
+    strengths, coef = problem.quadratic, move[:size]
+    step = Step(
+        move, problem.scores(coef, shift), float((strengths * point.coef) @ coef), float((strengths * coef) @ coef)
+    )
+    return length_of(problem, scores, problem.loss.gradient(problem.y, scores), step)
 
 
 def _step(problem: Problem, point: Point, damped: bool) -> Point:
-    step = _smooth_step(problem, point, damped) if problem.penalty.smooth else _prox_step(problem, point)
-    coef, intercept, linear = step
+    smooth = problem.penalty.smooth
+    coef, intercept, linear = _smooth_step(problem, point, damped)[:3] if smooth else _prox_step(problem, point)
     if not (np.all(np.isfinite(coef)) and np.isfinite(intercept)):
         return point
     plain = -problem.loss.gradient(problem.y, problem.scores(coef, intercept))
@@ -70,7 +99,7 @@ def _gap(problem: Problem, point: Point) -> float:
     return value if np.isfinite(value) else np.inf
 
 
-def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, float, Array]:
+def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, float, Array, float]:
     space = RowSpace(problem) if uses_row_space(problem) else ColumnSpace(problem)
     unknowns = space.place(point)
     scores = space.scores(unknowns)
@@ -79,8 +108,8 @@ def _smooth_step(problem: Problem, point: Point, damped: bool) -> tuple[Array, f
     length = length_of(problem, scores, gradient, step) if damped else 1.0
     coef, intercept = space.primal(unknowns + length * step.move)
     if length == 1.0:
-        return coef, intercept, space.linear_dual(unknowns, gradient, curvature, step)
-    return coef, intercept, np.full(problem.n_rows, np.nan)
+        return coef, intercept, space.linear_dual(unknowns, gradient, curvature, step), 1.0
+    return coef, intercept, np.full(problem.n_rows, np.nan), length
 
 
 def _prox_step(problem: Problem, point: Point) -> tuple[Array, float, Array]:

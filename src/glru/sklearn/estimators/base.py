@@ -126,14 +126,22 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 + (f"Use {instead}, or fit with keep_data=True." if self._known else "Fit with keep_data=True.")
             )
 
-    def after(self, change: Change, *, candidate: CandidateName = "auto", bound: BoundName = "auto") -> ModelAfter:
+    def after(
+        self,
+        change: Change,
+        *,
+        candidate: CandidateName = "auto",
+        bound: BoundName = "auto",
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+    ) -> ModelAfter:
         """What is proven of this model when its data changes, without retraining.
 
         Parameters
         ----------
         change : Change
             What happens to the data, for example ``glru.RemoveRows([3])``.
-        candidate, bound
+        candidate, bound, max_steps, max_seconds
             As in :func:`glru.after`.
 
         Returns
@@ -141,7 +149,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         ModelAfter
         """
         self._require_data("after", "glru.after(model, change, X=X, y=y)")
-        return after_models(self.adapted_, self.solutions_, change, candidate, bound)
+        return after_models(self.adapted_, self.solutions_, change, candidate, bound, max_steps, max_seconds)
 
     def loocv(
         self,

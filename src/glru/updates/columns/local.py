@@ -19,11 +19,10 @@ from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
 from glru.metric.device import column_metric
 from glru.point import Point
 from glru.problem import Problem
-from glru.regions.local import local_radius
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
 from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.columns.one_step import Moves, least_radius, row_norm_cuts
+from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts
 from glru.updates.gradients import EXACT_STEPS, Gradients, Measured, model_scores, newton_directions, split_models
 
 Columns = NDArray[np.intp]
@@ -70,7 +69,10 @@ class LocalColumns:
         used = problem.weights > 0.0
         norms = self.metric.norms(problem.matrix)[used]
         self.largest_norm = float(norms.max())
-        self.norm_cuts = row_norm_cuts(norms / np.sqrt(1.0 - self.eta) * (1.0 + FEW), self.curvatures[used])
+        norms = norms / np.sqrt(1.0 - self.eta) * (1.0 + FEW)
+        self.norm_cuts = row_norm_cuts(norms, self.curvatures[used])
+        self.shares = np.zeros(problem.n_rows)
+        self.shares[used] = self.curvatures[used] * np.square(norms) * (1.0 + FEW)
         self.query_norms = self.metric.norms(queries)
         self.query_lengths = np.sqrt(queries.squared_row_norms()) * (1.0 + gamma(problem.n_columns + 4)) + TINY
 
@@ -90,7 +92,7 @@ class LocalColumns:
         gradient = whole_gradient(totals, point, here.gradient)
         self.start = point.packed(problem.fit_intercept) - self.metric.solve(gradient)
         self.gradients = Gradients(problem, self.metric, point, largest_error)
-        self.curvatures = problem.weights * here.rows.curvatures
+        self.origin_scores, self.curvatures = here.rows.scores, problem.weights * here.rows.curvatures
         self.base = self._measure(self.start)
         for _ in range(BASE_STEPS):
             start = self.start - to_host(self.metric.solve(self.base.gradients))[:, 0]
@@ -149,7 +151,8 @@ class LocalColumns:
             root = float(np.sqrt(1.0 - self.eta))
             nu = moves.gradient_norms(constant, exponent)
             nu = (nu + (self.base.nu + self.metric.eta * size * axes) / root) * (1.0 + FEW) + TINY
-            radius = least_radius(self.norm_cuts, constant, nu, (constant * moves.most + exponent) * (1.0 + FEW))
+            exponents = (constant * moves.most + exponent) * (1.0 + FEW)
+            radius = least_radius(self.norm_cuts, constant, nu, [(exponents, 0.0)])
             centers, errors = self._centers(problem.arrays.put(self.start[:, None]))
             norms = (self.query_norms / root)[:, None] * (1.0 + FEW)
             half = norms * (radius + unit * axes * size) + np.abs(met) * delta_error + to_host(errors)
@@ -218,14 +221,26 @@ class LocalColumns:
         found = self.gradients.at(models, fixed=entries)
         root = np.sqrt(1.0 - self.eta)
         nu = found.nu / root * (1.0 + FEW)
-        exponents = self.constant * found.moved * (1.0 + FEW)
-        radius = local_radius(self.constant, self.largest_norm / root, nu, exponents)
+        radius = least_radius(self.norm_cuts, self.constant, nu, [(self.constant * found.moved * (1.0 + FEW), 0.0)])
+        far = np.flatnonzero(self.constant * found.moved > FOLLOWED[0])
+        if far.size and arrays.stable:
+            away, errors = self._away(arrays.take(models, far)), [part[far] for part in found.score_errors]
+            off = self.problem.totals.largest_norm * errors[0] + errors[1] + self.gradients.origin_error
+            ways = [
+                (self.constant * (most + off) * (1.0 + FEW), lost_shares(self.shares, away, most)) for most in FOLLOWED
+            ]
+            radius[far] = np.minimum(radius[far], least_radius(self.norm_cuts, self.constant, nu[far], ways))
         center, errors = self._centers(models)
         with np.errstate(invalid="ignore"):
             half = arrays.put(self.query_norms / root)[:, None] * arrays.put(radius * (1.0 + FEW)) + errors
         finite = arrays.xp.isfinite(half)
         low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
         return low, high, found.gradients, nu
+
+    def _away(self, models: Any) -> Any:
+        """How far the scores of all rows under some models are from where the curvatures of the metric were taken."""
+        scores = model_scores(self.problem.matrix, models, self.problem.fit_intercept)
+        return np.abs(scores - self.origin_scores[:, None])
 
     def _centers(self, models: Any) -> tuple[Any, Any]:
         """Scores of the queries under several models, and the rounding error of each."""

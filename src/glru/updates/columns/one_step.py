@@ -7,8 +7,11 @@ A candidate that solves the Newton equation moves the scores by ``t`` and has th
 Rows with a large margin have hardly any curvature, and their norms are large. Along the way to the optimum the Hessian is at least
 :math:`(1 - \beta) e^{-\tau \kappa r} H` with :math:`\kappa` the largest norm of the other rows only and
 :math:`\beta = \sum_k d_k \|x_k\|^2` over the rows left out, since :math:`x x^\top \preceq \|x\|^2_{H^{-1}} H`: such rows cost what they carry.
+So do the few rows whose scores a step has moved far, as where a column has a long tail: they are left out instead of making all
+curvatures doubtful.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -20,8 +23,14 @@ from glru.regions.local import local_radius
 LOST = (0.0, 1e-6, 1e-3, 0.05)
 """Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
 
+FOLLOWED = (0.1, 0.5, 2.0)
+"""Moves of scores up to which the curvatures of rows are followed, where others moved further."""
+
 NormCuts = list[tuple[float, float]]
 """Largest norms of rows, and the share of the Hessian that the rows of larger norms carry at most."""
+
+Moved = tuple[Array | float, Array | float]
+"""The logarithm of what curvatures differ by at most, and the share of the Hessian that the rows left out of that carry at most."""
 
 
 def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
@@ -37,15 +46,32 @@ def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
     return [(float(norms[order[k]]), float(shares[k - 1]) if k else 0.0) for k in sorted(places) if k < norms.size]
 
 
-def least_radius(norm_cuts: NormCuts, constant: float, nu: Array, exponent: Array, added: Array | float = 0.0) -> Array:
-    """The radius of the local certificate; ``added``: what is added to the squared norms of rows."""
+def least_radius(
+    norm_cuts: NormCuts, constant: float, nu: Array, moves: Sequence[Moved], added: Array | float = 0.0
+) -> Array:
+    """The radius of the local certificate, the least of those that all ways to leave rows out give.
+
+    ``added``: what is added to the squared norms of rows; then no row is left out.
+    """
     found = np.full(nu.shape, np.inf)
     for norm, lost in norm_cuts:
-        if lost > 0.0 and np.any(added):
-            continue
         largest_norm = np.sqrt(norm**2 + added) * (1.0 + FEW)
-        found = np.minimum(found, local_radius(constant, largest_norm, nu / (1.0 - lost) * (1.0 + FEW), exponent))
+        for exponent, more in moves:
+            share = (lost + more) * (1.0 + FEW)
+            if np.any(share) and np.any(added):
+                continue
+            kept = np.where(share < 1.0, 1.0 - share, np.nan) * (1.0 - FEW)
+            found = np.fmin(found, local_radius(constant, largest_norm, nu / kept * (1.0 + FEW), exponent))
     return found
+
+
+def lost_shares(shares: Array, away: Array, most: float) -> Array:
+    """At least the share of the Hessian that the rows carry whose scores have moved further than ``most``.
+
+    ``shares``: at least ``d_k |x_k|^2``, one per row; ``away``: how far each score has moved, one column per model.
+    """
+    found: Array = shares @ (away > most)
+    return found * (1.0 + gamma(shares.size + 4))
 
 
 @final

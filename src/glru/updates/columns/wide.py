@@ -13,7 +13,7 @@ At that candidate the linear part of the gradient vanishes. What is left is :mat
 :math:`\tau_{kj}^2 / (\lambda_j + x_j^\top D \tau_j)` in the square.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, final
@@ -28,7 +28,7 @@ from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
-from glru.updates.columns.one_step import Moves, least_radius, row_norm_cuts
+from glru.updates.columns.one_step import FOLLOWED, Moved, Moves, least_radius, lost_shares, row_norm_cuts
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
@@ -108,6 +108,7 @@ class WideColumns(ColumnModels):
         norm_sum = float(side.norms @ np.abs(self.base.duals))
         self.query_errors = side.unit * (answers.lengths * norm_sum + np.abs(answers.border).T @ np.abs(self.base.free))
         self.norm_cuts = row_norm_cuts(self.known.norms[self.used], self.metric.curvatures[self.used])
+        self.shares = np.where(self.used, self.metric.curvatures * np.square(self.known.norms), 0.0) * (1.0 + FEW)
         unit = gamma(self.weights.size + 8)
         self.total = float(np.sqrt(self.metric.curvatures.sum())) * (1.0 + unit)
         self.size = np.sqrt(float(self.arrays.inner(self.known.duals, self.known.duals)[self.used].max(initial=0.0)))
@@ -228,9 +229,24 @@ class WideColumns(ColumnModels):
         squares *= squares
         return *found, second, to_host(d @ squares), most
 
-    def radius(self, nu: Array, exponent: Array, added: Array | float = 0.0) -> Array:
-        """The radius of the local certificate; ``added``: what is added to the squared norms of rows."""
-        return least_radius(self.norm_cuts, self.constant, nu, exponent, added)
+    def radius(self, nu: Array, exponent: Array, added: Array | float = 0.0, more: Sequence[Moved] = ()) -> Array:
+        """The radius of the local certificate; ``added``: what is added to the squared norms of rows.
+
+        ``more``: other ways to count the curvatures that have changed.
+        """
+        return least_radius(self.norm_cuts, self.constant, nu, [(exponent, 0.0), *more], added)
+
+    def slope_errors(self, scores: Any, errors: Errors) -> Array:
+        """At least the norms of the gradients' errors that come from scores that are off, row by row.
+
+        A slope is off by at most the curvature nearby times the score's error, and a unit on row ``k`` has the norm of the row.
+        """
+        problem = self.problem
+        curvatures = to_host(problem.loss.curvature(self.arrays.put(problem.y)[:, None], scores))
+        norms = np.where(self.used, self.weights * self.known.norms, 0.0)
+        most = self.side.norms[self.used].max(initial=0.0) * errors[0] + errors[1]
+        sums = (norms * self.side.norms) @ curvatures * errors[0] + norms @ curvatures * errors[1]
+        return sums * np.exp(self.constant * most * (1.0 + FEW)) * (1.0 + gamma(norms.size + 8)) * (1.0 + FEW)
 
 
 @final
@@ -418,10 +434,17 @@ class Candidates:
                     arrays.inner(sizes, sizes) + arrays.inner(residuals, residuals)
                 )
                 norms = np.hypot(norms, own / np.sqrt(block.lam)) * (1.0 + FEW)
+            more: list[Moved] = []
             rounding = family.rounding(metric.spread(errors), family.norm_sums(sizes), exponent, free)
+            if arrays.stable and block.sign < 0.0 and np.any(exponent > FOLLOWED[0]):
+                for most in FOLLOWED:
+                    followed = family.exponent(np.full(free.shape, most + family.base.moved), errors, family.used)
+                    more.append((followed, lost_shares(family.shares, away, most)))
+                parts = family.rounding(np.zeros(free.shape), family.norm_sums(sizes), exponent, free)
+                rounding = np.fmin(rounding, parts + family.slope_errors(scores, errors))
             nu = (norms + np.where(missed > 0.0, missed * free, 0.0) + rounding) * (1.0 + FEW)
             query_norms, added = steps.norms
-            half = query_norms * family.radius(nu, exponent, added) + off
+            half = query_norms * family.radius(nu, exponent, added, more) + off
         return Certified(*family.widened(asked, half), nu, rounding), residuals, change
 
     def step(self, members: NDArray[np.bool_]) -> "Candidates":
