@@ -182,8 +182,8 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         step = solver.direction(likely, gradient, accuracy)
         step = step - step.mean(axis=0)
         descent, moves = float(np.vdot(gradient, step)), _scores(problem, step)
-        penalty, bend = float(np.sum(strengths * model * step)), float(np.sum(strengths * np.square(step)))
-        length = _length(problem, scores, moves, descent, penalty, bend, rows)
+        penalty, penalty_curvature = float(np.sum(strengths * model * step)), float(np.sum(strengths * np.square(step)))
+        length = _length(problem, scores, moves, descent, penalty, penalty_curvature, rows)
         before, decrement = decrement, -0.5 * descent
         if (
             not np.isfinite(descent)
@@ -203,14 +203,14 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
 
 
 def _length(
-    problem: Problem, scores: Array, moves: Array, descent: float, penalty: float, bend: float, rows: Any
+    problem: Problem, scores: Array, moves: Array, descent: float, penalty: float, penalty_curvature: float, rows: Any
 ) -> float:
     """The length of a step, by the derivative of the objective along it."""
     weights, own = problem.weights, moves[rows, problem.y]
 
     def derivative(length: float) -> float:
         likely = softmax(scores + length * moves)
-        return float(weights @ (np.einsum("ij,ij->i", likely, moves) - own)) + penalty + length * bend
+        return float(weights @ (np.einsum("ij,ij->i", likely, moves) - own)) + penalty + length * penalty_curvature
 
     noise = 1e-14 * (float(weights @ np.abs(moves).max(axis=1)) + abs(penalty))
     return step_length(derivative, descent, noise)
