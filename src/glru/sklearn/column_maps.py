@@ -50,7 +50,7 @@ SINGLE_ROWS = 32
 """Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
 
 
-STATISTICS = ("missing", "n_values", "n_filled", "extremes", "constant", "moments", "_order")
+STATISTICS = ("missing", "complete", "n_values", "n_filled", "value_range", "extremes", "constant", "moments", "_order")
 """What is computed once of the values and fills of some columns."""
 
 
@@ -108,13 +108,20 @@ class Columns:
         return np.isnan(self.values)
 
     @cached_property
+    def complete(self) -> bool:
+        """Whether each row is left out and no value is missing: then counts are the same for all columns and rows."""
+        return self.splits is None and not self.missing.any()
+
+    @cached_property
     def n_values(self) -> Array:
-        """How many values each column has without each row, or in each split."""
-        return self._sums(~self.missing)
+        """How many values each column has without each row, or in each split; one number where :attr:`complete`."""
+        return np.full((1, 1), self.missing.shape[0] - 1.0) if self.complete else self._sums(~self.missing)
 
     @cached_property
     def n_filled(self) -> Array:
-        """How many filled values each column has without each row, or in each split."""
+        """How many filled values each column has without each row, or in each split; one number where :attr:`complete`."""
+        if self.complete:
+            return np.zeros((1, 1))
         return np.where(np.isnan(self.fill0), 0.0, self._sums(self.missing))
 
     def _sums(self, entries: NDArray[Any]) -> Array:
@@ -123,6 +130,13 @@ class Columns:
             return np.asarray(entries.sum(axis=0) - entries, dtype=np.float64)
         counts = np.array([np.bincount(train, minlength=entries.shape[0]) for train, _ in self.splits])
         return np.asarray(counts.astype(np.float64) @ entries)
+
+    @cached_property
+    def value_range(self) -> tuple[Array, Array]:
+        """The least and the largest value of each column in all rows, filled ones apart."""
+        assert self.values is not None
+        least, most = (np.min, np.max) if self.complete else (np.nanmin, np.nanmax)
+        return np.asarray(least(self.values, axis=0)), np.asarray(most(self.values, axis=0))
 
     @cached_property
     def extremes(self) -> tuple[Array, Array]:
@@ -161,9 +175,9 @@ class Columns:
         """Where a column has one value only without a row, a filled value's rounding apart."""
         assert self.values is not None
         _, variance, _, _ = self.moments
-        size = np.nanmax(self.values, axis=0) - np.nanmin(self.values, axis=0)
-        if np.all(variance > VARIED * size * size):
-            return np.zeros(variance.shape, dtype=bool)
+        size = self.value_range[1] - self.value_range[0]
+        if np.all(variance.min(axis=0) > VARIED * size * size):
+            return np.zeros((1, variance.shape[1]), dtype=bool)
         low, high = self.extremes
         return np.asarray(high - low <= SURE * self.fill_error)
 
@@ -172,6 +186,8 @@ class Columns:
         """Mean and variance of each column without each row, and their largest rounding errors in each column."""
         assert self.values is not None
         n_rows = self.values.shape[0]
+        if self.complete:
+            return self._plain_moments()
         centre = np.nanmean(self.values, axis=0, keepdims=True)
         c = np.where(self.missing, 0.0, self.values - centre)
         q = self.n_filled
@@ -185,6 +201,23 @@ class Columns:
         size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
         mean_error = gamma(2 * n_rows + 8) * size / n + self.fill_error + UNIT * np.abs(centre + mean)
         return centre + mean, variance, _largest(mean_error), _largest(error)
+
+    def _plain_moments(self) -> tuple[Array, Array, Array, Array]:
+        """The moments of columns without missing values; errors as in :attr:`moments`, each bounded by that of its column."""
+        assert self.values is not None
+        n_rows = self.values.shape[0]
+        centre = self.values.mean(axis=0, keepdims=True)
+        c = self.values - centre
+        squares, sizes = c * c, np.abs(c)
+        mean = (c.sum(axis=0) - c) / (n_rows - 1)
+        variance = (squares.sum(axis=0) - squares) / (n_rows - 1)
+        variance -= mean * mean
+        np.maximum(variance, 0.0, out=variance)
+        largest, unit = sizes.max(axis=0, keepdims=True), gamma(2 * n_rows + 8)
+        error = 4.0 * unit * (largest * largest + squares.sum(axis=0)) / (n_rows - 1)
+        mean_error = unit * (largest + sizes.sum(axis=0)) / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
+        mean += centre
+        return mean, variance, mean_error, error
 
     @cached_property
     def _order(self) -> tuple[Array, NDArray[np.intp]]:
@@ -381,16 +414,27 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     if step.with_mean:
         changes = {"shift": mean, "shift0": columns.shift0 + columns.scale0 * step.mean_}
     if step.with_std:
-        # scikit-learn does not divide by a standard deviation that may be rounding only.
-        count = columns.n_values + columns.n_filled
-        own, middle = variance / columns.scale**2, (mean - columns.shift) / columns.scale
-        limit = count * EPS * own + np.square(count * middle * EPS)
-        flat = columns.constant | (SURE * own <= limit)
-        walk.set_apart(~flat & ((own <= SURE * limit) | (variance <= SURE * error)), "a column has next to no variance")
-        changes["scale"] = np.where(flat, columns.scale, np.sqrt(variance))
+        changes["scale"] = _deviations(walk, columns, mean, variance, error)
         changes["scale0"] = columns.scale0 * step.scale_
         changes["scale_error"] = error
     return columns.scaled(given, **changes)
+
+
+def _deviations(walk: Walk, columns: Columns, mean: Array, variance: Array, error: Array) -> Array:
+    """Standard deviations as scales; the scale so far where scikit-learn takes the column for constant."""
+    # scikit-learn does not divide by a standard deviation that may be rounding only.
+    count = columns.n_values + columns.n_filled
+    if columns.scale.shape[0] == columns.shift.shape[0] == 1:
+        # Far above that limit in every row, as columns usually are.
+        least, farthest = variance.min(axis=0), np.abs(mean - columns.shift).max(axis=0) * count.max() * EPS
+        limit = count.max() * EPS * variance.max(axis=0) + farthest * farthest
+        if np.all((least > SURE * limit) & (least > SURE * error[0])) and not columns.constant.any():
+            return np.sqrt(variance)
+    own, middle = variance / columns.scale**2, (mean - columns.shift) / columns.scale
+    limit = count * EPS * own + np.square(count * middle * EPS)
+    flat = columns.constant | (SURE * own <= limit)
+    walk.set_apart(~flat & ((own <= SURE * limit) | (variance <= SURE * error)), "a column has next to no variance")
+    return np.where(flat, columns.scale, np.sqrt(variance))
 
 
 def _spread(walk: Walk, columns: Columns, width: Array) -> Array:
@@ -409,10 +453,11 @@ def _squared_error(scale: Array, size: Array) -> Array:
 def _size(columns: Columns) -> Array:
     """The largest number in each column, filled values and shifts included."""
     assert columns.values is not None
-    low, high = np.nanmin(columns.values, axis=0), np.nanmax(columns.values, axis=0)
+    low, high = columns.value_range
     size = np.maximum(np.abs(low), np.abs(high))[None, :]
     for part in (columns.shift, columns.shift0, columns.fill, columns.fill0):
-        size = np.fmax(size, np.nanmax(np.abs(np.nan_to_num(part)), axis=0, keepdims=True))
+        for end in (np.fmin.reduce(part, axis=0), np.fmax.reduce(part, axis=0)):
+            size = np.fmax(size, np.abs(np.nan_to_num(end)))
     return size
 
 
@@ -789,20 +834,25 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     scale0, shift0 = columns.scale0, columns.shift0
     made = matrix.dense()
     rounding = OPERATIONS * UNIT * _size(columns) / scale0
-    own = (np.where(columns.missing, columns.fill0, columns.values) - shift0) / scale0
-    if own.shape != made.shape or not np.all(np.abs(own - made) <= 4.0 * rounding + OPERATIONS * UNIT * np.abs(made)):
+    own = (columns.values if columns.complete else np.where(columns.missing, columns.fill0, columns.values)) - shift0
+    own /= scale0
+    if own.shape != made.shape or not _is_near(own, made, 4.0 * rounding):
         raise Unfollowed("the steps do not compute in float64")
     constant = columns.constant
     ratio = columns.scale / scale0
-    if intercept:
+    if intercept and constant.any():
         ratio = np.where(constant, 1.0, ratio)
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
     strengths = ratio * ratio
     moves = _moves(walk, columns, rounding, intercept)
     fills = moves.sizes
-    unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
-    walk.set_apart(np.broadcast_to(unknown, (walk.alone.size, made.shape[1])), "a column has no value in any other row")
+    least = strengths.min(initial=np.inf)
+    if not (least > 0.0 and np.isfinite(strengths).all() and np.isfinite(fills).all()):
+        unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
+        walk.set_apart(
+            np.broadcast_to(unknown, (walk.alone.size, made.shape[1])), "a column has no value in any other row"
+        )
     # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
     rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
     largest = np.maximum(np.abs(made).max(axis=0), np.finfo(np.float64).tiny)
@@ -810,13 +860,17 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     if not error <= LARGEST_ERROR:
         raise Unfollowed("the values of a column differ by little more than their rounding")
     # The error is one of 1: far below that a factor is known too badly.
-    walk.set_apart(
-        np.broadcast_to(LARGEST_ERROR * strengths < error, (walk.alone.size, made.shape[1])),
-        "a column loses nearly all of its spread",
-    )
-    strengths = np.where(walk.alone[:, None], 1.0, strengths)
-    fills = np.where(walk.alone[:, None], 0.0, fills)
+    if not LARGEST_ERROR * least >= error:
+        walk.set_apart(
+            np.broadcast_to(LARGEST_ERROR * strengths < error, (walk.alone.size, made.shape[1])),
+            "a column loses nearly all of its spread",
+        )
+    if walk.alone.any() or strengths.shape[0] == 1:
+        strengths = np.where(walk.alone[:, None], 1.0, strengths)
     moved, scales = bool(np.any(fills)), bool(np.any(strengths != 1.0))
+    if moved:
+        fills = np.where(walk.alone[:, None], 0.0, fills)
+        moved = bool(np.any(fills))
     return ColumnChanges(
         strengths if scales else None,
         fills if moved else None,
@@ -825,6 +879,15 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         walk.alone,
         _listed(walk),
     )
+
+
+def _is_near(own: Array, made: Array, errors: Array) -> bool:
+    """Whether two arrays agree to within errors of their columns and a few roundings; the first is overwritten."""
+    own -= made
+    np.abs(own, out=own)
+    if np.all(own.max(axis=0) <= errors[0]):
+        return True
+    return bool(np.all(own <= errors + OPERATIONS * UNIT * np.abs(made)))
 
 
 @final
@@ -840,6 +903,9 @@ class Moves:
 def _moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) -> Moves:
     """Moves in units of the scales of all rows: of filled values, and without an intercept of all values that are shifted."""
     holes, scale0 = columns.missing.any(axis=0), columns.scale0
+    if intercept and not holes.any():
+        nothing = np.zeros((1, holes.size))
+        return Moves(nothing, columns.missing, nothing)
     filled = np.where(holes, (columns.fill - columns.fill0) / scale0, 0.0)
     fill_error = np.where(holes, columns.fill_error / scale0 + 2.0 * rounding, 0.0)
     shifts = np.zeros((1, 1)) if intercept else (columns.shift0 - columns.shift) / scale0

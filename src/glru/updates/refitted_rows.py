@@ -10,6 +10,7 @@ since the stacked vectors :math:`(D^{1/2} X_i v, \Lambda^{1/2} v)` differ by no 
 :math:`M_i` then converge as fast as the changes are small, whatever the loss.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, final
@@ -34,6 +35,10 @@ Mask = NDArray[np.bool_]
 
 LEAST_SHARE = 1e-6
 """Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
+
+
+MOST_KEPT = 10_000_000
+"""Entries of data up to which centred rows of wide data are kept for all steps: 80 MB."""
 
 
 def has_refitted_rows(problem: Problem) -> bool:
@@ -458,16 +463,35 @@ class WideRefits:
         )
         return self.refits.error * float(np.linalg.norm(errors)) * (1.0 + gamma(errors.size + 8))
 
+    @cached_property
+    def inverse(self) -> Array:
+        """The inverse of the strengths without each row, a row each; one row where they stay."""
+        inverse, strengths = self.family.side.inverse[None, :], self.refits.strengths
+        return inverse if strengths is None else inverse / strengths
+
+    def blocks(self) -> Iterable[tuple[slice, Array]]:
+        """The rows about their centre in chunks of columns, kept where they are small."""
+        return self._kept_blocks if self.problem.n_rows * self.problem.n_columns <= MOST_KEPT else self._chunks()
+
+    @cached_property
+    def _kept_blocks(self) -> list[tuple[slice, Array]]:
+        return list(self._chunks())
+
+    def _chunks(self) -> Iterator[tuple[slice, Array]]:
+        side = self.family.side
+        center = np.zeros(side.inverse.size) if side.center is None else side.center
+        return self.problem.matrix.centred_chunks(center)
+
     def norms(self, rows: Rows) -> Array:
         """At least the norms of all rows in the metric of each removal's own penalty, a column per removal; fills not moved."""
         side, strengths = self.family.side, self.refits.strengths
         if strengths is None:
             return np.broadcast_to(side.norms[:, None], (side.norms.size, rows.size))
-        inverse = side.inverse[:, None] / strengths[rows].T * (1.0 + FEW)
-        center = np.zeros(side.inverse.size) if side.center is None else side.center
+        inverse = self.inverse[rows]
         squares = np.zeros((side.norms.size, rows.size))
-        for part, block in self.problem.matrix.centred_chunks(center):
-            squares += np.square(block) @ inverse[part]
+        for part, block in self.blocks():
+            squares += np.square(block) @ inverse[:, part].T
+        squares *= 1.0 + FEW
         scale = 1.0 / np.sqrt(self.refits.smallest[rows])
         return np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny * scale
 
@@ -500,28 +524,25 @@ class WideCandidates:
     @cached_property
     def _scores(self) -> Array:
         """The scores of all rows, through the data and the penalty of every model."""
-        owner, side, refits, problem = self.owner, self.owner.family.side, self.owner.refits, self.owner.problem
-        inverse = np.broadcast_to(side.inverse[:, None], (side.inverse.size, self.rows.size))
-        if refits.strengths is not None:
-            inverse = inverse / refits.strengths[self.rows].T
+        owner, side, refits = self.owner, self.owner.family.side, self.owner.refits
         columns, scores = refits.filled_columns, side.border @ self.free
-        center = np.zeros(side.inverse.size) if side.center is None else side.center
+        inverse = owner.inverse[self.rows] if refits.strengths is not None else owner.inverse
         if columns.size:
             assert refits.fills is not None
-            moves = refits.fills[np.ix_(self.rows, columns)].T
-            filled = owner.refits.mask.T @ self.duals
-            extra = np.zeros((side.inverse.size, self.rows.size))
-            extra[columns] = moves * filled
-        for part, block in problem.matrix.centred_chunks(center):
-            images = block.T @ self.duals
+            moves = refits.fills[np.ix_(self.rows, columns)]
+            extra = np.zeros((self.rows.size, side.inverse.size))
+            extra[:, columns] = moves * (self.duals.T @ refits.mask)
+        # A row of images per removal, as strengths are stored.
+        for part, block in owner.blocks():
+            images = self.duals.T @ block
             if columns.size:
-                images += extra[part]
-            images *= inverse[part]
-            scores = scores + block @ images
+                images += extra[:, part]
+            images *= inverse[:, part]
+            scores = scores + block @ images.T
             if columns.size:
-                extra[part] = images
+                extra[:, part] = images
         if columns.size:
-            scores += owner.refits.mask @ (moves * extra[columns])
+            scores += refits.mask @ (moves * extra[:, columns]).T
         return scores
 
     def certify(self) -> Certified:
