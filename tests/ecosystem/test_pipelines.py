@@ -289,6 +289,10 @@ WHOLE = {
         make_pipeline(StandardScaler(), model_of(False)),
         lambda: (cancer()[0][:40], cancer()[1][:40]),
     ),
+    "threshold-without-intercept": (
+        make_pipeline(VarianceThreshold(), StandardScaler(with_mean=False), model_of(False)),
+        lambda: (np.column_stack([numbers(30)[0], np.r_[np.ones(29), 0.0]]), numbers(30)[1]),
+    ),
     "by-the-mean": (make_pipeline(StandardScaler(), glru.GLRUClassifier(lam=0.05, tol=1e-12)), cancer),
     "by-the-mean-balanced": (
         make_pipeline(StandardScaler(), glru.GLRUClassifier(lam=0.05, class_weight="balanced", tol=1e-12)),

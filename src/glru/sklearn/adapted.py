@@ -16,7 +16,8 @@ from glru.linalg import UNIT, Array, Matrix, as_matrix, to_dense, to_host
 from glru.losses.multinomial import softmax
 from glru.point import Point
 from glru.problem import Problem
-from glru.sklearn.column_maps import ColumnChanges, Splits, follow
+from glru.sklearn.column_maps import ColumnChanges, follow
+from glru.sklearn.columns import Splits
 from glru.sklearn.objectives import Objective
 from glru.sklearn.preprocessing import Preprocessing, is_a
 from glru.sklearn.targets import Targets

@@ -1,336 +1,33 @@
-r"""What the steps of a pipeline make of every column when they are fitted without one row, for all rows in closed form.
+"""What the steps of a pipeline make of every column when they are fitted without one row, for all rows in closed form.
 
-A column ``x`` of numbers, some of which may be missing, is on its way through scalers and imputers
-
-.. math:: (\tilde x_i - m_i) / s_i, \qquad \tilde x_i = x \text{ where there is a value, } \varphi_i \text{ where it is missing,}
-
-where the scale ``s_i``, the shift ``m_i`` and the filled value ``phi_i`` are those of the steps fitted without row ``i``. Statistics of scaled
-values are scaled statistics, so that each step replaces some of the three by statistics of the other rows' :math:`\tilde x_i`, which are
-sums without one term, or order statistics without one value. Whatever is made of values that stay the same (encodings, products of
-columns, functions) starts a new column. Rows without which the steps would do something else are set apart: "alone".
-
-The same for a few splits: there ``i`` counts the splits, and each statistic is one of a split's train rows.
+Each step that is followed has a function here, which takes :class:`~glru.sklearn.columns.Columns` as the steps before it make them and says what becomes
+of their scales, shifts and fills. Whatever is made of values that stay the same (encodings, products of columns, functions) starts a
+new column. Rows without which the steps would do something else are set apart: "alone".
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru.linalg import UNIT, Array, Matrix, gamma, to_dense
-from glru.sklearn.preprocessing import count_rows, is_a
-
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.intp]
-Splits = list[tuple[Rows, Rows]]
+from glru.linalg import UNIT, Array, Matrix, to_dense
+from glru.sklearn.columns import SURE, Columns, Mask, Splits, Unfollowed, as_numbers, join, largest_of, width_of
+from glru.sklearn.preprocessing import is_a
 
 EPS = float(np.finfo(np.float64).eps)
 
-SURE = 4.0
-"""A quantity that scikit-learn compares with a threshold is decided where it is this many times above or below it."""
-
 OPERATIONS = 16.0
 """At most so many roundings, each of the size of the largest number on the way, are in what a chain of scalers makes of a value."""
-
-VARIED = 1e-9
-"""A column whose variance is above this share of its squared range has more than one value, whatever the rounding."""
-
-MOST_ENTRIES = 50_000_000
-"""Sparse columns with more entries than this, zeros included, are not made dense."""
 
 LARGEST_ERROR = 1e-7
 """Relative error of what changes from which on nothing useful is proven of it."""
 
 SINGLE_ROWS = 32
 """Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
-
-
-STATISTICS = ("missing", "complete", "n_values", "n_filled", "value_range", "extremes", "constant", "moments", "_order")
-"""What is computed once of the values and fills of some columns."""
-
-
-class Unfollowed(Exception):
-    """Steps of which no closed form is known, and why."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """Columns behind some steps.
-
-    Attributes
-    ----------
-    given : array, sparse matrix or frame
-        The columns as the steps fitted to all rows make them.
-    values : array of shape (n_rows, n_columns) or None
-        ``x``, NaN where it is missing; None for columns that are the same without any row.
-    splits : list of tuple or None
-        Train and test rows of every split; None: each row is left out.
-    scale, shift, fill : array of shape (n_rows or n_splits or 1, n_columns)
-        ``s``, ``m`` and ``phi``, by row that is left out or by split; ``phi`` is NaN while missing values are not filled.
-    scale0, shift0, fill0 : array of shape (1, n_columns)
-        Those of the steps fitted to all rows.
-    scale_error, fill_error : array of shape (1, n_columns)
-        At least the rounding errors of squared scales and of fills.
-    """
-
-    given: Any
-    values: Array | None = None
-    splits: Splits | None = None
-    scale: Array = field(default_factory=lambda: np.ones((1, 1)))
-    shift: Array = field(default_factory=lambda: np.zeros((1, 1)))
-    fill: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
-    scale0: Array = field(default_factory=lambda: np.ones((1, 1)))
-    shift0: Array = field(default_factory=lambda: np.zeros((1, 1)))
-    fill0: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
-    scale_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
-    fill_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
-
-    PARTS = ("scale", "shift", "fill", "scale0", "shift0", "fill0", "scale_error", "fill_error")
-
-    @property
-    def steady(self) -> bool:
-        """Whether the steps so far make the same of them without any row."""
-        pairs = ((self.scale, self.scale0), (self.shift, self.shift0), (self.fill, self.fill0))
-        return self.values is None or all(
-            np.array_equal(a, np.broadcast_to(b, a.shape), equal_nan=True) for a, b in pairs
-        )
-
-    @cached_property
-    def missing(self) -> Mask:
-        """Where the columns had no value."""
-        assert self.values is not None
-        return np.isnan(self.values)
-
-    @cached_property
-    def complete(self) -> bool:
-        """Whether each row is left out and no value is missing: then counts are the same for all columns and rows."""
-        return self.splits is None and not self.missing.any()
-
-    @cached_property
-    def n_values(self) -> Array:
-        """How many values each column has without each row, or in each split; one number where :attr:`complete`."""
-        return np.full((1, 1), self.missing.shape[0] - 1.0) if self.complete else self._sums(~self.missing)
-
-    @cached_property
-    def n_filled(self) -> Array:
-        """How many filled values each column has without each row, or in each split; one number where :attr:`complete`."""
-        if self.complete:
-            return np.zeros((1, 1))
-        return np.where(np.isnan(self.fill0), 0.0, self._sums(self.missing))
-
-    def _sums(self, entries: NDArray[Any]) -> Array:
-        """The sums of each column without each row, or over the train rows of each split."""
-        if self.splits is None:
-            return np.asarray(entries.sum(axis=0) - entries, dtype=np.float64)
-        counts = np.array([np.bincount(train, minlength=entries.shape[0]) for train, _ in self.splits])
-        return np.asarray(counts.astype(np.float64) @ entries)
-
-    @cached_property
-    def value_range(self) -> tuple[Array, Array]:
-        """The least and the largest value of each column in all rows, filled ones apart."""
-        assert self.values is not None
-        least, most = (np.min, np.max) if self.complete else (np.nanmin, np.nanmax)
-        return np.asarray(least(self.values, axis=0)), np.asarray(most(self.values, axis=0))
-
-    @cached_property
-    def extremes(self) -> tuple[Array, Array]:
-        """The least and the largest value of each column without each row, filled ones included."""
-        if self.splits is not None:
-            parts = list(self._parts(0))
-            return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
-        return self._least(1.0), -self._least(-1.0)
-
-    @property
-    def held_out(self) -> tuple[Array, Array]:
-        """The least and the largest of the values that are left out."""
-        assert self.values is not None
-        if self.splits is None:
-            value = np.where(self.missing, self.fill, self.values)
-            return value, value
-        parts = list(self._parts(1))
-        return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
-
-    def _parts(self, side: int) -> Iterator[Array]:
-        """The values of the train rows (0) or of the test rows (1) of every split, missing ones as its steps fill them."""
-        assert self.values is not None and self.splits is not None
-        fill = np.broadcast_to(self.fill, (len(self.splits), self.values.shape[1]))
-        for own, split in zip(fill, self.splits, strict=True):
-            yield np.where(self.missing[split[side]], own, self.values[split[side]])
-
-    def _least(self, sign: float) -> Array:
-        assert self.values is not None
-        x = np.where(self.missing, np.inf, sign * self.values)
-        first, second = np.partition(x, 1, axis=0)[:2]
-        least = np.where(x == first, second, first)
-        return np.minimum(least, np.where(self.n_filled > 0, sign * np.nan_to_num(self.fill), np.inf))
-
-    @cached_property
-    def constant(self) -> Mask:
-        """Where a column has one value only without a row, a filled value's rounding apart."""
-        assert self.values is not None
-        _, variance, _, _ = self.moments
-        size = self.value_range[1] - self.value_range[0]
-        if np.all(variance.min(axis=0) > VARIED * size * size):
-            return np.zeros((1, variance.shape[1]), dtype=bool)
-        low, high = self.extremes
-        return np.asarray(high - low <= SURE * self.fill_error)
-
-    @cached_property
-    def moments(self) -> tuple[Array, Array, Array, Array]:
-        """Mean and variance of each column without each row, and their largest rounding errors in each column."""
-        assert self.values is not None
-        n_rows = self.values.shape[0]
-        if self.complete:
-            return self._plain_moments()
-        centre = np.nanmean(self.values, axis=0, keepdims=True)
-        c = np.where(self.missing, 0.0, self.values - centre)
-        q = self.n_filled
-        n = np.where(self.n_values + q > 0, self.n_values + q, np.nan)
-        e = np.where(q > 0, np.nan_to_num(self.fill - centre), 0.0)
-        mean = (self._sums(c) + q * e) / n
-        variance = np.maximum((self._sums(c * c) + q * e * e) / n - mean * mean, 0.0)
-        # The sum of squares errs by gamma of it; so does the squared mean, since (sum |c|)^2 is at most n times the squares.
-        squares = np.square(c).max(axis=0) + self._sums(c * c) + q * e * e
-        error = 4.0 * gamma(2 * n_rows + 8) * squares / n + 2.0 * self.fill_error * (np.abs(e) + np.abs(mean))
-        size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
-        mean_error = gamma(2 * n_rows + 8) * size / n + self.fill_error + UNIT * np.abs(centre + mean)
-        return centre + mean, variance, _largest(mean_error), _largest(error)
-
-    def _plain_moments(self) -> tuple[Array, Array, Array, Array]:
-        """The moments of columns without missing values; errors as in :attr:`moments`, each bounded by that of its column."""
-        assert self.values is not None
-        n_rows = self.values.shape[0]
-        centre = self.values.mean(axis=0, keepdims=True)
-        c = self.values - centre
-        squares, sizes = c * c, np.abs(c)
-        mean = (c.sum(axis=0) - c) / (n_rows - 1)
-        variance = (squares.sum(axis=0) - squares) / (n_rows - 1)
-        variance -= mean * mean
-        np.maximum(variance, 0.0, out=variance)
-        largest, unit = sizes.max(axis=0, keepdims=True), gamma(2 * n_rows + 8)
-        error = 4.0 * unit * (largest * largest + squares.sum(axis=0)) / (n_rows - 1)
-        mean_error = unit * (largest + sizes.sum(axis=0)) / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
-        mean += centre
-        return mean, variance, mean_error, error
-
-    @cached_property
-    def _order(self) -> tuple[Array, NDArray[np.intp]]:
-        """Every column in order, missing values last, and the places of its entries there."""
-        assert self.values is not None
-        order = np.argsort(self.values, axis=0, kind="stable")
-        places = np.empty_like(order)
-        np.put_along_axis(places, order, np.arange(order.shape[0])[:, None], axis=0)
-        return np.take_along_axis(self.values, order, axis=0), places
-
-    def quantile(self, share: float) -> Array:
-        """A quantile of each column without each row, by linear interpolation, filled values included."""
-        if self.splits is not None:
-            return np.array([np.nanquantile(x, share, axis=0) for x in self._parts(0)])
-        last = (self.n_values + self.n_filled - 1.0).astype(np.intp)
-        position = last * share
-        low = np.floor(position).astype(np.intp)
-        first, second = self._at(low), self._at(np.minimum(low + 1, last))
-        return np.asarray(first + (position - low) * (second - first))
-
-    def _at(self, places: NDArray[np.intp]) -> Array:
-        """The values at some places of the ordered columns, each without its row."""
-        ordered, own = self._order
-        n_columns = ordered.shape[1]
-
-        def present(k: NDArray[np.intp]) -> Array:
-            k = np.maximum(k, 0)
-            k = k + (~self.missing & (k >= own))
-            return np.take_along_axis(ordered, np.minimum(k, ordered.shape[0] - 1), axis=0)
-
-        if not self.n_filled.any():
-            return present(places)
-        fill = np.broadcast_to(self.fill, ordered.shape)
-        counts = (~self.missing).sum(axis=0)
-        below = np.column_stack([np.searchsorted(ordered[: counts[j], j], fill[:, j]) for j in range(n_columns)])
-        below = below - (~self.missing & (np.asarray(self.values) < fill))
-        n_filled = self.n_filled.astype(np.intp)
-        after = present(np.where(places < below, places, places - n_filled))
-        return np.where((places >= below) & (places < below + n_filled), fill, after)
-
-    def numbers(self) -> "Columns":
-        """The same columns with their values as numbers, so that they can be followed through scalers and imputers."""
-        if self.values is not None:
-            return self
-        values = as_numbers(self.given)
-        if values is None:
-            raise Unfollowed("a step for numbers got something else")
-        return Columns(self.given, values, self.splits).full()
-
-    def full(self) -> "Columns":
-        """The same with every part as wide as the values."""
-        assert self.values is not None
-        width = self.values.shape[1]
-        parts: dict[str, Any] = {
-            name: np.broadcast_to(part, (part.shape[0], width)) for name in self.PARTS for part in [getattr(self, name)]
-        }
-        return replace(self, **parts)
-
-    def scaled(self, given: Any, **parts: Any) -> "Columns":
-        """The same values and fills under other scales and shifts; their statistics stay."""
-        new = replace(self, given=given, **parts)
-        new.__dict__.update({name: self.__dict__[name] for name in STATISTICS if name in self.__dict__})
-        return new
-
-    def take(self, given: Any, columns: Any) -> "Columns":
-        """Some of the columns."""
-        if self.values is None:
-            return replace(self, given=given)
-        return replace(
-            self, given=given, values=self.values[:, columns], **{n: getattr(self, n)[:, columns] for n in self.PARTS}
-        )
-
-
-def _largest(errors: Array) -> Array:
-    return np.nanmax(errors, axis=0, keepdims=True)
-
-
-def join(given: Any, blocks: list[Columns]) -> Columns:
-    """Blocks of columns side by side."""
-    blocks = [block for block in blocks if block.values is not None or _width(block.given)]
-    if all(block.values is None for block in blocks):
-        return replace(blocks[0], given=given)
-    blocks = [block.numbers() for block in blocks]
-
-    def side_by_side(name: str) -> Array:
-        parts = [getattr(block, name) for block in blocks]
-        height = max(part.shape[0] for part in parts)
-        return np.hstack([np.broadcast_to(part, (height, part.shape[1])) for part in parts])
-
-    return Columns(
-        given, side_by_side("values"), blocks[0].splits, **{name: side_by_side(name) for name in Columns.PARTS}
-    )
-
-
-def _width(given: Any) -> int:
-    return given.shape[1] if len(given.shape) > 1 else 1
-
-
-def as_numbers(given: Any) -> Array | None:
-    """Columns as float64 numbers, NaN where they are missing; None where some are something else."""
-    if sp.issparse(given) and _width(given) * count_rows(given) > MOST_ENTRIES:
-        raise Unfollowed("sparse data has too many entries to be followed, zeros included")
-    try:
-        if sp.issparse(given):
-            return np.asarray(to_dense(given), dtype=np.float64)
-        if hasattr(given, "to_numpy") and hasattr(given, "iloc"):
-            given = given.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif hasattr(given, "to_numpy"):
-            given = given.to_numpy()
-        found = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-    return found if found.ndim == 2 else None
 
 
 @final
@@ -341,14 +38,16 @@ class Walk:
     ----------
     splits : list of tuple or None
         As in :class:`Columns`.
+    intercept : bool
+        Whether the model has an unpenalised intercept.
     alone : array of bool
         Rows, or splits, without which the steps do something that is not followed.
     reasons : list of str
         Why.
     """
 
-    def __init__(self, n_rows: int, splits: Splits | None = None) -> None:
-        self.splits = splits
+    def __init__(self, n_rows: int, splits: Splits | None = None, intercept: bool = True) -> None:
+        self.splits, self.intercept = splits, intercept
         self.alone = np.zeros(n_rows if splits is None else len(splits), dtype=bool)
         self.reasons: list[str] = []
 
@@ -401,7 +100,7 @@ def _positions(given: Any, chosen: Any) -> NDArray[np.intp]:
             raise Unfollowed("columns are chosen by a range of names")
         names = list(given.columns)
         return np.array([names.index(name) for name in np.ravel(np.asarray(chosen, dtype=object))])
-    return np.arange(_width(given))[np.atleast_1d(chosen) if not isinstance(chosen, slice) else chosen]
+    return np.arange(width_of(given))[np.atleast_1d(chosen) if not isinstance(chosen, slice) else chosen]
 
 
 def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -447,7 +146,7 @@ def _spread(walk: Walk, columns: Columns, width: Array) -> Array:
 def _squared_error(scale: Array, size: Array) -> Array:
     """The largest error of a squared scale in each column whose scale errs by a few roundings of numbers of some size."""
     error = OPERATIONS * UNIT * size
-    return _largest(error * (2.0 * scale + error))
+    return largest_of(error * (2.0 * scale + error))
 
 
 def _size(columns: Columns) -> Array:
@@ -482,7 +181,7 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
             least, most = np.fmin(least, columns.fill0[0]), np.fmax(most, columns.fill0[0])
         same = (low == least) & (high == most)
         scale, shift = np.where(same, scale0, scale), np.where(same, shift0, shift)
-    error = _squared_error(scale, _size(columns) + np.abs(shift)) + 4.0 * _largest(scale) * columns.fill_error / (
+    error = _squared_error(scale, _size(columns) + np.abs(shift)) + 4.0 * largest_of(scale) * columns.fill_error / (
         end - start
     )
     return columns.scaled(
@@ -505,7 +204,7 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         farthest = np.max([np.abs(value - columns.shift) for value in columns.held_out], axis=0)
         walk.set_apart(farthest > width, "a row has a value out of the range of the others, which is clipped")
     shift_error = columns.moments[2] if columns.shift.shape[0] > 1 else 0.0
-    error = _squared_error(scale, _size(columns)) + 4.0 * _largest(scale) * (columns.fill_error + shift_error)
+    error = _squared_error(scale, _size(columns)) + 4.0 * largest_of(scale) * (columns.fill_error + shift_error)
     scale0 = columns.scale0 * step.scale_
     return columns.scaled(step.transform(columns.given), scale=scale, scale0=scale0, scale_error=error)
 
@@ -523,7 +222,7 @@ def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
 
             adjust = float(norm.ppf(step.quantile_range[1] / 100.0) - norm.ppf(step.quantile_range[0] / 100.0))
         scale = _spread(walk, columns, high - low) / adjust
-        error = _squared_error(scale, _size(columns) / adjust) + 4.0 * _largest(scale) * columns.fill_error / adjust
+        error = _squared_error(scale, _size(columns) / adjust) + 4.0 * largest_of(scale) * columns.fill_error / adjust
         changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
     return columns.scaled(step.transform(columns.given), **changes)
 
@@ -748,6 +447,10 @@ def _variance_threshold(walk: Walk, step: Any, columns: Columns) -> Columns:
         # Far more than rounding: a row whose removal brings a variance this near is not worth a closed form.
         near = np.abs(variance - step.threshold) <= 1e-9 * step.threshold
         walk.set_apart(near | ((variance > step.threshold) != support), "a column's variance crosses the threshold")
+    elif not walk.intercept:
+        # With an intercept, a constant column under a penalty is as good as none.
+        lost = np.broadcast_to(columns.constant & support, (walk.alone.size, support.size))
+        walk.set_apart(lost, "a column is constant without a row, and dropped")
     return columns.take(given, kept)
 
 
@@ -815,7 +518,7 @@ def follow(
     splits : list of tuple, default=None
         Train and test rows: then the steps are fitted to the train rows of each split instead.
     """
-    walk = Walk(matrix.shape[0], splits)
+    walk = Walk(matrix.shape[0], splits, intercept)
     try:
         columns = walk.through(fitted, Columns(X, None, splits))
         if columns.values is None:

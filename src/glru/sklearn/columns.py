@@ -1,0 +1,321 @@
+r"""Columns on their way through the steps of a pipeline, and their statistics without one row, for all rows in closed form.
+
+A column ``x`` of numbers, some of which may be missing, is on its way through scalers and imputers
+
+.. math:: (\tilde x_i - m_i) / s_i, \qquad \tilde x_i = x \text{ where there is a value, } \varphi_i \text{ where it is missing,}
+
+where the scale ``s_i``, the shift ``m_i`` and the filled value ``phi_i`` are those of the steps fitted without row ``i``. Statistics of scaled
+values are scaled statistics, so that each step replaces some of the three by statistics of the other rows' :math:`\tilde x_i`, which are
+sums without one term, or order statistics without one value.
+
+The same for a few splits: there ``i`` counts the splits, and each statistic is one of a split's train rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from glru.linalg import UNIT, Array, gamma, to_dense
+from glru.sklearn.preprocessing import count_rows
+
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+Splits = list[tuple[Rows, Rows]]
+
+SURE = 4.0
+"""A quantity that scikit-learn compares with a threshold is decided where it is this many times above or below it."""
+
+VARIED = 1e-9
+"""A column whose variance is above this share of its squared range has more than one value, whatever the rounding."""
+
+MOST_ENTRIES = 50_000_000
+"""Sparse columns with more entries than this, zeros included, are not made dense."""
+
+STATISTICS = ("missing", "complete", "n_values", "n_filled", "value_range", "extremes", "constant", "moments", "_order")
+"""What is computed once of the values and fills of some columns."""
+
+
+class Unfollowed(Exception):
+    """Steps of which no closed form is known, and why."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns behind some steps.
+
+    Attributes
+    ----------
+    given : array, sparse matrix or frame
+        The columns as the steps fitted to all rows make them.
+    values : array of shape (n_rows, n_columns) or None
+        ``x``, NaN where it is missing; None for columns that are the same without any row.
+    splits : list of tuple or None
+        Train and test rows of every split; None: each row is left out.
+    scale, shift, fill : array of shape (n_rows or n_splits or 1, n_columns)
+        ``s``, ``m`` and ``phi``, by row that is left out or by split; ``phi`` is NaN while missing values are not filled.
+    scale0, shift0, fill0 : array of shape (1, n_columns)
+        Those of the steps fitted to all rows.
+    scale_error, fill_error : array of shape (1, n_columns)
+        At least the rounding errors of squared scales and of fills.
+    """
+
+    given: Any
+    values: Array | None = None
+    splits: Splits | None = None
+    scale: Array = field(default_factory=lambda: np.ones((1, 1)))
+    shift: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    fill: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
+    scale0: Array = field(default_factory=lambda: np.ones((1, 1)))
+    shift0: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    fill0: Array = field(default_factory=lambda: np.full((1, 1), np.nan))
+    scale_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    fill_error: Array = field(default_factory=lambda: np.zeros((1, 1)))
+
+    PARTS = ("scale", "shift", "fill", "scale0", "shift0", "fill0", "scale_error", "fill_error")
+
+    @property
+    def steady(self) -> bool:
+        """Whether the steps so far make the same of them without any row."""
+        pairs = ((self.scale, self.scale0), (self.shift, self.shift0), (self.fill, self.fill0))
+        return self.values is None or all(
+            np.array_equal(a, np.broadcast_to(b, a.shape), equal_nan=True) for a, b in pairs
+        )
+
+    @cached_property
+    def missing(self) -> Mask:
+        """Where the columns had no value."""
+        assert self.values is not None
+        return np.isnan(self.values)
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether each row is left out and no value is missing: then counts are the same for all columns and rows."""
+        return self.splits is None and not self.missing.any()
+
+    @cached_property
+    def n_values(self) -> Array:
+        """How many values each column has without each row, or in each split; one number where :attr:`complete`."""
+        return np.full((1, 1), self.missing.shape[0] - 1.0) if self.complete else self._sums(~self.missing)
+
+    @cached_property
+    def n_filled(self) -> Array:
+        """How many filled values each column has without each row, or in each split; one number where :attr:`complete`."""
+        if self.complete:
+            return np.zeros((1, 1))
+        return np.where(np.isnan(self.fill0), 0.0, self._sums(self.missing))
+
+    def _sums(self, entries: NDArray[Any]) -> Array:
+        """The sums of each column without each row, or over the train rows of each split."""
+        if self.splits is None:
+            return np.asarray(entries.sum(axis=0) - entries, dtype=np.float64)
+        counts = np.array([np.bincount(train, minlength=entries.shape[0]) for train, _ in self.splits])
+        return np.asarray(counts.astype(np.float64) @ entries)
+
+    @cached_property
+    def value_range(self) -> tuple[Array, Array]:
+        """The least and the largest value of each column in all rows, filled ones apart."""
+        assert self.values is not None
+        least, most = (np.min, np.max) if self.complete else (np.nanmin, np.nanmax)
+        return np.asarray(least(self.values, axis=0)), np.asarray(most(self.values, axis=0))
+
+    @cached_property
+    def extremes(self) -> tuple[Array, Array]:
+        """The least and the largest value of each column without each row, filled ones included."""
+        if self.splits is not None:
+            parts = list(self._parts(0))
+            return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
+        return self._least(1.0), -self._least(-1.0)
+
+    @property
+    def held_out(self) -> tuple[Array, Array]:
+        """The least and the largest of the values that are left out."""
+        assert self.values is not None
+        if self.splits is None:
+            value = np.where(self.missing, self.fill, self.values)
+            return value, value
+        parts = list(self._parts(1))
+        return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
+
+    def _parts(self, side: int) -> Iterator[Array]:
+        """The values of the train rows (0) or of the test rows (1) of every split, missing ones as its steps fill them."""
+        assert self.values is not None and self.splits is not None
+        fill = np.broadcast_to(self.fill, (len(self.splits), self.values.shape[1]))
+        for own, split in zip(fill, self.splits, strict=True):
+            yield np.where(self.missing[split[side]], own, self.values[split[side]])
+
+    def _least(self, sign: float) -> Array:
+        assert self.values is not None
+        x = np.where(self.missing, np.inf, sign * self.values)
+        first, second = np.partition(x, 1, axis=0)[:2]
+        least = np.where(x == first, second, first)
+        return np.minimum(least, np.where(self.n_filled > 0, sign * np.nan_to_num(self.fill), np.inf))
+
+    @cached_property
+    def constant(self) -> Mask:
+        """Where a column has one value only without a row, a filled value's rounding apart."""
+        assert self.values is not None
+        _, variance, _, _ = self.moments
+        size = self.value_range[1] - self.value_range[0]
+        if np.all(variance.min(axis=0) > VARIED * size * size):
+            return np.zeros((1, variance.shape[1]), dtype=bool)
+        low, high = self.extremes
+        return np.asarray(high - low <= SURE * self.fill_error)
+
+    @cached_property
+    def moments(self) -> tuple[Array, Array, Array, Array]:
+        """Mean and variance of each column without each row, and their largest rounding errors in each column."""
+        assert self.values is not None
+        n_rows = self.values.shape[0]
+        if self.complete:
+            return self._plain_moments()
+        centre = np.nanmean(self.values, axis=0, keepdims=True)
+        c = np.where(self.missing, 0.0, self.values - centre)
+        q = self.n_filled
+        n = np.where(self.n_values + q > 0, self.n_values + q, np.nan)
+        e = np.where(q > 0, np.nan_to_num(self.fill - centre), 0.0)
+        mean = (self._sums(c) + q * e) / n
+        variance = np.maximum((self._sums(c * c) + q * e * e) / n - mean * mean, 0.0)
+        # The sum of squares errs by gamma of it; so does the squared mean, since (sum |c|)^2 is at most n times the squares.
+        squares = np.square(c).max(axis=0) + self._sums(c * c) + q * e * e
+        error = 4.0 * gamma(2 * n_rows + 8) * squares / n + 2.0 * self.fill_error * (np.abs(e) + np.abs(mean))
+        size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
+        mean_error = gamma(2 * n_rows + 8) * size / n + self.fill_error + UNIT * np.abs(centre + mean)
+        return centre + mean, variance, largest_of(mean_error), largest_of(error)
+
+    def _plain_moments(self) -> tuple[Array, Array, Array, Array]:
+        """The moments of columns without missing values; errors as in :attr:`moments`, each bounded by that of its column."""
+        assert self.values is not None
+        n_rows = self.values.shape[0]
+        centre = self.values.mean(axis=0, keepdims=True)
+        c = self.values - centre
+        squares, sizes = c * c, np.abs(c)
+        mean = (c.sum(axis=0) - c) / (n_rows - 1)
+        variance = (squares.sum(axis=0) - squares) / (n_rows - 1)
+        variance -= mean * mean
+        np.maximum(variance, 0.0, out=variance)
+        largest, unit = sizes.max(axis=0, keepdims=True), gamma(2 * n_rows + 8)
+        error = 4.0 * unit * (largest * largest + squares.sum(axis=0)) / (n_rows - 1)
+        mean_error = unit * (largest + sizes.sum(axis=0)) / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
+        mean += centre
+        return mean, variance, mean_error, error
+
+    @cached_property
+    def _order(self) -> tuple[Array, NDArray[np.intp]]:
+        """Every column in order, missing values last, and the places of its entries there."""
+        assert self.values is not None
+        order = np.argsort(self.values, axis=0, kind="stable")
+        places = np.empty_like(order)
+        np.put_along_axis(places, order, np.arange(order.shape[0])[:, None], axis=0)
+        return np.take_along_axis(self.values, order, axis=0), places
+
+    def quantile(self, share: float) -> Array:
+        """A quantile of each column without each row, by linear interpolation, filled values included."""
+        if self.splits is not None:
+            return np.array([np.nanquantile(x, share, axis=0) for x in self._parts(0)])
+        last = (self.n_values + self.n_filled - 1.0).astype(np.intp)
+        position = last * share
+        low = np.floor(position).astype(np.intp)
+        first, second = self._at(low), self._at(np.minimum(low + 1, last))
+        return np.asarray(first + (position - low) * (second - first))
+
+    def _at(self, places: NDArray[np.intp]) -> Array:
+        """The values at some places of the ordered columns, each without its row."""
+        ordered, own = self._order
+        n_columns = ordered.shape[1]
+
+        def present(k: NDArray[np.intp]) -> Array:
+            k = np.maximum(k, 0)
+            k = k + (~self.missing & (k >= own))
+            return np.take_along_axis(ordered, np.minimum(k, ordered.shape[0] - 1), axis=0)
+
+        if not self.n_filled.any():
+            return present(places)
+        fill = np.broadcast_to(self.fill, ordered.shape)
+        counts = (~self.missing).sum(axis=0)
+        below = np.column_stack([np.searchsorted(ordered[: counts[j], j], fill[:, j]) for j in range(n_columns)])
+        below = below - (~self.missing & (np.asarray(self.values) < fill))
+        n_filled = self.n_filled.astype(np.intp)
+        after = present(np.where(places < below, places, places - n_filled))
+        return np.where((places >= below) & (places < below + n_filled), fill, after)
+
+    def numbers(self) -> "Columns":
+        """The same columns with their values as numbers, so that they can be followed through scalers and imputers."""
+        if self.values is not None:
+            return self
+        values = as_numbers(self.given)
+        if values is None:
+            raise Unfollowed("a step for numbers got something else")
+        return Columns(self.given, values, self.splits).full()
+
+    def full(self) -> "Columns":
+        """The same with every part as wide as the values."""
+        assert self.values is not None
+        width = self.values.shape[1]
+        parts: dict[str, Any] = {
+            name: np.broadcast_to(part, (part.shape[0], width)) for name in self.PARTS for part in [getattr(self, name)]
+        }
+        return replace(self, **parts)
+
+    def scaled(self, given: Any, **parts: Any) -> "Columns":
+        """The same values and fills under other scales and shifts; their statistics stay."""
+        new = replace(self, given=given, **parts)
+        new.__dict__.update({name: self.__dict__[name] for name in STATISTICS if name in self.__dict__})
+        return new
+
+    def take(self, given: Any, columns: Any) -> "Columns":
+        """Some of the columns."""
+        if self.values is None:
+            return replace(self, given=given)
+        return replace(
+            self, given=given, values=self.values[:, columns], **{n: getattr(self, n)[:, columns] for n in self.PARTS}
+        )
+
+
+def largest_of(errors: Array) -> Array:
+    """The largest error in each column."""
+    return np.nanmax(errors, axis=0, keepdims=True)
+
+
+def join(given: Any, blocks: list[Columns]) -> Columns:
+    """Blocks of columns side by side."""
+    blocks = [block for block in blocks if block.values is not None or width_of(block.given)]
+    if all(block.values is None for block in blocks):
+        return replace(blocks[0], given=given)
+    blocks = [block.numbers() for block in blocks]
+
+    def side_by_side(name: str) -> Array:
+        parts = [getattr(block, name) for block in blocks]
+        height = max(part.shape[0] for part in parts)
+        return np.hstack([np.broadcast_to(part, (height, part.shape[1])) for part in parts])
+
+    return Columns(
+        given, side_by_side("values"), blocks[0].splits, **{name: side_by_side(name) for name in Columns.PARTS}
+    )
+
+
+def width_of(given: Any) -> int:
+    """The number of columns of an array, a sparse matrix or a frame."""
+    return given.shape[1] if len(given.shape) > 1 else 1
+
+
+def as_numbers(given: Any) -> Array | None:
+    """Columns as float64 numbers, NaN where they are missing; None where some are something else."""
+    if sp.issparse(given) and width_of(given) * count_rows(given) > MOST_ENTRIES:
+        raise Unfollowed("sparse data has too many entries to be followed, zeros included")
+    try:
+        if sp.issparse(given):
+            return np.asarray(to_dense(given), dtype=np.float64)
+        if hasattr(given, "to_numpy") and hasattr(given, "iloc"):
+            given = given.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif hasattr(given, "to_numpy"):
+            given = given.to_numpy()
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return found if found.ndim == 2 else None
