@@ -245,7 +245,8 @@ def _class_moves(problem: Problem, dual: Array, q: Array) -> Array:
     if not least > 0.0:
         return np.zeros(problem.n_rows) if not residual.any() else np.full(problem.n_rows, np.inf)
     # Residual and solution sum to zero over the classes; the range of such a vector is at most sqrt(2) times its norm.
-    length = float(np.linalg.norm(residual)) / least * (1.0 + gamma(residual.size + 16))
+    # Divided first: squares of residuals alone may underflow.
+    length = float(np.linalg.norm(residual / least)) * (1.0 + gamma(residual.size + 16)) + TINY
     return np.sqrt(2.0) * length * np.linalg.norm(columns, axis=1) * (1.0 + FEW)
 
 

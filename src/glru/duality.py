@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from glru.linalg import FEW, Array, gamma
+from glru.linalg import FEW, TINY, Array, gamma
 from glru.losses import Loss, Multinomial
 from glru.problem import Problem, per_row
 
@@ -212,7 +212,8 @@ def move_size(residual: Array, sizes: Array, gram: Array, n_rows: int) -> float:
     smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
     if not smallest > 0.0:
         return np.inf if residual.any() else 0.0
-    return float(np.linalg.norm(residual)) / smallest * (1.0 + FEW)
+    # Divided first: squares of residuals alone may underflow.
+    return float(np.linalg.norm(residual / smallest)) * (1.0 + FEW) + TINY
 
 
 def class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, Array, Array]:

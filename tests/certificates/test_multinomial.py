@@ -137,3 +137,31 @@ def test_both_solvers_reach_the_same_model():
     found = [glru.solve(problem, tol=1e-11, solver=solver) for solver in ("newton", "newton-cg")]
     assert np.allclose(found[0].scores, found[1].scores, atol=1e-4)
     assert all(solution.relative_gap <= 1e-10 for solution in found)
+
+
+@pytest.mark.parametrize("exponent", [-600, 600])
+def test_an_objective_of_any_size(exponent):
+    """Weights and strengths times a power of two have the same optimum, whatever underflows on the way."""
+    X, y = np.ones((60, 1)), np.arange(60) % 3
+    X[0] = 60.0
+    unit = 2.0**exponent
+    made = [
+        glru.Problem(X, y, glru.Multinomial(), glru.L2(1e-3 * f), scaling="sum", sample_weight=np.full(60, f))
+        for f in (1.0, unit)
+    ]
+    plain, scaled = (glru.loocv(glru.solve(problem, tol=1e-9), width=1e-9).bounds for problem in made)
+    assert np.all(scaled.lower <= scaled.upper)
+    assert np.all((scaled.lower <= plain.upper) & (plain.lower <= scaled.upper))
+
+
+def test_residuals_whose_squares_underflow_cost_what_they_cost():
+    """A model at a wrong intercept is as far from the optimum whatever unit the objective is measured in."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(30, 2)), np.arange(30) % 3
+    for unit in (1.0, 2.0**-600):
+        options = {"scaling": "sum", "sample_weight": np.full(30, unit)}
+        problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(unit), True, **options)
+        best = glru.solve(problem, tol=1e-10)
+        away = glru.Point(best.coef, best.intercept + np.array([1.0, -1.0, 0.0]))
+        start = glru.solve(problem, start=away, until=lambda state: True)
+        assert start.gap >= start.primal_value - best.primal_value

@@ -208,3 +208,29 @@ def test_masks_are_splits():
     by_place = glru.cross_val_predict(problem, cv=[(np.flatnonzero(~held), np.flatnonzero(held))])
     assert np.array_equal(by_mask.rows, np.flatnonzero(held))
     assert np.array_equal(by_mask.score_lower, by_place.score_lower)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("exponent", [-900, -600, 600])
+def test_an_objective_of_any_size(fit_intercept, exponent):
+    """Weights and strengths times a power of two have the same optimum, whatever underflows on the way."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 6)) * 10.0 ** random.choice([-3, 0, 3], 6)
+    y = np.where(random.random(40) < 0.5, 1.0, -1.0)
+    cv = [(np.flatnonzero(np.arange(40) % 4 != k), np.flatnonzero(np.arange(40) % 4 == k)) for k in range(4)]
+    plain, scaled = (
+        glru.cross_val_predict(
+            glru.Problem(
+                X,
+                y,
+                penalty=glru.L2(1e-3 * f),
+                fit_intercept=fit_intercept,
+                scaling="sum",
+                sample_weight=np.full(40, f),
+            ),
+            cv=cv,
+            width=1e-6,
+        )
+        for f in (1.0, 2.0**exponent)
+    )
+    assert np.all((scaled.score_lower <= plain.score_upper) & (plain.score_lower <= scaled.score_upper))

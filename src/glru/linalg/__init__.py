@@ -25,7 +25,7 @@ from glru.linalg.arrays import (
 from glru.linalg.dense import CHUNK_BYTES, DenseMatrix
 from glru.linalg.device import DeviceMatrix
 from glru.linalg.matrix import Matrix, RawMatrix, dense_height
-from glru.linalg.rounding import FEW, TINY, UNIT, gamma, outward
+from glru.linalg.rounding import FEW, TINY, UNIT, gamma, length, outward
 from glru.linalg.sparse import SparseMatrix
 from glru.linalg.threads import SMALL_WORK, calm_blas, in_parts, n_threads, use_threads
 
@@ -50,6 +50,7 @@ __all__ = [
     "gamma",
     "in_parts",
     "is_foreign",
+    "length",
     "move_like",
     "n_threads",
     "namespace",

@@ -38,3 +38,11 @@ def outward(array: Any, end: float) -> Any:
     step *= SPACING
     step += SMALLEST
     return array + step if end > 0.0 else array - step
+
+
+def length(array: Any, axis: int | None = None) -> Any:
+    """The Euclidean norm, of an array or along an axis, of numbers whose squares may underflow or overflow; on the host."""
+    largest = np.abs(array).max(axis=axis, keepdims=True, initial=0.0)
+    unit = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+    found = np.linalg.norm(array / unit, axis=axis) * (unit.item() if axis is None else unit.squeeze(axis))
+    return float(found) if axis is None else found

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
 from glru.duality import constraint_columns
-from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, to_host
+from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, length, to_host
 from glru.linalg.factor import cholesky_solve, core_factor, inverse_of
 from glru.metric.base import Metric
 from glru.problem import Problem
@@ -300,9 +300,9 @@ class RowMetric(NewtonSystem, Metric):
         system = self.side.border.T @ duals
         if not (np.isfinite(size) and np.all(np.isfinite(system))):
             return np.inf
-        off = gamma(self.root.size + 8) * float(np.linalg.norm(np.abs(self.side.border).T @ np.abs(duals)))
+        off = gamma(self.root.size + 8) * length(np.abs(self.side.border).T @ np.abs(duals))
         smallest = float(np.linalg.svd(system, compute_uv=False)[-1])
-        least = smallest - off - gamma(40 * self.side.n_free) * float(np.linalg.norm(system))
+        least = smallest - off - gamma(40 * self.side.n_free) * length(system)
         return float(np.sqrt(size)) / least * (1.0 + FEW) if least > 0.0 else np.inf
 
     @cached_property
@@ -380,7 +380,7 @@ class RowMetric(NewtonSystem, Metric):
                 sizes += xp.abs(taken)
             off = np.abs(to_host(arrays.put(side.border.T) @ (residuals if taken is None else residuals - taken)))
             off += gamma(self.root.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
-            missed = np.linalg.norm(off, axis=0) * (1.0 + FEW)
+            missed = length(off, axis=0) * (1.0 + FEW)
         return norms, missed, residuals, image
 
     def spread(self, errors: tuple[Array, Array]) -> Array:
@@ -428,9 +428,7 @@ class RowMetric(NewtonSystem, Metric):
         sizes = np.abs(side.border) @ np.abs(free) if side.n_free else np.zeros((1, rows.shape[0]))
         errors = side.unit * (lengths + side.norms @ np.abs(duals)), side.unit * sizes.max(axis=0, initial=0.0)
         wrong = spread - root * (images - scores + side.border @ free)
-        residual_norms = (
-            np.linalg.norm(wrong, axis=0) + FEW * np.linalg.norm(spread, axis=0) + self.spread(errors) + missed
-        )
+        residual_norms = length(wrong, axis=0) + FEW * length(spread, axis=0) + self.spread(errors) + missed
         return Answers(images, border, duals, norms, residual_norms * (1.0 + gamma(self.root.size + 8)), lengths)
 
     def _answer(self, images: Array, right: Array) -> tuple[Array, Array, Array, Array]:
@@ -447,7 +445,7 @@ class RowMetric(NewtonSystem, Metric):
         duals = root * spread
         missed = np.abs(right - side.border.T @ duals)
         missed += gamma(self.root.size + 8) * (np.abs(right) + np.abs(side.border).T @ np.abs(duals))
-        return spread, duals, free, np.linalg.norm(missed, axis=0) * self.free_norm * (1.0 + FEW)
+        return spread, duals, free, length(missed, axis=0) * self.free_norm * (1.0 + FEW)
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         side, n_columns = self.side, self.side.inverse.size
@@ -464,9 +462,7 @@ class RowMetric(NewtonSystem, Metric):
         rounding = 2.0 * gamma(self.root.size + 8) * float(side.norms @ np.abs(duals[:, 0]))
         rounding += FEW * float(np.sqrt(own @ (side.inverse * own)))
         off = float(np.sqrt(slack[:n_columns] @ (side.inverse * slack[:n_columns])))
-        outer = (
-            float(np.linalg.norm(np.append(slack[places], slack[n_columns:]))) * self.free_norm if side.n_free else 0.0
-        )
+        outer = length(np.append(slack[places], slack[n_columns:])) * self.free_norm if side.n_free else 0.0
         norm = size * (1.0 + gamma(n_columns + self.root.size + 8)) + rounding + float(missed[0])
         return (norm + off * (1.0 + gamma(n_columns + 4)) + outer) * (1.0 + FEW) + TINY
 
@@ -603,7 +599,7 @@ class Leverages:
         off = np.abs(to_host(arrays.put(side.border.T) @ self.duals))
         off += gamma(size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ sizes)
         second = (np.abs(side.border) @ np.abs(self.free)).max(axis=0, initial=0.0)
-        missed = np.linalg.norm(off, axis=0) * metric.free_norm * (1.0 + FEW)
+        missed = length(off, axis=0) * metric.free_norm * (1.0 + FEW)
         return norm_sum, missed, (side.unit * norm_sum * (1.0 + FEW), side.unit * second * (1.0 + FEW))
 
     def _residuals(self) -> tuple[Any, Array]:

@@ -134,7 +134,7 @@ class ClassEllipsoid:
         gradient = loss_gradient(problem, slopes) + metric.strengths * model + metric.gauge * model.sum(axis=0)
         if not metric.eta < 0.5:
             return cls(problem, point, metric, gradient, np.inf)
-        slack = slope_errors(problem, slopes, values.errors, gamma(problem.n_rows + 4)) * column_norms(problem)
+        slack = slope_errors(problem, slopes, values.errors, gamma(2 * problem.n_rows + 16)) * column_norms(problem)
         sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
         slack = slack + gamma(problem.n_scores + 16) * (sizes + np.abs(gradient))
         # The Hessian was taken at computed scores; those of two classes are apart by twice the error at most.

@@ -77,7 +77,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
             if problem.fit_intercept:
                 shift[0] += shift[1] * shift[2]
                 # What the constraint will cost, met by moves of the dual variables in proportion to their curvatures.
-                gap += 0.5 * float(shift[2]) ** 2 / curvature
+                gap += 0.5 * float(shift[2] * (shift[2] / curvature))
             first = gap if k == 0 else first
             if gap <= max(SMALL_SHARE * first, stop.target(value)):
                 break

@@ -241,15 +241,16 @@ class ClassRemovals:
         # The Frobenius norm of w S^T Q S, and what the errors of Q add: the trace of h is at most 1.
         roots = np.sqrt(self.likely)
         factors = roots[:, :, None] * np.eye(problem.n_scores) - self.likely[:, :, None] * roots[:, None, :]
-        small = np.matmul(np.swapaxes(factors, 1, 2), np.matmul(self.forms, factors))
+        # The weight first: forms alone may be so small that their squares underflow.
+        small = np.matmul(np.swapaxes(factors, 1, 2), np.matmul(self.weights[:, None, None] * self.forms, factors))
         size = np.sqrt(np.einsum("iab,iab->i", small, small))
-        high = np.flatnonzero((self.weights * size > EXACT_LEVERAGE) & np.isfinite(size))
+        high = np.flatnonzero((size > EXACT_LEVERAGE) & np.isfinite(size))
         if high.size:
             # The largest eigenvalue itself; LAPACK's is off by less than K units of the norm for each of a few steps per row.
             found = np.linalg.eigvalsh(0.5 * (small[high] + np.swapaxes(small[high], 1, 2)))[:, -1]
             size[high] = found + gamma(64 * problem.n_scores**2) * size[high]
         room = (metric.unit + gamma(8 * problem.n_scores + EXPONENTS)) * np.square(self.lengths.sum(axis=1))
-        self.leverages = self.weights * (size + room) * (1.0 + FEW)
+        self.leverages = (size + self.weights * room) * (1.0 + FEW)
         shares = 1.0 - family.eta - self.leverages * (1.0 + family.eta)
         self.shares = np.where(family.covered[rows], shares, 0.0)
         self.moves = self._base_moves()

@@ -324,7 +324,9 @@ class Folds:
 
     def _length(self, vectors: Array) -> Array:
         """At least the norms in the inverse of the penalty's metric."""
-        return np.sqrt(self.inverse @ np.square(vectors)) * (1.0 + gamma(self.n_columns + 8)) + TINY
+        # Divided first: squares of small gradients may underflow where these norms do not.
+        scaled = np.sqrt(self.inverse)[:, None] * vectors
+        return np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16)) + TINY
 
     def score_errors(self, coef: Array) -> tuple[Array, Array]:
         """At least the largest error of a score, and ``sqrt(sum_i s_i e_i^2)``, one entry per model."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
 from glru.certificate import ball_radius
-from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, to_host
+from glru.linalg import FEW, TINY, UNIT, Array, Entries, gamma, length, to_host
 from glru.metric.rows import Leverages, RowMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
@@ -418,7 +418,8 @@ class WideRows(RowModels):
             return free_norms
         off = np.abs(to_host(arrays.put(side.border.T) @ duals))
         off += gamma(self.weights.size + 8) * to_host(arrays.put(np.abs(side.border.T)) @ arrays.xp.abs(duals))
-        return np.linalg.norm(off, axis=0) * free_norms * (1.0 + FEW)
+        found: Array = length(off, axis=0) * free_norms * (1.0 + FEW)
+        return found
 
     def gradient_norms(self, entries: Entries, forces: Any) -> Array:
         """At least the norms of gradients in the metrics without a row each, from the leverages of all rows or from a step."""

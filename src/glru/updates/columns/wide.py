@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, unbounded
-from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, length, to_host
 from glru.metric.rows import RowMetric, has_few_free
 from glru.problem import Problem
 from glru.solution import Solution
@@ -274,7 +274,7 @@ class Steps:
         self.least = np.where(self.system > off, (self.system - off) * (1.0 - FEW), np.nan)
         # x^T b.
         right = to_host(block.columns.T @ family.arrays.put(base.duals[:, None]))[:, 0]
-        right_error = unit * lengths * float(np.linalg.norm(base.duals)) * (1.0 + FEW)
+        right_error = unit * lengths * length(base.duals) * (1.0 + FEW)
         with np.errstate(all="ignore"):
             self.delta = block.sign * right / self.system
             self.delta_error = (right_error + np.abs(self.delta) * off) / self.least * (1.0 + FEW)
@@ -303,7 +303,7 @@ class Steps:
         if block.sign < 0.0:
             return base.nu
         met = np.abs(to_host(block.columns.T @ family.arrays.put(base.residuals[:, None]))[:, 0])
-        sizes = float(np.hypot(base.size, np.linalg.norm(base.residuals)))
+        sizes = float(np.hypot(base.size, length(base.residuals)))
         met = met + (family.unit + gamma(base.residuals.size + 8)) * self.lengths * sizes * (1.0 + FEW)
         nu = np.full(met.shape, base.nu)
         if family.side.n_free:
@@ -326,7 +326,7 @@ class Steps:
         family, block, answers = self.family, self.block, self.family.answers
         unit = gamma(family.problem.n_rows + 8)
         found = block.asked - to_host(block.columns.T @ family.arrays.put(answers.duals)).T
-        sizes = np.linalg.norm(answers.duals, axis=0) * (1.0 + FEW)
+        sizes = length(answers.duals, axis=0) * (1.0 + FEW)
         off = np.outer(answers.residual_norms, self.seen) + unit * (np.abs(block.asked) + np.outer(sizes, self.lengths))
         return found, off * (1.0 + FEW) + FEW * np.abs(found)
 
