@@ -184,7 +184,7 @@ def test_errors():
         glru.cross_val_predict(problem, cv=[(rows[2:], rows[:2]), (rows, [])])
     with pytest.raises(ValueError, match="split 0 has none"):
         glru.cross_val_predict(problem, cv=[([], rows)])
-    with pytest.raises(ValueError, match="both classes in its train rows; split 0 has one"):
+    with pytest.raises(ValueError, match="both classes in its train rows; split 0 has 1"):
         glru.cross_val_predict(problem, cv=[(np.flatnonzero(problem.y > 0), np.flatnonzero(problem.y < 0))])
     unweighted = problem.derive(fit_intercept=False, sample_weight=np.where(rows < 12, 0.0, 1.0))
     with pytest.raises(ValueError, match="train rows of weight above 0"):

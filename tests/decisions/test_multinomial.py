@@ -114,7 +114,7 @@ ESTIMATORS = {
     "balanced": LogisticRegression(class_weight="balanced", **TIGHT),
     "scaler": make_pipeline(StandardScaler(), LogisticRegression(**TIGHT)),
     "projection": make_pipeline(PCA(2), LogisticRegression(**TIGHT)),
-    "ours": glru.GLRUClassifier("multinomial", C=0.3),
+    "ours": glru.GLRUClassifier("multinomial", C=0.3, tol=1e-12),
 }
 
 

@@ -121,7 +121,7 @@ class Columns:
     def value_range(self) -> tuple[Array, Array]:
         """The least and the largest value of each column in all rows, filled ones apart."""
         assert self.values is not None
-        least, most = (np.min, np.max) if self.complete else (np.nanmin, np.nanmax)
+        least, most = (np.min, np.max) if self.complete else (np.fmin.reduce, np.fmax.reduce)
         return np.asarray(least(self.values, axis=0)), np.asarray(most(self.values, axis=0))
 
     @cached_property
@@ -129,7 +129,9 @@ class Columns:
         """The least and the largest value of each column without each row, filled ones included."""
         if self.splits is not None:
             parts = list(self._parts(0))
-            return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
+            return np.array([np.fmin.reduce(x, axis=0) for x in parts]), np.array(
+                [np.fmax.reduce(x, axis=0) for x in parts]
+            )
         return self._least(1.0), -self._least(-1.0)
 
     @property
@@ -140,7 +142,9 @@ class Columns:
             value = np.where(self.missing, self.fill, self.values)
             return value, value
         parts = list(self._parts(1))
-        return np.array([np.nanmin(x, axis=0) for x in parts]), np.array([np.nanmax(x, axis=0) for x in parts])
+        return np.array([np.fmin.reduce(x, axis=0) for x in parts]), np.array(
+            [np.fmax.reduce(x, axis=0) for x in parts]
+        )
 
     def _parts(self, side: int) -> Iterator[Array]:
         """The values of the train rows (0) or of the test rows (1) of every split, missing ones as its steps fill them."""

@@ -305,7 +305,8 @@ def _fold_by_fold(
             same.append(fold)
         else:
             found = _together(adapted, solutions, same, width, tol, report, aim, starts)
-    if changes is None or changes.strengths is None:
+    if changes is None or changes.strengths is None or adapted.problems[0].loss.several:
+        # With one score per class the bounds hold for the refitted scales as they are stored.
         return found
     slacks = [_factor_slack(adapted, changes, pairs, k) for k in range(len(adapted.problems))]
     widened = [
