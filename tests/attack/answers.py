@@ -125,8 +125,8 @@ def warm_starts(random: np.random.Generator) -> Iterator[Answer]:
         yield f"warm start, scores: {name}", exact, lower, upper
         labels = np.where(lower > 0.0, 1, np.where(upper < 0.0, -1, 0))
         scores = queries @ solution.coef + solution.intercept
-        # Products that underflow have no sign to speak of.
-        known = (labels != 0) & (np.abs(scores) > 1e-290)
+        # A trained model is not told apart from zero below the numbers whose squares underflow.
+        known = (labels != 0) & (np.abs(scores) > 1e-140)
         yield sign_answer(f"warm start, labels: {name}", exact, np.where(known, np.sign(scores), 0))
         off = [truth.mp.mpf(float(w)) - v for w, v in zip(solution.coef, truth.coef, strict=True)]
         far = sum((truth.mp.mpf(float(s)) * m * m / 2 for s, m in zip(lam, off, strict=True)), truth.mp.zero)

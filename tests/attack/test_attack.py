@@ -230,3 +230,10 @@ def test_a_hessian_that_overflows_has_no_factor(penalty, shape):
     assert np.all(np.isfinite(solution.coef)) and solution.gap >= 0.0
     lower, upper = glru.after(solution, glru.Reweight([0], 2.0)).score_bounds(huge.X)
     assert np.all(lower <= upper)
+
+
+@pytest.mark.parametrize("seed", [508000009, 512000023])
+def test_a_filled_column_that_is_constant_without_a_row(seed):
+    """All that such a column has is the rounding of what is filled in, under a scale that is another one."""
+    report = campaign(seed, count=1, group="pipelines")
+    assert not report.wrong and report.decisions

@@ -499,7 +499,7 @@ def test_steps_that_work_in_place_leave_the_data_alone():
     before = X.copy()
     steps = make_pipeline(SimpleImputer(copy=False), StandardScaler(copy=False))
     found = glru.loocv(make_pipeline(steps, model_of()), X, y)
-    assert found.n_refits == 0
+    assert found.n_refits == 1 and "filled column is constant" in found.refit_reason
     assert np.array_equal(X, before, equal_nan=True)
 
 
@@ -542,6 +542,7 @@ def assert_same_folds(steps, X, y):
 
 def test_folds_are_followed_in_closed_form():
     X, y = numbers(60, missing=0.1)
+    X = X[:, :5]  # not the column of which a fold may have nothing but what its mean fills in
     for steps in (IMPUTED, make_pipeline(StandardScaler(), SimpleImputer(strategy="median"))):
         adapted = adapt(make_pipeline(steps, model_of()), X, y)
         folds = list(adapted.folds(list(KFold(4).split(X))))

@@ -131,7 +131,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="one model each"):
         glru.StepwiseSelector(LinearSVC()).fit(X, y)
     X, y = cancer()
-    with pytest.raises(ValueError, match="model alone"):
+    with pytest.raises(ValueError, match="without validation rows"):
         glru.stepwise(make_pipeline(StandardScaler(), LogisticRegression()), X, y)
 
 

@@ -66,7 +66,10 @@ def move_like(values: Any, like: Any) -> Any:
 
 def floats(*arrays: Any) -> tuple[Array, ...]:
     """Float64 arrays of one common shape, on the device of those that are on one."""
-    if all(type(a) is np.ndarray and a.dtype == np.float64 and a.shape == arrays[0].shape for a in arrays):
+    for a in arrays:
+        if not (type(a) is np.ndarray and a.dtype == np.float64 and a.shape == arrays[0].shape):
+            break
+    else:
         return arrays
     foreign = next((a for a in arrays if is_foreign(a)), None)
     if foreign is None:

@@ -545,10 +545,10 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     ratio = columns.scale / scale0
     if intercept and constant.any():
         ratio = np.where(constant, 1.0, ratio)
-        # As good as none, unless a filled value's rounding is all that the column has.
-        filled = constant & columns.missing.any(axis=0)
+        # As good as none, unless a filled value moves: its rounding is all that the column has then.
+        rough = constant & columns.missing.any(axis=0) & (columns.fill != columns.fill0)
         walk.set_apart(
-            np.broadcast_to(filled, (walk.alone.size, filled.shape[1])), "a filled column is constant without a row"
+            np.broadcast_to(rough, (walk.alone.size, rough.shape[1])), "a filled column is constant without a row"
         )
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
