@@ -149,3 +149,13 @@ def test_gap_bounds_the_distance_to_the_optimum():
         assert np.linalg.norm(coef - best.coef) <= np.sqrt(2.0 * gap / 0.05)
         row = problem.weights @ (dual - best.dual) ** 2
         assert row <= 2.0 * problem.loss.smoothness * gap
+
+
+@pytest.mark.parametrize("exponent", [-600, 600])
+def test_moves_that_meet_the_constraints_have_no_unit(exponent):
+    """Residuals and weights times a power of two ask for the same moves, though the squares of residuals underflow."""
+    unit = 2.0**exponent
+    residual, sizes, gram = np.array([0.3, -0.1]), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    plain = duality.move_size(residual, sizes, gram, 10)
+    assert plain > 0.1
+    assert duality.move_size(unit * residual, unit * sizes, unit * gram, 10) == pytest.approx(plain, rel=1e-12)

@@ -343,6 +343,26 @@ def test_an_objective_of_any_size(shape, loss, exponent):
         assert_inside(scores, off, *bounds)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_wide_objectives_of_any_size_with_an_intercept(seed):
+    """What the free coordinates leave of the gradient counts, though its square underflows."""
+    random = np.random.default_rng(seed)
+    n, d = int(random.integers(8, 40)), int(random.choice([30, 60]))
+    X, y = random.normal(size=(n, d)), np.where(random.random(n) < 0.3, 1.0, -1.0)
+    y[:2], y[2:4] = 1.0, -1.0
+    lam = 10.0 ** random.uniform(0.0, 6.0)
+
+    def make_problem(unit):
+        return glru.Problem(
+            X, y, penalty=glru.L2(unit * lam), fit_intercept=True, scaling="sum", sample_weight=np.full(n, unit)
+        )
+
+    plain = glru.loocv(make_problem(1.0), width=1e-9)
+    solution = glru.solve(make_problem(2.0**-600), tol=1e-4)
+    lower, upper = WideRows(solution).bounds(np.arange(n), never, 4)
+    assert np.all((lower <= plain.score_upper) & (plain.score_lower <= upper))
+
+
 def test_a_row_without_weight_is_not_in_the_way():
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 2))
