@@ -94,12 +94,12 @@ def make(loss: Loss, penalty: Penalty, n: int = 40, d: int = 8, *, seed: int = 0
     return Problem(X, targets(X, loss, seed), loss=loss, penalty=penalty, **options)
 
 
-def with_bounds(result: glru.LOOCVResult, lower: np.ndarray, upper: np.ndarray) -> glru.LOOCVResult:
+def with_bounds(result: glru.results.LOOCVResult, lower: np.ndarray, upper: np.ndarray) -> glru.results.LOOCVResult:
     """A leave-one-out result with other bounds."""
     return replace(result, results=replace(result.rows, bounds=ScoreBounds(lower, upper)))
 
 
-def with_open_rows(result: glru.LOOCVResult, rows: list[int]) -> glru.LOOCVResult:
+def with_open_rows(result: glru.results.LOOCVResult, rows: list[int]) -> glru.results.LOOCVResult:
     """A leave-one-out result in which nothing decided the labels of some rows."""
     (lower, upper), codes = (end.copy() for end in result.bounds), result.stage_codes.copy()
     lower[rows], upper[rows], codes[rows] = -1.0, 1.0, STAGES.index("undetermined")

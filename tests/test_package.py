@@ -49,8 +49,9 @@ def test_every_public_object_has_an_example():
     """Examples run as doctests; a module's are those of its members."""
     silent = [
         name
-        for name in glru.__all__
-        if not inspect.ismodule(getattr(glru, name)) and ">>>" not in (inspect.getdoc(getattr(glru, name)) or "")
+        for module in (glru, glru.results)
+        for name in module.__all__
+        if not inspect.ismodule(getattr(module, name)) and ">>>" not in (inspect.getdoc(getattr(module, name)) or "")
     ]
     assert silent == []
 

@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from glru import datasets, display
-from glru.after import After, Retraining
+from glru import datasets, display, results
 from glru.api import after, certify, cross_val_predict, cross_val_score, cross_validate, loocv, stepwise
 from glru.changes import (
     AddColumns,
@@ -19,16 +18,13 @@ from glru.changes import (
 )
 from glru.live import LiveModel, verify_receipt
 from glru.losses import Hinge, Huber, Logistic, Multinomial, SmoothedHinge, Squared, SquaredHinge
-from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult, loocv_path
+from glru.model_selection import loocv_path
 from glru.penalties import L1, L2, ElasticNet
 from glru.point import Point
 from glru.problem import Problem
-from glru.selection import StepwiseResult
-from glru.sklearn.after import ModelAfter
-from glru.sklearn.certify import ModelCertificate
 from glru.solution import Solution
 from glru.solvers import solve
-from glru.verify import Verification, verify
+from glru.verify import verify
 
 if TYPE_CHECKING:
     from glru.sklearn.estimators import (
@@ -46,9 +42,7 @@ __all__ = [
     "L2",
     "AddColumns",
     "AddRows",
-    "After",
     "Change",
-    "CrossValResult",
     "EditValues",
     "ElasticNet",
     "GLRUClassifier",
@@ -57,12 +51,8 @@ __all__ = [
     "GLRURegressorCV",
     "Hinge",
     "Huber",
-    "LOOCVPath",
-    "LOOCVResult",
     "LiveModel",
     "Logistic",
-    "ModelAfter",
-    "ModelCertificate",
     "Multinomial",
     "Point",
     "Problem",
@@ -70,15 +60,12 @@ __all__ = [
     "RemoveColumns",
     "RemoveRows",
     "Repenalise",
-    "Retraining",
     "Reweight",
     "SmoothedHinge",
     "Solution",
     "Squared",
     "SquaredHinge",
-    "StepwiseResult",
     "StepwiseSelector",
-    "Verification",
     "after",
     "certify",
     "cross_val_predict",
@@ -88,6 +75,7 @@ __all__ = [
     "display",
     "loocv",
     "loocv_path",
+    "results",
     "solve",
     "stepwise",
     "verify",

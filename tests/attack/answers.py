@@ -472,7 +472,9 @@ def _plain_rows(random: np.random.Generator, n: int, d: int) -> tuple[np.ndarray
     return X, X @ random.normal(0.0, 1.0, d) + random.normal(0.0, 1.0, n)
 
 
-def _choices(problem: glru.Problem, splits: Any, criterion: str, result: glru.StepwiseResult) -> Iterator[Answer]:
+def _choices(
+    problem: glru.Problem, splits: Any, criterion: str, result: glru.results.StepwiseResult
+) -> Iterator[Answer]:
     """Every step against the exact values of all its candidates."""
     known: dict[tuple[int, ...], Any] = {}
 

@@ -93,7 +93,7 @@ def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
     return np.where(prepared.y > 0.0, known[way[1]], known[way[0]])
 
 
-def _table(prepared: Prepared, proof: glru.ModelCertificate, X: RawMatrix, task: str) -> dict[str, Any]:
+def _table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatrix, task: str) -> dict[str, Any]:
     lower, upper = proof.score_bounds(X)
     columns: dict[str, Any] = {"row": np.arange(X.shape[0])}
     if prepared.ids:
@@ -105,7 +105,11 @@ def _table(prepared: Prepared, proof: glru.ModelCertificate, X: RawMatrix, task:
 
 
 def outcome(
-    prepared: Prepared, path: str, proof: glru.ModelCertificate, columns: dict[str, Any], seconds: dict[str, float]
+    prepared: Prepared,
+    path: str,
+    proof: glru.results.ModelCertificate,
+    columns: dict[str, Any],
+    seconds: dict[str, float],
 ) -> output.Outcome:
     """What is proven about the model, in every output format."""
     name = type(proof.adapted.estimator).__name__

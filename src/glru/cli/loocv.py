@@ -95,7 +95,9 @@ def loocv(
     output.deliver(outcome(job, solution, result, options, check, seconds), out)
 
 
-def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int, report: Any) -> dict[str, Any]:
+def brute_force(
+    job: inputs.Job, result: glru.results.LOOCVResult, count: int, seed: int, report: Any
+) -> dict[str, Any]:
     """Retrain from scratch without each of some rows, and compare."""
     problem = job.problem
     count = min(count, problem.n_rows)
@@ -121,7 +123,7 @@ def brute_force(job: inputs.Job, result: glru.LOOCVResult, count: int, seed: int
 def outcome(
     job: inputs.Job,
     solution: glru.Solution,
-    result: glru.LOOCVResult,
+    result: glru.results.LOOCVResult,
     options: dict[str, Any],
     check: dict[str, Any] | None,
     seconds: dict[str, float],
@@ -172,7 +174,7 @@ def outcome(
     )
 
 
-def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) -> str:
+def _page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVResult) -> str:
     n_rows, n_columns = job.problem.X.shape
     affordable = int(WORK / (n_rows * n_columns * min(n_rows, n_columns)))
     influence = None
@@ -192,7 +194,7 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.LOOCVResult) ->
     )
 
 
-def _describe_preparation(job: inputs.Job, result: glru.LOOCVResult) -> str:
+def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
     """What was done to the columns, and whether it was fitted again without each row."""
     prepared = job.prepared
     done = [
@@ -209,7 +211,7 @@ def _describe_preparation(job: inputs.Job, result: glru.LOOCVResult) -> str:
     return f"{what}: fitted again without each row{alone}"
 
 
-def _has_metric(result: glru.LOOCVResult, name: str) -> bool:
+def _has_metric(result: glru.results.LOOCVResult, name: str) -> bool:
     return name not in ("log_loss", "brier") or result.problem.loss.probabilities
 
 
@@ -237,7 +239,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     ]
 
 
-def table(job: inputs.Job, result: glru.LOOCVResult) -> dict[str, Any]:
+def table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
     """The columns of ``--out``, one entry per row."""
     n_rows = job.problem.n_rows
     columns: dict[str, Any] = {"row": np.arange(n_rows)}

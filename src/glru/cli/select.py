@@ -103,7 +103,7 @@ def _split(
 
 
 def outcome(
-    job: inputs.Job, result: glru.StepwiseResult, settings: dict[str, Any], seconds: dict[str, float]
+    job: inputs.Job, result: glru.results.StepwiseResult, settings: dict[str, Any], seconds: dict[str, float]
 ) -> output.Outcome:
     """The selection in every output format."""
     names = job.prepared.names
@@ -173,6 +173,6 @@ def outcome(
     )
 
 
-def _start_size(result: glru.StepwiseResult) -> int:
+def _start_size(result: glru.results.StepwiseResult) -> int:
     moved = sum(len(step.columns) * {"add": 1, "remove": -1, "stop": 0}[step.action] for step in result.path)
     return int(result.selected.size - moved)

@@ -85,7 +85,7 @@ def _count_strengths(report: Any, count: int) -> Any:
 
 
 def outcome(
-    job: inputs.Job, path: glru.LOOCVPath, as_C: bool, width: float | None, seconds: dict[str, float]
+    job: inputs.Job, path: glru.results.LOOCVPath, as_C: bool, width: float | None, seconds: dict[str, float]
 ) -> output.Outcome:
     """The path in every output format."""
     name = "C" if as_C else "lam"

@@ -112,7 +112,7 @@ def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: li
 
 def outcome(
     job: inputs.Job,
-    after: glru.After,
+    after: glru.results.After,
     names: list[str],
     scores: tuple[Array, ScoreBounds, Array | None],
     settings: dict[str, Any],

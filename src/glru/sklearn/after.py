@@ -101,7 +101,7 @@ class ModelAfter:
         Returns
         -------
         dict
-            Stages as in :meth:`glru.After.decided_by`.
+            Stages as in :meth:`glru.results.After.decided_by`.
         """
         self._classes()
         first, last = self._answer(X)

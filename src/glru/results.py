@@ -1,0 +1,20 @@
+"""The classes of what the functions of `glru` return; nobody constructs them, so they are not in `glru` itself."""
+
+from glru.after import After, Retraining
+from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
+from glru.selection import StepwiseResult
+from glru.sklearn.after import ModelAfter
+from glru.sklearn.certify import ModelCertificate
+from glru.verify import Verification
+
+__all__ = [
+    "After",
+    "CrossValResult",
+    "LOOCVPath",
+    "LOOCVResult",
+    "ModelAfter",
+    "ModelCertificate",
+    "Retraining",
+    "StepwiseResult",
+    "Verification",
+]
