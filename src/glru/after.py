@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru._budget import Budget
-from glru.bounds import ScoreBounds, intersect, is_decided, unbounded
+from glru.bounds import ScoreBounds, from_queries, intersect, is_decided
 from glru.certificate import Certificate, ball_radius, certify
 from glru.changes import AddRows, Change, RemoveRows, layout_of
 from glru.changes.base import Composite, matched_columns, row_positions
@@ -19,9 +19,10 @@ from glru.existence import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
 from glru.point import Point
-from glru.problem import Problem, not_in_memory, require_one_score
-from glru.refine import LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
+from glru.problem import Problem, not_in_memory
+from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import solve, train
 from glru.solvers.newton import Until
@@ -174,10 +175,13 @@ class After:
         return carry(self.solution, self.change)
 
     @property
-    def _local(self) -> LocalEllipsoid | None:
+    def _local(self) -> LocalEllipsoid | ClassEllipsoid | None:
         """The local ellipsoid after Newton steps from the carried model; None where it is not asked for, or not bounded."""
         if not self._held:
             return self._stepped[0]
+        if self._several:
+            found = self._class_region
+            return found if isinstance(found, ClassEllipsoid) and np.isfinite(found.radius) else None
         if self.candidate != "auto" or self.bound not in ("auto", "local"):
             return None
         problem = self.problem
@@ -204,6 +208,58 @@ class After:
             self._progress.n_steps += trained.n_iter
             region = self._step_until_close(problem, trained.point, budget)
         return region, traffic.passes - passes
+
+    @property
+    def _several(self) -> bool:
+        """Whether there is one score per class."""
+        return self.solution.problem.loss.several
+
+    @cached_property
+    @np.errstate(all="ignore")
+    def _class_region(self) -> ClassEllipsoid | ClassBall | None:
+        """With one score per class, what holds the optimum after a training from the carried model; None if nothing does.
+
+        The Hessian over classes and columns costs far more than a step by conjugate gradients, so that one is formed, near the optimum.
+        """
+        problem, budget = self.problem, Budget(self.max_seconds)
+        if lacks_class(problem):
+            return None
+        ellipsoid = self.bound != "primal" and has_classes(problem)
+        point = self.carried.point
+        if self.candidate != "carry" and self._steps_left != 0:
+            # The radius of a ball goes with the root of the gap.
+            tol = CLASS_TRAINED if ellipsoid else PRODUCT_TOL
+            trained = train(problem, tol=tol, start=point, max_iter=self._steps_left, budget=budget)
+            self._progress.n_steps += trained.n_iter
+            point = trained.point
+        return ClassEllipsoid.at(problem, point) if ellipsoid else ClassBall(certify(problem, point))
+
+    @property
+    def _class_regions(self) -> tuple[ClassEllipsoid | ClassBall, ...]:
+        """:attr:`regions` with one score per class: the ball of the gap where the ellipsoid is not bounded."""
+        region = self._class_region
+        if region is None:
+            return ()
+        if self.bound != "auto" or isinstance(region, ClassBall) or np.isfinite(region.radius):
+            return (region,)
+        point = region.point
+        dual = dual_of(self.problem, self.problem.scores(point.coef, point.intercept))
+        return (region, ClassBall(certify(self.problem, Point(point.coef, point.intercept, dual))))
+
+    def _narrow_classes(self, queries: Matrix, known: ScoreBounds) -> ScoreBounds:
+        """:meth:`narrow` with one score per class: Newton steps in the metric that is there."""
+        region, progress, budget = self._class_region, self._progress, Budget(self.max_seconds)
+        while isinstance(region, ClassEllipsoid) and not (progress.ended or self._steps_left == 0 or budget.spent):
+            stepped = region.stepped()
+            progress.n_steps += 1
+            progress.ended = not stepped.nu < 0.5 * region.nu
+            if stepped.nu < region.nu:
+                # Later questions start here.
+                self.__dict__["_class_region"] = region = stepped
+                known = known.intersect(region.score_bounds(self._living(queries)))
+            if np.all(known.decided):
+                break
+        return known
 
     def _train_by_products(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
         """The ellipsoid, in the metric of the penalty, after a training that factors nothing: quicker where data is large and sparse."""
@@ -237,6 +293,9 @@ class After:
         if not self._held:
             raise not_in_memory(self.solution.problem, "a certificate with a dual point")
         found = []
+        if self._several:
+            region = self._class_region
+            return (self.carried, *([region.certificate] if isinstance(region, ClassBall) else []))
         if self.candidate in ("carry", "auto"):
             found.append(self.carried)
         if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
@@ -300,6 +359,8 @@ class After:
         """Every region in use; the retrained optimum lies in all of them."""
         if not self._held:
             return (self._stepped[0],)
+        if self._several:
+            return self._class_regions
         fit_intercept = self.solution.problem.fit_intercept
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
@@ -329,11 +390,20 @@ class After:
     @np.errstate(all="ignore")
     def untrained_bounds(self, queries: Matrix) -> ScoreBounds:
         """Bounds of the retrained scores of some queries around the carried model and after Newton steps; nothing is trained."""
+        if self._several:
+            return self._class_bounds(queries)
         if self._held and self._local is not None:
             found = self._local.score_bounds(queries)
             if np.all(found[1] - found[0] <= MUCH_NARROWER * self._carried_width(queries)):
                 return ScoreBounds(*found)
         return ScoreBounds(*score_bounds(self.regions, queries, self._dead))
+
+    def _class_bounds(self, queries: Matrix) -> ScoreBounds:
+        """:meth:`untrained_bounds` with one score per class."""
+        found = from_queries(*unbounded_queries(queries.shape[0], self.problem.n_scores))
+        for region in self._class_regions:
+            found = found.intersect(region.score_bounds(self._living(queries)))
+        return found
 
     @np.errstate(all="ignore")
     def narrow(self, queries: Matrix, known: ScoreBounds, all_decided: AllDecided) -> ScoreBounds:
@@ -341,6 +411,9 @@ class After:
 
         What an earlier question has trained serves this one, too.
         """
+        if self._several:
+            done = not self._may_train or bool(np.all(known.decided))
+            return known if done else self._narrow_classes(queries, known)
         if not self._may_train or all_decided(*known):
             return known
         progress, names = self._progress, EVERY if self.bound == "auto" else (self.bound,)
@@ -384,12 +457,12 @@ class After:
             raise ValueError("a regression has no labels. Use score_bounds.")
         queries = self.match_queries(X)
         found = self.untrained_bounds(queries)
-        first = is_decided(*found)
-        return self.count_stages(first, is_decided(*self.narrow(queries, found, _all_decided)))
+        return self.count_stages(found.decided, self.narrow(queries, found, _all_decided).decided)
 
     def count_stages(self, first: NDArray[np.bool_], last: NDArray[np.bool_]) -> dict[str, int]:
         """How many labels each stage decides, from those that are decided before a training and in the end."""
         stepped = self._local is not None or any(one is not self.carried for one in self.certificates)
+        stepped = stepped and not (self._several and (self.candidate == "carry" or self.max_steps == 0))
         early = "newton" if stepped else "carry"
         counts = {early: int(first.sum()), "training": int((last & ~first).sum()), "undetermined": int((~last).sum())}
         return {stage: count for stage, count in counts.items() if count}
@@ -410,7 +483,7 @@ class After:
 
     @property
     def _n_columns(self) -> int:
-        return self.carried.coef.size if self._held else self.problem.n_columns
+        return self.carried.coef.shape[-1] if self._held else self.problem.n_columns
 
     def labels(self, X: Any) -> NDArray[Any]:
         """The retrained labels, classes as the caller has them; masked where they are not proven."""
@@ -418,6 +491,45 @@ class After:
         if classes is None:
             raise ValueError("a regression has no labels. Use score_bounds.")
         return self.score_bounds(X).labels(classes)
+
+    def probability_bounds(self, X: Any) -> tuple[Array, Array]:
+        """Lower and upper bounds of the retrained probability of every class, one column each, of a multinomial model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed problem.
+        """
+        self._require_classes("probability_bounds")
+        return self.score_bounds(X).probabilities()
+
+    def lead_bounds(self, X: Any) -> tuple[Array, Array]:
+        """By how much the leading class of each query leads every other one at least and at most, of a multinomial model.
+
+        The leading class is the one with a zero at both ends in its column; its label is proven where all other lower ends are above zero.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed problem.
+        """
+        self._require_classes("lead_bounds")
+        self.score_bounds(X)
+        queries, n_scores = self._living(self.match_queries(X)), self.problem.n_scores
+        found, regions = unbounded_queries(queries.shape[0], n_scores), self._class_regions
+        for region in regions:
+            found = intersect(found, region.queries(queries, regions[0].leaders(queries)))
+        return found[0][:, n_scores:], found[1][:, n_scores:]
+
+    def _require_classes(self, what: str) -> None:
+        if not self._several:
+            loss = self.solution.problem.loss
+            raise ValueError(f"{what} is for a multinomial model; got {loss!r}. Use score_bounds, labels and decided.")
+
+    def _living(self, queries: Matrix) -> Matrix:
+        """Queries without the columns whose retrained coefficients are exactly zero."""
+        dead = self.problem.dead_columns
+        return queries.scale_columns(np.where(dead, 0.0, 1.0)) if dead.any() else queries
 
     def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the retrained labels are proven."""
@@ -430,21 +542,31 @@ class After:
     @np.errstate(all="ignore")
     def coef_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
-        bounds = unbounded(self._n_columns)
+        shape = self.carried.coef.shape if self._held else (self._n_columns,)
+        bounds = np.full(shape, -np.inf), np.full(shape, np.inf)
         for region in self.regions:
             bounds = intersect(bounds, region.coef_bounds())
         return bounds
 
     @np.errstate(all="ignore")
-    def intercept_bounds(self) -> tuple[float, float]:
-        """Lower and upper bound of the retrained intercept."""
+    def intercept_bounds(self) -> tuple[Any, Any]:
+        """Lower and upper bound of the retrained intercept, or of those of every class."""
         ends = [region.intercept_bounds() for region in self.regions]
+        if self._several:
+            found = np.full(self.problem.n_scores, -np.inf), np.full(self.problem.n_scores, np.inf)
+            for end in ends:
+                found = intersect(found, end)
+            return found
         return max((low for low, _ in ends), default=-np.inf), min((high for _, high in ends), default=np.inf)
 
     @np.errstate(all="ignore")
     def dual_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one per row of the changed problem."""
         problem = self.problem
+        if self._several:
+            least, most = self.score_bounds(problem.matrix).probabilities()
+            own = np.arange(problem.n_scores) == problem.y[:, None]
+            return np.where(own, 1.0 - most - FEW, -most), np.where(own, 1.0 - least + FEW, -least)
         lower, upper = self.score_bounds(problem.matrix)
         finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)
         low = -problem.loss.derivative(problem.y, finite[1])[1]
@@ -504,7 +626,6 @@ def after(
         raise ValueError(f"candidate must be 'auto', 'carry' or 'newton'; got {candidate!r}.")
     if bound not in ("auto", "primal", "dual", "local"):
         raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
-    require_one_score(solution.problem, "glru.after")
     if max_steps is not None and max_steps < 0:
         raise ValueError(f"max_steps must be at least 0, or None for no limit; got {max_steps!r}.")
     Budget(max_seconds)  # refuses what is no limit
@@ -512,11 +633,17 @@ def after(
     loss, penalty = solution.problem.loss, solution.problem.penalty
     if candidate == "newton" and isinstance(loss, Hinge):
         raise ValueError("candidate='newton' needs a smooth loss; the hinge has no curvature. Use 'carry'.")
+    if bound == "dual" and loss.several:
+        raise ValueError(f"bound='dual' is for losses of one score; got {loss!r}. Use 'local' or 'primal'.")
+    if bound == "primal" and loss.several and solution.problem.fit_intercept:
+        raise ValueError(
+            f"bound='primal' bounds no intercept of {loss!r}. Use 'local' or 'auto', or fit_intercept=False."
+        )
     if bound == "dual" and not np.isfinite(loss.smoothness):
         raise ValueError(f"bound='dual' needs a smooth loss; got {loss!r}. Use 'primal'.")
     if bound == "local" and (loss.self_concordance is None or not penalty.smooth):
         raise ValueError(
-            f"bound='local' needs a self-concordant loss (logistic, squared) and an L2 penalty; got {loss!r} and {penalty!r}."
+            f"bound='local' needs a self-concordant loss (logistic, squared, multinomial) and an L2 penalty; got {loss!r} and {penalty!r}."
         )
     found = After(solution, change, candidate, bound, max_steps, max_seconds)
     if not solution.problem.in_memory:

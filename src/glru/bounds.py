@@ -215,6 +215,15 @@ class ScoreBounds(tuple[Array, Array]):
         """The bounds of some rows."""
         return ScoreBounds(self.lower[rows], self.upper[rows], None if self.winners is None else self.winners[rows])
 
+    def put(self, rows: Any, other: "ScoreBounds") -> "ScoreBounds":
+        """These bounds with those of some rows replaced."""
+        lower, upper, winners = self.lower.copy(), self.upper.copy(), self.winners
+        lower[rows], upper[rows] = other
+        if winners is not None and other.winners is not None:
+            winners = winners.copy()
+            winners[rows] = other.winners
+        return ScoreBounds(lower, upper, winners)
+
     @property
     def predicted(self) -> NDArray[np.intp]:
         """The places of the classes that ``predict`` names, where the label is decided."""

@@ -390,14 +390,17 @@ def class_bounds(
     Newton steps are made from a point, each followed by its certificate, until the bounds are decided or a step does not halve the gradient's norm.
     """
     found, before = unbounded_queries(queries.shape[0], problem.n_scores), np.inf
+    region = ClassEllipsoid.at(problem, point)
     for _ in range(LOCAL_STEPS):
-        region = ClassEllipsoid.at(problem, point)
         if region.nu < HOPEFUL:
             found = intersect(found, region.queries(queries, reference))
         if decided(*found) or budget.spent or not region.nu < 0.5 * before:
             break
-        before, point = region.nu, region.stepped()
-    return found, point
+        before, region = region.nu, region.stepped()
+        if not np.isfinite(region.nu):
+            # The metric is too far away.
+            region = ClassEllipsoid.at(problem, region.point)
+    return found, region.point
 
 
 def class_training(

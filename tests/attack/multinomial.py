@@ -1,4 +1,4 @@
-"""Hostile multinomial problems: leave-one-out and the family of removals against models retrained in 40 digits."""
+"""Hostile multinomial problems: leave-one-out, the family of removals and changes against models retrained in 40 digits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,16 +9,16 @@ import numpy as np
 import glru
 from tests.attack.cases import DIGITS, Answer
 from tests.certificates.class_truth import retrain_classes
+from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.test_multinomial import problems
 from tests.core import ClassEllipsoid, ClassRows, train
 
 
-def exact_queries(problem: glru.Problem, row: int, reference: int) -> list[tuple[Any, Any]] | None:
-    """The scores of a row under the model without it, and by how much its reference leads, each with its doubt; None where none was found."""
+def exact_model(problem: glru.Problem) -> tuple[Any, list[list[Any]], Any] | None:
+    """Coefficients with the intercept last, one line per class, and how far any of them may be off; None where that is not known."""
     mp = mpmath.mp.clone()
     mp.dps = DIGITS + 10
     weight = [mp.mpf(float(w)) for w in problem.sample_weight]
-    weight[row] = mp.zero
     total = mp.fsum(weight) if problem.scaling == "mean" else mp.one
     s = [w / total for w in weight]
     X = problem.matrix.dense()
@@ -70,13 +70,31 @@ def exact_queries(problem: glru.Problem, row: int, reference: int) -> list[tuple
             break
     else:
         return None
-    reach = mp.fsum(abs(v) for v in rows[row]) + 1
-    doubt = min(doubt, before * mp.mpf(float(np.abs(inverse).sum()))) * reach
+    return mp, W, min(doubt, before * mp.mpf(float(np.abs(inverse).sum())))
+
+
+def queries_of(
+    found: tuple[Any, list[list[Any]], Any] | None, x: Any, fit_intercept: bool, reference: int
+) -> list[tuple[Any, Any]] | None:
+    """The scores of a row under an exact model, and by how much its reference leads, each with its doubt."""
+    if found is None:
+        return None
+    mp, W, doubt = found
+    row = [mp.mpf(float(v)) for v in x] + [mp.one] * int(fit_intercept)
+    doubt = doubt * (mp.fsum(abs(v) for v in row) + 1)
     if not doubt < mp.mpf(10) ** -22:
         return None
-    scores = [mp.fdot(W[a], rows[row]) for a in range(n_scores)]
+    scores = [mp.fdot(line, row) for line in W]
     queries = scores + [scores[reference] - v for v in scores]
     return [(value, 2 * doubt) for value in queries]
+
+
+def exact_queries(problem: glru.Problem, row: int, reference: int) -> list[tuple[Any, Any]] | None:
+    """The queries of a row under the model without it; None where that was not found."""
+    weight = np.array(problem.sample_weight)
+    weight[row] = 0.0
+    found = exact_model(problem.derive(sample_weight=weight))
+    return queries_of(found, problem.matrix[[row]].dense()[0], problem.fit_intercept, reference)
 
 
 def removals(random: np.random.Generator) -> Iterator[Answer]:
@@ -123,4 +141,64 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         yield "label, multinomial", leads, np.zeros(len(leads)), np.full(len(leads), np.inf)
 
 
-MULTINOMIAL = (removals,)
+def changes(random: np.random.Generator) -> Iterator[Answer]:
+    """What ``after`` proves of scores, differences, labels, probabilities and coefficients after one to three changes."""
+    problem = problems(int(random.integers(1 << 40)))
+    solution = train(problem, tol=10.0 ** -random.uniform(2, 9))
+    change, changed = None, problem
+    for kind in random.choice(KINDS, int(random.integers(1, 4))):
+        if kind == "add-columns" and changed.n_columns > 5:
+            continue
+        step = make_change(str(kind), changed, int(random.integers(1, 4)), int(random.integers(1 << 30)))
+        change, changed = step if change is None else change + step, step.apply(changed)
+    if change is None:
+        return
+    exact = None
+    if not changed.fit_intercept or np.unique(changed.y[changed.weights > 0.0]).size == changed.n_scores:
+        with np.errstate(all="ignore"):
+            exact = exact_model(changed)
+    if exact is None:
+        return
+    n_scores, free = changed.n_scores, changed.fit_intercept
+    places = random.choice(changed.n_rows, min(3, changed.n_rows), replace=False)
+    X = changed.matrix[np.sort(places)].dense()
+    bounds = ["auto", "local"] + ["primal"] * (not free and bool(np.all(changed.quadratic > 0.0)))
+    out = glru.after(
+        solution,
+        change,
+        candidate=str(random.choice(["auto", "auto", "carry", "newton"])),
+        bound=str(random.choice(bounds)),
+        max_steps=random.choice([None, None, 0, 2]),
+    )
+    lower, upper = out.score_bounds(X)
+    leads, decided = out.lead_bounds(X), out.decided(X)
+    likely, labels = out.probability_bounds(X), np.ma.getdata(out.labels(X))
+    for k, x in enumerate(X):
+        leader = (
+            int(np.flatnonzero((leads[0][k] == 0.0) & (leads[1][k] == 0.0))[0]) if np.any(leads[0][k] == 0.0) else 0
+        )
+        line = queries_of(exact, x, free, leader)
+        if line is None:
+            return
+        scores = line[:n_scores]
+        yield "after, scores", scores, lower[k], upper[k]
+        yield "after, leads", line[n_scores:], leads[0][k], leads[1][k]
+        mp = exact[0]
+        top = max(value for value, _ in scores)
+        sizes = [mp.exp(value - top) for value, _ in scores]
+        whole = mp.fsum(sizes)
+        yield "after, probabilities", [(v / whole, 4 * line[0][1]) for v in sizes], likely[0][k], likely[1][k]
+        if decided[k]:
+            place = int(np.searchsorted(changed.classes, labels[k]))
+            margins = [(scores[place][0] - v, 2 * d) for j, (v, d) in enumerate(scores) if j != place]
+            yield "after, labels", margins, np.zeros(len(margins)), np.full(len(margins), np.inf)
+    if exact[2] < mpmath.mpf(10) ** -22:
+        low, high = out.coef_bounds()
+        flat = [(v, exact[2]) for line in exact[1] for v in line[: changed.n_columns]]
+        yield "after, coefficients", flat, low.ravel(), high.ravel()
+        if free:
+            ends = out.intercept_bounds()
+            yield "after, intercepts", [(line[-1], exact[2]) for line in exact[1]], *ends
+
+
+MULTINOMIAL = (removals, changes)

@@ -32,7 +32,7 @@ FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
-CLASSES = "certificates/test_multinomial.py"
+CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
@@ -388,6 +388,11 @@ MUTANTS: dict[str, Mutant] = {
     "classes-hundredth-of-the-radius": Mutant("glru.updates.class_rows:ClassRemovals.radius", scaled(0.01), CLASSES),
     "classes-hundredth-of-the-radius-of-one-model": Mutant(
         "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES
+    ),
+    "classes-drift-from-the-metric-forgotten": Mutant("glru.regions.classes:largest_range", scaled(0.0), CLASS_CHANGES),
+    "classes-fifth-of-the-ball": Mutant("glru.regions.classes:ClassBall.radius", scaled(0.2), CLASS_CHANGES),
+    "classes-tenth-of-the-widths-of-coefficients": Mutant(
+        "glru.regions.classes:ClassEllipsoid._axis_widths", scaled(0.1), CLASS_CHANGES
     ),
     "classes-gradients-taken-as-exact": Mutant(
         "glru.updates.class_rows:ClassCandidates._rounding", result(lambda sizes: 0.0 * sizes), CLASSES

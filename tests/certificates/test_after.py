@@ -37,10 +37,12 @@ KINDS = (
 )
 
 
-def new_targets(loss, count, seed):
+def new_targets(problem, count, seed):
     """Targets as the problem's loss wants them."""
     random = np.random.default_rng(seed)
-    return random.normal(0.0, 2.0, count) if loss.task == "regression" else random.choice([-1.0, 1.0], count)
+    if problem.loss.several:
+        return random.choice(problem.classes, count)
+    return random.normal(0.0, 2.0, count) if problem.loss.task == "regression" else random.choice([-1.0, 1.0], count)
 
 
 def make_change(kind, problem, count, seed):
@@ -54,7 +56,7 @@ def make_change(kind, problem, count, seed):
         case "add-rows":
             X = dense(count, d, seed) * (random.random((count, d)) < 0.8)
             weights = None if seed % 2 else random.uniform(0.0, 3.0, count)
-            return glru.AddRows(sp.csr_array(X) if seed % 3 else X, new_targets(problem.loss, count, seed), weights)
+            return glru.AddRows(sp.csr_array(X) if seed % 3 else X, new_targets(problem, count, seed), weights)
         case "exchange-rows":
             return make_change("add-rows", problem, count, seed + 1) + glru.RemoveRows(rows)
         case "remove-columns":
@@ -78,7 +80,7 @@ def make_change(kind, problem, count, seed):
                 return glru.Repenalise(old.scaled(float(factors[0])))
             return glru.Repenalise(glru.L2(np.broadcast_to(old.quadratic, (d,)) * factors))
         case "relabel":
-            return glru.Relabel(rows, new_targets(problem.loss, rows.size, seed))
+            return glru.Relabel(rows, new_targets(problem, rows.size, seed))
         case "reweight":
             return glru.Reweight(rows, random.uniform(0.0, 4.0, rows.size) * (random.random(rows.size) < 0.8))
     raise ValueError(kind)

@@ -75,12 +75,11 @@ def test_rows_in_blocks_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda p: glru.after(glru.solve(p), glru.RemoveRows([0])),
         lambda p: glru.stepwise(p, X_val=p.X[:5], y_val=p.classes[p.y[:5]]),
         lambda p: glru.verify(glru.loocv(p), p),
         lambda p: glru.LiveModel(glru.GLRUClassifier("multinomial")).fit(p.X, p.y),
     ],
-    ids=["after", "stepwise", "verify", "live"],
+    ids=["stepwise", "verify", "live"],
 )
 def test_what_has_no_proof_for_several_scores_says_so(ask):
     with pytest.raises(ValueError, match=r"has no proof for Multinomial\(\) yet"):

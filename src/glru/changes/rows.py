@@ -240,12 +240,21 @@ class EditValues(Change):
 
 
 def targets(y: Any, count: int, layout: Layout) -> Array:
-    """Targets in the problem's terms: finite numbers, or labels of the problem as -1 and +1."""
+    """Targets in the problem's terms: finite numbers, labels of the problem as -1 and +1, or as places of three classes or more."""
     if layout.classes is None:
         return _inputs.as_vector(y, count, "y")
     raw = np.atleast_1d(_inputs.as_array(y, "y"))
     if raw.shape != (count,):
         raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")
+    if layout.classes.size > 2:
+        # Compared in Python: NumPy would take the number 1 for the text "1".
+        places = {label: place for place, label in enumerate(layout.classes.tolist())}
+        strange = sorted({str(label) for label in raw.tolist() if label not in places})
+        if strange:
+            raise ValueError(
+                f"labels must be among {layout.classes.tolist()}, as in the problem; got {', '.join(strange)}."
+            )
+        return np.array([places[label] for label in raw.tolist()], dtype=np.intp)
     # Signs are another name of the classes, unless the lower class is itself called 1 or the higher one -1.
     clash = bool(layout.classes[0] == 1) or bool(layout.classes[1] == -1)
     for low, high in (layout.classes,) if clash else (layout.classes, (-1, 1)):

@@ -15,15 +15,19 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import Bounds, widen
-from glru.certificate import class_score_errors
+from glru.bounds import Bounds, ScoreBounds, from_queries, widen
+from glru.certificate import Certificate, ball_radius, class_score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
 from glru.point import Point
 from glru.problem import Problem
+from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
+
+MOST_DRIFT = 1.0
+"""A metric is not used where scores have moved by a larger range from those it was taken at."""
 
 
 def has_classes(problem: Problem) -> bool:
@@ -102,15 +106,17 @@ def slope_errors(problem: Problem, slopes: Array, errors: Array, share: float) -
 
 @final
 @dataclass(frozen=True, eq=False)
-class ClassEllipsoid:
-    """All models within a radius of one, in the metric of the Hessian there, with one score per class.
+class ClassEllipsoid(Region):
+    """All models within a radius of one, in the metric of the Hessian there or near, with one score per class.
 
     Attributes
     ----------
     problem, point : Problem, Point
         The problem and the centre.
     metric : ClassMetric
-        The inverse metric of the Hessian there.
+        The inverse metric of the Hessian.
+    metric_scores : array of shape (n_rows, n_classes)
+        The scores where the Hessian was taken.
     gradient : array of shape (n_classes, n_unknowns)
         The objective's gradient, that of the gauge included.
     nu : float
@@ -120,28 +126,36 @@ class ClassEllipsoid:
     problem: Problem
     point: Point
     metric: ClassMetric
+    metric_scores: Array
     gradient: Array
     nu: float
 
     @classmethod
     def at(cls, problem: Problem, point: Point) -> "ClassEllipsoid":
-        """The ellipsoid at a model."""
+        """The ellipsoid at a model, in the metric of the Hessian there."""
         require_classes(problem)
         values = ClassValues.at(problem, point)
-        metric = ClassMetric(problem, values.likely)
-        model = packed(point, problem.fit_intercept)
-        slopes = values.slopes(problem)
+        return cls._around(problem, point, values, ClassMetric(problem, values.likely), values.scores)
+
+    @classmethod
+    def _around(
+        cls, problem: Problem, point: Point, values: ClassValues, metric: ClassMetric, metric_scores: Array
+    ) -> "ClassEllipsoid":
+        """The ellipsoid around a model, in the metric of the Hessian at some scores."""
+        used = problem.weights > 0.0
+        model, slopes = packed(point, problem.fit_intercept), values.slopes(problem)
         gradient = loss_gradient(problem, slopes) + metric.strengths * model + metric.gauge * model.sum(axis=0)
-        if not metric.eta < 0.5:
-            return cls(problem, point, metric, gradient, np.inf)
+        # The Hessian at the model is smaller by at most the exponential of the range by which a row's scores have moved.
+        drift = largest_range((values.scores - metric_scores)[used])
+        if not (metric.eta < 0.5 and drift < MOST_DRIFT):
+            return cls(problem, point, metric, metric_scores, gradient, np.inf)
         slack = slope_errors(problem, slopes, values.errors, gamma(2 * problem.n_rows + 16)) * column_norms(problem)
         sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
         slack = slack + gamma(problem.n_scores + 16) * (sizes + np.abs(gradient))
         # The Hessian was taken at computed scores; those of two classes are apart by twice the error at most.
-        largest = float(values.errors[problem.weights > 0.0].max())
-        loosening = float(np.exp(2.0 * largest)) / (1.0 - metric.eta)
+        loosening = float(np.exp(2.0 * float(values.errors[used].max()) + drift)) / (1.0 - metric.eta)
         nu = metric.gradient_norm(gradient.ravel(), slack.ravel()) * loosening * (1.0 + FEW)
-        return cls(problem, point, metric, gradient, float(nu))
+        return cls(problem, point, metric, metric_scores, gradient, float(nu))
 
     @cached_property
     def radius(self) -> float:
@@ -160,10 +174,35 @@ class ClassEllipsoid:
         """At least the objective's distance from its optimum."""
         return self.nu * self.radius * (1.0 + FEW) + TINY**2 if np.isfinite(self.radius) else np.inf
 
-    def stepped(self) -> Point:
-        """The model one Newton step further."""
+    def stepped(self) -> "ClassEllipsoid":
+        """The ellipsoid one Newton step further, in the same metric: a product with the data each way instead of a Hessian."""
+        problem = self.problem
         step = self.metric.solve(self.gradient.ravel()).reshape(self.gradient.shape)
-        return unpacked(packed(self.point, self.problem.fit_intercept) - step, self.problem.fit_intercept)
+        point = unpacked(packed(self.point, problem.fit_intercept) - step, problem.fit_intercept)
+        values = ClassValues.at(problem, point)
+        return ClassEllipsoid._around(problem, point, values, self.metric, self.metric_scores)
+
+    def score_bounds(self, X: Matrix) -> ScoreBounds:
+        return from_queries(*self.queries(X, self.leaders(X)))
+
+    def leaders(self, X: Matrix) -> NDArray[np.intp]:
+        """The classes of the largest scores at the centre."""
+        return scores_with_errors(X, self.point, self.problem.fit_intercept)[0].argmax(axis=1)
+
+    def coef_bounds(self) -> Bounds:
+        return widen(self.point.coef, self._axis_widths[:, : self.problem.n_columns])
+
+    def intercept_bounds(self) -> Bounds:
+        if not self.problem.fit_intercept:
+            return np.zeros(self.problem.n_scores), np.zeros(self.problem.n_scores)
+        return widen(self.point.intercept, self._axis_widths[:, -1])
+
+    @property
+    def _axis_widths(self) -> Array:
+        """How far each coefficient (the intercept last) is at most from the optimal one, one line per class."""
+        if not np.isfinite(self.radius):
+            return np.full(self.gradient.shape, np.inf)
+        return self.radius * self.metric.axis_norms.reshape(self.gradient.shape) * (1.0 + FEW)
 
     def queries(self, X: Matrix, reference: NDArray[np.intp]) -> Bounds:
         """Bounds of the queries of some rows."""
@@ -172,6 +211,62 @@ class ClassEllipsoid:
             return unbounded_queries(*scores.shape)
         forms = self.metric.all_forms(X)
         return query_bounds(scores, forms, self.metric.unit, np.full(len(scores), self.radius), errors, reference)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassBall(Region):
+    r"""All models with :math:`\sum_{kj} \lambda_j (w_{kj} - \hat w_{kj})^2 \le 2 G`, with one score per class and no intercept.
+
+    A query is a row times a vector over the classes, of squared norm ``1 - 1 / K`` for a score that is measured from the mean of all, 2 for a difference.
+    """
+
+    certificate: Certificate
+
+    @property
+    def radius(self) -> float:
+        """``sqrt(2 G)``; infinite where it bounds nothing."""
+        certificate = self.certificate
+        if certificate.problem.fit_intercept or not certificate.penalty.strong_convexity > 0.0:
+            return np.inf
+        return float(ball_radius(certificate.gap))
+
+    def score_bounds(self, X: Matrix) -> ScoreBounds:
+        return from_queries(*self.queries(X, self.leaders(X)))
+
+    def leaders(self, X: Matrix) -> NDArray[np.intp]:
+        """The classes of the largest scores at the centre."""
+        point, fit_intercept = self.certificate.point, self.certificate.problem.fit_intercept
+        return scores_with_errors(X, point, fit_intercept)[0].argmax(axis=1)
+
+    def queries(self, X: Matrix, reference: NDArray[np.intp]) -> Bounds:
+        """Bounds of the queries of some rows."""
+        problem = self.certificate.problem
+        scores, errors = scores_with_errors(X, self.certificate.point, problem.fit_intercept)
+        if not np.isfinite(self.radius):
+            return unbounded_queries(*scores.shape)
+        lengths = np.sqrt(X.squared_row_norms(1.0 / problem.quadratic)) * (1.0 + gamma(X.shape[1] + 16))
+        lengths += TINY * float(np.sqrt((1.0 / problem.quadratic).max()))
+        n_scores = scores.shape[1]
+        directions = np.sqrt(np.repeat([1.0 - 1.0 / n_scores, 2.0], n_scores))
+        return widen_queries(scores, self.radius * np.outer(lengths, directions) * (1.0 + FEW), errors, reference)
+
+    def coef_bounds(self) -> Bounds:
+        coef, radius = self.certificate.coef, self.radius
+        if not np.isfinite(radius):
+            return np.full(coef.shape, -np.inf), np.full(coef.shape, np.inf)
+        return widen(
+            coef, radius / np.sqrt(np.broadcast_to(self.certificate.problem.quadratic, coef.shape)) * (1.0 + FEW)
+        )
+
+    def intercept_bounds(self) -> Bounds:
+        end = np.inf if self.certificate.problem.fit_intercept else 0.0
+        return np.full(len(self.certificate.coef), -end), np.full(len(self.certificate.coef), end)
+
+
+def largest_range(moves: Array) -> float:
+    """At least the largest range of a row's moves, which are differences of stored scores."""
+    return float((np.ptp(moves, axis=1) + FEW * np.abs(moves).max(axis=1)).max()) * (1.0 + FEW)
 
 
 def scores_with_errors(X: Matrix, point: Point, fit_intercept: bool) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ root smallest, and the other way round.
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,8 @@ class Region(ABC):
         """Lower and upper bounds of every coefficient, possibly infinite."""
 
     @abstractmethod
-    def intercept_bounds(self) -> tuple[float, float]:
-        """Lower and upper bound of the intercept."""
+    def intercept_bounds(self) -> tuple[Any, Any]:
+        """Lower and upper bound of the intercept, or of those of every class."""
 
 
 def spread(radius: float, norms: Array) -> Array:

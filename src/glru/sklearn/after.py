@@ -73,15 +73,12 @@ class ModelAfter:
             rows = np.flatnonzero(~last.decided)
             if not (train and rows.size) or self.adapted.classes is None:
                 break
-            known = [ScoreBounds(one.lower[rows], one.upper[rows]) for one in found]
+            known = [one.take(rows) for one in found]
 
             def all_decided(lower: Array, upper: Array, known: list[ScoreBounds] = known, k: int = k) -> bool:
                 return bool(self.adapted.bounds([*known[:k], ScoreBounds(lower, upper), *known[k + 1 :]]).decided.all())
 
-            narrowed = part.narrow(asked[rows], known[k], all_decided)
-            lower, upper = found[k].lower.copy(), found[k].upper.copy()
-            lower[rows], upper[rows] = narrowed
-            found[k] = ScoreBounds(lower, upper)
+            found[k] = found[k].put(rows, part.narrow(asked[rows], known[k], all_decided))
             last = self.adapted.bounds(found)
         return first, last
 
@@ -136,7 +133,7 @@ class ModelAfter:
         """
         _check_within(within, self.adapted)
         rows = self.adapted.rows(X)
-        present = self.adapted.stacked([rows @ p.solution.coef + p.solution.intercept for p in self.parts])
+        present = self.adapted.stacked([rows @ p.solution.coef.T + p.solution.intercept for p in self.parts])
         return Retraining.of(self._answer(X, train=False)[1], present, within)
 
     def retrain(self, tol: float = 1e-6) -> tuple[Solution, ...]:

@@ -60,8 +60,8 @@ def carry(solution: Solution, change: Change) -> Certificate:
 
 
 def is_plain(problem: Problem) -> bool:
-    """Whether every column's penalty is strongly convex and there is no intercept: every dual point is feasible."""
-    return not problem.fit_intercept and problem.penalty.strong_convexity > 0.0
+    """Whether there is one score, every column's penalty is strongly convex and there is no intercept: every dual point is feasible."""
+    return not problem.loss.several and not problem.fit_intercept and problem.penalty.strong_convexity > 0.0
 
 
 @final

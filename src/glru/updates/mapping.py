@@ -20,7 +20,7 @@ from glru.duality import feasible_dual
 from glru.linalg import Array
 from glru.penalties import Penalty
 from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Problem, per_row
 
 
 def carried_point(problem: Problem, point: Point, change: Change) -> Point:
@@ -55,24 +55,25 @@ def _move(change: Change, problem: Problem, changed: Problem, point: Point) -> t
 
 @_move.register
 def _(change: RemoveRows, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
-    return point.coef, np.delete(_dual(point), row_positions(change.rows, problem.n_rows))
+    return point.coef, np.delete(_dual(point), row_positions(change.rows, problem.n_rows), axis=0)
 
 
 @_move.register
 def _(change: AddRows, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
     new = np.arange(problem.n_rows, changed.n_rows)
-    return point.coef, np.append(_dual(point), _derivative_dual(changed, point, new))
+    return point.coef, np.concatenate([_dual(point), _derivative_dual(changed, point, new)])
 
 
 @_move.register
 def _(change: RemoveColumns, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
-    return np.delete(point.coef, column_positions(change.columns, layout_of(problem))), _dual(point)
+    return np.delete(point.coef, column_positions(change.columns, layout_of(problem)), axis=-1), _dual(point)
 
 
 @_move.register
 def _(change: AddColumns, problem: Problem, changed: Problem, point: Point) -> tuple[Array, Array]:
-    correlations = change.matrix.T @ (problem.weights * _dual(point))
-    return np.append(point.coef, new_coefficients(change.new_penalty(layout_of(problem)), correlations)), _dual(point)
+    correlations = (change.matrix.T @ per_row(problem.weights, _dual(point))).T
+    new = new_coefficients(change.new_penalty(layout_of(problem)), correlations)
+    return np.concatenate([point.coef, new], axis=-1), _dual(point)
 
 
 @_move.register(Relabel)
@@ -85,7 +86,7 @@ def _(change: Relabel | EditValues, problem: Problem, changed: Problem, point: P
 
 
 def _derivative_dual(problem: Problem, point: Point, rows: np.ndarray) -> Array:
-    scores = problem.matrix[rows] @ point.coef + (point.intercept if problem.fit_intercept else 0.0)
+    scores = problem.matrix[rows] @ point.coef.T + (point.intercept if problem.fit_intercept else 0.0)
     return -problem.loss.gradient(problem.y[rows], scores)
 
 
