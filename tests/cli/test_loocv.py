@@ -1,6 +1,7 @@
 """``glru loocv`` on datasets and on files of every format gives what the library gives."""
 
 import re
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import balanced_accuracy_score, log_loss, recall_score
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -20,6 +21,11 @@ from tests.cli.running import answer, complaint, glru_command, sample, standardi
 
 FORMATS = ["csv", "tsv", "parquet", "npz", "libsvm", "svm"]
 PACKED = ["csv.gz", "tsv.bz2", "parquet.xz", "npz.gz", "libsvm.bz2", "csv.xz", "svm.gz", "libsvm.xz"]
+RATES = {
+    "balanced_accuracy": balanced_accuracy_score,
+    "sensitivity": recall_score,
+    "specificity": partial(recall_score, pos_label=-1),
+}
 
 
 def assert_result(said, result):
@@ -30,8 +36,12 @@ def assert_result(said, result):
     assert found["n_trainings"] == result.n_trainings
     assert found["decided_by"] == result.decided_by
     assert found["certified"] == result.certified
+    labels, truth = result.bounds.signs, np.sign(result.y)
     for name, ends in found["metrics"].items():
-        assert (ends["lower"], ends["upper"]) == result.metric_bounds(name)
+        if name not in RATES:
+            assert (ends["lower"], ends["upper"]) == result.metric_bounds(name)
+        elif result.n_undetermined == 0:
+            assert ends["lower"] == ends["upper"] == pytest.approx(RATES[name](truth, labels), abs=1e-15)
 
 
 @pytest.mark.parametrize("suffix", FORMATS + PACKED)
@@ -40,7 +50,7 @@ def test_every_format(tmp_path, suffix):
     path, out = write(tmp_path / f"data.{suffix}", X, y), tmp_path / "rows.parquet"
     sparse = suffix.startswith(("libsvm", "svm"))
     Z = standardise(sp.csr_array(X), with_mean=False) if sparse else standardise(X)
-    result = glru.loocv(glru.Problem(Z, y, penalty=glru.L2(0.05)))
+    result = glru.loocv(glru.Problem(Z, y, penalty=glru.L2(0.05), fit_intercept=True))
     said = answer("loocv", path, "--lam", "0.05", "--fit-once", "--out", out)
     assert_result(said, result)
     assert said["schema"] == "glru/1" and said["command"] == "loocv" and said["version"] == glru.__version__
@@ -63,9 +73,9 @@ def test_every_format(tmp_path, suffix):
 
 def test_named_datasets():
     data = load("breast_cancer")
-    result = glru.loocv(glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01)))
+    result = glru.loocv(glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01), fit_intercept=True))
     assert_result(answer("loocv", "breast_cancer", "--fit-once"), result)
-    assert result.n_errors == 10
+    assert result.n_errors == 13
     data = load("wine:0vrest")
     problem = glru.Problem(
         standardise(data.X, with_mean=False),
@@ -98,7 +108,7 @@ def test_named_datasets():
 def test_methods(tmp_path, method):
     X, y = sample(n=25)
     path = write(tmp_path / "data.csv", X, y)
-    result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(2.0**-5)), method=method)
+    result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(2.0**-5), fit_intercept=True), method=method)
     assert_result(answer("loocv", path, "--method", method, "--lam", "2^-5", "--fit-once"), result)
     if method in ("glru", "approx"):
         assert answer("loocv", path, "--method", method)["settings"]["fit_once"]
@@ -142,7 +152,7 @@ def test_columns_of_every_kind(tmp_path):
     oslo = np.array([0.0, 1.0, 0.0, 0.0, 1.0, 0.0])
     X = np.column_stack([[1.5, 2.5, 0.5, 3.5, 1.0, 2.0], oslo, 1.0 - oslo, [10, 11, 12, 14, 11, 9]])
     y = np.array([1, -1, 1, -1, -1, 1])
-    assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1))))
+    assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1), fit_intercept=True)))
     rows = pl.read_csv(out)
     assert rows["id"].to_list() == ["ann", "bob", "cat", "dan", "eve", "fay"]
     assert rows["verdict"].to_list() == ["correct" if c else "wrong" for c in rows["label"] == rows["y"]]
@@ -168,14 +178,14 @@ def patients(tmp_path):
     return path, frame
 
 
-@pytest.mark.parametrize("options", [("--intercept",), (), ("--normalize", "none", "--intercept")])
+@pytest.mark.parametrize("options", [(), ("--no-intercept",), ("--normalize", "none")])
 def test_columns_are_prepared_again_without_each_row(tmp_path, options):
     """Filled, encoded and scaled inside the folds by default: what scikit-learn gives for the whole pipeline, row by row."""
     path, frame = patients(tmp_path)
     said = answer("loocv", path, "--target", "ill", "--one-hot", "--C", 0.5, "--verify", 60, *options)
     assert said["settings"]["fit_once"] is False and said["result"]["n_refits"] == 0
     assert said["result"]["verify"]["labels_that_agree"] == 60
-    numbers, intercept = make_pipeline(SimpleImputer(), StandardScaler()), "--intercept" in options
+    numbers, intercept = make_pipeline(SimpleImputer(), StandardScaler()), "--no-intercept" not in options
     if "none" in options:
         numbers = SimpleImputer()
     text = make_pipeline(OneHotEncoder(sparse_output=False), "passthrough" if "none" in options else StandardScaler())
@@ -189,6 +199,33 @@ def test_columns_are_prepared_again_without_each_row(tmp_path, options):
     assert said["result"]["errors"] == {"lower": np.sum(held != y), "upper": np.sum(held != y)}
     ends = said["result"]["metrics"]["log_loss"]
     assert ends["lower"] - 1e-7 <= log_loss(y, likely) <= ends["upper"] + 1e-7
+
+
+def test_errors_stand_beside_the_constant_answer():
+    """Errors with Wilson's interval, the majority class, and a word on a pooled AUC that falls to 0 by the intercept alone."""
+    said = answer("loocv", "breast_cancer")
+    found, low_high = said["result"], wilson(13, 569)
+    assert said["model"]["intercept"] is True
+    assert found["constant_answer"] == {"class": "benign", "errors": 212} and found["roc_auc_caveat"] is None
+    assert (found["errors_interval_95"]["lower"], found["errors_interval_95"]["upper"]) == pytest.approx(low_high)
+    text = " ".join(glru_command("loocv", "breast_cancer").stdout.split())
+    assert "held-out errors 13 of 569 rows (2.285 %; 95 % interval 1.34 to 3.87 %)" in text
+    assert "constant answer 212 errors (37.3 %) with benign for every row accuracy 0.9772 " in text
+    assert "sensitivity 0.9944 (of benign)" in text
+    text = " ".join(glru_command("loocv", "breast_cancer", "--lam", 1e5).stdout.split())
+    assert "212 errors (37.3 %) with benign for every row: the model's labels are no better" in text
+    assert "roc auc 0; misleading here" in text
+    data = load("diabetes")
+    others = (data.y.sum() - data.y) / (data.y.size - 1)
+    constant = answer("loocv", "diabetes")["result"]["constant_answer"]
+    assert constant["squared_error"] == pytest.approx(np.mean((data.y - others) ** 2))
+
+
+def wilson(count, n, z=1.959963984540054):
+    """Wilson's interval by its formula."""
+    p = count / n
+    middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
 
 
 def test_one_line_tells_how_columns_are_prepared(tmp_path):
@@ -218,7 +255,7 @@ def test_numbers_with_blanks_no_header_and_other_delimiters(tmp_path):
     lines = [f"{a}; {b} ;{label}" for (a, b), label in zip(X.tolist(), y.tolist(), strict=True)]
     path = table_file(tmp_path, "\n".join(lines) + "\n\n\n")
     said = answer("loocv", path, "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1, "--fit-once")
-    assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1))))
+    assert_result(said, glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.1), fit_intercept=True)))
     same = table_file(tmp_path, "\n".join(lines), "data.dat")
     options = ("--format", "csv", "--delimiter", ";", "--no-header", "--target", "x2", "--lam", 0.1, "--fit-once")
     assert answer("loocv", same, *options)["result"] == said["result"]
@@ -228,7 +265,7 @@ def test_table_for_people(tmp_path):
     X, y = sample()
     path = write(tmp_path / "data.csv", X, y)
     text = glru_command("loocv", path, "--verify", 3).stdout
-    result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.01)))
+    result = glru.loocv(glru.Problem(standardise(X), y, penalty=glru.L2(0.01), fit_intercept=True))
     assert re.search(rf"held-out errors +{result.n_errors} of 40 rows", text)
     assert re.search(r"brute force +3 models retrained in .*, 3 of 3 labels agree", text)
     for word in ("data.csv", "40 rows x 4 columns, standardised", "lam = 0.01", "trainings", "proof", "time"):

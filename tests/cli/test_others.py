@@ -18,7 +18,7 @@ from tests.cli.running import answer, complaint, glru_command, sample, standardi
 def cancer():
     data = load("breast_cancer")
     X = standardise(data.X)
-    return data, X, glru.solve(glru.Problem(X, data.y, penalty=glru.L2(0.1)))
+    return data, X, glru.solve(glru.Problem(X, data.y, penalty=glru.L2(0.1), fit_intercept=True))
 
 
 def test_whatif_removes(cancer, tmp_path):
@@ -45,7 +45,7 @@ def test_whatif_removes(cancer, tmp_path):
     rows = pl.read_csv(out)
     assert np.array_equal(rows["score_lower"], lower) and np.array_equal(rows["score_upper"], upper)
     assert rows["query"].to_list() == np.delete(np.arange(569), gone).tolist()
-    old = kept @ solution.coef
+    old = kept @ solution.coef + solution.intercept
     labels = np.where(lower > 0, 1, np.where(upper < 0, -1, 0))
     assert said["result"]["labels"] == {
         "unchanged": int(np.sum(labels == np.sign(old))),
@@ -93,7 +93,7 @@ def test_whatif_adds_and_queries(tmp_path):
 
     fitted = StandardScaler().fit(numbers(frame[:40]))
     y = np.where(np.array(frame["y"]) == "yes", 1.0, -1.0)
-    problem = glru.Problem(fitted.transform(numbers(frame[:40])), y[:40], penalty=glru.L2(0.1))
+    problem = glru.Problem(fitted.transform(numbers(frame[:40])), y[:40], penalty=glru.L2(0.1), fit_intercept=True)
     after = glru.after(glru.solve(problem), glru.AddRows(fitted.transform(numbers(frame[40:45])), y[40:45]))
     lower, upper = after.score_bounds(fitted.transform(numbers(frame[45:])))
     rows = pl.read_parquet(out)
@@ -126,7 +126,7 @@ def test_whatif_of_matrices(tmp_path, suffix):
         "--lam",
         0.1,
     )
-    solution = glru.solve(glru.Problem(X[:50], y[:50], penalty=glru.L2(0.1)))
+    solution = glru.solve(glru.Problem(X[:50], y[:50], penalty=glru.L2(0.1), fit_intercept=True))
     assert said["result"]["gap"] == pytest.approx(glru.after(solution, glru.AddRows(X[50:], y[50:])).gap, rel=0.1)
 
 
@@ -151,8 +151,8 @@ def test_tune(cancer, tmp_path):
     data, X, _ = cancer
     out = tmp_path / "path.csv"
     said = answer("tune", "breast_cancer", "--lam", "1,0.1,0.01,0.001", "--out", out)
-    path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0)), [1.0, 0.1, 0.01, 0.001])
-    assert said["result"]["best"] == path.best_lam == 0.01 and said["result"]["certified"] is path.certified is True
+    path = glru.loocv_path(glru.Problem(X, data.y, penalty=glru.L2(1.0), fit_intercept=True), [1.0, 0.1, 0.01, 0.001])
+    assert said["result"]["best"] == path.best_lam == 0.001 and said["result"]["certified"] is path.certified is True
     assert [step["lower"] for step in said["result"]["path"]] == path.lower.tolist()
     assert [step["lam"] for step in said["result"]["path"]] == pl.read_csv(out)["lam"].to_list() == path.lams.tolist()
 
@@ -160,7 +160,7 @@ def test_tune(cancer, tmp_path):
 def test_tune_by_C_and_log_loss():
     data = load("wine:0v1")
     said = answer("tune", "wine:0v1", "--C", "0.01:1:3", "--criterion", "log_loss")
-    problem = glru.Problem(standardise(data.X), data.y, penalty=glru.L2(1.0), scaling="sum")
+    problem = glru.Problem(standardise(data.X), data.y, penalty=glru.L2(1.0), fit_intercept=True, scaling="sum")
     path = glru.loocv_path(problem, [100.0, 10.0, 1.0], criterion="log_loss")
     assert [step["C"] for step in said["result"]["path"]] == pytest.approx([0.01, 0.1, 1.0])
     assert [step["upper"] for step in said["result"]["path"]] == pytest.approx(path.upper.tolist(), rel=1e-9)

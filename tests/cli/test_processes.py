@@ -46,7 +46,7 @@ def test_runs_quickly_and_is_silent_about_progress(tmp_path):
     page = tmp_path / "page.html"
     code, out, err = finished(start("loocv", "breast_cancer", "--verify", 5, "--html", page))
     assert code == 0 and err == ""
-    assert "10 of 569 rows" in out and "5 of 5 labels agree" in out and "\x1b" not in out
+    assert "13 of 569 rows" in out and "5 of 5 labels agree" in out and "\x1b" not in out
     assert f"glru loocv breast_cancer --verify 5 --html {page}" in page.read_text(encoding="utf-8")
 
 

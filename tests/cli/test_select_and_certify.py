@@ -33,7 +33,7 @@ def test_select_on_a_share_of_the_rows(tmp_path):
     said = answer("select", "breast_cancer", *options)
     train, test = train_test_split(np.arange(569), test_size=0.3, random_state=2, stratify=data.y)
     train, test = np.sort(train), np.sort(test)
-    problem = glru.Problem(X[train], data.y[train], penalty=glru.L2(0.1))
+    problem = glru.Problem(X[train], data.y[train], penalty=glru.L2(0.1), fit_intercept=True)
     result = glru.stepwise(problem, X_val=X[test], y_val=data.y[test], criterion="log_loss", max_steps=4)
     assert_path(said, result, data.feature_names)
     assert said["settings"]["validation_rows"] == 171
@@ -65,7 +65,9 @@ def test_select_on_a_validation_file(tmp_path):
     write(tmp_path / "valid.csv", X[80:], y[80:])
     said = answer("select", tmp_path / "train.csv", "--validation", tmp_path / "valid.csv", "--lam", 0.1)
     fitted = StandardScaler().fit(X[:80])
-    problem = glru.Problem(fitted.transform(X[:80]), np.where(y[:80] > 0, 1, -1), penalty=glru.L2(0.1))
+    problem = glru.Problem(
+        fitted.transform(X[:80]), np.where(y[:80] > 0, 1, -1), penalty=glru.L2(0.1), fit_intercept=True
+    )
     result = glru.stepwise(problem, X_val=fitted.transform(X[80:]), y_val=np.where(y[80:] > 0, 1, -1))
     assert_path(said, result, [f"x{j}" for j in range(5)])
 
@@ -74,7 +76,7 @@ def test_select_by_leave_one_out_and_in_pictures(tmp_path):
     data, page, picture = load("iris:1v2"), tmp_path / "page.html", tmp_path / "path.png"
     options = ("--loo", "--criterion", "log_loss", "--max-steps", 1, "--html", page, "--plot", picture)
     text = glru_command("select", "iris:1v2", *options).stdout
-    problem = glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01))
+    problem = glru.Problem(standardise(data.X), data.y, penalty=glru.L2(0.01), fit_intercept=True)
     step = glru.stepwise(problem, criterion="log_loss", max_steps=1).path[0]
     expected = f"remove {data.feature_names[step.columns[0]]}" if step.columns else "stop"
     assert expected in text and "leave-one-out" in text

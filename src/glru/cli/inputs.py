@@ -67,8 +67,7 @@ def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fi
     prepared = prepare_data(data, chosen.task if chosen else None, fill)
     task = prepared.targets.task
     chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
-    intercept = task == "regression" if loss.intercept is None else loss.intercept
-    problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=intercept, scaling=scaling)
+    problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=loss.intercept, scaling=scaling)
     facts = {"data": data_facts(prepared), "model": _model_facts(problem, strength, loss.tol)}
     return Job(prepared, problem, facts, time.perf_counter() - begin)
 

@@ -16,6 +16,7 @@ from glru.model_selection.loocv import trained
 from glru.report import loocv_page
 from glru.report.format import format_count
 from glru.report.loocv import STAGE_NAMES, describe_open
+from glru.report.metrics import auc_caveat, constant_errors, constant_squared_error, metrics_of, sampling_interval
 from glru.sklearn.drop_ins import adapted_loocv
 
 TOP, WORK = 20, 2e10
@@ -24,10 +25,6 @@ TOP, WORK = 20, 2e10
 BRUTE_FORCE_TOL = 1e-9
 """Relative gap of the models that ``--verify`` retrains: their scores are off by about its square root."""
 
-METRICS = {
-    "classification": ("accuracy", "log_loss", "brier", "roc_auc"),
-    "regression": ("squared_error", "absolute_error", "r2"),
-}
 NOTES = {
     "certified": "all of it holds for the exactly retrained models",
     "glru": "all of it holds for the exactly retrained models",
@@ -130,7 +127,7 @@ def outcome(
 ) -> output.Outcome:
     """The result of leave-one-out in every output format."""
     problem, facts = job.problem, job.facts | {"settings": options | {"fit_once": job.adapted is None}}
-    metrics = {name: result.metric_bounds(name) for name in METRICS[problem.loss.task] if _has_metric(result, name)}
+    metrics = metrics_of(result)
     values: dict[str, Any] = {
         "certified": result.certified,
         "errors": None,
@@ -146,10 +143,30 @@ def outcome(
     lines = [*describe(job), ("preparation", _describe_preparation(job, result))]
     if problem.loss.task == "classification":
         values["errors"] = {"lower": result.errors_lower, "upper": result.errors_upper}
-        share = output.interval(*(100.0 * n / problem.n_rows for n in (result.errors_lower, result.errors_upper)))
-        count = output.interval(result.errors_lower, result.errors_upper)
-        lines.append(("held-out errors", f"{count} of {problem.n_rows} rows ({share} %)"))
-    lines += [(name.replace("_", " "), output.interval(*ends)) for name, ends in metrics.items()]
+        sampled = sampling_interval(result.errors_lower, result.errors_upper, problem.n_rows)
+        values["errors_interval_95"] = dict(zip(("lower", "upper"), sampled, strict=True))
+        lines += describe_errors(job, result)
+    values["constant_answer"] = _constant_answer(job)
+    caveat = None
+    if problem.loss.task == "classification":
+        caveat = auc_caveat(result, solution)
+        values["roc_auc_caveat"] = caveat
+    else:
+        lines.append(
+            (
+                "constant answer",
+                f"squared error {values['constant_answer']['squared_error']:.4g} with the mean of the other rows",
+            )
+        )
+    classes = job.prepared.targets.classes or ("", "")
+    remarks = {
+        "roc_auc": f"; {caveat}" if caveat else "",
+        "sensitivity": f" (of {classes[1]})",
+        "specificity": f" (of {classes[0]})",
+    }
+    lines += [
+        (name.replace("_", " "), output.interval(*ends) + remarks.get(name, "")) for name, ends in metrics.items()
+    ]
     lines.append(
         ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
     )
@@ -211,8 +228,34 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
     return f"{what}: fitted again without each row{alone}"
 
 
-def _has_metric(result: glru.results.LOOCVResult, name: str) -> bool:
-    return name not in ("log_loss", "brier") or result.problem.loss.probabilities
+def _constant_answer(job: inputs.Job) -> dict[str, Any]:
+    """What is achieved without looking at any column."""
+    y, classes = job.problem.y, job.prepared.targets.classes
+    if classes is None:
+        return {"squared_error": constant_squared_error(y)}
+    return {"class": classes[int(np.mean(y > 0.0) >= 0.5)], "errors": constant_errors(y)}
+
+
+def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[tuple[str, str]]:
+    """The held-out errors beside those of the constant answer, each with what sampling leaves open."""
+    n_rows, least, most = job.problem.n_rows, result.errors_lower, result.errors_upper
+    share = output.interval(100.0 * least / n_rows, 100.0 * most / n_rows)
+    low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(least, most, n_rows))
+    constant = _constant_answer(job)
+    count = constant["errors"]
+    better = (
+        "" if most < count else ": the model's labels are no better" if least >= count else ": not proven to be worse"
+    )
+    return [
+        (
+            "held-out errors",
+            f"{output.interval(least, most)} of {n_rows} rows ({share} %; 95 % interval {low} to {high} %)",
+        ),
+        (
+            "constant answer",
+            f"{count} errors ({100.0 * count / n_rows:.3g} %) with {constant['class']} for every row{better}",
+        ),
+    ]
 
 
 def _describe_check(check: dict[str, Any]) -> str:

@@ -88,13 +88,13 @@ class LossOptions:
         typer.Option(help="By default logistic for two classes, squared for a regression.", rich_help_panel=MODEL),
     ] = None
     intercept: Annotated[
-        bool | None,
+        bool,
         typer.Option(
             "--intercept/--no-intercept",
-            help="Unpenalised intercept; by default none for classes, as in the paper, and one for a regression.",
+            help="Unpenalised intercept; the models of the paper have none.",
             rich_help_panel=MODEL,
         ),
-    ] = None
+    ] = True
     tol: Annotated[
         float, typer.Option(help="Relative duality gap to which models are trained.", rich_help_panel=MODEL)
     ] = 1e-6

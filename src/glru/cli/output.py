@@ -172,5 +172,7 @@ def duration(seconds: float) -> str:
 
 
 def interval(lower: float, upper: float) -> str:
-    """An interval as text, to six digits."""
-    return format_interval(lower, upper, digits=6)
+    """An interval as text, to four digits; whole numbers in full."""
+    if float(lower).is_integer() and float(upper).is_integer() and abs(upper) < 1e15:
+        return f"{lower:.0f}" if lower == upper else f"{lower:.0f} to {upper:.0f}"
+    return format_interval(lower, upper)
