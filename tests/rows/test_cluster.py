@@ -22,7 +22,7 @@ def client():
     # Enough workers for all tests that kill one: dask does not always start a killed one again, and to wait for that may take for ever.
     with (
         distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -5,7 +5,7 @@ of their scales, shifts and fills. Whatever is made of values that stay the same
 new column. Rows without which the steps would do something else are set apart: "alone".
 """
 
-from collections import Counter
+from collections import Counter, UserList
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -77,6 +77,8 @@ def _column_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
 
     blocks = []
     for _, part, chosen in step.transformers_:
+        # scikit-learn before 1.7 keeps the remainder in a list of its own that warns when it is read.
+        chosen = chosen.data if isinstance(chosen, UserList) else chosen
         if (isinstance(part, str) and part == "drop") or _none_of(chosen):
             continue
         given = _safe_indexing(columns.given, chosen, axis=1)
