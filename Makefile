@@ -12,7 +12,7 @@ export GLRU_DATA := $(abspath ../shared/data)
 endif
 endif
 
-.PHONY: help demo test test-oldest lint bench zoo attack mutants reproduce clean
+.PHONY: help demo test test-oldest lint docs coverage package bench zoo attack mutants reproduce clean
 .NOTPARALLEL:
 
 help:
@@ -20,6 +20,9 @@ help:
 	@echo "make test    run the tests"
 	@echo "make test-oldest   run the tests with the oldest versions that pyproject.toml allows, in .venv-oldest"
 	@echo "make lint    check format, style, types and layers"
+	@echo "make docs    build the documentation in docs/_build/html: pages, reference and examples; warnings are errors"
+	@echo "make coverage   run the tests and show which lines they reach, kernels included; COVERAGE=tests/contracts for some of them"
+	@echo "make package    build the sdist and the wheel, check their metadata, and try each in an empty environment"
 	@echo "make bench   measure training times beside scikit-learn, and the bounds"
 	@echo "make zoo     ask every data set every question, beside scikit-learn (hours; ZOO=--quick: a quarter of an hour)"
 	@echo "make attack  hold certificates of hostile problems against retraining in 40 digits, for ATTACK_SECONDS (600)"
@@ -43,6 +46,28 @@ lint: $(VENV)/lint.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/docs.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+# Compiled kernels have no lines to count: the tests of the contracts and of the solvers run them once more as Python.
+KERNEL_TESTS := tests/contracts tests/reference
+
+coverage: $(VENV)/coverage.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-report= $(COVERAGE)
+	NUMBA_DISABLE_JIT=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-append --cov-report=html:coverage-html --cov-report=term $(KERNEL_TESTS)
+
+package: $(VENV)/package.stamp
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	for file in dist/*; do \
+		rm -rf $(VENV)-package && $(PYTHON) -m venv $(VENV)-package && \
+		$(VENV)-package/bin/python -m pip install --quiet --disable-pip-version-check $$file && \
+		(cd dist && ../$(VENV)-package/bin/python ../tests/try_package.py) || exit 1; \
+	done
+	rm -rf $(VENV)-package
+
 bench: $(VENV)/paper.stamp
 	$(BIN)/python -m benchmarks
 
@@ -60,7 +85,7 @@ reproduce: $(VENV)/paper.stamp
 	$(BIN)/python -m paper render
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo-output reproduce-quick .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VENV)-package dist coverage-html .coverage demo-output reproduce-quick .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis docs/_build docs/_figures docs/api docs/gallery
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,49 +1,54 @@
-"""Search a data set for wrong labels: out-of-sample probabilities of every row, each from the model without it.
+"""
+Finding wrong labels
+====================
 
-Tools that look for label errors (confident learning, for example) take an array of held-out probabilities, one line per row. With
-scikit-learn that is one training per row or a few folds; here it is leave-one-out, with an interval for every probability.
+Tools that look for label errors (confident learning, for example) take an array of held-out probabilities, one line per row, each from a model that has not seen that
+row. With scikit-learn that is one training per row or a few folds; here it is leave-one-out, with an interval for every probability.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneOut
 
 import glru
 
+plt.style.use("tableau-colorblind10")
 
-def main() -> None:
-    X, truth = load_digits(return_X_y=True)
-    X, truth = X[:600] / 16.0, truth[:600]
-    random = np.random.default_rng(0)
-    y, wrong = truth.copy(), random.choice(truth.size, 30, replace=False)
-    y[wrong] = (y[wrong] + random.integers(1, 10, wrong.size)) % 10
+# %%
+# 600 handwritten digits, 30 of which get a wrong label.
+X, truth = load_digits(return_X_y=True)
+X, truth = X[:600] / 16.0, truth[:600]
+random = np.random.default_rng(0)
+y, wrong = truth.copy(), random.choice(truth.size, 30, replace=False)
+y[wrong] = (y[wrong] + random.integers(1, 10, wrong.size)) % 10
+given = np.arange(y.size), y
 
-    model = LogisticRegression(C=0.1)
-    likely = glru.cross_val_predict(model, X, y, cv=LeaveOneOut(), method="predict_proba")
-    suspects = find_suspects(likely, y)
-    found = np.intersect1d(suspects, wrong).size
-    print(f"{wrong.size} of {y.size} labels were changed; {suspects.size} are suspected, {found} of them rightly.")
+# %%
+# A row is suspected if another class claims it: that class's probability is at least what it has on average in its own rows.
+model = LogisticRegression(C=0.1)
+likely = glru.cross_val_predict(model, X, y, cv=LeaveOneOut(), method="predict_proba")
+usual = np.array([likely[y == label, label].mean() for label in range(10)])
+claims = np.where(likely >= usual, likely, 0.0)
+claims[given] *= likely[given] >= usual[y]
+suspects = np.flatnonzero((claims.max(axis=1) > 0.0) & (claims.argmax(axis=1) != y))
+found = np.intersect1d(suspects, wrong).size
+print(f"{wrong.size} of {y.size} labels were changed; {suspects.size} are suspected, {found} of them rightly.")
 
-    result = glru.loocv(model, X, y)
-    lower, upper = result.probability_bounds()
-    own = np.arange(y.size), y
-    print(f"held-out probabilities of the given labels are known to {float(np.max(upper[own] - lower[own])):.1g}.")
-    labels = result.labels
-    assert labels is not None
-    for row in suspects[np.argsort(likely[own][suspects])][:5]:
-        print(f"  row {row:>3}: given {y[row]}, held-out {labels[row]}, was {truth[row]}")
+# %%
+# The probabilities are exact: these are the intervals of the labels as they were given.
+lower, upper = glru.loocv(model, X, y).probability_bounds()
+print(f"widest interval: {np.max(upper[given] - lower[given]):.1g}")
 
-
-def find_suspects(likely: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Rows that another class claims: its probability is at least the mean one that the class has in its own rows."""
-    classes = np.arange(likely.shape[1])
-    usual = np.array([likely[y == k, k].mean() for k in classes])
-    claims = np.where(likely >= usual, likely, 0.0)
-    claims[np.arange(y.size), y] *= likely[np.arange(y.size), y] >= usual[y]
-    return np.flatnonzero((claims.max(axis=1) > 0.0) & (claims.argmax(axis=1) != y))
-
-
-if __name__ == "__main__":
-    main()
+# %%
+# The ten most suspicious ones.
+worst = suspects[np.argsort(likely[given][suspects])][:10]
+fig, axes = plt.subplots(2, 5, figsize=(8, 4), layout="constrained")
+for ax, row in zip(axes.flat, worst, strict=True):
+    ax.imshow(X[row].reshape(8, 8), cmap="gray_r")
+    ax.set_title(
+        f"given {y[row]}, held-out {likely[row].argmax()}\n{'wrong' if row in wrong else 'right'} label", fontsize=9
+    )
+    ax.axis("off")
+plt.show()

@@ -1,0 +1,43 @@
+"""
+Leave-one-out of 100 patients with 10,000 genes
+===============================================
+
+Gene tables have few rows, so that every row counts and folds waste a fifth of them; and many columns, so that leave-one-out used to be slow. Here all 100
+models cost about as much as the first.
+"""
+
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import glru
+
+plt.style.use("tableau-colorblind10")
+
+# %%
+# Expression levels are log-normal; a hundred genes differ between the two groups.
+random = np.random.default_rng(0)
+ill = random.random(100) < 0.4
+levels = random.normal(size=(100, 10_000))
+levels[:, :100] += 1.0 * ill[:, None]
+X = np.exp(levels)
+
+# %%
+# The scaler is fitted again without every patient, as it has to be.
+model = make_pipeline(StandardScaler(), LogisticRegression(C=0.001))
+start = time.perf_counter()
+model.fit(X, ill)
+fitted = time.perf_counter()
+result = glru.loocv(model, X, ill)
+done = time.perf_counter()
+print(result)
+print(f"one fit {fitted - start:.2f} s, all held-out models {done - fitted:.2f} s")
+
+# %%
+# Every interval is to one side of the threshold: the labels are those of 100 retrainings.
+result.plot()
+plt.show()
