@@ -36,7 +36,8 @@ from glru.rows import summary
 from glru.selection import judge as judges
 from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
-from glru.selection.criteria import CRITERIA
+from glru.selection.criteria import CRITERIA, find_criterion
+from glru.selection.dof import Freedom, bounds_nearby, freedom_at
 from glru.selection.judge import FoldsJudge, Judge, Screened, ValidationJudge, ValidationRows, Value
 from glru.selection.moves import Model, Move
 from glru.sklearn import adapt, translated
@@ -88,6 +89,7 @@ __all__ = [
     "Floor",
     "Folds",
     "FoldsJudge",
+    "Freedom",
     "Goal",
     "HostArrays",
     "Judge",
@@ -126,6 +128,7 @@ __all__ = [
     "_budget",
     "adapt",
     "as_matrix",
+    "bounds_nearby",
     "carried_bounds",
     "carried_columns",
     "carried_of",
@@ -150,6 +153,8 @@ __all__ = [
     "expand",
     "feasible_dual",
     "feasible_moves",
+    "find_criterion",
+    "freedom_at",
     "gamma",
     "has_ascent",
     "has_carried",

@@ -554,11 +554,11 @@ def stepwise(
     verbose: int = 0,
     progress: Progress = False,
 ) -> StepwiseResult:
-    """Remove or add features one by one while that makes a model better on validation rows; every choice proven.
+    r"""Remove or add features one by one while that makes a model better; every choice proven.
 
     All methods give the same path as training every candidate would: a step takes the move with the least criterion,
     no move before any, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
-    value count as equal. A validation score that is exactly zero is an error whatever its label.
+    value count as equal, and those of "aic" and "bic" that differ by less than 1e-9 of the rows' total weight. A validation score that is exactly zero is an error whatever its label.
 
     What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone) is decided by the
     trained models' values instead. Such a step is marked in the printed result, in ``proven`` and in reports.
@@ -581,9 +581,10 @@ def stepwise(
         for those that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training per candidate.
-    criterion : {"error", "log_loss", "squared_error"}, default="error"
+    criterion : {"error", "log_loss", "squared_error", "aic", "bic"}, default="error"
         Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
-        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too.
+        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too. Or, judged on the training rows,
+        Akaike's or the Bayesian information criterion of the logistic or the squared loss; see the notes.
     max_steps : int, default=None
         Most steps.
     min_features, max_features : int, default=1, None
@@ -617,6 +618,13 @@ def stepwise(
     Rows in blocks are judged on validation rows in memory, by the method "certified": one to three passes over the data for
     every candidate.
 
+    "aic" is :math:`-2 \log L + 2 k` and "bic" :math:`-2 \log L + k \log n`, with ``L`` the likelihood of the model as it is trained
+    (binomial, or normal at its best variance), sample weights counted as repeated rows, and ``n`` their sum. ``k`` is the number of
+    coefficients, the intercept included, as in statsmodels; R counts the variance of the normal distribution as one more, which
+    changes no choice. With a penalty of squares ``k`` is the effective number, the trace of the hat matrix
+    :math:`(X^\top D X + \Lambda)^{-1} X^\top D X` with the curvatures ``D`` at the optimum; intervals of it are proven from
+    singular values and from bounds of the scores.
+
     Examples
     --------
     >>> import glru
@@ -632,6 +640,9 @@ def stepwise(
     >>> same = glru.stepwise(model, X[:400], y[:400], X[400:], y[400:])
     >>> same.selected.tolist() == result.selected.tolist()
     True
+    >>> result = glru.stepwise(problem, criterion="aic", max_steps=3)
+    >>> [step.feature for step in result.path], result.certified
+    ([8, 18, 14], True)
     """
     settings = Settings(
         direction=direction,

@@ -31,6 +31,7 @@ SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", 
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
+INFORMATION = "decisions/test_information.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
@@ -71,6 +72,18 @@ def _base_without(**parts):
         return mutant
 
     return change
+
+
+def _same_curvatures(bounds_nearby):
+    def mutant(problem, known, counts, n_changed, lower, upper):
+        middle = 0.5 * (lower + upper)
+        return bounds_nearby(problem, replace(known, scores=middle), counts, n_changed, middle, middle)
+
+    return mutant
+
+
+def _same_columns(bounds_nearby):
+    return lambda problem, known, counts, n_changed, *scores: bounds_nearby(problem, known, counts, 0, *scores)
 
 
 def _inward(score_bounds):
@@ -339,6 +352,13 @@ MUTANTS: dict[str, Mutant] = {
     "sums-over-rows-taken-as-exact": Mutant(
         "glru.selection.criteria:Criterion.add_terms", inside(gamma=nothing), SLACK
     ),
+    # Information criteria.
+    "singular-values-taken-as-exact": Mutant("glru.selection.dof:freedom_at", inside(UNIT=zero, FEW=zero), INFORMATION),
+    "degrees-of-freedom-of-curvatures-that-do-not-move": Mutant(
+        "glru.selection.dof:bounds_nearby", _same_curvatures, INFORMATION
+    ),
+    "columns-without-degrees-of-freedom": Mutant("glru.selection.dof:bounds_nearby", _same_columns, INFORMATION),
+    "likelihood-taken-as-exact": Mutant("glru.selection.criteria:Criterion.complete", inside(FEW=zero), INFORMATION),
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),

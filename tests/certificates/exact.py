@@ -144,9 +144,8 @@ def smooth_optimum(exact: Exact, w, b) -> Optimum | None:
         full = np.full(d, ZERO, dtype=object)
         full[on] = move[: len(on)]
         shift = move[-1] if exact.intercept else ZERO
-        if all(abs(m) <= Decimal("1e-45") * (abs(v) + Decimal("1e-12")) for m, v in zip(full, w, strict=True)):
-            if abs(shift) > Decimal("1e-45") * (1 + abs(b)):
-                return None
+        still = all(abs(m) <= Decimal("1e-45") * (abs(v) + Decimal("1e-12")) for m, v in zip(full, w, strict=True))
+        if still and abs(shift) <= Decimal("1e-45") * (1 + abs(b)):
             off = [j for j in range(d) if j not in on]
             consistent = all(w[j] == 0 or _sign(w[j]) == signs[j] for j in on if exact.kappa[j] > 0)
             return Optimum(w, b, -g) if consistent and all(abs(pull[j]) <= exact.kappa[j] for j in off) else None

@@ -18,6 +18,8 @@ NAMES = {
     "error": "wrong labels (validation rows)",
     "log_loss": "log-loss on validation rows (nats)",
     "squared_error": "squared error on validation rows",
+    "aic": "AIC",
+    "bic": "BIC",
 }
 
 

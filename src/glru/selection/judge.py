@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
+from glru.bounds import Bounds
 from glru.certificate import Certificate
 from glru.linalg import Array, Matrix, gamma, to_host
 from glru.model_selection.loocv import leave_one_out
@@ -22,6 +23,7 @@ from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
+from glru.selection.dof import Freedom, bounds_nearby, count_parameters, freedom_at
 from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
 from glru.solution import Solution
 
@@ -54,9 +56,9 @@ class Screened:
     stage: str
 
     @classmethod
-    def unknown(cls, n_moves: int, stage: str) -> "Screened":
-        """Nothing known of any move."""
-        return cls(np.zeros(n_moves), np.full(n_moves, np.inf), np.zeros(n_moves), stage)
+    def unknown(cls, n_moves: int, stage: str, least: float = 0.0) -> "Screened":
+        """Nothing known of any move but that no value is below ``least``."""
+        return cls(np.full(n_moves, least), np.full(n_moves, np.inf), np.zeros(n_moves), stage)
 
 
 @final
@@ -107,24 +109,14 @@ class Judge(ABC):
 
 @final
 class ValidationRows:
-    """Rows that judge, in the columns of a whole problem."""
+    """Rows that judge, in the columns of a whole problem; with weights, where they are its training rows."""
 
-    def __init__(self, whole: Problem, X: Matrix, y: Array, criterion: Criterion) -> None:
-        self.whole, self.X, self.y, self.criterion = whole, X, y, criterion
+    def __init__(self, whole: Problem, X: Matrix, y: Array, criterion: Criterion, weights: Array | None = None) -> None:
+        self.whole, self.X, self.y, self.criterion, self.weights = whole, X, y, criterion, weights
 
-    def select(self, chosen: Columns) -> Matrix:
-        """The rows with some columns."""
-        return self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
-
-    def sum_bounds(self, lower: Array, upper: Array, zeros: Zeros) -> tuple[float, float]:
-        """Bounds of the criterion's sum from bounds of the scores."""
-        low, high = self.criterion.sum_bounds(self.y, np.where(zeros, 0.0, lower), np.where(zeros, 0.0, upper))
-        return float(low), float(high)
-
-    def sum_at(self, queries: Matrix, point: Point, zeros: Zeros) -> float:
-        """The sum of a model as it is; a score within its rounding error of zero counts as an error."""
-        middle, off = centers(queries, point.coef, point.intercept)
-        return self.sum_bounds(middle - off, middle + off, zeros)[1]
+    def of(self, chosen: Columns) -> "JudgedColumns":
+        """The rows as models of some columns see them."""
+        return JudgedColumns(self, chosen)
 
     def zeros(self, chosen: Columns) -> Zeros:
         """Rows whose score is exactly zero whatever the coefficients of some columns."""
@@ -164,6 +156,56 @@ class ValidationRows:
 
 
 @final
+class JudgedColumns:
+    """The validation rows in some columns: the values of models of these."""
+
+    def __init__(self, rows: ValidationRows, chosen: Columns) -> None:
+        self.rows, self.chosen = rows, chosen
+        self.zeros = rows.zeros(chosen)
+        self._freedom: Freedom | None = None
+
+    @cached_property
+    def queries(self) -> Matrix:
+        """The rows."""
+        X = self.rows.X
+        return X if self.chosen.size == X.shape[1] else X[:, self.chosen]
+
+    def bounds(self, lower: Array, upper: Array) -> tuple[float, float]:
+        """Bounds of the criterion's sum, or of the criterion where parameters have a price, from bounds of the scores."""
+        rows, criterion = self.rows, self.rows.criterion
+        lower, upper = np.where(self.zeros, 0.0, lower), np.where(self.zeros, 0.0, upper)
+        low, high = criterion.sum_bounds(rows.y, lower, upper, rows.weights)
+        if criterion.price is not None:
+            return self._complete(low, high, lower, upper)
+        return float(low), float(high)
+
+    def _complete(self, low: Array, high: Array, lower: Array, upper: Array) -> tuple[float, float]:
+        """Bounds of the criterion; degrees of freedom are computed once the likelihood is known to less than the price of one."""
+        rows, criterion = self.rows, self.rows.criterion
+        n_free, most = counts = count_parameters(rows.whole, self.chosen)
+        least, largest = (float(end) for end in criterion.complete(low, high, counts))
+        price = criterion.price or 0.0
+        if n_free == most or not largest - least - price * (most - n_free) < price:
+            return least, largest
+        for _ in range(2):
+            if self._freedom is None:
+                self._freedom = freedom_at(rows.whole.select_columns(self.chosen), 0.5 * (lower + upper))
+            dof = bounds_nearby(rows.whole, self._freedom, counts, 0, lower, upper)
+            ends = criterion.complete(low, high, dof)
+            least, largest = max(least, float(ends[0])), min(largest, float(ends[1]))
+            if dof[1] - dof[0] <= 2.0 * (self._freedom.upper - self._freedom.lower):
+                break
+            # From scores further away it was less well known.
+            self._freedom = None
+        return least, largest
+
+    def at(self, point: Point) -> float:
+        """The value of a model as it is; a score within its rounding error of zero counts as an error."""
+        middle, off = centers(self.queries, point.coef, point.intercept)
+        return self.bounds(middle - off, middle + off)[1]
+
+
+@final
 class ValidationJudge(Judge):
     """A model judged on validation rows, by one of the methods of :func:`glru.stepwise`."""
 
@@ -179,41 +221,50 @@ class ValidationJudge(Judge):
         return int(self.rows.y.size)
 
     def value(self, thorough: bool = False) -> Value:
-        model, zeros = self.model, self.rows.zeros(self.model.chosen)
+        model, criterion = self.model, self.rows.criterion
         bounds = None if thorough else self.screening.present()
         if bounds is not None:
-            low, high = self.rows.sum_bounds(*bounds, zeros)
-            if high - low <= (0.0 if self.rows.criterion.counts else ROUGH * high):
+            low, high = self.present.bounds(*bounds)
+            if high - low <= criterion.width(ROUGH, high):
                 return Value(low, high, "newton", high)
         certificate = model.solution.certificate if model.whole.in_memory else None
         goal = Goal(budget=model.budget, rough=not thorough and has_products(model.problem))
-        value, point = self._refine(model.problem, model.point, model.chosen, goal, EVERY, certificate)
+        value, point = self._refine(model.problem, model.point, self.present, goal, EVERY, certificate)
         if not model.whole.in_memory:
             model.start = point
         return value
 
+    @cached_property
+    def present(self) -> JudgedColumns:
+        """The rows in the present columns."""
+        return self.rows.of(self.model.chosen)
+
+    @cached_property
+    def freedom(self) -> Freedom:
+        """The degrees of freedom near the present model."""
+        return freedom_at(self.model.problem, self.model.solution.scores)
+
     def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         if contest is None:
-            contest = Contest(np.zeros(len(moves)), np.full(len(moves), np.inf), 0.0)
+            contest = Contest(np.full(len(moves), self.rows.criterion.least), np.full(len(moves), np.inf), 0.0)
         pending = Pending(self, moves, contest, budget)
         stage = self.screening.bound(moves, pending)
         return Screened(pending.lower, pending.upper, pending.certain, stage)
 
     def refine(self, move: Move, goal: Goal) -> Value:
-        chosen = move.apply(self.model.chosen)
-        zeros = self.rows.zeros(chosen)
+        judged = self.rows.of(move.apply(self.model.chosen))
         if self.method == "certified":
-            bounds = self.screening.refine(move, partial(self._is_decided, zeros, goal))
-            if bounds is not None and self._is_decided(zeros, goal, *bounds):
-                low, high = self.rows.sum_bounds(*bounds, zeros)
+            bounds = self.screening.refine(move, partial(self._is_decided, judged, goal))
+            if bounds is not None and self._is_decided(judged, goal, *bounds):
+                low, high = judged.bounds(*bounds)
                 return Value(low, high, "refine", high)
         problem, point = self.screening.trial(move)
         if self.method == "naive":
             trained = self.model.train(problem, point).point
-            guess = self.rows.sum_at(self.rows.select(chosen), trained, zeros)
+            guess = judged.at(trained)
             return Value(guess, guess, "training", guess)
         names = EVERY if self.method == "certified" else PAPER
-        value, point = self._refine(problem, point, chosen, goal, names)
+        value, point = self._refine(problem, point, judged, goal, names)
         if not problem.in_memory:
             # Worth a pass over the data if the move is made; in memory, where columns may be many, another start costs less.
             self._points[move] = point
@@ -223,38 +274,38 @@ class ValidationJudge(Judge):
         self,
         problem: Problem,
         point: Point,
-        chosen: Columns,
+        judged: JudgedColumns,
         goal: Goal,
         names: Collection[str],
         certificate: Certificate | None = None,
     ) -> tuple[Value, Point]:
         """The value of the model of some columns, and the point it was found at."""
-        queries, zeros = self.rows.select(chosen), self.rows.zeros(chosen)
-        if zeros.all():
-            sure = self.rows.sum_at(queries, point, zeros)
+        if judged.zeros.all():
+            sure = judged.at(point)
             return Value(sure, sure, "carry", sure), point
-        decided = partial(self._is_decided, zeros, goal)
-        found = refine(problem, point, queries, decided, names, certificate, goal.budget)
-        bounds = self.rows.sum_bounds(found.lower, found.upper, zeros)
-        return Value(*bounds, found.stage, self.rows.sum_at(queries, found.point, zeros)), found.point
+        decided = partial(self._is_decided, judged, goal)
+        found = refine(problem, point, judged.queries, decided, names, certificate, goal.budget)
+        return Value(*judged.bounds(found.lower, found.upper), found.stage, judged.at(found.point)), found.point
 
-    def _is_decided(self, zeros: Zeros, goal: Goal, lower: Array, upper: Array) -> bool:
-        """Whether bounds of the scores make the sum known well enough."""
-        low, high = self.rows.sum_bounds(lower, upper, zeros)
+    def _is_decided(self, judged: JudgedColumns, goal: Goal, lower: Array, upper: Array) -> bool:
+        """Whether bounds of the scores make the value known well enough."""
+        low, high = judged.bounds(lower, upper)
         precision = self.precision
-        if goal.rough and not self.rows.criterion.counts and np.isfinite(high):
-            precision = max(precision, ROUGH * high)
+        if goal.rough and np.isfinite(high):
+            precision = max(precision, self.rows.criterion.width(ROUGH, high))
         return high - low <= precision or goal.is_reached(low, high)
 
     @cached_property
     def precision(self) -> float:
-        """A sum known up to this is known well enough; the present model's sum tells the scale."""
+        """A value known up to this is known well enough; the present model's tells the scale."""
         criterion = self.rows.criterion
-        if criterion.counts:
-            return 0.0
+        if criterion.counts or criterion.price is not None:
+            return criterion.width(0.05 * criterion.resolution, 0.0)
         point = self.model.point
-        scores = self.rows.select(self.model.chosen) @ point.coef + point.intercept
-        return 0.05 * criterion.resolution * float(criterion.terms(self.rows.y, scores, scores)[1].sum())
+        scores = self.present.queries @ point.coef + point.intercept
+        return criterion.width(
+            0.05 * criterion.resolution, float(criterion.terms(self.rows.y, scores, scores)[1].sum())
+        )
 
     def after(self, move: Move) -> "ValidationJudge":
         start = self._points.get(move) or self.screening.candidate(move) or self.screening.trial(move)[1]
@@ -284,8 +335,34 @@ class Pending:
     def __init__(self, judge: ValidationJudge, moves: list[Move], contest: Contest, budget: Budget) -> None:
         self.judge, self.contest, self.budget = judge, contest, budget
         self.size, self.offset = len(moves), contest.lower.size - len(moves)
-        self.lower, self.upper, self.certain = np.zeros(len(moves)), np.full(len(moves), np.inf), np.zeros(len(moves))
+        least = judge.rows.criterion.least
+        self.lower, self.upper = np.full(len(moves), least), np.full(len(moves), np.inf)
+        self.certain = np.zeros(len(moves))
         self.zeros = judge.rows.zeros_after(judge.model.chosen, moves)
+        self._parameters = self._count_parameters(moves) if judge.rows.criterion.price is not None else None
+
+    def _count_parameters(self, moves: list[Move]) -> tuple[Columns, Columns, Columns]:
+        """Of the models after every move: unpenalised columns, all columns, and how many there are more than now."""
+        model = self.judge.model
+        now, free = count_parameters(model.whole, model.chosen), model.whole.quadratic == 0.0
+        signs = np.array([1 if move.add else -1 for move in moves])
+        changed = signs * np.array([len(move.columns) for move in moves])
+        freed = signs * np.array([np.count_nonzero(free[list(move.columns)]) for move in moves])
+        return now[0] + freed, now[1] + changed, changed
+
+    def _complete(self, places: Columns, ends: Bounds, lower: Any, upper: Any) -> Bounds:
+        """Bounds of the values, from bounds of the sums and of the scores."""
+        if self._parameters is None:
+            return ends
+        judge, (n_free, most, changed) = self.judge, (count[places] for count in self._parameters)
+        if ends[0].shape != places.shape:
+            # Some of the moves, and it is not known which: their numbers are between the extremes.
+            n_free, most, changed = n_free.min(), most.max(), changed.min()
+        if np.array_equal(n_free, most):
+            return judge.rows.criterion.complete(*ends, (most, most))
+        scores = to_host(lower), to_host(upper)
+        dof = bounds_nearby(judge.model.whole, judge.freedom, (n_free, most), changed, *scores)
+        return judge.rows.criterion.complete(*ends, dof)
 
     def take(self, places: Columns, lower: Any, upper: Any) -> None:
         """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves."""
@@ -298,7 +375,7 @@ class Pending:
         with np.errstate(invalid="ignore"):
             certain = high - low <= self.judge.precision / max(self.judge.n_rows, 1)
         self.certain[places] = np.maximum(self.certain[places], certain.sum(axis=0))
-        low, high = rows.criterion.add_terms(low, high)
+        low, high = self._complete(places, rows.criterion.add_terms(low, high, rows.weights), lower, upper)
         self.lower[places] = np.maximum(self.lower[places], low)
         self.upper[places] = np.maximum(np.minimum(self.upper[places], high), self.lower[places])
         self.contest.settle(places + self.offset, self.lower[places], self.upper[places])
@@ -312,7 +389,8 @@ class Pending:
     def best_place(self) -> Columns:
         """The move that is best, as far as is known, unless its value is known well enough."""
         best = int(self.upper.argmin())
-        wide = self.upper[best] - self.lower[best] > max(self.judge.precision, ROUGH * self.upper[best])
+        rough = self.judge.rows.criterion.width(ROUGH, self.upper[best])
+        wide = self.upper[best] - self.lower[best] > max(self.judge.precision, rough)
         return np.array([best] if wide else [], dtype=np.intp)
 
     def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
@@ -322,7 +400,8 @@ class Pending:
         zeros: Zeros = np.asarray(self.zeros[:, places].all(axis=1))
         if zeros.any():
             lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
-        low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper)
+        low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper, rows.weights)
+        low, high = self._complete(places, (low, high), lower, upper)
         least = min(float(self.contest.upper.min()), float(high.min(initial=np.inf)))
         known = (high - low <= self.judge.precision) | (low > least + self.contest.resolution)
         # What changes nothing comes first: no move as bad as that wins.

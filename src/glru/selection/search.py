@@ -18,7 +18,7 @@ from glru.model_selection.cross_validation import splits_in_memory
 from glru.point import Point
 from glru.problem import Problem, require_one_score
 from glru.selection.contest import Contest, Goal, decide
-from glru.selection.criteria import CRITERIA, Criterion, find_criterion
+from glru.selection.criteria import NAMES, Criterion, find_criterion
 from glru.selection.judge import (
     ROUGH,
     FoldsJudge,
@@ -36,7 +36,7 @@ from glru.updates.local_rows import require_local
 
 Direction = Literal["backward", "forward", "both"]
 Method = Literal["certified", "glru", "naive"]
-CriterionName = Literal["error", "log_loss", "squared_error"]
+CriterionName = Literal["error", "log_loss", "squared_error", "aic", "bic"]
 
 
 @final
@@ -67,8 +67,8 @@ class Settings:
             raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {self.direction!r}.")
         if self.method not in ("certified", "glru", "naive"):
             raise ValueError(f"method must be 'certified', 'glru' or 'naive'; got {self.method!r}.")
-        if self.criterion not in CRITERIA:
-            raise ValueError(f"criterion must be one of {', '.join(map(repr, CRITERIA))}; got {self.criterion!r}.")
+        if self.criterion not in NAMES:
+            raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {self.criterion!r}.")
         if self.forced and self.direction == "both":
             raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
         if self.min_features < 1:
@@ -88,8 +88,7 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
         raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
     require_one_score(problem, "glru.stepwise")
     budget = Budget(settings.max_seconds)
-    signs = problem.in_memory and problem.loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
-    criterion = find_criterion(settings.criterion, problem.loss, signs)
+    criterion = find_criterion(settings.criterion, problem)
     moving = movable_groups(problem, settings)
     start = np.arange(problem.n_columns)
     if settings.direction == "forward":
@@ -206,10 +205,10 @@ class StepContest:
         self.naive = settings.method == "naive"
         self.offset = 0 if settings.forced else 1
         ends = (value.guess, value.guess) if self.naive else (value.lower, value.upper)
-        lower = np.concatenate([[ends[0]] * self.offset, np.zeros(len(moves))])
+        lower = np.concatenate([[ends[0]] * self.offset, np.full(len(moves), criterion.least)])
         upper = np.concatenate([[ends[1]] * self.offset, np.full(len(moves), np.inf)])
-        self.contest = Contest(lower, upper, criterion.resolution * value.guess)
-        self.screened = Screened.unknown(len(moves), "training")
+        self.contest = Contest(lower, upper, criterion.width(criterion.resolution, value.guess))
+        self.screened = Screened.unknown(len(moves), "training", criterion.least)
         if not self.naive:
             self.screened = judge.screen(moves, budget, self.contest)
             self.contest.settle(slice(self.offset, None), self.screened.lower, self.screened.upper)
@@ -225,7 +224,7 @@ class StepContest:
         winner, self.n_open = decide(self.contest, self._refine, self._find_ties)
         self.seconds = time.perf_counter() - self.begin
         low, high = float(self.contest.lower[winner]), float(self.contest.upper[winner])
-        proven = not self.naive and self.n_open == 0 and high - low <= (0.0 if self.criterion.counts else ROUGH * high)
+        proven = not self.naive and self.n_open == 0 and high - low <= self.criterion.width(ROUGH, high)
         move = self.moves[winner - self.offset] if winner >= self.offset else None
         return move, Value(low, high, "newton", high) if proven else None
 
@@ -285,7 +284,7 @@ def make_judge(
     settings: Settings,
     budget: Budget,
 ) -> Judge:
-    """What judges some columns: validation rows, folds, or the rows themselves, one left out at a time."""
+    """What judges some columns: validation rows, folds, or the rows themselves, all of them or one left out at a time."""
     method, tol = settings.method, settings.tol
     if not problem.in_memory:
         require_local(problem, "stepwise")
@@ -299,9 +298,14 @@ def make_judge(
         raise ValueError("X_val and y_val go together; got only one of them.")
     if X_val is not None and settings.cv is not None:
         raise ValueError("give validation rows or cv, not both.")
+    if criterion.price is not None and (X_val is not None or settings.cv is not None):
+        raise ValueError(f"the criterion {criterion.name!r} judges on the training rows; give neither X_val nor cv.")
     start = solution.point if solution is not None and chosen.size == problem.n_columns else None
     if chosen.size == 0 and not problem.in_memory:
         start = Point(np.zeros(0))
+    if criterion.price is not None:
+        rows = ValidationRows(problem, problem.matrix, problem.y, criterion, problem.sample_weight)
+        return ValidationJudge(Model(problem, chosen, tol, start, budget), rows, method)
     if X_val is not None:
         rows = ValidationRows(problem, *validation_rows(problem, X_val, y_val), criterion)
         return ValidationJudge(Model(problem, chosen, tol, start, budget), rows, method)

@@ -113,6 +113,10 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
 
 @claims_of.register
 def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    if result.criterion in ("aic", "bic"):
+        raise ValueError(
+            f"a stepwise result is verified on validation rows; the criterion {result.criterion!r} has none."
+        )
     if queries is None or targets is None:
         raise ValueError("a stepwise result is verified on its validation rows; give queries=X_val and targets=y_val.")
     if result.method == "naive":
