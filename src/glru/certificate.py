@@ -239,8 +239,8 @@ def _class_moves(problem: Problem, dual: Array, q: Array) -> Array:
     # The row's own dual variable is a sum over the other classes.
     residual = np.abs(residual) + gamma(problem.n_rows + problem.n_scores + 8) * sizes
     size = len(matrix)
-    # The entries err by units of s c^2, whose sum is part of the trace.
-    error = gamma(problem.n_rows + 10 * size + 4 * problem.n_scores + 32) * size
+    # The entries err by units of s c^2, whose sum is part of the trace; those of the diagonal are differences of two sums.
+    error = 2.0 * gamma(problem.n_rows + 10 * size + 4 * problem.n_scores + 32) * size
     least = float(np.linalg.eigvalsh(matrix)[0]) - error * float(np.trace(matrix))
     if not least > 0.0:
         return np.zeros(problem.n_rows) if not residual.any() else np.full(problem.n_rows, np.inf)

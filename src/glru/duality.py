@@ -224,12 +224,16 @@ def class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, A
     ``q_i`` to ``q_i o (1 + m - q_i . m)``, ``m = M c_i``, changes the residual by that.
     """
     columns, n_scores = constraint_columns(problem), problem.n_scores
-    terms = problem.weights[:, None] * dual
-    curvature = problem.weights[:, None, None] * (q[:, :, None] * np.eye(n_scores) - q[:, :, None] * q[:, None, :])
-    # Moves of all classes alike are none: there the sum of s c c^T stands.
-    curvature += (problem.weights / n_scores)[:, None, None]
-    matrix = np.einsum("iab,ij,ik->ajbk", curvature, columns, columns, optimize=True)
-    size = n_scores * columns.shape[1]
+    terms, n_free = problem.weights[:, None] * dual, columns.shape[1]
+    matrix = np.empty((n_scores, n_free, n_scores, n_free))
+    for j in range(n_free):
+        for k in range(j, n_free):
+            weights = problem.weights * columns[:, j] * columns[:, k]
+            weighted = weights[:, None] * q
+            # Moves of all classes alike are none: there the sum of s c c^T stands.
+            block = np.diag(weighted.sum(axis=0)) - weighted.T @ q + weights.sum() / n_scores
+            matrix[:, j, :, k] = matrix[:, k, :, j] = block
+    size = n_scores * n_free
     return terms.T @ columns, np.abs(terms).T @ np.abs(columns), matrix.reshape(size, size)
 
 

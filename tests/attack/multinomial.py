@@ -201,4 +201,45 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
             yield "after, intercepts", [(line[-1], exact[2]) for line in exact[1]], *ends
 
 
-MULTINOMIAL = (removals, changes)
+def eliminations(random: np.random.Generator) -> Iterator[Answer]:
+    """Models without one column, bounded in the metric with it, and the values of a step of a search."""
+    problem = problems(int(random.integers(1 << 40)))
+    if problem.n_columns < 2:
+        return
+    solution = train(problem, tol=10.0 ** -random.uniform(2, 9))
+    j, n_scores, free = int(random.integers(problem.n_columns)), problem.n_scores, problem.fit_intercept
+    kept = np.delete(np.arange(problem.n_columns), j)
+    places = np.sort(random.choice(problem.n_rows, min(4, problem.n_rows), replace=False))
+    y, X = problem.y[places], problem.matrix[places].dense()
+    with np.errstate(all="ignore"):
+        exact = exact_model(problem.select_columns(kept))
+        lines = [queries_of(exact, x[kept], free, int(place)) for x, place in zip(X, y, strict=True)]
+        if any(line is None for line in lines):
+            return
+        region = ClassEllipsoid.at(problem, solution.point).without(np.array([j]))
+        for step in range(3):
+            lower, upper = region.queries(problem.matrix[places], y)
+            flat = [value for line in lines for value in line]
+            yield f"ClassEllipsoid without a column, {step} steps", flat, lower.ravel(), upper.ravel()
+            region = region.stepped()
+        for criterion in ("error", "log_loss"):
+            labels = problem.classes[y]
+            found = glru.stepwise(solution, X_val=X, y_val=labels, criterion=criterion, max_steps=1, forced=True)
+            step = found.path[0]
+            mp = exact[0]
+            leads = [
+                [value for k, (value, _) in enumerate(line[n_scores:]) if k != p]
+                for line, p in zip(lines, y, strict=True)
+            ]
+            doubt = 4 * max(d for line in lines for _, d in line)
+            if criterion == "error":
+                if any(abs(v) <= doubt for line in leads for v in line):
+                    continue
+                value = mp.mpf(sum(min(line) <= 0 for line in leads))
+            else:
+                value = mp.fsum(mp.log1p(mp.fsum(mp.exp(-v) for v in line)) for line in leads) / len(leads)
+            place = [columns for _, columns in step.candidates].index((j,))
+            yield f"stepwise, {criterion}", [(value, doubt)], step.lower[[place]], step.upper[[place]]
+
+
+MULTINOMIAL = (removals, changes, eliminations)

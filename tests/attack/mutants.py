@@ -33,11 +33,17 @@ FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 INFORMATION = "decisions/test_information.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
+CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
 zero = become(0.0)
+
+
+def _gradients_without_the_rest(extend):
+    """As if a step without the columns left nothing of the gradient but what the columns themselves see."""
+    return lambda self, gradient: 0.01 * extend(self, gradient)
 
 
 def _no_slack_for_scores(loss_terms):
@@ -413,6 +419,12 @@ MUTANTS: dict[str, Mutant] = {
     "classes-fifth-of-the-ball": Mutant("glru.regions.classes:ClassBall.radius", scaled(0.2), CLASS_CHANGES),
     "classes-tenth-of-the-widths-of-coefficients": Mutant(
         "glru.regions.classes:ClassEllipsoid._axis_widths", scaled(0.1), CLASS_CHANGES
+    ),
+    "classes-columns-that-leave-cost-nothing": Mutant(
+        "glru.regions.classes:Absent.extend", _gradients_without_the_rest, CLASS_STEPWISE
+    ),
+    "classes-leads-of-zero-count-as-right": Mutant(
+        "glru.selection.classes:ClassRows.zeros", result(lambda zeros: zeros & False), CLASS_STEPWISE
     ),
     "classes-gradients-taken-as-exact": Mutant(
         "glru.updates.class_rows:ClassCandidates._rounding", result(lambda sizes: 0.0 * sizes), CLASSES

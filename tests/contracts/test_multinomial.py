@@ -75,11 +75,9 @@ def test_rows_in_blocks_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda p: glru.stepwise(p, X_val=p.X[:5], y_val=p.classes[p.y[:5]]),
-        lambda p: glru.verify(glru.loocv(p), p),
         lambda p: glru.LiveModel(glru.GLRUClassifier("multinomial")).fit(p.X, p.y),
     ],
-    ids=["stepwise", "verify", "live"],
+    ids=["live"],
 )
 def test_what_has_no_proof_for_several_scores_says_so(ask):
     with pytest.raises(ValueError, match=r"has no proof for Multinomial\(\) yet"):
@@ -91,7 +89,6 @@ def test_what_has_no_proof_for_several_scores_says_so(ask):
     [
         ({"method": "glru"}, "method='certified' or 'naive'"),
         ({"bound": "primal"}, "bound='auto' or 'local'"),
-        ({"checkpoint": "anywhere.npz"}, "does not hold results of one score per class"),
     ],
 )
 def test_options_of_leave_one_out_that_are_for_one_score(options, match):

@@ -10,7 +10,16 @@ from tests.cases import make
 from tests.core import Cascade
 from tests.core import checkpoint as module
 
+
+def classes(**options):
+    rng = np.random.default_rng(2)
+    return glru.Problem(rng.normal(size=(24, 3)), np.arange(24) % 3, glru.Multinomial(), glru.L2(0.01), **options)
+
+
 CASES = {
+    "classes": (classes(fit_intercept=True), {}),
+    "classes-width": (classes(), {"width": 1e-11}),
+    "classes-naive": (classes(scaling="sum"), {"method": "naive"}),
     "certified": (make(glru.Logistic(), glru.L2(0.02), 30, 4, seed=3), {}),
     "open": (make(glru.Logistic(), glru.L1(0.02), 12, 3), {}),
     "hinge": (make(glru.Hinge(), glru.L2(0.05), 15, 3), {}),

@@ -1,12 +1,18 @@
 """The checker: it agrees with the other oracle, finds nothing wrong where nothing is, and sees what is wrong."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import glru
+from glru.verify.classes import retrain_classes
 from glru.verify.retraining import retrain
+from tests.attack.multinomial import exact_model
 from tests.cases import LOSSES, PENALTIES, PROBLEMS, each, make, uneven, with_bounds
 from tests.certificates import exact
 from tests.certificates.truth import trained
+from tests.core import ScoreBounds
 
 
 @each(LOSSES, "loss")
@@ -52,6 +58,39 @@ def test_every_kind_of_result():
             steps = glru.verify(path, problem, sample=None, queries=rows.X, targets=rows.y)
             assert steps.checked == sum(step.n_candidates for step in path.path)
             assert steps.wrong == ()
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_several_classes(fit_intercept):
+    """Retraining agrees with the oracle of the tests, and every kind of result is checked and right."""
+    random = np.random.default_rng(0)
+    # A power of two: both take the weights 1 / n as they are.
+    X, y = random.normal(size=(32, 3)) * [1.0, 30.0, 0.01], np.array(["a", "b", "c", "d"])[np.arange(32) % 4]
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2([0.1, 1.0, 1e-4]), fit_intercept)
+    own, other = retrain_classes(problem), exact_model(problem)
+    width = 3 + int(fit_intercept)
+    assert own is not None and other is not None
+    for mine, theirs in zip(own.model[:, :width].ravel(), np.ravel(other[1]), strict=True):
+        assert abs(mine - own.mp.mpf(str(theirs))) <= own.mp.mpf(10) ** -30 * (1 + abs(mine))
+    rows = glru.verify(glru.loocv(problem), problem, sample=8)
+    assert (rows.checked, rows.wrong) == (8, ())
+    folds = glru.verify(glru.cross_val_predict(problem, cv=3), problem, sample=12)
+    assert (folds.checked, folds.wrong) == (12, ())
+    out = glru.after(problem, glru.RemoveRows([1, 2]) + glru.RemoveColumns([0]))
+    changed = glru.verify(out, problem, sample=None, queries=X[:2, 1:])
+    assert (changed.checked, changed.wrong) == (2 * 7 + 4 * (2 + 1) + 30 * 4, ())
+
+
+def test_wrong_bounds_of_several_classes_are_seen():
+    random = np.random.default_rng(0)
+    problem = glru.Problem(random.normal(size=(20, 2)), np.arange(20) % 3, glru.Multinomial(), glru.L2(0.1))
+    result = glru.loocv(problem, width=1e-9)
+    bounds = result.bounds
+    moved = ScoreBounds(bounds.lower + 1e-8, bounds.upper + 1e-8, (bounds.winners + 1) % 3)
+    wrong = replace(result, results=replace(result.rows, bounds=moved))
+    found = glru.verify(wrong, problem, sample=None)
+    assert found.n_wrong >= found.checked * 0.8
+    assert any("label of row" in text for text in found.wrong)
 
 
 def test_wrong_bounds_are_seen():

@@ -22,6 +22,10 @@ EXPONENTS = 1600
 """A probability that does not underflow is off by at most this many units: the exponent of its exponential is above -746."""
 
 
+NARROW = 16
+"""Up to this many columns the Gram matrices of all pairs of classes are one product; a pair by itself costs more in calls than in additions."""
+
+
 def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple[Array, Array]:
     """The objective's Hessian at some probabilities (one line per row), with the gauge, and the gauge ``c``.
 
@@ -31,9 +35,10 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
     n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
     blocks = np.zeros((n_scores, width, n_scores, width))
     weights = factor * problem.weights
+    narrow = _narrow_grams(problem, weights, likely) if width <= NARROW and problem.matrix.stores_zeros else None
     for a in range(n_scores):
         for b in range(a + 1, n_scores):
-            gram = _pair_gram(problem, weights * likely[:, a] * likely[:, b])
+            gram = _pair_gram(problem, weights * likely[:, a] * likely[:, b]) if narrow is None else narrow[a, b]
             blocks[a, :, a, :] += gram
             blocks[b, :, b, :] += gram
             blocks[a, :, b, :] = -gram
@@ -53,6 +58,26 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
 def strengths_of(problem: Problem) -> Array:
     """The penalty's strengths, with a zero for an intercept."""
     return np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
+
+
+def _narrow_grams(problem: Problem, weights: Array, likely: Array) -> Array:
+    """``X~^T diag(s o p_a o p_b) X~`` of all pairs of classes, of dense rows with few columns: one product of pairs with pairs."""
+    width, n_scores = problem.n_columns + int(problem.fit_intercept), likely.shape[1]
+    first, second = np.triu_indices(width)
+    one, other = np.triu_indices(n_scores, 1)
+    sums = np.zeros((one.size, first.size))
+    height = max(64, 4 * CHUNK_BYTES // (8 * (first.size + one.size)))
+    for start in range(0, problem.n_rows, height):
+        here = slice(start, min(start + height, problem.n_rows))
+        block = problem.matrix[here].dense()
+        if problem.fit_intercept:
+            block = np.column_stack([block, np.ones(block.shape[0])])
+        pairs = likely[here][:, one] * likely[here][:, other]
+        sums += (weights[here][:, None] * pairs).T @ (block[:, first] * block[:, second])
+    found = np.zeros((n_scores, n_scores, width, width))
+    found[one[:, None], other[:, None], first, second] = sums
+    found[one[:, None], other[:, None], second, first] = sums
+    return found
 
 
 def _pair_gram(problem: Problem, weights: Array) -> Array:
@@ -97,6 +122,7 @@ class ClassMetric:
         # alone, by less than the smallest normal number times a squared norm.
         share = 2.0 * gamma(2 * self.n_scores + EXPONENTS)
         self.eta = (self.columns.eta + share) * (1.0 + FEW) + TINY
+        self._largest: float | None = None
 
     @property
     def solve_error(self) -> float:
@@ -126,6 +152,13 @@ class ClassMetric:
         """At least the norm of ``x (e_a - e_b)`` for a row of Euclidean norm ``length`` and any two classes."""
         length = float(np.hypot(length, 1.0)) if self.fit_intercept else length
         return float(np.sqrt(2.0)) * length * self.columns.largest * (1.0 + FEW)
+
+    def largest_norm(self, problem: Problem) -> float:
+        """At least the largest norm of ``x (e_a - e_b)`` of a row that counts, of the problem of this metric."""
+        if self._largest is None:
+            used = problem.matrix[np.flatnonzero(problem.weights > 0.0)]
+            self._largest = max(float(pair_norms(forms, self.unit).max()) for _, forms in self.forms(used))
+        return self._largest
 
     def forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
         """``x^T (H^-1)_ab x`` for all pairs of classes, rows by chunks; see :attr:`unit` for their errors."""

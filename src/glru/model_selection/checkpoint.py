@@ -74,21 +74,27 @@ class Checkpoint:
             if found.status == "stopped":
                 return found  # by the clock: that is no finished work
             self._arrays[f"{key}/coef"], self._arrays[f"{key}/dual"] = found.coef, found.dual
-            self._arrays[f"{key}/numbers"] = np.array([found.intercept, found.n_iter])
+            self._arrays[f"{key}/numbers"] = np.append(found.intercept, float(found.n_iter))
             self._arrays[f"{key}/words"] = np.array([found.status, found.solver])
             self.save()
             return found
+        classes = (problem.n_scores,) if problem.loss.several else ()
         coef, dual, numbers = (
-            self._vector(f"{key}/{name}", size)
-            for name, size in (("coef", problem.n_columns), ("dual", problem.n_rows), ("numbers", 2))
+            self._array(f"{key}/{name}", shape)
+            for name, shape in (
+                ("coef", (*classes, problem.n_columns)),
+                ("dual", (problem.n_rows, *classes)),
+                ("numbers", (problem.n_scores + 1,)),
+            )
         )
-        status, solver = self._vector(f"{key}/words", 2, words=True).tolist()
-        return solution_at(problem, Point(coef, float(numbers[0]), dual), int(numbers[1]), status, solver)
+        status, solver = self._array(f"{key}/words", (2,), words=True).tolist()
+        intercept = numbers[:-1] if classes else float(numbers[0])
+        return solution_at(problem, Point(coef, intercept, dual), int(numbers[-1]), status, solver)
 
-    def _vector(self, name: str, size: int, words: bool = False) -> NDArray[Any]:
+    def _array(self, name: str, shape: tuple[int, ...], words: bool = False) -> NDArray[Any]:
         """An array of the file, as it must be: words, or finite numbers."""
         found: NDArray[Any] = self._arrays.get(name, np.empty(0))
-        good = found.shape == (size,)
+        good = found.shape == shape
         if words:
             good = good and found.dtype.kind == "U" and str(found[0]) in get_args(Status)
         else:
@@ -169,8 +175,10 @@ def _journal(sizes: Array, *parts: NDArray[Any]) -> Journal:
         np.float64,
         bool,
     ]
-    flat = all(part.ndim == 1 for part in (sizes, *parts))
-    if not kinds or not flat or np.any(sizes < 0) or any(part.size != sizes.sum(dtype=object) for part in parts):
+    # One score per class has lines of queries for ends.
+    flat = all(part.ndim == 1 for part in (sizes, rows, rest[-1])) and rest[0].ndim in (1, 2)
+    fit = rest[0].shape == rest[1].shape and all(len(part) == sizes.sum(dtype=object) for part in parts)
+    if not kinds or not flat or np.any(sizes < 0) or not fit:
         raise ValueError("answers must be rows with two ends each.")
     edges = np.cumsum(sizes)[:-1]
     return list(zip(*(np.split(part, edges) for part in parts), strict=True))

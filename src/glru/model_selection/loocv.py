@@ -59,7 +59,7 @@ def leave_one_out(
     budget = Budget(max_seconds)
     _check(data, method, bound, width)
     if data.loss.several:
-        _check_classes(data, method, bound, checkpoint)
+        _check_classes(data, method, bound)
     _check_place(data, method, bound, max_memory, checkpoint, output, max_trainings)
     if refits is not None:
         _check_refits(refits, method, checkpoint)
@@ -83,9 +83,10 @@ def leave_one_out(
             refits=refits,
         )
         if checkpoint is not None:
-            cascade.recall = checkpoint.recall(
-                budget, solution, method, bound, cascade.width, cascade.max_memory, tol, aim, *_known_refits(refits)
-            )
+            # Bounds of differences mean nothing without the class that they are measured from.
+            reference = cascade.reference if data.loss.several and method == "certified" else None
+            settings = (method, bound, cascade.width, cascade.max_memory, tol, aim, reference)
+            cascade.recall = checkpoint.recall(budget, solution, *settings, *_known_refits(refits))
         cascade.follow(method)
         if aim is not None and data.in_memory and method == "certified":
             cascade.tighten(aim)
@@ -170,15 +171,11 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
                 )
 
 
-def _check_classes(problem: Problem, method: str, bound: str, checkpoint: object) -> None:
+def _check_classes(problem: Problem, method: str, bound: str) -> None:
     """Refuse what leave-one-out does not have with one score per class."""
     if method not in ("certified", "naive") or bound not in ("auto", "local"):
         raise ValueError(
             f"{problem.loss!r} has method='certified' or 'naive' and bound='auto' or 'local'; got {method!r} and {bound!r}."
-        )
-    if checkpoint is not None:
-        raise ValueError(
-            f"a checkpoint does not hold results of one score per class; got {problem.loss!r}. Leave it out."
         )
     if method == "certified":
         require_classes(problem)

@@ -26,8 +26,8 @@ from glru.problem import Problem
 from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
 
-MOST_DRIFT = 1.0
-"""A metric is not used where scores have moved by a larger range from those it was taken at."""
+MOST_DRIFT = 2.5
+"""A metric is not used where scores have moved by a larger range from those it was taken at: norms grow by its exponential."""
 
 
 def has_classes(problem: Problem) -> bool:
@@ -106,6 +106,54 @@ def slope_errors(problem: Problem, slopes: Array, errors: Array, share: float) -
 
 @final
 @dataclass(frozen=True, eq=False)
+class Absent:
+    r"""Columns that leave a model, in the metric with them.
+
+    The inverse of the Hessian without them is a Schur complement of that with them, so that
+
+    .. math:: \|g\|_{H_{--}^{-1}} = \min_v \|(g, v)\|_{H^{-1}} :
+
+    whatever stands in the entries of the columns that leave, a norm in the metric with them is an upper bound, of gradients and of queries.
+
+    Attributes
+    ----------
+    places : array of int
+        Their unknowns, of all classes.
+    images : array of shape (n_unknowns, n_places)
+        The unit vectors of these unknowns times the inverse of the metric.
+    """
+
+    places: NDArray[np.intp]
+    images: Array
+
+    @classmethod
+    def of(cls, metric: ClassMetric, columns: NDArray[np.intp]) -> "Absent":
+        """Some columns of a metric."""
+        places = (metric.width * np.arange(metric.n_scores)[:, None] + columns).ravel()
+        units = np.zeros((metric.n_scores * metric.width, places.size))
+        units[places, np.arange(places.size)] = 1.0
+        return cls(places, metric.solve(units))
+
+    def solve(self, right: Array) -> Array:
+        """The inverse of the block of these unknowns in the inverse of the metric, times a vector; without proof."""
+        return np.asarray(np.linalg.lstsq(self.images[self.places], right, rcond=None)[0], dtype=np.float64)
+
+    def clear(self, model: Array) -> Array:
+        """A model with zeros in these unknowns."""
+        found = model.ravel().copy()
+        found[self.places] = 0.0
+        return found.reshape(model.shape)
+
+    def extend(self, gradient: Array) -> Array:
+        """A gradient with those entries in these unknowns that make its norm about as small as it gets."""
+        found = self.clear(gradient).ravel()
+        entries = -self.solve(self.images.T @ found)
+        found[self.places] = np.where(np.isfinite(entries), entries, 0.0)
+        return found.reshape(gradient.shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class ClassEllipsoid(Region):
     """All models within a radius of one, in the metric of the Hessian there or near, with one score per class.
 
@@ -121,6 +169,8 @@ class ClassEllipsoid(Region):
         The objective's gradient, that of the gauge included.
     nu : float
         At least its norm in the inverse of the exact Hessian; infinite where nothing is known.
+    absent : Absent or None
+        Columns of the problem that the model does not have: the optimum is the one without them.
     """
 
     problem: Problem
@@ -129,6 +179,7 @@ class ClassEllipsoid(Region):
     metric_scores: Array
     gradient: Array
     nu: float
+    absent: "Absent | None" = None
 
     @classmethod
     def at(cls, problem: Problem, point: Point) -> "ClassEllipsoid":
@@ -139,7 +190,13 @@ class ClassEllipsoid(Region):
 
     @classmethod
     def _around(
-        cls, problem: Problem, point: Point, values: ClassValues, metric: ClassMetric, metric_scores: Array
+        cls,
+        problem: Problem,
+        point: Point,
+        values: ClassValues,
+        metric: ClassMetric,
+        metric_scores: Array,
+        absent: "Absent | None" = None,
     ) -> "ClassEllipsoid":
         """The ellipsoid around a model, in the metric of the Hessian at some scores."""
         used = problem.weights > 0.0
@@ -148,14 +205,31 @@ class ClassEllipsoid(Region):
         # The Hessian at the model is smaller by at most the exponential of the range by which a row's scores have moved.
         drift = largest_range((values.scores - metric_scores)[used])
         if not (metric.eta < 0.5 and drift < MOST_DRIFT):
-            return cls(problem, point, metric, metric_scores, gradient, np.inf)
+            return cls(problem, point, metric, metric_scores, gradient, np.inf, absent)
         slack = slope_errors(problem, slopes, values.errors, gamma(2 * problem.n_rows + 16)) * column_norms(problem)
         sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
         slack = slack + gamma(problem.n_scores + 16) * (sizes + np.abs(gradient))
         # The Hessian was taken at computed scores; those of two classes are apart by twice the error at most.
         loosening = float(np.exp(2.0 * float(values.errors[used].max()) + drift)) / (1.0 - metric.eta)
+        if absent is not None:
+            gradient, slack = absent.extend(gradient), absent.clear(slack)
         nu = metric.gradient_norm(gradient.ravel(), slack.ravel()) * loosening * (1.0 + FEW)
-        return cls(problem, point, metric, metric_scores, gradient, float(nu))
+        return cls(problem, point, metric, metric_scores, gradient, float(nu), absent)
+
+    def without(self, columns: NDArray[np.intp]) -> "ClassEllipsoid":
+        """The ellipsoid that holds the optimum without some columns, after a Newton step with their coefficients at zero."""
+        absent = Absent.of(self.metric, columns)
+        model, shape = packed(self.point, self.problem.fit_intercept), self.gradient.shape
+        ahead = model - self.metric.solve(self.gradient.ravel()).reshape(shape)
+        ahead = ahead - (absent.images @ absent.solve(ahead.ravel()[absent.places])).reshape(shape)
+        return self._moved(ahead, absent)
+
+    def _moved(self, model: Array, absent: "Absent | None") -> "ClassEllipsoid":
+        """The ellipsoid around another model in the same metric."""
+        problem = self.problem
+        point = unpacked(model if absent is None else absent.clear(model), problem.fit_intercept)
+        values = ClassValues.at(problem, point)
+        return ClassEllipsoid._around(problem, point, values, self.metric, self.metric_scores, absent)
 
     @cached_property
     def radius(self) -> float:
@@ -164,9 +238,7 @@ class ClassEllipsoid(Region):
             return np.inf
         norm = self.metric.largest_pair_norm(self.problem.totals.largest_norm)
         if not norm * self.nu < CLOSE:
-            used = self.problem.matrix[np.flatnonzero(self.problem.weights > 0.0)]
-            found = (pair_norms(forms, self.metric.unit).max() for _, forms in self.metric.forms(used))
-            norm = float(max(found))
+            norm = self.metric.largest_norm(self.problem)
         return float(local_radius(1.0, norm, np.asarray(self.nu), 0.0))
 
     @property
@@ -176,11 +248,8 @@ class ClassEllipsoid(Region):
 
     def stepped(self) -> "ClassEllipsoid":
         """The ellipsoid one Newton step further, in the same metric: a product with the data each way instead of a Hessian."""
-        problem = self.problem
         step = self.metric.solve(self.gradient.ravel()).reshape(self.gradient.shape)
-        point = unpacked(packed(self.point, problem.fit_intercept) - step, problem.fit_intercept)
-        values = ClassValues.at(problem, point)
-        return ClassEllipsoid._around(problem, point, values, self.metric, self.metric_scores)
+        return self._moved(packed(self.point, self.problem.fit_intercept) - step, self.absent)
 
     def score_bounds(self, X: Matrix) -> ScoreBounds:
         return from_queries(*self.queries(X, self.leaders(X)))
@@ -204,12 +273,12 @@ class ClassEllipsoid(Region):
             return np.full(self.gradient.shape, np.inf)
         return self.radius * self.metric.axis_norms.reshape(self.gradient.shape) * (1.0 + FEW)
 
-    def queries(self, X: Matrix, reference: NDArray[np.intp]) -> Bounds:
-        """Bounds of the queries of some rows."""
+    def queries(self, X: Matrix, reference: NDArray[np.intp], forms: Array | None = None) -> Bounds:
+        """Bounds of the queries of some rows, whose forms in the metric may be given."""
         scores, errors = scores_with_errors(X, self.point, self.problem.fit_intercept)
         if not np.isfinite(self.radius):
             return unbounded_queries(*scores.shape)
-        forms = self.metric.all_forms(X)
+        forms = self.metric.all_forms(X) if forms is None else forms
         return query_bounds(scores, forms, self.metric.unit, np.full(len(scores), self.radius), errors, reference)
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru.bounds import Bounds
+from glru.bounds import Bounds, ScoreBounds
 from glru.certificate import Certificate
 from glru.linalg import Array, Matrix, gamma, to_host
+from glru.losses import Loss
 from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
 from glru.point import Point
@@ -315,7 +316,7 @@ class ValidationJudge(Judge):
         whole = self.model.whole
         if not whole.in_memory or whole.matrix.only_products:
             return super().find_ties(moves, budget)
-        labels = _same_columns(moves, [whole.matrix, self.rows.X], whole.penalty)
+        labels = same_columns(moves, [whole.matrix, self.rows.X], whole.penalty)
         for k, move in enumerate(moves):
             budget.check()
             labels[k] = 0 if self.model.leaves_all_scores(move) else labels[k]
@@ -409,7 +410,7 @@ class Pending:
         return known
 
 
-def _same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
+def same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
     """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
     contents: dict[int, tuple[bytes, ...]] = {}
     for column in (column for move in moves for column in move.columns):
@@ -447,14 +448,26 @@ class LeaveOneOutJudge(Judge):
         return LeaveOneOutJudge(self.model.after(move, self.model.trial(move)[1]), self.criterion, self.method)
 
     def _value_of(self, solution: Solution, method: Literal["naive", "certified"]) -> Value:
-        y = solution.problem.y
+        y, loss = solution.problem.y, solution.problem.loss
         width = None if self.criterion.counts or method == "naive" else self._width(solution)
         budget = self.model.budget
         result = leave_one_out(solution, method=method, width=width, max_seconds=budget.seconds_left)
         budget.check()
+        if loss.several:
+            ends = self._class_sum(result.bounds, loss, y)
+            middle = self._class_sum(ScoreBounds(result.scores, result.scores), loss, y)[1]
+            return Value(*ends, "training" if method == "naive" else "loocv", middle)
         low, high = self.criterion.sum_bounds(y, result.score_lower, result.score_upper)
         guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
         return Value(float(low), float(high), "training" if method == "naive" else "loocv", guess)
+
+    def _class_sum(self, bounds: ScoreBounds, loss: Loss, y: NDArray[Any]) -> tuple[float, float]:
+        """Bounds of the sum with one score per class; its log-loss is known as a mean."""
+        if self.criterion.counts:
+            low, high = bounds.errors(y)
+            return float(low), float(high)
+        least, most = bounds.metric(self.criterion.name, loss, y)
+        return least * y.size * (1.0 - gamma(4)), most * y.size * (1.0 + gamma(4))
 
     def _width(self, solution: Solution) -> float:
         """How well held-out scores have to be known for a sum to half the resolution.

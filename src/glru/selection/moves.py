@@ -121,13 +121,13 @@ class Model:
         """
         changed, chosen = np.array(move.columns, dtype=np.intp), move.apply(self.chosen)
         problem = self.whole.select_columns(chosen)
-        coef = np.zeros(self.whole.n_columns)
-        coef[self.chosen] = self.solution.coef
+        coef = np.zeros((*self.solution.coef.shape[:-1], self.whole.n_columns))
+        coef[..., self.chosen] = self.solution.coef
         if move.add and carried:
             correlations = self.whole.matrix.dense(changed).T @ (self.whole.weights * self.solution.dual)
             coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
         dual = feasible_dual(problem, self.solution.dual)
-        return problem, Point(coef[chosen], self.solution.intercept, dual)
+        return problem, Point(coef[..., chosen], self.solution.intercept, dual)
 
     def after(self, move: Move, start: Point) -> "Model":
         """The model after a move, trained from a candidate."""

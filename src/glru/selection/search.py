@@ -16,7 +16,8 @@ from glru.changes.base import column_positions, matched_columns
 from glru.linalg import Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.point import Point
-from glru.problem import Problem, require_one_score
+from glru.problem import Problem
+from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import NAMES, Criterion, find_criterion
 from glru.selection.judge import (
@@ -86,7 +87,8 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     problem = problem.problem if isinstance(problem, Solution) else problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
-    require_one_score(problem, "glru.stepwise")
+    if problem.loss.several:
+        require_judge(problem, settings.method)
     budget = Budget(settings.max_seconds)
     criterion = find_criterion(settings.criterion, problem)
     moving = movable_groups(problem, settings)
@@ -307,15 +309,23 @@ def make_judge(
         rows = ValidationRows(problem, problem.matrix, problem.y, criterion, problem.sample_weight)
         return ValidationJudge(Model(problem, chosen, tol, start, budget), rows, method)
     if X_val is not None:
-        rows = ValidationRows(problem, *validation_rows(problem, X_val, y_val), criterion)
-        return ValidationJudge(Model(problem, chosen, tol, start, budget), rows, method)
+        return _judge_rows(
+            Model(problem, chosen, tol, start, budget), *validation_rows(problem, X_val, y_val), criterion, method
+        )
     if settings.cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol, start, budget), criterion, method)
     judges = []
     for fold, test in _folds_of(problem, settings.cv) if settings.folds is None else settings.folds:
-        rows = ValidationRows(fold, fold.matrix[test], fold.y[test], criterion)
-        judges.append(ValidationJudge(Model(fold, chosen, tol, budget=budget), rows, method))
+        model = Model(fold, chosen, tol, budget=budget)
+        judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], criterion, method))
     return FoldsJudge(judges, criterion)
+
+
+def _judge_rows(model: Model, X: Matrix, y: Any, criterion: Criterion, method: str) -> Judge:
+    """The judge of validation rows, with one score or one per class."""
+    if model.whole.loss.several:
+        return ClassJudge(model, ClassRows(model.whole, X, y, criterion), method)
+    return ValidationJudge(model, ValidationRows(model.whole, X, y, criterion), method)
 
 
 def _folds_of(problem: Problem, cv: Any) -> Iterator[tuple[Problem, NDArray[np.intp]]]:
@@ -344,6 +354,8 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
         raise ValueError(
             f"y_val must hold the classes of the problem, {problem.classes.tolist()}; got {labels[unknown][0]!r}."
         )
+    if problem.loss.several:
+        return X, np.searchsorted(problem.classes, labels)  # type: ignore[return-value]
     return X, np.where(labels == problem.classes[1], 1.0, -1.0)
 
 

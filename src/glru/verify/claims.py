@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.after import After
+from glru.bounds import ScoreBounds
 from glru.model_selection import CrossValResult, LOOCVResult
 from glru.problem import Problem
 from glru.selection import StepwiseResult
@@ -64,11 +65,14 @@ def claims_of(result: Any, problem: Problem, queries: Any, targets: Any) -> list
 def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
     if not result.certified:
         raise ValueError(f"only proven bounds can be verified; the method {result.method!r} proves nothing.")
-    if result.score_lower.size != problem.n_rows:
-        raise ValueError(f"the result is of {result.score_lower.size} rows, the problem has {problem.n_rows}.")
+    if len(result.score_lower) != problem.n_rows:
+        raise ValueError(f"the result is of {len(result.score_lower)} rows, the problem has {problem.n_rows}.")
     found = []
     for row in range(problem.n_rows):
         model = _reweighted(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
+        if problem.loss.several:
+            found.extend(_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row])))
+            continue
         ends = float(result.score_lower[row]), float(result.score_upper[row])
         found.append(Claim(f"score of row {row}", model, _score(problem.matrix[row : row + 1]), *ends))
     return found
@@ -81,6 +85,14 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
         weight = np.zeros(problem.n_rows)
         np.add.at(weight, train, problem.sample_weight[train])
         models.append(_reweighted(problem, weight))
+    if problem.loss.several:
+        return [
+            claim
+            for k, (row, fold) in enumerate(zip(result.rows, result.folds, strict=True))
+            for claim in _class_claims(
+                f"row {row} in fold {fold}", models[fold], problem.matrix[row : row + 1], result.bounds.take([k])
+            )
+        ]
     return [
         Claim(
             f"score of row {row} in fold {fold}",
@@ -98,6 +110,8 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
     def model() -> Problem:
         return result.change.apply(problem)
 
+    if problem.loss.several:
+        return _class_change(result, model, queries)
     found = []
     if queries is not None:
         for k, (low, up) in enumerate(zip(*result.score_bounds(queries), strict=True)):
@@ -122,7 +136,9 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
     if result.method == "naive":
         raise ValueError("only proven bounds can be verified; the method 'naive' proves nothing.")
     y = np.asarray(targets)
-    if problem.classes is not None:
+    if problem.loss.several:
+        y = np.searchsorted(problem.labels_of_scores, y)
+    elif problem.classes is not None:
         y = np.where(y == problem.classes[1], 1.0, -1.0)
     chosen = set(result.selected.tolist())
     for step in result.path:
@@ -131,11 +147,63 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
     for number, step in enumerate(result.path):
         for k, (action, columns) in enumerate(step.candidates):
             after = np.array(sorted(chosen | set(columns) if action == "add" else chosen - set(columns)), dtype=np.intp)
-            value = _criterion(result.criterion, queries[:, after], y)
+            rule = _class_criterion if problem.loss.several else _criterion
+            value = rule(result.criterion, queries[:, after], y)
             ends = float(step.lower[k]), float(step.upper[k])
             found.append(Claim(f"step {number}, {action} {columns}", _of_columns(problem, after), value, *ends))
         chosen ^= set(step.columns)
     return found
+
+
+def _class_claims(name: str, model: Callable[[], Problem], row: Any, bounds: ScoreBounds) -> list[Claim]:
+    """The claims about one row with one score per class: its scores, and that its label's is the largest."""
+    found = []
+    for k, (low, up) in enumerate(zip(bounds.lower[0], bounds.upper[0], strict=True)):
+        found.append(Claim(f"score {k} of {name}", model, _class_score(row, k), float(low), float(up)))
+    if bounds.decided[0] and bounds.winners is not None and bounds.winners[0] >= 0:
+        winner = int(bounds.winners[0])
+        others = [k for k in range(bounds.lower.shape[1]) if k != winner]
+        found += [Claim(f"label of {name} against {k}", model, _lead(row, winner, k), 0.0, np.inf) for k in others]
+    return found
+
+
+def _class_change(result: After, model: Callable[[], Problem], queries: Any) -> list[Claim]:
+    """The claims of a change with one score per class."""
+    found = []
+    if queries is not None:
+        bounds = result.score_bounds(queries)
+        for q in range(bounds.n_rows):
+            found.extend(_class_claims(f"query {q}", model, queries[q : q + 1], bounds.take([q])))
+    ends = [np.column_stack(pair) for pair in zip(result.coef_bounds(), result.intercept_bounds(), strict=True)]
+    for (k, j), low in np.ndenumerate(ends[0]):
+        name = f"coefficient {j} of class {k}" if j < ends[0].shape[1] - 1 else f"intercept of class {k}"
+        found.append(Claim(name, model, _class_coefficient(k, j), float(low), float(ends[1][k, j])))
+    lower, upper = result.dual_bounds()
+    for place, row in enumerate(np.flatnonzero(model().weights > 0.0)):
+        for k in range(lower.shape[1]):
+            low, up = float(lower[row, k]), float(upper[row, k])
+            found.append(Claim(f"dual variable {row} of class {k}", model, _class_dual(place, k), low, up))
+    return found
+
+
+def _class_score(row: Any, k: int) -> Value:
+    return lambda trained: trained.scores(row)[0][k]
+
+
+def _lead(row: Any, winner: int, k: int) -> Value:
+    def value(trained: Any) -> Any:
+        scores = trained.scores(row)[0]
+        return scores[winner][0] - scores[k][0], scores[winner][1] + scores[k][1]
+
+    return value
+
+
+def _class_coefficient(k: int, j: int) -> Value:
+    return lambda trained: (trained.model[k, j], trained.doubts[k, j])
+
+
+def _class_dual(place: int, k: int) -> Value:
+    return lambda trained: trained.dual(place, k)
 
 
 def _reweighted(problem: Problem, weight: Any) -> Callable[[], Problem]:
@@ -171,5 +239,19 @@ def _criterion(name: str, X: Any, y: Any) -> Value:
             return mp.fsum(mp.log1p(mp.exp(-t * z)) for t, z in pairs) / len(pairs), off
         value = mp.fsum((t - z) ** 2 for t, z in pairs) / len(pairs)
         return value, off * (2 * mp.sqrt(value) + off) * len(pairs)
+
+    return value
+
+
+def _class_criterion(name: str, X: Any, y: Any) -> Value:
+    def value(trained: Any) -> Any:
+        mp, lines, off = trained.mp, [], trained.mp.zero
+        for place, scores in zip(y, trained.scores(X), strict=True):
+            off = max(off, *(doubt for _, doubt in scores))
+            lines.append([value - scores[int(place)][0] for k, (value, _) in enumerate(scores) if k != place])
+        if name == "error":
+            # Of a tie the label is wrong; a difference within the doubt may be one or not.
+            return mp.mpf(sum(max(line) >= 0 for line in lines)), sum(0 < abs(max(line)) <= 2 * off for line in lines)
+        return mp.fsum(mp.log1p(mp.fsum(mp.exp(v) for v in line)) for line in lines) / len(lines), 2 * off
 
     return value

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from glru._extras import require
-from glru.problem import Problem, require_one_score
+from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
 
 
@@ -104,7 +104,6 @@ def verify(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a glru.Problem; got {type(problem).__name__}.")
-    require_one_score(problem, "glru.verify")
     if digits < 30:
         raise ValueError(f"digits must be at least 30, well beyond float64; got {digits!r}.")
     if sample is not None and sample < 1:
@@ -115,9 +114,11 @@ def verify(
     margins, wrong, unchecked = [], [], 0
     for group in _group_by_model(_draw_sample(telling, sample, seed)):
         # Imported late: those who never verify need not wait for it.
+        from glru.verify.classes import retrain_classes
         from glru.verify.retraining import retrain
 
-        trained = retrain(group[0].model(), digits)
+        train = retrain_classes if problem.loss.several else retrain
+        trained: Any = train(group[0].model(), digits)
         if trained is None:
             unchecked += len(group)
             continue

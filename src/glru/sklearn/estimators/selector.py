@@ -23,7 +23,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     Parameters
     ----------
     estimator : estimator
-        A linear model for two classes or a regression, of scikit-learn or of this library; or a pipeline that ends in one, whose steps
+        A linear model for classes (one model of all of them, if there are more than two) or a regression, of scikit-learn or of this library; or a pipeline that ends in one, whose steps
         (scalers) are fitted to the rows that are trained on, in every fold again, and keep the number of columns.
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to remove features, to add them, or to do either.
@@ -102,7 +102,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         X : array, sparse matrix or frame of shape (n_rows, n_features)
             Data.
         y : array of shape (n_rows,)
-            Labels of two classes, or targets.
+            Labels, or targets.
         sample_weight : array of shape (n_rows,), default=None
             Weights of the rows in the trainings; every validation row counts once.
         """
