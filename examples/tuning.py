@@ -19,7 +19,7 @@ import glru
 plt.style.use("tableau-colorblind10")
 X, y = load_breast_cancer(return_X_y=True)
 X, y = X[::4], y[::4]
-Cs = np.logspace(-3, 2, 16)
+Cs = np.logspace(-1, 2, 16)
 
 # %%
 # The scaler is fitted again without every row, at every strength.
