@@ -14,6 +14,8 @@ from glru.certificate import (
     weighted_sum,
 )
 from glru.changes import layout_of
+from glru.deletion.deletions import Deletions
+from glru.deletion.result import contested_rows, rank
 from glru.duality import feasible_dual, feasible_moves
 from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
 from glru.linalg.arrays import HostArrays
@@ -84,6 +86,7 @@ __all__ = [
     "ClassEllipsoid",
     "ClassRows",
     "Contest",
+    "Deletions",
     "DiagonalMetric",
     "DualBox",
     "Floor",
@@ -144,6 +147,7 @@ __all__ = [
     "column_metric",
     "concatenate",
     "conjugate_gradients",
+    "contested_rows",
     "coordinates",
     "correlation_range",
     "decide",
@@ -189,6 +193,7 @@ __all__ = [
     "penalty_terms",
     "predicted",
     "quick_loss_terms",
+    "rank",
     "refine",
     "regions_of",
     "removal_factors",

@@ -4,7 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from glru import datasets, display, results
-from glru.api import after, certify, cross_val_predict, cross_val_score, cross_validate, loocv, stepwise
+from glru.api import (
+    after,
+    certify,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    influence,
+    jackknife,
+    loocv,
+    stepwise,
+)
 from glru.changes import (
     AddColumns,
     AddRows,
@@ -73,6 +83,8 @@ __all__ = [
     "cross_validate",
     "datasets",
     "display",
+    "influence",
+    "jackknife",
     "loocv",
     "loocv_path",
     "results",

@@ -18,6 +18,8 @@ from glru.after import After, BoundName, CandidateName
 from glru.after import after as after_solution
 from glru.cascade import Report
 from glru.changes import Change
+from glru.deletion import Influence, Jackknife, influence_of_rows, jackknife_deletions
+from glru.deletion.jackknife import Center
 from glru.linalg import Array, use_threads
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.cross_validation import CrossValResult, held_out_folds
@@ -783,6 +785,151 @@ def after(
     adapted = adapt(model, X, y, sample_weight)
     solutions = tuple(solve(problem, tol=tol) for problem in adapted.problems)
     return after_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)
+
+
+@suggest_options
+def influence(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    width: float = 1e-3,
+    tol: float = 1e-8,
+    max_seconds: float | None = None,
+    max_memory: int | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    progress: Progress = False,
+) -> Influence:
+    """What leaving out each row does to a model: Cook's distance, DFBETAS, DFFITS, deletion residuals, exact and proven.
+
+    Every quantity is that of the models trained again without each row, not of one Newton step, and comes with an interval that holds it.
+
+    Parameters
+    ----------
+    model : Problem, Solution or estimator
+        The model. A problem is trained first; a solution is used as it is. An estimator is one of scikit-learn's linear models or of this
+        library's with one score per row, fitted or not, without steps in front of it.
+    X, y, sample_weight : array, default=None
+        The data of an estimator; a problem and a solution hold theirs.
+    width : float, default=1e-3
+        How well the move of the model is to be known, in the norm of the Hessian, relative to its length or, where that is more, to the root
+        mean square of all lengths. Rows that are not known so well are refined, in the order of what that costs.
+    tol : float, default=1e-8
+        Relative gap of the first training; what it leaves is taken out by Newton steps.
+    max_seconds : float, default=None
+        Start nothing new after this many seconds: intervals are then wider, and hold all the same.
+    max_memory : int, default=None
+        Limit in bytes for the work arrays of a batch of rows; 2 GiB if not given.
+    n_jobs, verbose, progress
+        As in :func:`glru.loocv`.
+
+    Returns
+    -------
+    Influence
+        Intervals of all quantities, ``top(k)`` for a proven ranking, ``dfbetas(rows)``, ``fitted_changes(rows)``, ``to_frame()``, ``plot()``.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> result = glru.influence(glru.Problem(X, y, penalty=glru.L2(0.01)))
+    >>> top = result.top(3)
+    >>> top.rows, top.certified
+    (array([152, 297,  38]), True)
+    >>> lower, upper = result.bounds("cooks_distance")
+    >>> bool((lower <= upper).all()), result.n_trainings
+    (True, 0)
+    """
+    options: dict[str, Any] = {
+        "max_seconds": max_seconds,
+        "max_memory": max_memory,
+        "progress": progress or verbose > 0,
+    }
+    with use_threads(n_jobs):
+        return influence_of_rows(_deletion_problem("influence", model, X, y, sample_weight), width, tol, **options)
+
+
+@suggest_options
+def jackknife(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    groups: Any = None,
+    center: Center | None = None,
+    width: float = 1e-3,
+    tol: float = 1e-8,
+    max_seconds: float | None = None,
+    max_memory: int | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    progress: Progress = False,
+) -> Jackknife:
+    """Covariance, standard errors and bias of the coefficients by the jackknife, from exact models without each row or group, proven.
+
+    Parameters
+    ----------
+    model, X, y, sample_weight
+        As in :func:`glru.influence`.
+    groups : array of shape (n_rows,), default=None
+        Leave out the rows of one group at a time (the cluster jackknife, CRV3); single rows if not given.
+    center : {"estimate", "mean"}, default=None
+        What the covariance is centred at: the model of all rows, or the mean of the models. If not given, the mean for single rows (the
+        jackknife of Tukey), the model of all rows for groups (CRV3).
+    width, tol, max_seconds, max_memory, n_jobs, verbose, progress
+        As in :func:`glru.influence`.
+
+    Returns
+    -------
+    Jackknife
+        ``covariance``, ``standard_errors`` and ``bias`` with their certified ends, ``confidence_interval()``, ``to_frame()``.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> from sklearn.linear_model import LinearRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X, groups = rng.normal(size=(300, 2)), np.repeat(np.arange(30), 10)
+    >>> y = X[:, 0] + rng.normal(size=300) + np.repeat(rng.normal(size=30), 10)
+    >>> result = glru.jackknife(LinearRegression(), X, y, groups=groups)
+    >>> result.standard_errors.shape, result.n_trainings
+    ((3,), 0)
+    >>> lower, upper = result.standard_error_bounds
+    >>> bool((upper - lower < 1e-9).all())
+    True
+    """
+    options: dict[str, Any] = {
+        "max_seconds": max_seconds,
+        "max_memory": max_memory,
+        "progress": progress or verbose > 0,
+    }
+    with use_threads(n_jobs):
+        problem = _deletion_problem("jackknife", model, X, y, sample_weight)
+        return jackknife_deletions(problem, groups, center, width, tol, **options)
+
+
+def _deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+    """The one problem of a model whose rows are left out."""
+    if not is_estimator(model):
+        _refuse_data(function, model, X, y, sample_weight)
+        return model
+    _require_data(function, model, X, y)
+    adapted = adapt(model, X, y, sample_weight)
+    if adapted.shifts is not None:
+        raise ValueError(
+            f"glru.{function} leaves out rows of the model's own data, but {adapted.shifts} without each row. "
+            "Give the model alone, with X as the steps make it, and weights that are numbers."
+        )
+    if len(adapted.problems) > 1:
+        raise ValueError(
+            f"glru.{function} is for models with one score per row; got {len(adapted.problems)} classes. Ask about one class against the rest."
+        )
+    return adapted.problems[0]
 
 
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:

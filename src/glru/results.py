@@ -1,6 +1,7 @@
 """The classes of what the functions of `glru` return; nobody constructs them, so they are not in `glru` itself."""
 
 from glru.after import After, Retraining
+from glru.deletion import Influence, Jackknife, Ranking
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
 from glru.selection import StepwiseResult
 from glru.sklearn.after import ModelAfter
@@ -10,10 +11,13 @@ from glru.verify import Verification
 __all__ = [
     "After",
     "CrossValResult",
+    "Influence",
+    "Jackknife",
     "LOOCVPath",
     "LOOCVResult",
     "ModelAfter",
     "ModelCertificate",
+    "Ranking",
     "Retraining",
     "StepwiseResult",
     "Verification",

@@ -1,7 +1,8 @@
 """``python -m tests.attack``: attack for ``ATTACK_SECONDS`` seconds (600) from ``ATTACK_SEED`` (0) on.
 
 ``ATTACK_CASES``: ``bounds`` (certificates), ``answers`` (trained models, labels, choices), ``refits`` (refitted preprocessing),
-``pipelines`` (the same from raw data on), ``multinomial`` (one score per class), or by default an equal share of the time each.
+``pipelines`` (the same from raw data on), ``multinomial`` (one score per class), ``deletions`` (influence and
+the jackknife), or by default an equal share of the time each.
 """
 
 import os

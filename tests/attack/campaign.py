@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.attack.answers import ANSWERS
 from tests.attack.cases import KINDS
+from tests.attack.deletions import DELETIONS
 from tests.attack.multinomial import MULTINOMIAL
 from tests.attack.pipelines import PIPELINES
 from tests.attack.refits import REFITS
@@ -22,6 +23,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "refits": REFITS,
     "pipelines": PIPELINES,
     "multinomial": MULTINOMIAL,
+    "deletions": DELETIONS,
 }
 """Kinds of cases by the name of their group; a seed is a case of each group."""
 

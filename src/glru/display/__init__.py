@@ -1,6 +1,7 @@
 """Pictures of results: the constructor stores, ``from_...`` computes, ``plot`` draws."""
 
 from glru.display.after import AfterDisplay
+from glru.display.deletion import DeletionDisplay
 from glru.display.determination import DeterminationRateDisplay
 from glru.display.influence import InfluenceDisplay
 from glru.display.loocv import LOOCVDisplay
@@ -9,6 +10,7 @@ from glru.display.stepwise import StepwiseDisplay
 
 __all__ = [
     "AfterDisplay",
+    "DeletionDisplay",
     "DeterminationRateDisplay",
     "InfluenceDisplay",
     "LOOCVDisplay",

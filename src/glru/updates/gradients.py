@@ -17,6 +17,7 @@ from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_hos
 from glru.metric.columns import ColumnMetric
 from glru.point import Point
 from glru.problem import Problem
+from glru.rows import Memory
 from glru.updates.carried_rows import sum_error
 
 ACCURACY = 1e-3
@@ -73,7 +74,7 @@ class SlopeSums:
 
 
 def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> SlopeSums:
-    """The sums of a part; ``left_out``: rows of it, and for each the model that is trained without it."""
+    """The sums of a part; ``left_out``: rows of it in ascending order, and for each the model that is trained without it."""
     places, owners = left_out or (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     arrays, matrix, n_models = part.arrays, part.matrix, models.shape[1]
     if matrix.only_products or part.n_rows * n_models <= CACHED:
@@ -90,8 +91,9 @@ def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> Slop
     for first in range(0, n_models, width):
         block, sums = models if width == n_models else models[:, first : first + width], None
         for here, X in chunks:
-            mine = (places >= here.start) & (places < here.stop) & (owners >= first) & (owners < first + width)
-            entries = places[mine] - here.start, owners[mine] - first
+            near = slice(*np.searchsorted(places, (here.start, here.stop)))
+            mine = (owners[near] >= first) & (owners[near] < first + width)
+            entries = places[near][mine] - here.start, owners[near][mine] - first
             more = _slope_sums(part, here, X, entries, block, base[here])
             sums = more if sums is None else sums + more
         assert sums is not None
@@ -192,7 +194,7 @@ class Gradients:
     def at(
         self,
         models: Any,
-        left_out: NDArray[np.int64] | None = None,
+        left_out: NDArray[np.int64] | Entries | None = None,
         factors: Array | None = None,
         fixed: Entries | None = None,
     ) -> Measured:
@@ -202,15 +204,21 @@ class Gradients:
         ----------
         models : array of shape (n_unknowns, n_models)
             The models, where X lives.
-        left_out : array of int, default=None
-            For every model the row that it is trained without.
+        left_out : array of int or pair of array, default=None
+            For every model the row that it is trained without; or rows in memory, in ascending order, and for each the model that is
+            trained without it.
         factors : array of shape (n_models,), default=None
             What the weights of each model's rows are multiplied by; 1 if not given.
         fixed : pair of array, default=None
             Pairs of a column and a model that does not have it.
         """
         arrays, totals = self.metric.arrays, self.totals
-        own = {} if left_out is None else self.problem.locate(left_out)
+        own: dict[int, Any]
+        if isinstance(left_out, tuple):
+            assert isinstance(self.problem.rows, Memory)
+            own = {self.problem.rows.number: left_out}
+        else:
+            own = {} if left_out is None else dict(self.problem.locate(left_out))
         sums: SlopeSums = self.problem.sum(slope_sums, models, self.origin, own=own)
         gradients, squares = sums.gradients, sums.squares
         if factors is not None:
@@ -237,7 +245,9 @@ class Gradients:
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         spread = sum_error(totals.depth) * size + (totals.loss.smoothness * wrong + FEW * size) * (1.0 + FEW)
-        outer = self.metric.inverse_norm * FEW * np.sqrt(arrays.inner(penalty, penalty)) * (1.0 + FEW)
+        # Multiplied first: squares of the penalty's part may underflow or overflow where this norm does not.
+        scaled = penalty * self.metric.inverse_norm
+        outer = FEW * np.sqrt(arrays.inner(scaled, scaled)) * (1.0 + FEW)
         return (spread * (self.slope_norm + more) + outer) * (1.0 + FEW) + TINY
 
 

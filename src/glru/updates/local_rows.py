@@ -48,7 +48,7 @@ from glru.sums import (
 )
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
-from glru.updates.gradients import Gradients, model_scores, newton_directions
+from glru.updates.gradients import Gradients, Measured, model_scores, newton_directions
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
 Rows = NDArray[np.intp]
@@ -278,6 +278,13 @@ class RowRemovals:
 
         ``moves``: what the removals do to the other rows, where that is known better than by the largest norm.
         """
+        steps, nu, exponents = self.remainders(rows, largest_norm, moves)
+        return self.ellipsoid_bounds(rows, largest_norm, rows.scores + steps.shifts, nu, exponents, steps.errors)
+
+    def remainders(
+        self, rows: Removals, largest_norm: float, moves: RowMoves | None = None
+    ) -> tuple[Steps, Array, Array]:
+        """The steps of the closed form, at least the norms of the gradients after them (in the metric without each row), and exponents."""
         steps = self.steps(rows)
         with np.errstate(all="ignore"):
             largest = largest_norm if moves is None else moves.other_norm
@@ -291,7 +298,7 @@ class RowRemovals:
                 exponents = np.maximum(exponents, moved)
                 nu = np.sqrt(np.square(nu) + squares) * (1.0 + FEW)
             nu = nu + steps.residuals / np.sqrt(rows.metric_shares)
-        return self.ellipsoid_bounds(rows, largest_norm, rows.scores + steps.shifts, nu, exponents, steps.errors)
+        return steps, nu, exponents
 
     def steps(self, rows: Removals) -> Steps:
         """The Newton steps of removals, as far as the rows' own scores and norms tell."""
@@ -356,27 +363,25 @@ class RowRemovals:
     ) -> Bounds:
         """Bounds from the gradients' norms at the candidates, in the metric without each row.
 
-        ``moves``: what the next Newton steps do to the rows' scores, and at least the norms of the gradients' errors. With ``M`` the
-        Hessian without the row and ``g`` the gradient, the mean Hessian on the way to the optimum is within a factor ``e^rho`` of
-        ``M``, ``rho`` the exponent and ``kappa`` times the radius, and the computed ``M`` within a share ``theta`` of it: the score moves by
-        ``-x^T M^-1 g`` up to ``(e^rho - 1 + 2 theta) |x| |g|``.
+        ``moves``: what the next Newton steps do to the rows' scores, and at least the norms of the gradients' errors.
         """
-        shares = rows.metric_shares
+        here, ahead = self.radii(rows, largest_norm, nu, exponents, None if moves is None else moves[1])
         with np.errstate(all="ignore"):
-            root = np.sqrt(shares)
-            norms = rows.norms / root
-            radius = local_radius(self.constant, largest_norm / root, nu, exponents)
-            bounds = self._widened(centers, norms * radius + errors, shares)
+            bounds = self._widened(centers, rows.norms * here + errors, rows.metric_shares)
             if moves is None:
                 return bounds
-            rho = exponents + self.constant * largest_norm / root * radius
-            theta = self.eta * (1.0 + rows.leverages) / shares
-            loose = _mean_hessian_error(rho, theta)
-            # The step took two triangular solves and a quotient by 1 - l_i, of which norms that were rounded up are part.
-            rounding = 8.0 * (self.metric.solve_error + FEW) / shares * norms * nu + rows.norms / shares * moves[1]
-            half = loose * norms * nu * (1.0 + FEW) + rounding + errors + FEW * np.abs(moves[0])
-            half = np.where((theta < 0.5) & np.isfinite(radius), half, np.inf)
-            return intersect(bounds, self._widened(centers + moves[0], half, shares))
+            half = rows.norms * ahead * (1.0 + FEW) + errors + FEW * np.abs(moves[0])
+            return intersect(bounds, self._widened(centers + moves[0], half, rows.metric_shares))
+
+    def radii(
+        self, rows: Removals, largest_norm: float, nu: Array, exponents: Array, rounding: Array | None = None
+    ) -> tuple[Array, Array]:
+        """:func:`removal_radii` of rows' candidates; ``rounding``: at least the norms of the gradients' errors."""
+        with np.errstate(all="ignore"):
+            theta = self.eta * (1.0 + rows.leverages) / rows.metric_shares
+        # The step took two triangular solves and a quotient by 1 - l_i, of which norms that were rounded up are part.
+        slack = 8.0 * (self.metric.solve_error + FEW)
+        return removal_radii(self.constant, rows.metric_shares, largest_norm, nu, exponents, theta, slack, rounding)
 
     @staticmethod
     def _widened(centers: Array, half: Array, shares: Array) -> Bounds:
@@ -567,14 +572,24 @@ class LocalRows:
 
         The moves of rows of largest norm are taken one by one, those of the others by their moments.
         """
-        problem = self.problem
-        if not (self.usable and self.base.constant > 0.0 and problem.arrays.stable):
+        if not self.has_sharp:
             return unbounded(rows.size)
-        base, every, (chosen, other_norm) = self.base, self._every, self._long
-        part, removals = problem.take(rows), self.removals(rows)
+        removals = self.removals(rows)
+        return self.base.closed_form(removals, self.largest_norm, self.row_moves(rows, removals))
+
+    @property
+    def has_sharp(self) -> bool:
+        """Whether removals are bounded by what they do to the other rows; of a quadratic loss the closed form is exact."""
+        return self.usable and self.base.constant > 0.0 and self.problem.arrays.stable
+
+    def row_moves(self, rows: Rows, removals: Removals, places: Array | None = None) -> RowMoves:
+        """What removals do to the other rows, in memory; ``places``: the rows in the coordinates of the metric, if known."""
+        problem, base, every, (chosen, other_norm) = self.problem, self.base, self._every, self._long
+        part = problem.take(rows)
         images = base.metric.solve(_with_ones(problem.take(chosen)).T)
-        steps, lengths = self.directions(rows, removals, coordinates(part, base.metric))
-        moves = RowMoves(
+        places = coordinates(part, base.metric) if places is None else places
+        steps, lengths = self.directions(rows, removals, places)
+        return RowMoves(
             norms=every.norms[chosen],
             curvatures=self.factors[1] * problem.weights[chosen] * every.curvatures[chosen] * (1.0 + FEW),
             other_norm=other_norm,
@@ -582,7 +597,6 @@ class LocalRows:
             own=rows[:, None] == chosen,
             spreads=self._other_moments.sizes(steps, lengths),
         )
-        return base.closed_form(removals, self.largest_norm, moves)
 
     def directions(self, rows: Rows, removals: Removals, places: Array) -> tuple[Array, Array]:
         """The Newton steps of removals in the coordinates of the metric, and at least the norms of the exact ones.
@@ -753,16 +767,26 @@ class RowCandidates:
 
     def certify(self) -> Certified:
         """Bounds of the left-out rows' scores, from the gradients in the metric without the row."""
-        base, removals = self.family.base, self.removals
+        found, nu = self.measure()
+        centers, (first, second) = self.arrays.inner(self.block, self.models), found.score_errors
+        errors = self.lengths * first + second
+        moves = self.arrays.inner(self.block, self.steps), found.rounding
+        base, largest = self.family.base, self.family.largest_norm
+        exponents = base.constant * found.moved
+        bounds = base.ellipsoid_bounds(self.removals, largest, centers, nu, exponents, errors, moves)
+        return Certified(*bounds, nu, np.zeros(nu.size))
+
+    def radii(self) -> tuple[Array, Array, Array]:
+        """At least the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
+        found, nu = self.measure()
+        base, largest = self.family.base, self.family.largest_norm
+        return *base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding), nu
+
+    def measure(self) -> tuple[Measured, Array]:
+        """The gradients of the candidates, which the next steps follow from, and at least their norms in the metrics without the rows."""
         found = self.family.gradients.at(self.models, self.rows, self.factors)
         self.gradients, self.steps = found.gradients, -self.solve(found.gradients)
-        centers, (first, second) = self.arrays.inner(self.block, self.models), found.score_errors
-        nu = found.nu / np.sqrt(removals.metric_shares)
-        errors = self.lengths * first + second
-        exponents = base.constant * found.moved
-        moves = self.arrays.inner(self.block, self.steps), found.rounding
-        bounds = base.ellipsoid_bounds(removals, self.family.largest_norm, centers, nu, exponents, errors, moves)
-        return Certified(*bounds, nu, np.zeros(nu.size))
+        return found, found.nu / np.sqrt(self.removals.metric_shares)
 
     def step(self, members: NDArray[np.bool_]) -> "RowCandidates":
         """Some of the candidates after one more Newton step."""
@@ -782,6 +806,50 @@ class RowCandidates:
     def exact(self, members: NDArray[np.bool_]) -> None:
         """Exact steps start from a closer base (``LocalRows`` of a family), not from here."""
         return
+
+
+def removal_radii(
+    constant: float,
+    shares: Array,
+    largest_norm: float,
+    nu: Array,
+    exponents: Array,
+    theta: Array,
+    slack: float,
+    rounding: Array | None,
+) -> tuple[Array, Array]:
+    """At least the distances in a metric from candidates to the optima without some rows, and from one Newton step further.
+
+    With ``M`` the Hessian without the rows and ``g`` the gradient, the mean Hessian on the way to the optimum is within a factor
+    ``e^rho`` of ``M``, ``rho`` the exponent and ``kappa`` times the radius, and the computed ``M`` within a share ``theta`` of it: the
+    optimum is at ``-M^-1 g`` from the candidate up to ``(e^rho - 1 + 2 theta) |g|``.
+
+    Parameters
+    ----------
+    constant : float
+        The self-concordance constant.
+    shares : array
+        The Hessians without the rows, at the base, are at least these shares of the metric.
+    largest_norm : float
+        At least the largest norm of a row in the inverse metric.
+    nu, exponents : array
+        At least the gradients' norms in the metrics without the rows; curvatures are within ``e^exponent`` of those at the base.
+    theta, slack : array, float
+        How far the Hessian that a step is computed with may be off, and the relative error of the step, as shares.
+    rounding : array or None
+        At least the norms in the inverse metric of what the computed gradients err by; None where no next step is asked about.
+    """
+    with np.errstate(all="ignore"):
+        root = np.sqrt(shares)
+        radius = local_radius(constant, largest_norm / root, nu, exponents)
+        usable = (shares > 0.0) & np.isfinite(radius)
+        here = np.where(usable, radius / root * (1.0 + FEW), np.inf)
+        if rounding is None:
+            return here, here
+        rho = exponents + constant * largest_norm / root * radius
+        ahead = _mean_hessian_error(rho, theta) * (1.0 + FEW) + slack / shares
+        ahead = ahead * nu / root + rounding / shares
+        return here, np.where(usable & (theta < 0.5), ahead * (1.0 + FEW), np.inf)
 
 
 def _mean_hessian_error(rho: Array, theta: Array) -> Array:

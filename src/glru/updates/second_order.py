@@ -12,6 +12,8 @@ of third order in the moves, and its norm follows from the moments of :mod:`glru
 A row costs O(d^3), all rows together O(n d^3), where candidates written down in full cost O(n d) each.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from glru.bounds import Bounds, unbounded
@@ -21,10 +23,38 @@ from glru.updates.local_rows import LocalRows, Rows
 from glru.updates.moments import coordinates
 
 
+class SecondOrder(NamedTuple):
+    """Removals after both steps, one entry per row.
+
+    Attributes
+    ----------
+    directions, lengths : array
+        Both steps together in the coordinates of the metric, and at least their exact norms, of which they err by four solve errors.
+    shifts, errors : array
+        What they do to the rows' own scores, and at least how far the scores after them may be off.
+    nu, exponents : array
+        At least the norms of the gradients there in the metric without each row; curvatures are within ``e^exponent`` of those at the base.
+    """
+
+    directions: Array
+    lengths: Array
+    shifts: Array
+    errors: Array
+    nu: Array
+    exponents: Array
+
+
 def second_order_bounds(family: LocalRows, rows: Rows) -> Bounds:
     """Bounds of the rows' scores under the models trained without them; for what :meth:`LocalRows.has_second_order` holds of."""
     if not family.usable:
         return unbounded(rows.size)
+    removals, found = family.removals(rows), second_order_steps(family, rows)
+    centers = removals.scores + found.shifts
+    return family.base.ellipsoid_bounds(removals, family.largest_norm, centers, found.nu, found.exponents, found.errors)
+
+
+def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
+    """The candidates to second order and the norms of their gradients, of a usable family that has them."""
     base, removals, largest = family.base, family.removals(rows), family.largest_norm
     fourth = float(family.problem.loss.fourth_constant or 0.0)
     places = coordinates(family.problem.take(rows), base.metric)
@@ -49,8 +79,7 @@ def second_order_bounds(family: LocalRows, rows: Rows) -> Bounds:
         nu += fourth / 6.0 * np.exp(exponents) * moved * whole * moments.sizes(first + second, reach + length)
         nu = nu * (1.0 + FEW) + (steps.residuals + residuals) * (1.0 + FEW) / np.sqrt(shares)
     errors = steps.errors + (4.0 * error + FEW) * removals.norms * length
-    centers = removals.scores + steps.shifts + shifts
-    return base.ellipsoid_bounds(removals, largest, centers, nu, exponents, errors)
+    return SecondOrder(first + second, (reach + length) * (1.0 + FEW), steps.shifts + shifts, errors, nu, exponents)
 
 
 def _half_errors(family: LocalRows, rows: Rows, reach: Array) -> Array:

@@ -1,0 +1,575 @@
+r"""Models without some rows, each as a candidate and a radius in one metric: what case deletion and the jackknife are made of.
+
+Let :math:`w` be the optimum of all rows, :math:`H` the Hessian there and :math:`B = R^\top R` what is computed of it. For every deletion, of a row or of a
+group of rows, a candidate move :math:`d` in the coordinates of :math:`B` and a radius :math:`\rho` are kept with
+
+.. math:: \|R (w_{-} - w) - d\| \le \rho, \qquad \text{so that} \qquad |v^\top (w_{-} - w) - (R^{-\top} v)^\top d| \le \|v\|_{B^{-1}} \rho
+
+for every direction :math:`v`: a unit vector for a coefficient, a row for a fitted value; and :math:`\|w_{-} - w\|_B` is within :math:`\rho` of
+:math:`\|d\|`. So one radius serves every question about a deletion, and one search makes radii smaller: the closed form, what it does to the other
+rows, second order, Newton steps of many models together, and models trained one by one.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._budget import Budget
+from glru.bounds import intersect
+from glru.cascade import ACCURATE, BATCH_STEPS, MANY_ROWS, MOST_FACTORS, Report, smallest_batch
+from glru.certificate import certify, score_errors
+from glru.existence import lacks_class, missing_optimum
+from glru.linalg import FEW, Array, gamma, length
+from glru.metric.columns import ColumnMetric
+from glru.metric.device import column_metric
+from glru.point import Point
+from glru.problem import Problem, not_in_memory, require_one_score
+from glru.refine import TRAINED, newton_ellipsoids
+from glru.regions import has_local, regions_of
+from glru.regions.local import local_radius
+from glru.solution import Solution, dual_of
+from glru.solvers import train
+from glru.sums import RowValues
+from glru.updates.batch import Certified, tighten
+from glru.updates.carried_rows import removal_factors, sum_error
+from glru.updates.group_rows import GroupRows
+from glru.updates.local_rows import LocalRows, Removals, RowCandidates
+from glru.updates.moments import coordinates
+from glru.updates.second_order import second_order_steps
+
+Rows = NDArray[np.intp]
+
+STAGES = ("closed form", "second order", "newton", "training", "open")
+"""What gave a deletion its radius, in the order of the price; "open": wider than was asked for."""
+
+OPEN = STAGES.index("open")
+
+TIGHT_ETA = 1e-6
+"""A metric that is farther than this from the Hessian is formed again at a closer base: standard errors are known no better than that."""
+
+TRIED = 8
+"""Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
+
+KEPT_ENTRIES = 1 << 25
+"""Coordinates of all rows are kept between stages up to this number of entries."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The model of all rows, as far as it is known.
+
+    Attributes
+    ----------
+    problem : Problem
+        What was trained.
+    point : Point
+        A model near its optimum.
+    metric : ColumnMetric
+        The metric of the Hessian there.
+    theta : float
+        The Hessian at the optimum is within ``1 -/+ theta`` times the metric.
+    radius : float
+        At least the distance from the point to the optimum, in the metric.
+    values, errors : RowValues, array
+        Scores, slopes and curvatures at the point, and how far the scores may be from its exact ones.
+    """
+
+    problem: Problem
+    point: Point
+    metric: ColumnMetric
+    theta: float
+    radius: float
+    values: RowValues
+    errors: Array
+
+    @cached_property
+    def norms(self) -> Array:
+        """At least the norms of all rows in the inverse metric."""
+        return self.metric.norms(self.problem.matrix)
+
+    @cached_property
+    def axis_norms(self) -> Array:
+        """At least the norms of the unit vectors (the intercept's last) in the inverse metric."""
+        return self.metric.axis_norms()
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients, the intercept counted."""
+        return self.metric.size
+
+    def radius_of(self, lower: Array, upper: Array) -> tuple[Array, float]:
+        """The middle of bounds of every coefficient (the intercept last), and at least its distance in the metric from what they hold."""
+        if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+            return self.point.packed(self.problem.fit_intercept), np.inf
+        middle = 0.5 * lower + 0.5 * upper
+        half = np.maximum(upper - middle, middle - lower) * (1.0 + FEW)
+        far = float(length(np.abs(self.metric.factor) @ half))
+        return middle, far * (1.0 + gamma(2 * half.size + 16))
+
+
+def local_base(solution: Solution) -> LocalRows:
+    """The base of all deletions under the local certificate: at most a few Newton steps from a solution."""
+    problem = solution.problem
+    family = LocalRows(solution, 1.0)
+    if not family.converged:
+        family = LocalRows(train(problem, tol=ACCURATE, start=solution), 1.0)
+    if family.usable and family.eta > TIGHT_ETA:
+        closer = LocalRows(family, 1.0)
+        family = closer if closer.usable and closer.eta < family.eta else family
+    return family
+
+
+def _local_reference(family: LocalRows) -> Reference:
+    base = family.base
+    root = float(np.sqrt(1.0 - base.eta))
+    nu = np.asarray((base.step_norm + base.error_norm) / root * (1.0 + FEW))
+    radius = float(local_radius(base.constant, family.largest_norm / root, nu, 0.0)) / root * (1.0 + FEW)
+    # Curvatures at the optimum differ from those at the base by the exponential of the largest move of a score.
+    moved = base.constant * family.largest_norm * radius
+    theta = float((1.0 + base.eta) * np.exp(moved * (1.0 + FEW))) - 1.0 + FEW
+    problem = family.problem
+    errors = score_errors(problem, base.point.coef, base.point.intercept, family.values.scores)
+    found = Reference(problem, base.point, base.metric, theta, radius, family.values, errors)
+    found.__dict__["norms"] = family.removals(np.arange(problem.n_rows)).norms
+    return found
+
+
+def _trained_reference(solution: Solution, budget: Budget) -> Reference:
+    """The reference of a loss or a penalty without a local certificate; Hessians are those at the trained model itself."""
+    problem = solution.problem
+    best = train(problem, tol=TRAINED, start=solution, until=lambda state: budget.spent)
+    _, slopes, curvatures = problem.loss.expand(problem.y, best.scores)
+    metric = column_metric(problem.totals, problem.hessian(problem.weights * curvatures))
+    if not metric.eta < 0.5:
+        raise ValueError(
+            f"influence needs a regular Hessian at the model, which {problem!r} does not have. Use a loss with a curvature "
+            "(glru.Squared(), glru.Logistic()), an L2 penalty, or remove columns that depend on others."
+        )
+    values = RowValues(best.scores, slopes, curvatures)
+    errors = score_errors(problem, best.coef, best.intercept, best.scores)
+    found = Reference(problem, best.point, metric, metric.eta + FEW, 0.0, values, errors)
+    middle, radius = found.radius_of(*_coef_bounds(problem, best.point))
+    # The model itself is the centre; the middle of the bounds differs from it by their asymmetry.
+    apart = float(length(np.abs(metric.factor) @ np.abs(middle - best.point.packed(problem.fit_intercept))))
+    radius = (radius + apart) * (1.0 + FEW)
+    # Curvatures at the optimum are those at the computed scores up to their moves; where they may jump, the computed ones are meant.
+    used = problem.weights > 0.0
+    moved = float((found.norms[used] * radius + errors[used]).max()) if problem.loss.self_concordance else 0.0
+    theta = (1.0 + metric.eta) * float(np.exp((problem.loss.self_concordance or 0.0) * moved * (1.0 + FEW))) - 1.0
+    return Reference(problem, best.point, metric, theta + FEW, radius, values, errors)
+
+
+def _coef_bounds(problem: Problem, point: Point) -> tuple[Array, Array]:
+    """Bounds of every coefficient (the intercept last) of the optimum, by all regions around a point."""
+    size = problem.n_columns + int(problem.fit_intercept)
+    found = np.full(size, -np.inf), np.full(size, np.inf)
+    if point.dual is None:
+        scores = problem.scores(point.coef, point.intercept)
+        point = Point(point.coef, point.intercept, dual_of(problem, scores))
+    for region in regions_of(certify(problem, point), problem.fit_intercept):
+        lower, upper = region.coef_bounds()
+        if problem.fit_intercept:
+            ends = region.intercept_bounds()
+            lower, upper = np.append(lower, ends[0]), np.append(upper, ends[1])
+        found = intersect(found, (lower, upper))
+    return found
+
+
+@final
+class Deletions:
+    """All deletions of single rows, or of the groups of rows.
+
+    Parameters
+    ----------
+    solution : Solution
+        The model of all rows.
+    codes : array of int of shape (n_rows,) or None, default=None
+        The group of every row, numbers from 0 on; None: every row is a group.
+    budget, report, max_memory
+        When to end; told of progress; bytes for the work arrays of a batch.
+
+    Attributes
+    ----------
+    reference : Reference
+        The model of all rows.
+    radii, lengths : array of shape (n_deletions,)
+        At least the distances of the candidates from the optima in the metric, counted from the optimum of all rows; the lengths of
+        the candidates' moves.
+    stage_codes : array of int
+        What gave each radius, by its place in ``STAGES``.
+    n_trainings : int
+        Models that were worked on alone.
+    seconds : dict
+        Time spent in each stage.
+    """
+
+    def __init__(
+        self,
+        solution: Solution,
+        codes: Rows | None,
+        budget: Budget,
+        report: Report,
+        max_memory: int,
+    ) -> None:
+        self.problem, self.codes, self.budget, self.report = solution.problem, codes, budget, report
+        self.max_memory, self.n_trainings = max_memory, 0
+        self.seconds: dict[str, float] = {}
+        begin = time.perf_counter()
+        problem = self.problem
+        self.family: LocalRows | None = None
+        if problem.loss.self_concordance is not None and problem.penalty.smooth:
+            family = local_base(solution)
+            self.family = family if family.usable and family.converged else None
+        self.reference = _trained_reference(solution, budget) if self.family is None else _local_reference(self.family)
+        if not np.isfinite(self.reference.radius):
+            reason = missing_optimum(problem)
+            if reason is not None:
+                raise ValueError(reason[0].upper() + reason[1:])
+        self.n_deletions = problem.n_rows if codes is None else int(codes.max()) + 1
+        self.radii, self.lengths = np.full(self.n_deletions, np.inf), np.zeros(self.n_deletions)
+        self.stage_codes = np.full(self.n_deletions, OPEN, dtype=np.int8)
+        self._families: dict[float, LocalRows] = {} if self.family is None else {1.0: self.family}
+        self._place = np.full(self.n_deletions, -1, dtype=np.intp)
+        self._store = np.empty((0, self.reference.size))
+        self._n_stored = 0
+        self.seconds["base"] = time.perf_counter() - begin
+
+    @cached_property
+    def factors(self) -> Array:
+        """What the weights of the other rows are multiplied by without each row or group; infinite where that loses digits."""
+        problem = self.problem
+        if self.codes is None:
+            return removal_factors(problem)
+        if problem.scaling == "sum":
+            return np.ones(self.n_deletions)
+        left = problem.total_weight - np.bincount(self.codes, problem.sample_weight, self.n_deletions)
+        factors = np.divide(problem.total_weight, left, out=np.full(left.size, np.inf), where=left > 0.0)
+        return np.where(factors <= 2.0, factors, np.inf)
+
+    def rows_of(self, deletion: int) -> Rows:
+        """The rows of a deletion."""
+        return np.array([deletion]) if self.codes is None else np.flatnonzero(self.codes == deletion)
+
+    @property
+    def scale(self) -> Array:
+        """What radii are compared with: the length of each move, or the root mean square of all where that is more."""
+        known = self.lengths[np.isfinite(self.radii)]
+        usual = float(length(known)) / np.sqrt(max(known.size, 1))
+        return np.maximum(self.lengths, usual)
+
+    def open(self, width: float) -> Rows:
+        """The deletions whose radius is more than a share of :attr:`scale`."""
+        return np.flatnonzero(~(self.radii <= width * self.scale))
+
+    def run(self, width: float) -> None:
+        """All stages in order, each on the deletions that are not known well enough yet."""
+        self.narrow(np.arange(self.n_deletions), width)
+        self.stage_codes[self.open(width)] = OPEN
+
+    def narrow(self, members: Rows, width: float, most_alone: int | None = None) -> None:
+        """Make the radii of some deletions at most a share of their scale, as far as stages and budget allow."""
+        chosen = np.zeros(self.n_deletions, dtype=bool)
+        chosen[members] = True
+        stages: list[tuple[str, Callable[[Rows, float], None]]] = [("training", self._one_by_one)]
+        if self.family is not None and self.codes is not None:
+            stages = [("newton", self._groups), *stages]
+        elif self.family is not None and np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS:
+            stages = [
+                ("closed form", self._closed),
+                ("closed form", self._sharp),
+                ("second order", self._second_order),
+                ("newton", self._newton),
+                *stages,
+            ]
+        for stage, work in stages:
+            left = self.open(width)
+            left = left[chosen[left]]
+            if not left.size or self.budget.spent:
+                break
+            begin = time.perf_counter()
+            work(left, width)
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
+            self.report(stage, self.n_deletions - self.open(width).size, self.n_deletions)
+
+    def directions(self, members: Rows) -> Array:
+        """The candidates' moves in the coordinates of the metric, one row each."""
+        found = np.zeros((members.size, self.reference.size))
+        stored = self._place[members] >= 0
+        found[stored] = self._store[self._place[members[stored]]]
+        if not stored.all() and self._families and self.codes is None:
+            rest = np.flatnonzero(~stored & np.isfinite(self.radii[members]))
+            for family, mine in self._grouped(members[rest]):
+                rows = members[rest][mine]
+                found[rest[mine]] = self._to_metric(family, self._closed_moves(family, rows)[0])
+        return found
+
+    def chunks(self, members: Rows) -> Iterator[slice]:
+        """Some deletions in consecutive chunks whose directions are small."""
+        height = max(64, (1 << 20) // self.reference.size)
+        for start in range(0, members.size, height):
+            yield slice(start, min(start + height, members.size))
+
+    def _take_in(self, members: Rows, moves: Array, radii: Array, stage: str, store: bool = True) -> None:
+        """Take in candidates where they are better than what is known; ``radii``: counted from the base, in the metric."""
+        reference, solve_error = self.reference, self.reference.metric.solve_error
+        lengths = np.sqrt(np.einsum("ij,ij->i", moves, moves))
+        # A product of a candidate with the factor or its inverse errs by a few solve errors of its length.
+        radii = (radii + reference.radius + 12.0 * solve_error * lengths) * (1.0 + FEW)
+        better = np.flatnonzero((radii < self.radii[members]) & np.isfinite(lengths))
+        mine = members[better]
+        self.radii[mine], self.lengths[mine] = radii[better], lengths[better]
+        self.stage_codes[mine] = STAGES.index(stage)
+        if not store:
+            self._place[mine] = -1
+            return
+        new = np.flatnonzero(self._place[mine] < 0)
+        needed = self._n_stored + new.size
+        if needed > self._store.shape[0]:
+            grown = np.empty((max(needed, 2 * self._store.shape[0]), reference.size))
+            grown[: self._n_stored] = self._store[: self._n_stored]
+            self._store = grown
+        self._place[mine[new]] = np.arange(self._n_stored, needed)
+        self._n_stored = needed
+        self._store[self._place[mine]] = moves[better]
+
+    def _grouped(self, rows: Rows) -> Iterator[tuple[LocalRows, Rows]]:
+        """The families of some rows, by what the others' weights are multiplied by, and the places of their rows."""
+        factors = self.factors[rows]
+        for factor in np.unique(factors[np.isfinite(factors)]):
+            yield self._family(float(factor)), np.flatnonzero(factors == factor)
+
+    def _family(self, factor: float) -> LocalRows:
+        if factor not in self._families:
+            assert self.family is not None
+            self._families[factor] = LocalRows(self.family, factor)
+        return self._families[factor]
+
+    @cached_property
+    def _all_places(self) -> Array | None:
+        """All rows in the coordinates of the metric, if they are not too large to keep."""
+        if self.problem.n_rows * self.reference.size > KEPT_ENTRIES:
+            return None
+        return coordinates(self.problem, self.reference.metric)
+
+    def _places(self, family: LocalRows, rows: Rows) -> Array:
+        """Some rows in the coordinates of a family's metric."""
+        if family is self.family and self._all_places is not None:
+            whole = rows.size == self.problem.n_rows
+            return self._all_places if whole else self._all_places[rows]
+        return coordinates(self.problem.take(rows), family.base.metric)
+
+    def _closed_moves(self, family: LocalRows, rows: Rows) -> tuple[Array, Array, Removals]:
+        removals = family.removals(rows)
+        moves, lengths = family.directions(rows, removals, self._places(family, rows))
+        return moves, lengths, removals
+
+    def _to_metric(self, family: LocalRows, moves: Array) -> Array:
+        """Moves from a family's base in the coordinates of its metric, as moves from the reference in those of its metric."""
+        if family is self.family:
+            return moves
+        reference, fit_intercept = self.reference, self.problem.fit_intercept
+        apart = family.point.packed(fit_intercept) - reference.point.packed(fit_intercept)
+        across = reference.metric.factor @ family.base.metric.inverse
+        return moves @ across.T + reference.metric.factor @ apart
+
+    def _growth(self, family: LocalRows) -> float:
+        """At least the norm in the metric of a vector whose norm in a family's metric is 1."""
+        if family is self.family:
+            return 1.0
+        # The family's Hessian has larger weights, and curvatures at its own base.
+        reference, fit_intercept = self.reference, self.problem.fit_intercept
+        apart = family.point.packed(fit_intercept) - reference.point.packed(fit_intercept)
+        moved = family.base.constant * float(self.reference.norms[self.problem.weights > 0.0].max())
+        moved *= float(length(reference.metric.factor @ apart)) * (1.0 + reference.metric.solve_error)
+        squared = (1.0 + family.eta) / max(1.0 - reference.theta, 1e-3) * float(np.exp(moved))
+        return float(np.sqrt(squared)) * (1.0 + FEW)
+
+    def _closed(self, rows: Rows, width: float) -> None:
+        """The closed form with the largest norm of a row."""
+        self._closed_form(rows, sharp=False)
+
+    def _sharp(self, rows: Rows, width: float) -> None:
+        """The closed form with what it does to the other rows."""
+        if rows.size > MANY_ROWS and self.family is not None and self.family.has_sharp:
+            self._closed_form(rows, sharp=True)
+
+    def _closed_form(self, rows: Rows, sharp: bool) -> None:
+        for family, mine in self._grouped(rows):
+            if not family.usable or (sharp and not family.has_sharp):
+                continue
+            base = family.base
+            moves, lengths, removals = self._closed_moves(family, rows[mine])
+            others = None
+            if sharp:
+                others = family.row_moves(rows[mine], removals, self._places(family, rows[mine]))
+            _, nu, exponents = base.remainders(removals, family.largest_norm, others)
+            radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
+            radii = (radii + 4.0 * base.metric.solve_error * lengths) * self._growth(family)
+            # Where nothing better is stored, the closed form is computed again when it is asked for.
+            kept = self._place[rows[mine]] >= 0
+            moves = self._to_metric(family, moves)
+            for here, store in ((kept, True), (~kept, False)):
+                if here.any():
+                    chosen = slice(None) if here.all() else here
+                    self._take_in(rows[mine][chosen], moves[chosen], radii[chosen], "closed form", store)
+
+    def _second_order(self, rows: Rows, width: float) -> None:
+        for family, mine in self._grouped(rows):
+            if mine.size <= MANY_ROWS or not (family.usable and family.has_second_order(mine.size)):
+                continue
+            base, removals = family.base, family.removals(rows[mine])
+            found = second_order_steps(family, rows[mine])
+            radii, _ = base.radii(removals, family.largest_norm, found.nu, found.exponents)
+            radii = (radii + 4.0 * base.metric.solve_error * found.lengths) * self._growth(family)
+            self._take_in(rows[mine], self._to_metric(family, found.directions), radii, "second order")
+
+    def _newton(self, rows: Rows, width: float) -> None:
+        """Newton steps of many models together, each measured by a product with the data."""
+        batch = max(1, self.max_memory // smallest_batch(self.problem))
+        for family, mine in self._grouped(rows):
+            chosen = rows[mine]
+            for start in range(0, chosen.size, batch):
+                here = chosen[start : start + batch]
+                if self.budget.spent or not family.usable:
+                    return
+                part = self.problem.take(here)
+                removals = family.removals(here, part)
+                usable = np.flatnonzero(removals.metric_shares > 0.0)
+                if usable.size:
+                    first = RowCandidates.first(
+                        family, here[usable], part.take(usable), removals.take(usable), False, chosen.size
+                    )
+                    measured = _MeasuredRows(self, first, width)
+                    tighten(measured, measured.decided, BATCH_STEPS)
+
+    def _groups(self, groups: Rows, width: float) -> None:
+        assert self.family is not None and self.codes is not None
+        batch = max(1, self.max_memory // (32 * self.reference.size**2 + smallest_batch(self.problem) // 8))
+
+        def take_in(members: Rows, moves: Array, radii: Array) -> None:
+            self._take_in(members, moves, radii, "newton")
+
+        for start in range(0, groups.size, batch):
+            if self.budget.spent:
+                return
+            here = groups[start : start + batch]
+            candidates = self._group_rows.candidates(here, take_in)
+            tighten(candidates, lambda lower, upper: self._enough(upper, width), BATCH_STEPS)
+
+    @cached_property
+    def _group_rows(self) -> GroupRows:
+        assert self.family is not None and self.codes is not None
+        return GroupRows(self.family, self.codes, self.factors)
+
+    def _enough(self, radii: Array, width: float) -> NDArray[np.bool_]:
+        """Whether radii are small against what moves usually are, or the time is up."""
+        if self.budget.spent:
+            return np.ones(radii.size, dtype=bool)
+        known = self.lengths[np.isfinite(self.radii)]
+        usual = float(length(known)) / np.sqrt(max(known.size, 1)) if known.size else 0.0
+        return radii + self.reference.radius <= width * usual
+
+    def _one_by_one(self, members: Rows, width: float) -> None:
+        """Newton steps, then a training, of one model at a time; ends where these do not help any more."""
+        order = members[np.argsort(~np.isinf(self.radii[members]), kind="stable")]
+        failed = 0
+        for member in order:
+            if self.budget.spent or failed >= TRIED:
+                return
+            before = self.radii[member]
+            self._alone(int(member), width)
+            self.n_trainings += 1
+            failed = 0 if self.radii[member] < 0.5 * before else failed + 1
+
+    def _alone(self, member: int, width: float) -> None:
+        reference, origin = self.reference, self.reference.point.packed(self.problem.fit_intercept)
+        problem = self.problem.without(self.rows_of(member))
+        if not problem.weights.any() or lacks_class(problem):
+            return
+        here = np.array([member])
+
+        def take(model: Array, radius: float) -> bool:
+            moves = reference.metric.factor @ (model - origin)
+            self._take_in(here, moves[None, :], np.array([radius]), "training")
+            return bool(self.radii[member] <= width * self.scale[member])
+
+        with np.errstate(all="ignore"):
+            if has_local(problem) and isinstance(reference.metric, ColumnMetric):
+                for region in newton_ellipsoids(problem, reference.point):
+                    if not np.isfinite(region.radius):
+                        continue
+                    if isinstance(region.metric, ColumnMetric):
+                        model = region.point.packed(problem.fit_intercept)
+                        across = float(np.linalg.norm(reference.metric.factor @ region.metric.inverse, 2))
+                        across *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
+                        if take(model, region.radius * across):
+                            return
+            if np.isfinite(self.radii[member]) and self.radii[member] <= 10.0 * width * self.scale[member]:
+                return
+            if missing_optimum(problem) is None:
+                best = train(problem, tol=0.0, start=reference.point, until=lambda state: self.budget.spent)
+                take(*reference.radius_of(*_coef_bounds(problem, best.point)))
+
+
+@final
+class _MeasuredRows:
+    """Candidates of rows whose bounds are radii, which are told to the deletions they belong to."""
+
+    contraction, cost = RowCandidates.contraction, RowCandidates.cost
+
+    def __init__(self, deletions: Deletions, inner: RowCandidates, width: float) -> None:
+        self.deletions, self.inner, self.width = deletions, inner, width
+
+    def decided(self, lower: Any, upper: Any) -> NDArray[np.bool_]:
+        """Which radii are small enough."""
+        return self.deletions._enough(np.asarray(upper), self.width)
+
+    def certify(self) -> Certified:
+        """Radii around the candidates and the next ones."""
+        inner, deletions, family = self.inner, self.deletions, self.inner.family
+        here, ahead, nu = inner.radii()
+        better = ahead < here
+        origin = family.point.packed(deletions.problem.fit_intercept)[:, None]
+        moves = (inner.models - origin) + np.where(better, inner.steps, 0.0)
+        radii = np.minimum(here, ahead)
+        grown = radii * deletions._growth(family)
+        deletions._take_in(
+            inner.rows, deletions._to_metric(family, (family.base.metric.factor @ moves).T), grown, "newton"
+        )
+        return Certified(-grown, grown, nu, np.zeros(nu.size))
+
+    def step(self, members: NDArray[np.bool_]) -> "_MeasuredRows":
+        """Some of the candidates after one more Newton step."""
+        return _MeasuredRows(self.deletions, self.inner.step(members), self.width)
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """There are no steps with Hessians at the candidates themselves."""
+        return
+
+
+def require_deletions(problem: Problem, function: str) -> None:
+    """Refuse what deletions have no proof for."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"expected a glru.Problem, a glru.Solution or an estimator; got {type(problem).__name__}.")
+    if not problem.in_memory:
+        raise not_in_memory(problem, f"glru.{function}")
+    require_one_score(problem, f"glru.{function}")
+    problem.matrix.require_host(f"glru.{function} works on the host")
+    if problem.n_columns > problem.largest:
+        raise ValueError(
+            f"glru.{function} factors a Hessian over the columns, of which there are {problem.n_columns}, at most {problem.largest}. "
+            "Use fewer columns, or glru.loocv for held-out scores."
+        )
+    if problem.n_used < 2:
+        raise ValueError(f"glru.{function} needs at least two rows of weight above 0.")
+
+
+def weight_slack(problem: Problem) -> float:
+    """At least the relative error of a row's weight and of a sum of such weights."""
+    return sum_error(problem.totals.depth)

@@ -1,0 +1,282 @@
+r"""The jackknife of a model's coefficients, by rows or by groups of rows, with certified intervals.
+
+With :math:`\Delta_g = w_{-g} - w` the exact moves of ``G`` deletions and :math:`c` a centre (0, or their mean), the covariance is
+:math:`\frac{G-1}{G} \sum_g (\Delta_g - c)(\Delta_g - c)^\top` and the bias :math:`(G - 1)` times the mean. The moves are known up to
+:math:`|\Delta_{gj} - \delta_{gj}| \le a_j \rho_g`, :math:`a_j = \|e_j\|_{B^{-1}}`, so that a standard error is known up to
+:math:`a_j \sqrt{\tfrac{G-1}{G} \sum_g \rho_g^2}` and an entry of the covariance by the products of both.
+"""
+
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from glru._budget import Budget
+from glru._results import Shown, make_frame
+from glru.bounds import Bounds
+from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
+from glru.deletion.deletions import STAGES, Deletions, require_deletions
+from glru.deletion.intervals import around
+from glru.deletion.result import coef_names
+from glru.linalg import FEW, Array, calm_blas, gamma, length
+from glru.model_selection.loocv import check_width
+from glru.problem import Problem
+from glru.solution import Solution
+from glru.solvers import train
+
+Center = Literal["estimate", "mean"]
+
+
+@final
+class Jackknife(Shown):
+    r"""Covariance, standard errors and bias by the jackknife, with certified intervals; made by :func:`glru.jackknife`.
+
+    Attributes
+    ----------
+    coef_names : list of str
+        The coefficients, the intercept last.
+    coef : array of shape (n_coefs,)
+        The model of all rows.
+    covariance : array of shape (n_coefs, n_coefs)
+        The middles of the certified intervals; ``covariance_bounds`` are the ends.
+    standard_errors, bias : array of shape (n_coefs,)
+        Likewise; ``standard_error_bounds`` and ``bias_bounds`` are the ends.
+    groups : array or None
+        The labels of the groups in sorted order; None where every row is left out on its own.
+    n_deletions : int
+        How many models there are: one per row, or one per group.
+    center : {"estimate", "mean"}
+        What the covariance is centred at.
+    unknown : array of int
+        Rows or groups without which there is no optimum, or none that is proven: every interval is infinite where there are some.
+    decided_by : dict
+        How many models each stage decided.
+    n_trainings : int
+        Models that were worked on alone.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> rng = np.random.default_rng(0)
+    >>> X, groups = rng.normal(size=(120, 2)), np.repeat(np.arange(12), 10)
+    >>> y = X[:, 0] + rng.normal(size=120) + np.repeat(rng.normal(size=12), 10)
+    >>> problem = glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(2)), fit_intercept=True, scaling="sum")
+    >>> result = glru.jackknife(problem, groups=groups)
+    >>> result.standard_errors.round(4)
+    array([0.1012, 0.1095, 0.268 ])
+    """
+
+    def __init__(self, deletions: Deletions, width: float, groups: NDArray[Any] | None, center: Center) -> None:
+        self._deletions, self.width, self.groups, self.center = deletions, width, groups, center
+        self.problem = deletions.problem
+        self.coef_names = coef_names(self.problem)
+        # A row without weight is no deletion.
+        self._members = np.arange(deletions.n_deletions)
+        if groups is None:
+            self._members = np.flatnonzero(self.problem.weights > 0.0)
+
+    @property
+    def n_deletions(self) -> int:
+        """How many models there are."""
+        return self._members.size
+
+    @property
+    def n_trainings(self) -> int:
+        """Models that were worked on alone."""
+        return self._deletions.n_trainings
+
+    @property
+    def decided_by(self) -> dict[str, int]:
+        """How many models each stage decided."""
+        counts = np.bincount(self._deletions.stage_codes[self._members], minlength=len(STAGES))
+        return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
+
+    @property
+    def unknown(self) -> NDArray[np.intp]:
+        """Rows or groups of which nothing is known."""
+        return self._members[~np.isfinite(self._deletions.radii[self._members])]
+
+    @property
+    def coef(self) -> Array:
+        """The coefficients of the model of all rows, the intercept last."""
+        return self._deletions.reference.point.packed(self.problem.fit_intercept)
+
+    @cached_property
+    def _moves(self) -> Array:
+        """The candidates' moves of the coefficients, one row per deletion."""
+        deletions = self._deletions
+        found = np.empty((self.n_deletions, deletions.reference.size))
+        for here in deletions.chunks(self._members):
+            found[here] = deletions.directions(self._members[here]) @ deletions.reference.metric.inverse.T
+        return found
+
+    @cached_property
+    def _slack(self) -> Array:
+        """At least the distances of the exact moves from the candidates, with the rounding of the products."""
+        deletions, members = self._deletions, self._members
+        solve_error = deletions.reference.metric.solve_error
+        return deletions.radii[members] + 8.0 * solve_error * deletions.lengths[members]
+
+    @cached_property
+    def _centred(self) -> tuple[Array, Array]:
+        """The moves around the centre, and at least their errors in the metric."""
+        if self.center == "estimate":
+            return self._moves, self._slack
+        unit = gamma(self.n_deletions + 8) * float(np.mean(self._deletions.lengths[self._members]))
+        return self._moves - self._moves.mean(axis=0), self._slack + float(np.mean(self._slack)) * (1.0 + FEW) + unit
+
+    @property
+    def _factor(self) -> float:
+        return (self.n_deletions - 1) / self.n_deletions
+
+    @cached_property
+    def standard_error_bounds(self) -> Bounds:
+        """Certified ends of the standard errors, the intercept's last."""
+        moves, slack = self._centred
+        root, axes = np.sqrt(self._factor), self._deletions.reference.axis_norms
+        unit = gamma(self.n_deletions + 16)
+        with np.errstate(all="ignore"):
+            sizes = np.asarray(length(moves, axis=0))
+            half = axes * float(length(slack)) * (1.0 + unit) + unit * sizes
+            lower, upper = around(root * sizes, root * half)
+        return np.maximum(np.where(np.isnan(lower), 0.0, lower), 0.0), np.where(np.isnan(upper), np.inf, upper)
+
+    @property
+    def standard_errors(self) -> Array:
+        """The standard errors, the intercept's last."""
+        return _middle(self.standard_error_bounds)
+
+    @cached_property
+    def covariance_bounds(self) -> Bounds:
+        """Certified ends of the covariance, entry by entry."""
+        moves, slack = self._centred
+        axes, unit = self._deletions.reference.axis_norms, gamma(self.n_deletions + 16)
+        with np.errstate(all="ignore"):
+            found = moves.T @ moves
+            # |d_j + e_j| |d_k + e_k| with |e_gj| <= a_j rho_g.
+            mixed = np.outer(np.abs(moves).T @ slack, axes)
+            half = mixed + mixed.T + np.outer(axes, axes) * float(slack @ slack)
+            sizes = np.asarray(length(moves, axis=0))
+            half = half * (1.0 + unit) + unit * np.outer(sizes, sizes)
+            lower, upper = around(self._factor * found, self._factor * half)
+        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+
+    @property
+    def covariance(self) -> Array:
+        """The covariance of the coefficients, the intercept's row and column last."""
+        return _middle(self.covariance_bounds)
+
+    @cached_property
+    def bias_bounds(self) -> Bounds:
+        """Certified ends of the jackknife's estimate of the bias, the intercept's last."""
+        n, axes = self.n_deletions, self._deletions.reference.axis_norms
+        unit = gamma(n + 16)
+        with np.errstate(all="ignore"):
+            sums = np.abs(self._moves).mean(axis=0)
+            half = (axes * float(np.mean(self._slack)) + unit * sums) * (1.0 + unit)
+            lower, upper = around((n - 1) * self._moves.mean(axis=0), (n - 1) * half)
+        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
+
+    @property
+    def bias(self) -> Array:
+        """The jackknife's estimate of the bias, the intercept's last."""
+        return _middle(self.bias_bounds)
+
+    def confidence_interval(self, level: float = 0.95) -> Bounds:
+        """Confidence intervals of the coefficients: the estimate and a quantile of Student's t times the standard error's upper end.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The level.
+
+        Returns
+        -------
+        tuple of array of shape (n_coefs,)
+            Ends of the intervals; the quantile is that of one degree of freedom less than there are deletions.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1; got {level!r}.")
+        half = float(stdtrit(self.n_deletions - 1, 0.5 + 0.5 * level)) * self.standard_error_bounds[1]
+        return self.coef - half, self.coef + half
+
+    def to_frame(self) -> Any:
+        """One line per coefficient (a frame of pandas or polars): estimate, and both ends of standard error and bias."""
+        columns = {"coefficient": self.coef_names, "estimate": self.coef}
+        for name, bounds in {"standard_error": self.standard_error_bounds, "bias": self.bias_bounds}.items():
+            columns |= {f"{name}_lower": bounds[0], f"{name}_upper": bounds[1]}
+        return make_frame(columns)
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        what = f"{self.n_deletions} {'rows' if self.groups is None else 'groups'}"
+        lines = []
+        shown = min(len(self.coef_names), 12)
+        lower, upper = self.standard_error_bounds
+        for name, coef, low, high in zip(self.coef_names[:shown], self.coef, lower, upper, strict=False):
+            digits = f"{0.5 * (low + high):.6g}" if high - low <= 1e-3 * high else f"{low:.4g} to {high:.4g}"
+            lines.append((name, f"{coef:.6g}, standard error {digits}"))
+        if shown < len(self.coef_names):
+            lines.append(("...", f"{len(self.coef_names) - shown} more coefficients"))
+        if self.unknown.size:
+            lines.append(("unknown", f"without {self.unknown.size} of them no optimum is proven"))
+        lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
+        lines.append(("trainings", f"{self.n_trainings} of {self.n_deletions}"))
+        return f"Jackknife({what}, {len(self.coef_names)} coefficients)", lines
+
+
+def _middle(bounds: Bounds) -> Array:
+    lower, upper = bounds
+    known = np.isfinite(lower) & np.isfinite(upper)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, 0.5 * lower + 0.5 * upper, np.nan)
+
+
+@np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
+def jackknife_deletions(
+    model: Problem | Solution,
+    groups: Any,
+    center: Center | None,
+    width: float,
+    tol: float,
+    max_seconds: float | None,
+    max_memory: int | None,
+    progress: bool | Report,
+) -> Jackknife:
+    """The jackknife of a problem or of its solution; the parameters are those of :func:`glru.jackknife`."""
+    problem = model.problem if isinstance(model, Solution) else model
+    require_deletions(problem, "jackknife")
+    check_width(width)
+    if center not in (None, "estimate", "mean"):
+        raise ValueError(f"center must be 'estimate', 'mean' or None; got {center!r}.")
+    codes, labels = None, None
+    if groups is not None:
+        labels, codes = _group_codes(groups, problem)
+    budget = Budget(max_seconds)
+    solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
+    with reporter(progress) as report, calm_blas(problem.work):
+        memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
+        deletions = Deletions(solution, codes, budget, report, memory)
+        deletions.run(width)
+    chosen: Center = center if center is not None else "mean" if groups is None else "estimate"
+    return Jackknife(deletions, width, labels, chosen)
+
+
+def _group_codes(groups: Any, problem: Problem) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The labels of the groups, and the number of every row's group."""
+    values = np.asarray(groups)
+    if values.shape != (problem.n_rows,):
+        raise ValueError(f"groups must have one entry per row, {problem.n_rows}; got an array of shape {values.shape}.")
+    labels, codes = np.unique(values, return_inverse=True)
+    used = np.bincount(codes, problem.weights > 0.0, labels.size) > 0.0
+    if np.count_nonzero(used) < 2:
+        raise ValueError(
+            f"the jackknife needs at least two groups with rows of weight above 0; got {np.count_nonzero(used)}."
+        )
+    if not used.all():
+        # Groups without weight are no deletions: their rows go with any other group, where they change nothing.
+        kept = np.flatnonzero(used)
+        codes = np.searchsorted(kept, np.where(used[codes], codes, kept[0]))
+        labels = labels[kept]
+    return labels, codes.astype(np.intp)

@@ -1,0 +1,673 @@
+"""What the deletion of every row does to a model: exact case-deletion diagnostics with certified intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru._budget import Budget
+from glru._results import Shown, make_frame, show_interval
+from glru.bounds import Bounds, Interval
+from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
+from glru.deletion.deletions import OPEN, STAGES, Deletions, require_deletions, weight_slack
+from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
+from glru.linalg import FEW, Array, calm_blas, gamma, length
+from glru.losses import Squared
+from glru.model_selection.loocv import check_width
+from glru.problem import Problem
+from glru.solution import Solution
+from glru.solvers import train
+from glru.updates.moments import coordinates
+
+Rows = NDArray[np.intp]
+
+QUANTITIES = (
+    "cooks_distance",
+    "leverage",
+    "score_change",
+    "dffits",
+    "held_out_score",
+    "deletion_residual",
+    "deviance_residual",
+)
+"""What is known of every row."""
+
+ROUNDS = 12
+"""How often the widest of the rows that a ranking leaves contested are narrowed to a tenth."""
+
+LEAST_CURVATURE = 1e-300
+"""What a curvature that underflows is at most."""
+
+LOSS_UNITS = 256.0 * FEW
+"""Relative error of a value or a derivative of a loss."""
+
+
+def coef_names(problem: Problem) -> list[str]:
+    """The names of the coefficients, the intercept's last."""
+    names = problem.column_names or tuple(f"x{j}" for j in range(problem.n_columns))
+    return [*map(str, names), "intercept"] if problem.fit_intercept else list(map(str, names))
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Shown):
+    """The rows in which a quantity is largest in absolute value, the largest first.
+
+    Attributes
+    ----------
+    by : str
+        The quantity.
+    rows : array of int
+        The rows.
+    lower, upper : array
+        Bounds of the quantity's absolute value.
+    certified : bool
+        Whether no other row can be among them.
+    ties : list of tuple of int
+        Rows next to each other in the ranking whose order is not proven, and the first row beyond it where that might belong to it.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> y = X[:, 0] > 0.3 * np.arange(50) / 50
+    >>> top = glru.influence(glru.Problem(X, y, penalty=glru.L2(0.1))).top(3)
+    >>> top.rows.size, top.certified, top.ties
+    (3, True, [])
+    """
+
+    by: str
+    rows: Rows
+    lower: Array
+    upper: Array
+    certified: bool
+    ties: list[tuple[int, int]]
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        proof = "proven" if self.certified else "not proven"
+        title = f"Ranking({self.rows.size} rows by {self.by}, {proof})"
+        lines = [
+            (f"row {row}", show_interval(float(low), float(high)))
+            for row, low, high in zip(self.rows, self.lower, self.upper, strict=True)
+        ]
+        if self.ties:
+            lines.append(("ties", ", ".join(f"{first} and {second}" for first, second in self.ties)))
+        return title, lines
+
+
+@final
+class Influence(Shown):
+    r"""What leaving out each row does to a model, with certified intervals; made by :func:`glru.influence`.
+
+    With :math:`w` the optimum of all rows and :math:`w_{-i}` the one without row ``i``, :math:`H` the Hessian of the objective at :math:`w`
+    (penalty included), :math:`\bar s` the mean weight of a row and :math:`\varphi` the dispersion:
+
+    * ``dfbeta``: :math:`w_j - w_{-i,j}`; ``dfbetas``: that divided by the standard error :math:`\sqrt{\varphi \bar s (H^{-1})_{jj}}` of the model
+      of all rows;
+    * ``score_change``: :math:`x_i^\top (w - w_{-i})`, the change of the row's own fitted value on the scale of the scores; ``dffits``: that divided by
+      :math:`\sqrt{\varphi \bar s \, x_i^\top H^{-1} x_i}`;
+    * ``cooks_distance``: :math:`(w - w_{-i})^\top H (w - w_{-i}) / (p \varphi \bar s)`, ``p`` the sum of the leverages, without a penalty the number of coefficients;
+    * ``leverage``: :math:`s_i \ell''_i \, x_i^\top H^{-1} x_i`;
+    * ``held_out_score``: :math:`x_i^\top w_{-i}`; ``deletion_residual``: minus the derivative of the loss there, which is the target less the
+      prediction for the squared and the logistic loss; ``deviance_residual``: the signed root of twice the loss there above its least value.
+
+    Attributes
+    ----------
+    cooks_distance, leverage, score_change, dffits, held_out_score, deletion_residual, deviance_residual : array of shape (n_rows,)
+        The middles of the certified intervals; :meth:`bounds` gives the ends. Not a number where nothing is known: without the row there is
+        no optimum, or none that is unique.
+    coef_names : list of str
+        The coefficients, the intercept last.
+    coef, standard_errors : array of shape (n_coefs,)
+        The model of all rows and the standard errors that ``dfbetas`` are scaled by.
+    dispersion : tuple of float
+        Bounds of :math:`\varphi`: 1, or for the squared loss the weighted residual variance with :math:`n - p` degrees of freedom.
+    width : float
+        What was asked for: a row's move is known to this share of its length, or of the root mean square of all lengths where that is more.
+    stages : array of str
+        What gave each row's interval: "closed form", "second order", "newton", "training"; "open": wider than asked.
+    decided_by : dict
+        How many rows each stage decided.
+    n_trainings : int
+        Models that were worked on alone.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 2))
+    >>> y = X[:, 0] + rng.normal(size=60)
+    >>> y[7] += 10.0
+    >>> result = glru.influence(glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(2)), fit_intercept=True, scaling="sum"))
+    >>> result.top(1).rows
+    array([7])
+    >>> lower, upper = result.dfbetas(rows=[7])
+    >>> lower.shape, bool(np.all(upper - lower < 1e-9))
+    ((1, 3), True)
+    """
+
+    def __init__(self, deletions: Deletions, width: float) -> None:
+        self._deletions, self.width = deletions, width
+        self.problem = deletions.problem
+        self.coef_names = coef_names(self.problem)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return self.problem.n_rows
+
+    @property
+    def n_trainings(self) -> int:
+        """Models that were worked on alone."""
+        return self._deletions.n_trainings
+
+    @property
+    def coef(self) -> Array:
+        """The coefficients of the model of all rows, the intercept last."""
+        return self._deletions.reference.point.packed(self.problem.fit_intercept)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent in each stage."""
+        return dict(self._deletions.seconds)
+
+    @property
+    def stages(self) -> NDArray[np.str_]:
+        """What gave each row's interval."""
+        return np.array(STAGES)[self._deletions.stage_codes]
+
+    @property
+    def decided_by(self) -> dict[str, int]:
+        """How many rows each stage decided."""
+        counts = np.bincount(self._deletions.stage_codes, minlength=len(STAGES))
+        return {stage: int(count) for stage, count in zip(STAGES, counts, strict=True) if count}
+
+    @property
+    def cooks_distance(self) -> Array:
+        """Cook's distances, the middles of their intervals."""
+        return self._middle("cooks_distance")
+
+    @property
+    def leverage(self) -> Array:
+        """Leverages, the middles of their intervals."""
+        return self._middle("leverage")
+
+    @property
+    def score_change(self) -> Array:
+        """Changes of the rows' own fitted values, the middles of their intervals."""
+        return self._middle("score_change")
+
+    @property
+    def dffits(self) -> Array:
+        """Scaled changes of the rows' own fitted values, the middles of their intervals."""
+        return self._middle("dffits")
+
+    @property
+    def held_out_score(self) -> Array:
+        """Scores under the models without the rows, the middles of their intervals."""
+        return self._middle("held_out_score")
+
+    @property
+    def deletion_residual(self) -> Array:
+        """Minus the derivatives of the losses at the held-out scores, the middles of their intervals."""
+        return self._middle("deletion_residual")
+
+    @property
+    def deviance_residual(self) -> Array:
+        """Deviance residuals at the held-out scores, the middles of their intervals."""
+        return self._middle("deviance_residual")
+
+    def _middle(self, name: str) -> Array:
+        lower, upper = self.bounds(name)
+        known = np.isfinite(lower) & np.isfinite(upper)
+        with np.errstate(invalid="ignore"):
+            return np.where(known, 0.5 * lower + 0.5 * upper, np.nan)
+
+    def bounds(self, name: str) -> Bounds:
+        """Certified ends of a quantity of every row.
+
+        Parameters
+        ----------
+        name : {"cooks_distance", "leverage", "score_change", "dffits", "held_out_score", "deletion_residual", "deviance_residual"}
+            The quantity.
+
+        Returns
+        -------
+        tuple of array
+            Lower and upper ends, one entry per row.
+        """
+        if name not in QUANTITIES:
+            raise ValueError(f"the quantity must be one of {', '.join(QUANTITIES)}; got {name!r}.")
+        if name not in self._known:
+            with np.errstate(all="ignore"):  # overflow ends in infinite bounds: nothing is proven then
+                self._known[name] = getattr(self, f"_{name}")()
+        lower, upper = self._known[name]
+        return lower.copy(), upper.copy()
+
+    @cached_property
+    def _known(self) -> dict[str, Bounds]:
+        return {}
+
+    # What all quantities are made of.
+
+    @property
+    def _slack(self) -> Array:
+        """At least the distances of the exact moves from the candidates, with the rounding of products with these."""
+        deletions = self._deletions
+        return deletions.radii + 8.0 * deletions.reference.metric.solve_error * deletions.lengths
+
+    @cached_property
+    def _theta(self) -> float:
+        """The relative error of a squared norm in the metric or in its inverse, against the exact Hessian."""
+        theta = self._deletions.reference.theta + weight_slack(self.problem)
+        return theta / (1.0 - theta) + FEW if theta < 0.5 else np.inf
+
+    @cached_property
+    def _mean_weight(self) -> float:
+        weights = self.problem.weights
+        return float(weights.sum()) / max(int(np.count_nonzero(weights)), 1)
+
+    @cached_property
+    def _row_norms(self) -> Bounds:
+        """Bounds of the norms of all rows in the inverse of the exact Hessian."""
+        reference = self._deletions.reference
+        upper = reference.norms
+        # They were rounded up by a solve error and what covers underflow.
+        lower = upper * (1.0 - 3.0 * reference.metric.solve_error) - 2.0 * reference.metric.tiny
+        lower, upper = enlarge((np.maximum(lower, 0.0), upper), self._theta)
+        return np.maximum(lower, 0.0), upper
+
+    @cached_property
+    def _axis_norms(self) -> Bounds:
+        reference = self._deletions.reference
+        upper = reference.axis_norms
+        lower, upper = enlarge((upper * (1.0 - 3.0 * reference.metric.solve_error), upper), self._theta)
+        return np.maximum(lower, 0.0), upper
+
+    @cached_property
+    def _freedom(self) -> Interval:
+        """Bounds of the sum of the leverages: without a penalty the number of coefficients."""
+        size = self._deletions.reference.size
+        if not np.any(self.problem.quadratic):
+            return float(size), float(size)
+        lower, upper = self.bounds("leverage")
+        unit = gamma(lower.size + 8)
+        return float(lower.sum()) * (1.0 - unit), min(float(upper.sum()) * (1.0 + unit), float(size))
+
+    @property
+    def freedom(self) -> float:
+        """The sum of the leverages, which Cook's distance is divided by: without a penalty the number of coefficients."""
+        return 0.5 * sum(self._freedom)
+
+    @cached_property
+    def dispersion(self) -> Interval:
+        """Bounds of the dispersion."""
+        problem, reference = self.problem, self._deletions.reference
+        if not isinstance(problem.loss, Squared):
+            return 1.0, 1.0
+        # The weighted residuals move by at most the norm of the move of the model.
+        root = np.sqrt(problem.weights)
+        size = float(length(root * reference.values.slopes))
+        off = reference.radius * (1.0 + self._theta) + float(length(root * reference.errors))
+        off += (gamma(problem.n_rows + 8) + weight_slack(problem)) * size
+        unit = float(np.sqrt(self._mean_weight))
+        least, most = max(size - off, 0.0) / unit, (size + off) / unit
+        n_used, (low, high) = np.count_nonzero(problem.weights), self._freedom
+        if not n_used - high > 0.0:
+            return (0.0, np.inf)
+        return (
+            least**2 / (n_used - low) * (1.0 - 4.0 * FEW - 2.0 * weight_slack(problem)),
+            most**2 / (n_used - high) * (1.0 + 4.0 * FEW + 2.0 * weight_slack(problem)),
+        )
+
+    @cached_property
+    def _unit(self) -> Interval:
+        """Bounds of the root of the dispersion and the mean weight: what standard errors are in units of."""
+        root, share = float(np.sqrt(self._mean_weight)), 4.0 * FEW + weight_slack(self.problem)
+        low, high = self.dispersion
+        return float(np.sqrt(low)) * root * (1.0 - share), float(np.sqrt(high)) * root * (1.0 + share)
+
+    def _in_units(self, bounds: Bounds, norms: Bounds) -> Bounds:
+        """Quantities divided by their standard errors, the dispersion's root times norms in the inverse Hessian."""
+        low, high = self._unit
+        return divide(bounds, enlarge((norms[0] * low, norms[1] * high), FEW))
+
+    @property
+    def standard_error_bounds(self) -> Bounds:
+        """Certified ends of the standard errors of the model of all rows, the intercept's last."""
+        (lower, upper), (low, high) = self._axis_norms, self._unit
+        return enlarge((lower * low, upper * high), FEW)
+
+    @property
+    def standard_errors(self) -> Array:
+        """The standard errors of the model of all rows, the intercept's last."""
+        lower, upper = self.standard_error_bounds
+        return 0.5 * lower + 0.5 * upper
+
+    @property
+    def _own_moves(self) -> Array:
+        """What the candidates without each row do to its own score."""
+        if "_own" not in self.__dict__:
+            deletions, rows = self._deletions, np.arange(self.n_rows)
+            self._own = np.empty(self.n_rows)
+            for here in deletions.chunks(rows):
+                places = self._places(rows[here])
+                self._own[here] = np.einsum("ij,ij->i", places, deletions.directions(rows[here]))
+        return self._own
+
+    def _places(self, rows: Rows) -> Array:
+        known = self._deletions._all_places
+        if known is not None:
+            return known[rows]
+        return coordinates(self.problem.take(rows), self._deletions.reference.metric)
+
+    def _cooks_distance(self) -> Bounds:
+        lengths, slack = self._deletions.lengths, self._slack
+        lower, upper = around(lengths, slack)
+        low, high = self._freedom
+        lower, upper = enlarge((np.maximum(lower, 0.0), upper), self._theta)
+        ones = np.ones(1)
+        lower, upper = square(self._in_units((np.maximum(lower, 0.0), upper), (ones, ones)))
+        return divide((lower, upper), (np.full(1, low), np.full(1, high)))
+
+    def _leverage(self) -> Bounds:
+        problem, reference = self.problem, self._deletions.reference
+        # Multiplied first: squares of norms may overflow where leverages do not.
+        roots = (np.sqrt(problem.weights * (reference.values.curvatures + tiny)) for tiny in (0.0, LEAST_CURVATURE))
+        lower, upper = square((self._row_norms[0] * next(roots), self._row_norms[1] * next(roots)))
+        moves = reference.norms * reference.radius + reference.errors
+        # The curvature at the optimum's score; of a loss without a self-concordance constant the one at the model.
+        drift = np.expm1((problem.loss.self_concordance or 0.0) * moves) + LOSS_UNITS + weight_slack(problem)
+        lower, upper = lower * (1.0 - drift), upper * (1.0 + drift)
+        # Without a proof a leverage is a number between 0 and 1 all the same.
+        return np.maximum(np.nan_to_num(lower), 0.0), np.where(upper < 1.0, upper, 1.0)
+
+    def _score_change(self) -> Bounds:
+        return negate(around(self._own_moves, self._deletions.reference.norms * self._slack))
+
+    def _dffits(self) -> Bounds:
+        return self._in_units(self.bounds("score_change"), self._row_norms)
+
+    def _held_out_score(self) -> Bounds:
+        reference = self._deletions.reference
+        half = reference.norms * self._slack + reference.errors + FEW * np.abs(reference.values.scores)
+        return around(reference.values.scores + self._own_moves, half + FEW * np.abs(self._own_moves))
+
+    def _deletion_residual(self) -> Bounds:
+        lower, upper = self.bounds("held_out_score")
+        loss, y = self.problem.loss, self.problem.y
+        # Derivatives of a convex loss grow with the score.
+        least, most = -loss.derivative(y, upper)[1], -loss.derivative(y, lower)[0]
+        ends = -loss.derivative_range(y)[1], -loss.derivative_range(y)[0]
+        known = np.isfinite(lower) & np.isfinite(upper)
+        least, most = enlarge((least, most), LOSS_UNITS)
+        return np.where(known, np.maximum(least, ends[0]), ends[0]), np.where(known, np.minimum(most, ends[1]), ends[1])
+
+    def _deviance_residual(self) -> Bounds:
+        lower, upper = self.bounds("held_out_score")
+        known = np.isfinite(lower) & np.isfinite(upper)
+        found = enlarge((self._deviance_at(upper), self._deviance_at(lower)), LOSS_UNITS)
+        return np.where(known, found[0], -np.inf), np.where(known, found[1], np.inf)
+
+    def _deviance_at(self, scores: Array) -> Array:
+        """The signed roots of twice the losses above their least values; they fall with the scores."""
+        loss, y = self.problem.loss, self.problem.y
+        excess = loss.fenchel_young(y, scores, np.zeros_like(scores))
+        return -np.sign(loss.gradient(y, scores)) * np.sqrt(2.0 * np.maximum(excess, 0.0))
+
+    def _chosen(self, rows: Sequence[int] | Rows | None) -> Rows:
+        if rows is None:
+            return np.arange(self.n_rows)
+        chosen = np.asarray(rows, dtype=np.intp).reshape(-1)
+        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.n_rows):
+            raise ValueError(f"rows must be numbers from 0 to {self.n_rows - 1}; got {rows!r}.")
+        return chosen
+
+    def dfbeta(self, rows: Sequence[int] | Rows | None = None) -> Bounds:
+        """Certified ends of the change of every coefficient, of all rows' model less the one without a row.
+
+        Parameters
+        ----------
+        rows : sequence of int, default=None
+            The rows; all if not given, which takes an array of all rows and coefficients for each end.
+
+        Returns
+        -------
+        tuple of array of shape (n_chosen, n_coefs)
+            Lower and upper ends, the intercept's column last.
+        """
+        chosen, deletions = self._chosen(rows), self._deletions
+        lower, upper = np.empty((2, chosen.size, deletions.reference.size))
+        axes = deletions.reference.axis_norms
+        with np.errstate(all="ignore"):
+            for here in deletions.chunks(chosen):
+                moves = deletions.directions(chosen[here]) @ deletions.reference.metric.inverse.T
+                lower[here], upper[here] = negate(around(moves, np.outer(self._slack[chosen[here]], axes)))
+        return lower, upper
+
+    def dfbetas(self, rows: Sequence[int] | Rows | None = None) -> Bounds:
+        """Certified ends of the change of every coefficient in units of its standard error under the model of all rows.
+
+        Parameters
+        ----------
+        rows : sequence of int, default=None
+            The rows; all if not given.
+
+        Returns
+        -------
+        tuple of array of shape (n_chosen, n_coefs)
+            Lower and upper ends, the intercept's column last.
+        """
+        return self._in_units(self.dfbeta(rows), self._axis_norms)
+
+    def fitted_changes(
+        self, rows: Sequence[int] | Rows | None = None, of: Sequence[int] | Rows | None = None
+    ) -> Bounds:
+        """Certified ends of the change of all fitted values, on the scale of the scores, of all rows' model less the one without a row.
+
+        Parameters
+        ----------
+        rows : sequence of int, default=None
+            The rows that are left out; all if not given.
+        of : sequence of int, default=None
+            The rows whose fitted values are asked about; all if not given.
+
+        Returns
+        -------
+        tuple of array of shape (n_rows_left_out, n_fitted)
+            Lower and upper ends.
+        """
+        chosen, asked, deletions = self._chosen(rows), self._chosen(of), self._deletions
+        places, norms = self._places(asked), deletions.reference.norms[asked]
+        with np.errstate(all="ignore"):
+            moves = deletions.directions(chosen) @ places.T
+            return negate(around(moves, np.outer(self._slack[chosen], norms)))
+
+    def top(self, k: int = 10, by: str = "cooks_distance", column: str | int | None = None) -> Ranking:
+        """The rows in which a quantity is largest in absolute value; only rows that contest a place are narrowed further.
+
+        Parameters
+        ----------
+        k : int, default=10
+            How many rows.
+        by : str, default="cooks_distance"
+            A quantity of :meth:`bounds`, or "dfbetas" with a ``column``.
+        column : str or int, default=None
+            The name or the place of the coefficient, for "dfbetas".
+
+        Returns
+        -------
+        Ranking
+            The rows, bounds of the quantity, and whether they are proven; rows that float64 cannot put in order are named as ties.
+        """
+        if not 1 <= k <= self.n_rows:
+            raise ValueError(f"k must be between 1 and the number of rows, {self.n_rows}; got {k!r}.")
+        place = self._place_of(by, column)
+        name = by if place is None else f"dfbetas of {self.coef_names[place]}"
+        for _ in range(ROUNDS):
+            lower, upper = self._sizes(by, place)
+            contested = contested_rows(lower, upper, k)
+            if not contested.size or by == "leverage" or self._deletions.budget.spent:
+                break
+            deletions = self._deletions
+            before = deletions.radii[contested].copy()
+            widest = float((before / deletions.scale[contested]).max())
+            deletions.narrow(contested, 0.1 * widest if np.isfinite(widest) else self.width)
+            self._forget()
+            if not np.any(deletions.radii[contested] < 0.5 * before):
+                break
+        return rank(name, *self._sizes(by, place), k)
+
+    def _place_of(self, by: str, column: str | int | None) -> int | None:
+        if by != "dfbetas":
+            if column is not None:
+                raise ValueError(f"column is for by='dfbetas'; got by={by!r}.")
+            if by not in QUANTITIES:
+                raise ValueError(f"by must be one of {', '.join((*QUANTITIES, 'dfbetas'))}; got {by!r}.")
+            return None
+        if isinstance(column, str) and column in self.coef_names:
+            return self.coef_names.index(column)
+        if isinstance(column, int | np.integer) and 0 <= column < len(self.coef_names):
+            return int(column)
+        raise ValueError(
+            f"by='dfbetas' needs a column, one of {', '.join(self.coef_names)} or its place; got {column!r}."
+        )
+
+    def _sizes(self, by: str, place: int | None) -> Bounds:
+        """Bounds of the absolute values of a quantity."""
+        if place is None:
+            return absolute(self.bounds(by))
+        reference, deletions = self._deletions.reference, self._deletions
+        rows, moves = np.arange(self.n_rows), np.empty(self.n_rows)
+        for here in deletions.chunks(rows):
+            moves[here] = deletions.directions(rows[here]) @ reference.metric.inverse[place]
+        norms = self._axis_norms[0][place : place + 1], self._axis_norms[1][place : place + 1]
+        return absolute(self._in_units(around(moves, self._slack * reference.axis_norms[place]), norms))
+
+    def _forget(self) -> None:
+        """Compute quantities anew from radii that have changed."""
+        self._known.clear()
+        self.__dict__.pop("_own", None)
+
+    def to_frame(self, dfbetas: bool = False) -> Any:
+        """One line per row (a frame of pandas or polars): target, both ends of every quantity, and the stage.
+
+        Parameters
+        ----------
+        dfbetas : bool, default=False
+            Whether to add both ends of the ``dfbetas`` of every coefficient.
+        """
+        columns: dict[str, Any] = {"y": self.targets}
+        for name in QUANTITIES:
+            columns[f"{name}_lower"], columns[f"{name}_upper"] = self.bounds(name)
+        if dfbetas:
+            lower, upper = self.dfbetas()
+            for j, name in enumerate(self.coef_names):
+                columns |= {f"dfbetas_lower_{name}": lower[:, j], f"dfbetas_upper_{name}": upper[:, j]}
+        return make_frame(columns | {"decided_by": self.stages})
+
+    @property
+    def targets(self) -> NDArray[Any]:
+        """The targets as the caller has them."""
+        problem = self.problem
+        return problem.y if problem.classes is None else problem.classes[(problem.y > 0.0).astype(np.intp)]
+
+    def plot(self, kind: str = "leverage", ax: Any = None, column: str | int | None = None) -> Any:
+        """Draw a picture of the deletions.
+
+        Parameters
+        ----------
+        kind : {"leverage", "cooks_distance", "dfbetas"}, default="leverage"
+            Deviance residuals against leverages with contours of Cook's distance; Cook's distance of every row; or ``dfbetas`` of one
+            coefficient, or of all.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        column : str or int, default=None
+            The coefficient for "dfbetas"; all if not given.
+
+        Returns
+        -------
+        glru.display.DeletionDisplay
+        """
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").DeletionDisplay.from_result(self, kind, column).plot(ax)
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        lines = []
+        lower, upper = self.bounds("cooks_distance")
+        if self.n_rows:
+            row = int(np.argmax(lower))
+            lines.append(
+                ("largest", f"Cook's distance {show_interval(float(lower[row]), float(upper[row]))}, row {row}")
+            )
+            high = self.bounds("leverage")
+            row = int(np.argmax(high[0]))
+            lines.append(("", f"leverage {show_interval(float(high[0][row]), float(high[1][row]))}, row {row}"))
+        lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
+        n_open = int(np.count_nonzero(self._deletions.stage_codes == OPEN))
+        unknown = int(np.count_nonzero(~np.isfinite(self._deletions.radii)))
+        if n_open:
+            what = f"{n_open} rows are known less well than width={self.width:g} asks"
+            lines.append(("open", what + (f"; of {unknown} nothing is known" if unknown else "")))
+        lines.append(("trainings", f"{self.n_trainings} of {self.n_rows}"))
+        lines.append(("seconds", ", ".join(f"{stage} {time:.3g}" for stage, time in self.seconds.items())))
+        return f"Influence({self.n_rows} rows, {len(self.coef_names)} coefficients)", lines
+
+
+@np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
+def influence_of_rows(
+    model: Problem | Solution,
+    width: float,
+    tol: float,
+    max_seconds: float | None,
+    max_memory: int | None,
+    progress: bool | Report,
+) -> Influence:
+    """The deletions of all rows of a problem or of its solution; the parameters are those of :func:`glru.influence`."""
+    problem = model.problem if isinstance(model, Solution) else model
+    require_deletions(problem, "influence")
+    check_width(width)
+    budget = Budget(max_seconds)
+    solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
+    with reporter(progress) as report, calm_blas(problem.work):
+        memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
+        deletions = Deletions(solution, None, budget, report, memory)
+        deletions.run(width)
+    return Influence(deletions, width)
+
+
+def contested_rows(lower: Array, upper: Array, k: int) -> Rows:
+    """The rows whose place among the first ``k`` is not proven, or whose membership is not."""
+    # The k-th largest lower end: rows below it cannot belong to the first k.
+    bar = np.partition(lower, lower.size - k)[lower.size - k]
+    rows = np.flatnonzero(upper >= bar)
+    order = rows[np.argsort(-0.5 * (lower[rows] + upper[rows]), kind="stable")]
+    open_ = np.zeros(order.size, dtype=bool)
+    if order.size > k:
+        # Members above all that are not proven to be out are safe.
+        rest = upper[order[k:]].max()
+        open_[k:] = True
+        open_[:k] |= lower[order[:k]] <= rest
+    overlap = lower[order[:-1]] <= upper[order[1:]]
+    overlap[k:] = False
+    open_[:-1] |= overlap
+    open_[1:] |= overlap
+    # Intervals that are single numbers cannot be narrowed.
+    return order[open_ & (upper[order] > lower[order])]
+
+
+def rank(by: str, lower: Array, upper: Array, k: int) -> Ranking:
+    """The first rows by their intervals, and what is proven of that."""
+    with np.errstate(invalid="ignore"):
+        middle = np.where(np.isfinite(upper), 0.5 * (lower + upper), np.inf)
+    order = np.argsort(-middle, kind="stable")
+    first, rest = order[:k], order[k:]
+    certified = rest.size == 0 or bool(upper[rest].max() < lower[first].min())
+    near = order[: k + 1]
+    ties = [(int(a), int(b)) for a, b in pairwise(near) if not lower[a] > upper[b]]
+    return Ranking(by, first, lower[first], upper[first], certified, ties)

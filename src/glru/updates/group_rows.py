@@ -1,0 +1,178 @@
+r"""The removal of groups of rows from tall data under the local certificate: all models written down in full and measured together.
+
+The metric :math:`B` is that of the Hessian of all rows. In its coordinates row ``k`` is :math:`u_k`, and without a group :math:`g` the Hessian is at least
+:math:`I - K_g`, :math:`K_g = \sum_{k \in g} s_k h_k u_k u_k^\top`, whatever the weights of the other rows are multiplied by: no factor of a group's own
+Hessian is part of the proof. A Newton step is solved by any means; what it leaves of its equation is computed by products and counted.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.linalg import FEW, Array, Entries, gamma
+from glru.updates.batch import SLOW, Certified
+from glru.updates.gradients import Gradients
+from glru.updates.local_rows import LocalRows, removal_radii
+from glru.updates.moments import coordinates
+
+Rows = NDArray[np.intp]
+Found = Callable[[Rows, Array, Array], None]
+"""Takes in the numbers of some groups, their moves in the coordinates of the metric (one row each), and at least their distances from the optima."""
+
+
+@final
+class GroupRows:
+    """The removals of groups of rows in memory.
+
+    Parameters
+    ----------
+    family : LocalRows
+        The base of all rows, with the factor 1; usable.
+    codes : array of int of shape (n_rows,)
+        The group of every row.
+    factors : array of shape (n_groups,)
+        What the weights of the other rows are multiplied by without each group; not finite where nothing is to be proven.
+    """
+
+    def __init__(self, family: LocalRows, codes: Rows, factors: Array) -> None:
+        self.family, self.codes, self.factors = family, codes, factors
+        self.order = np.argsort(codes, kind="stable")
+        self.edges = np.searchsorted(codes[self.order], np.arange(factors.size + 1))
+        finite = factors[np.isfinite(factors)]
+        largest = float(finite.max(initial=1.0))
+        base = family.base
+        self.gradients = Gradients(family.problem, base.metric, base.point, family.largest_error, largest)
+        problem = family.problem
+        strengths = np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
+        self.strengths = strengths
+        # The penalty's Hessian in the coordinates of the metric.
+        self.penalty = base.metric.inverse.T @ (strengths[:, None] * base.metric.inverse)
+
+    def rows_of(self, group: int) -> Rows:
+        """The rows of a group, in ascending order."""
+        return self.order[self.edges[group] : self.edges[group + 1]]
+
+    def candidates(self, groups: Rows, found: Found) -> "GroupCandidates":
+        """One Newton step without each of some groups, from the base."""
+        family, base, problem = self.family, self.family.base, self.family.problem
+        size, values = base.metric.size, family.values
+        shrunk, pulls = np.empty((groups.size, size, size)), np.empty((groups.size, size))
+        for k, group in enumerate(groups):
+            rows = self.rows_of(int(group))
+            places = coordinates(problem.take(rows), base.metric)
+            weights = problem.weights[rows]
+            shrunk[k] = places.T @ ((weights * values.curvatures[rows])[:, None] * places)
+            pulls[k] = (weights * values.slopes[rows]) @ places
+        shares, theta = self._shares(groups, shrunk)
+        factors = np.where(shares > 0.0, self.factors[groups], 1.0)
+        extra = (factors - 1.0)[:, None, None]
+        systems = (1.0 + extra) * (np.eye(size) - shrunk) - extra * self.penalty
+        # At the base of all rows the losses' gradient is what is left of its gradient, less the penalty's.
+        whole = -(base.metric.factor @ base.step)
+        penalty = base.metric.inverse.T @ (self.strengths * base.point.packed(problem.fit_intercept))
+        gradients = factors[:, None] * (whole - penalty - pulls) + penalty
+        new = GroupCandidates(self, groups, systems, shares, theta, factors, found)
+        start = base.point.packed(problem.fit_intercept)[:, None]
+        new.models = start + base.metric.inverse @ new.solve(gradients).T
+        return new
+
+    def _shares(self, groups: Rows, shrunk: Array) -> tuple[Array, Array]:
+        """The shares of the metric that the Hessians without groups have at least, and how far the computed ones may be off relative to these."""
+        base, size = self.family.base, self.family.base.metric.size
+        # The coordinates err by a solve error of their norms, the sums by gamma of their trace.
+        counts = self.edges[groups + 1] - self.edges[groups]
+        unit = 3.0 * base.metric.solve_error + gamma(int(counts.max(initial=0)) + 8 * size * size + 32)
+        traces = np.trace(shrunk, axis1=1, axis2=2)
+        finite = np.isfinite(traces) & np.isfinite(self.factors[groups])
+        largest = np.full(groups.size, np.inf)
+        if finite.any():
+            largest[finite] = np.linalg.eigvalsh(shrunk[finite])[:, -1]
+        off = (unit * traces + FEW) * (1.0 + base.eta)
+        with np.errstate(invalid="ignore"):
+            shares = np.where(finite, 1.0 - base.eta - (1.0 + base.eta) * largest - off, 0.0)
+            factors = np.where(finite, self.factors[groups], 1.0)
+            wrong = base.eta * (2.0 + largest) + off
+            wrong = wrong + np.where(factors > 1.0, 8.0 * base.metric.solve_error + gamma(size * size + 32) * size, 0.0)
+            theta = np.where(shares > 0.0, factors * wrong / shares, np.inf)
+        return np.maximum(shares, 0.0), theta
+
+
+@final
+class GroupCandidates:
+    """Models without one group of rows each: the candidates of :func:`glru.updates.batch.tighten`, whose bounds are radii."""
+
+    contraction, cost = SLOW, 0.0
+
+    def __init__(
+        self,
+        family: GroupRows,
+        groups: Rows,
+        systems: Array,
+        shares: Array,
+        theta: Array,
+        factors: Array,
+        found: Found,
+    ) -> None:
+        self.family, self.groups, self.systems, self.shares = family, groups, systems, shares
+        self.theta, self.factors, self.found = theta, factors, found
+        self.models = self.steps = np.empty(0)
+
+    def solve(self, gradients: Array) -> Array:
+        """Newton steps for gradients in the coordinates of the metric, one row each; 0 where there are none."""
+        usable = (self.shares > 0.0) & np.isfinite(gradients).all(axis=1)
+        steps = np.zeros_like(gradients)
+        steps[usable] = -np.linalg.solve(self.systems[usable], gradients[usable][:, :, None])[:, :, 0]
+        return steps
+
+    @property
+    def left_out(self) -> Entries:
+        """The rows that are left out in ascending order, and the model of each."""
+        rows = [self.family.rows_of(int(group)) for group in self.groups]
+        places = np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
+        owners = np.repeat(np.arange(self.groups.size), [len(mine) for mine in rows])
+        order = np.argsort(places, kind="stable")
+        return places[order], owners[order]
+
+    def certify(self) -> Certified:
+        """Radii around the candidates and the next ones, which are told to whoever keeps them."""
+        base, shares = self.family.family.base, self.shares
+        measured = self.family.gradients.at(self.models, self.left_out, self.factors)
+        gradients = (base.metric.inverse.T @ measured.gradients).T
+        self.steps = self.solve(gradients)
+        # What the computed steps leave of their equations counts as an error of the gradient, and so does computing it.
+        left = np.einsum("kij,kj->ki", self.systems, self.steps) + gradients
+        sizes = np.linalg.norm(self.systems, axis=(1, 2)) * np.linalg.norm(self.steps, axis=1)
+        sizes += np.linalg.norm(gradients, axis=1)
+        unit = gamma(8 * base.metric.size + 32) + 2.0 * base.metric.solve_error
+        rounding = measured.rounding + (np.linalg.norm(left, axis=1) + unit * sizes) * (1.0 + FEW)
+        with np.errstate(all="ignore"):
+            nu = measured.nu / np.sqrt(shares)
+        exponents, slack = base.constant * measured.moved, 4.0 * (base.metric.solve_error + FEW)
+        here, ahead = removal_radii(
+            base.constant, shares, self.family.family.largest_norm, nu, exponents, self.theta, slack, rounding
+        )
+        moves = (base.metric.factor @ (self.models - base.point.packed(base.metric.fit_intercept)[:, None])).T
+        better = ahead < here
+        self.found(self.groups, moves + np.where(better[:, None], self.steps, 0.0), np.where(better, ahead, here))
+        radii = np.minimum(here, ahead)
+        return Certified(-radii, radii, np.where(np.isfinite(nu), nu, np.inf), np.zeros(nu.size))
+
+    def step(self, members: NDArray[np.bool_]) -> "GroupCandidates":
+        """Some of the candidates after one more Newton step."""
+        new = GroupCandidates(
+            self.family,
+            self.groups[members],
+            self.systems[members],
+            self.shares[members],
+            self.theta[members],
+            self.factors[members],
+            self.found,
+        )
+        new.models = self.models[:, members] + self.family.family.base.metric.inverse @ self.steps[members].T
+        return new
+
+    def exact(self, members: NDArray[np.bool_]) -> None:
+        """There are no steps with Hessians at the candidates themselves."""
+        return

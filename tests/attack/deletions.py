@@ -1,0 +1,196 @@
+"""Hostile problems without single rows and groups of rows: every quantity of influence and the jackknife against models in 40 digits."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import glru
+from glru.verify.retraining import retrain
+from tests.attack.cases import DIGITS, Answer, quiet
+from tests.attack.generators import hostile_problem, problem_with_far_rows, unscaled_problem
+
+SMOOTH = (glru.Logistic(), glru.Logistic(), glru.Logistic(), glru.Squared(), glru.Squared(), glru.Huber(0.5))
+
+
+def some_problem(random: np.random.Generator) -> glru.Problem:
+    """A hostile problem of a loss with a curvature."""
+    loss = SMOOTH[random.integers(len(SMOOTH))]
+    kind = random.random()
+    if kind < 0.2:
+        return problem_with_far_rows(random)
+    return hostile_problem(random, loss) if kind < 0.7 else unscaled_problem(random, loss)
+
+
+class Truth:
+    """The exact model of all rows, and what is asked of those without some."""
+
+    def __init__(self, problem: glru.Problem) -> None:
+        self.problem, self.full = problem, retrain(problem, DIGITS)
+        if self.full is not None:
+            self.mp = self.full.mp
+
+    def move(self, rows: np.ndarray) -> tuple[list[Any], list[Any], Any] | None:
+        """The exact change of every coefficient (the intercept last) without some rows, its doubts, and that model."""
+        problem = self.problem.without(rows)
+        if not problem.weights.any():
+            return None
+        truth = retrain(problem, DIGITS)
+        if truth is None:
+            return None
+        ends = slice(None) if self.problem.fit_intercept else slice(-1)
+        before = [*self.full.coef, self.full.intercept][ends]
+        after = [*truth.coef, truth.intercept][ends]
+        doubts = [a + b for a, b in zip(self.full.doubts, truth.doubts, strict=True)][ends]
+        return [b - a for a, b in zip(after, before, strict=True)], doubts, truth
+
+    def hessian(self) -> Any:
+        """The exact Hessian at the optimum of all rows, for the logistic and the squared loss."""
+        problem, mp = self.problem, self.mp
+        X = problem.matrix.dense()
+        X = np.column_stack([X, np.ones(len(X))]) if problem.fit_intercept else X
+        rows = [[mp.mpf(float(v)) for v in line] for line in X]
+        weights = self.weights()
+        lam = [mp.mpf(float(v)) for v in problem.quadratic] + [mp.zero] * int(problem.fit_intercept)
+        size = len(lam)
+        found = mp.matrix(size, size)
+        for line, s, (z, _) in zip(rows, weights, self.full.scores(problem.matrix.dense()), strict=True):
+            h = self.curvature(z)
+            for a in range(size):
+                for b in range(size):
+                    found[a, b] += s * h * line[a] * line[b]
+        for a in range(size):
+            found[a, a] += lam[a]
+        return found, rows, weights
+
+    def weights(self) -> list[Any]:
+        """The exact weights of the objective."""
+        weights = [self.mp.mpf(float(w)) for w in self.problem.sample_weight]
+        total = self.mp.fsum(weights) if self.problem.scaling == "mean" else self.mp.one
+        return [w / total for w in weights]
+
+    def curvature(self, z: Any) -> Any:
+        """The second derivative of the loss at a score."""
+        if isinstance(self.problem.loss, glru.Squared):
+            return self.mp.one
+        return 1 / ((1 + self.mp.exp(z)) * (1 + self.mp.exp(-z)))
+
+
+def influence(random: np.random.Generator) -> Iterator[Answer]:
+    """Changes of coefficients, of fitted values, Cook's distance and leverages of some rows."""
+    problem = some_problem(random)
+    truth = Truth(problem)
+    if truth.full is None or problem.n_used < 2:
+        return
+    solution, width = quiet(problem, random), float(random.choice([1e-1, 1e-3, 1e-6, 1e-12]))
+    try:
+        result = glru.influence(solution, width=width, max_seconds=10.0)
+    except ValueError as error:
+        if "regular Hessian" in str(error):
+            return
+        raise
+    rows = random.choice(problem.n_rows, min(2, problem.n_rows), replace=False)
+    scaled = isinstance(problem.loss, glru.Logistic | glru.Squared)
+    H = rows_exact = weights = inverse = None
+    if scaled:
+        H, rows_exact, weights = truth.hessian()
+        try:
+            inverse = H**-1
+        except ZeroDivisionError:
+            return
+    X = problem.matrix.dense()
+    for row in rows:
+        if problem.weights[row] == 0.0:
+            continue
+        found = truth.move(np.array([row]))
+        if found is None:
+            continue
+        move, doubts, without = found
+        yield (
+            f"dfbeta, {result.stages[row]}",
+            list(zip(move, doubts, strict=True)),
+            *(e[0] for e in result.dfbeta([row])),
+        )
+        before, after = truth.full.scores(X), without.scores(X)
+        changes = [(a - b, off + more) for (a, off), (b, more) in zip(before, after, strict=True)]
+        yield "changes of fitted values", changes, *(ends[0] for ends in result.fitted_changes([row]))
+        lower, upper = result.bounds("score_change")
+        yield "own fitted value", [changes[row]], lower[row], upper[row]
+        lower, upper = result.bounds("held_out_score")
+        yield "held-out score", [after[row]], lower[row], upper[row]
+        if scaled and isinstance(problem.loss, glru.Logistic):
+            yield from scaled_answers(truth, result, int(row), move, doubts, H, inverse, rows_exact, weights)
+
+
+def scaled_answers(truth, result, row, move, doubts, H, inverse, rows, weights) -> Iterator[Answer]:
+    """Quantities in units of the Hessian at the optimum of all rows; the dispersion of the logistic loss is 1."""
+    mp, size = truth.mp, len(move)
+
+    def form(left, matrix, right):
+        return mp.fsum(left[a] * matrix[a, b] * right[b] for a in range(size) for b in range(size))
+
+    # Doubts of the Hessian are those of the scores, far below the slack of 1e-25.
+    slack = mp.mpf(10) ** -22
+    mean = mp.fsum(weights) / sum(1 for w in weights if w)
+    leverages = [
+        s * truth.curvature(z) * form(line, inverse, line)
+        for line, s, (z, _) in zip(rows, weights, truth.full.scores(truth.problem.matrix.dense()), strict=True)
+    ]
+    freedom = mp.fsum(leverages) if np.any(truth.problem.quadratic) else size
+    cook = form(move, H, move) / (freedom * mean)
+    off = mp.sqrt(form(doubts, mp.matrix([[abs(H[a, b]) for b in range(size)] for a in range(size)]), doubts))
+    off = (2 * mp.sqrt(form(move, H, move)) * off + off**2) / (freedom * mean) + slack * cook
+    lower, upper = result.bounds("cooks_distance")
+    yield "Cook's distance", [(cook, off)], lower[row], upper[row]
+    lower, upper = result.bounds("leverage")
+    yield "leverage", [(leverages[row], slack * leverages[row])], lower[row], upper[row]
+    units = [mp.sqrt(mean * inverse[a, a]) for a in range(size)]
+    values = [(m / u, (d + slack * abs(m)) / u) for m, d, u in zip(move, doubts, units, strict=True)]
+    yield "dfbetas", values, *(ends[0] for ends in result.dfbetas([row]))
+    change = mp.fdot(rows[row], move)
+    unit = mp.sqrt(mean * form(rows[row], inverse, rows[row]))
+    if unit:
+        off = mp.fdot([abs(v) for v in rows[row]], doubts) + slack * abs(change)
+        lower, upper = result.bounds("dffits")
+        yield "dffits", [(change / unit, off / unit)], lower[row], upper[row]
+
+
+def jackknife(random: np.random.Generator) -> Iterator[Answer]:
+    """Standard errors, covariance and bias of groups of rows."""
+    problem = some_problem(random)
+    truth = Truth(problem)
+    n_groups = int(random.integers(2, 5))
+    groups = random.integers(0, n_groups, problem.n_rows)
+    used = np.unique(groups[problem.weights > 0.0])
+    if truth.full is None or used.size < 2:
+        return
+    center = str(random.choice(["estimate", "mean"]))
+    solution, width = quiet(problem, random), float(random.choice([1e-1, 1e-3, 1e-6, 1e-12]))
+    try:
+        result = glru.jackknife(solution, groups=groups, width=width, center=center, max_seconds=10.0)
+    except ValueError as error:
+        if "regular Hessian" in str(error):
+            return
+        raise
+    found = [truth.move(np.flatnonzero(groups == g)) for g in used]
+    if any(one is None for one in found):
+        return
+    mp, n, size = truth.mp, used.size, len(found[0][0])
+    moves = [[-v for v in one[0]] for one in found]
+    doubt = max(d for one in found for d in one[1])
+    means = [mp.fsum(m[j] for m in moves) / n for j in range(size)]
+    bias = [((n - 1) * v, 2 * n * doubt) for v in means]
+    yield "jackknife, bias", bias, *result.bias_bounds
+    if center == "mean":
+        moves = [[v - c for v, c in zip(m, means, strict=True)] for m in moves]
+    factor = mp.mpf(n - 1) / n
+    covariance = [[factor * mp.fsum(m[a] * m[b] for m in moves) for b in range(size)] for a in range(size)]
+    largest = max(abs(v) for m in moves for v in m)
+    off = 8 * n * doubt * (largest + doubt)
+    lower, upper = result.covariance_bounds
+    yield "jackknife, covariance", [(v, off) for line in covariance for v in line], lower.ravel(), upper.ravel()
+    errors = [(mp.sqrt(covariance[a][a]), 4 * n * doubt) for a in range(size)]
+    yield "jackknife, standard errors", errors, *result.standard_error_bounds
+
+
+DELETIONS = (influence, influence, jackknife)

@@ -1,0 +1,337 @@
+"""Influence and the jackknife: every quantity holds its exact value, whatever data and objective are like."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+import glru
+from tests.attack.campaign import campaign
+from tests.attack.deletions import Truth
+from tests.core import Cascade, Deletions, contested_rows, rank
+from tests.core import train as fit
+
+
+def data(n=40, d=3, seed=0, loss="logistic"):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, d))
+    z = X @ random.normal(size=d) + random.normal(size=n)
+    return X, (z > 0.0) if loss == "logistic" else z
+
+
+def problem_of(kind, n=40, d=3, seed=0, **options):
+    """A logistic or squared problem, without a penalty or with one."""
+    loss, strength = kind
+    X, y = data(n, d, seed, loss)
+    penalty = glru.L2(np.zeros(d)) if strength == 0.0 else glru.L2(strength)
+    losses = {"logistic": glru.Logistic(), "squared": glru.Squared(), "huber": glru.Huber(0.5)}
+    return glru.Problem(X, y, losses[loss], penalty, **({"fit_intercept": True, "scaling": "sum"} | options))
+
+
+KINDS = [("logistic", 0.0), ("logistic", 0.3), ("squared", 0.0), ("squared", 5.0)]
+
+
+def refits(problem, groups):
+    """Moves of the coefficients without each group, by Newton's method to the end."""
+    full = packed(problem)
+    return np.array([packed(problem.without(np.flatnonzero(groups == g))) - full for g in np.unique(groups)])
+
+
+def packed(problem):
+    """Coefficients and intercept of the optimum, by Newton steps as far as float64 goes."""
+    found = fit(problem, tol=1e-13)
+    X = np.column_stack([problem.X, np.ones(problem.n_rows)]) if problem.fit_intercept else problem.X
+    w = np.append(found.coef, found.intercept) if problem.fit_intercept else found.coef.copy()
+    lam = np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
+    for _ in range(3):
+        _, g, h = problem.loss.expand(problem.y, X @ w)
+        hessian = X.T @ ((problem.weights * h)[:, None] * X) + np.diag(lam)
+        w = w - np.linalg.solve(hessian, X.T @ (problem.weights * g) + lam * w)
+    return w
+
+
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_quantity_holds_the_exact_value(kind, scaling):
+    """Moves in 40 digits, at widths that end in the closed form, in Newton steps and in what float64 allows."""
+    problem = problem_of(kind, scaling=scaling)
+    truth = Truth(problem)
+    for width in (0.3, 1e-3, 1e-8):
+        result = glru.influence(problem, width=width)
+        for row in (0, 7, 31):
+            move, doubts, without = truth.move(np.array([row]))
+            lower, upper = result.dfbeta([row])
+            assert all(
+                low - off <= m <= high + off for m, off, low, high in zip(move, doubts, lower[0], upper[0], strict=True)
+            )
+            held_out, _ = without.scores(problem.X)[row]
+            low, high = result.bounds("held_out_score")
+            assert low[row] <= held_out <= high[row]
+        assert result.n_trainings <= 1 and "open" not in result.decided_by
+
+
+@pytest.mark.parametrize("seeds", [0, 300, 600])
+def test_short_attack_on_deletions(seeds):
+    report = campaign(seeds, count=9, group="deletions")
+    assert report.wrong == [] and report.crashes == []
+    assert sum(report.decisions.values()) > 50
+
+
+def test_least_squares_has_the_textbook_values():
+    """Closed forms of linear regression: Cook's distance, DFFITS, leverages, residuals without the row."""
+    problem = problem_of(("squared", 0.0))
+    result = glru.influence(problem)
+    X = np.column_stack([problem.X, np.ones(40)])
+    inverse = np.linalg.inv(X.T @ X)
+    h = np.einsum("ij,jk,ik->i", X, inverse, X)
+    r = problem.y - X @ (inverse @ (X.T @ problem.y))
+    variance = r @ r / 36
+    np.testing.assert_allclose(result.leverage, h, rtol=1e-9)
+    np.testing.assert_allclose(result.deletion_residual, r / (1.0 - h), rtol=1e-9)
+    np.testing.assert_allclose(result.deviance_residual, r / (1.0 - h), rtol=1e-9)
+    np.testing.assert_allclose(result.cooks_distance, r**2 * h / (1.0 - h) ** 2 / (4 * variance), rtol=1e-8)
+    np.testing.assert_allclose(result.dffits, r * np.sqrt(h / variance) / (1.0 - h), rtol=1e-8)
+    np.testing.assert_allclose(result.standard_errors, np.sqrt(variance * np.diag(inverse)), rtol=1e-9)
+    assert all(upper - lower < 1e-9 for lower, upper in zip(*result.standard_error_bounds, strict=True))
+
+
+@pytest.mark.parametrize("exponent", [-600, -300, 300, 600])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_objective_of_any_size(kind, exponent):
+    """Weights and strengths times a power of two: the same model, the same influence."""
+    plain = problem_of(kind)
+    scale = 2.0**exponent
+    grown = plain.derive(sample_weight=plain.sample_weight * scale, penalty=plain.penalty.scaled(scale))
+    for width in (0.3, 1e-6):
+        first, second = (glru.influence(problem, width=width) for problem in (plain, grown))
+        for name in ("cooks_distance", "leverage", "dffits", "deviance_residual"):
+            a, b = np.array(first.bounds(name)), np.array(second.bounds(name))
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+            assert np.all(a[0] <= b[1]) and np.all(b[0] <= a[1])
+        one, two = (glru.jackknife(problem, groups=np.arange(40) // 8, width=width) for problem in (plain, grown))
+        np.testing.assert_allclose(one.standard_error_bounds, two.standard_error_bounds, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sparse", "float32", "weights", "unscaled", "duplicates", "wide"])
+def test_data_of_many_kinds(name):
+    """Intervals hold what refits give, up to the precision of these."""
+    X, y = data(48, 4)
+    options = {"fit_intercept": True, "scaling": "mean"}
+    penalty = glru.L2(0.05)
+    if name == "sparse":
+        X = sp.csr_array(X * (np.abs(X) > 0.5))
+    elif name == "float32":
+        X = X.astype(np.float32)
+    elif name == "weights":
+        options["sample_weight"] = np.arange(48) % 3
+    elif name == "unscaled":
+        X = X * [1e6, 1.0, 1e-5, 3.0] + [1e7, 0.0, 0.0, 5.0]
+        penalty = glru.L2(np.zeros(4))
+    elif name == "duplicates":
+        X[10:20] = X[10]
+    elif name == "wide":
+        X = np.random.default_rng(1).normal(size=(48, 70))
+    problem = glru.Problem(X, y, penalty=penalty, **options)
+    result = glru.influence(problem)
+    lower, upper = result.dfbeta()
+    dense = problem.derive(X=problem.matrix.dense())
+    used = np.flatnonzero(problem.weights > 0.0)
+    moves = -np.array([packed(dense.without(np.array([row]))) - packed(dense) for row in used])
+    off = 1e-9 * np.abs(packed(dense)) + 1e-7 * np.abs(moves).max(axis=0)
+    assert np.all(lower[used] - off <= moves) and np.all(moves <= upper[used] + off)
+    assert np.all(upper - lower <= 0.1 * np.abs(moves).max(axis=0) + off)
+
+
+def test_losses_and_penalties_without_a_local_certificate_are_trained():
+    X, y = data(25, 2, loss="squared")
+    for loss, penalty in ((glru.Huber(0.5), glru.L2(0.1)), (glru.Squared(), glru.ElasticNet(0.1, 0.05))):
+        problem = glru.Problem(X, y, loss, penalty, fit_intercept=True, scaling="sum")
+        result, truth = glru.influence(problem), Truth(problem)
+        for row in (0, 11):
+            move, doubts, _ = truth.move(np.array([row]))
+            lower, upper = result.dfbeta([row])
+            assert all(
+                low - off <= m <= high + off for m, off, low, high in zip(move, doubts, lower[0], upper[0], strict=True)
+            )
+        assert result.n_trainings == 25
+
+
+def test_a_row_that_carries_a_column_alone_is_unknown():
+    """Without the only row of an unpenalised column there is no unique model: intervals are infinite, the others are not."""
+    X, y = data(30, 2, loss="squared")
+    X = np.column_stack([X, np.eye(30)[4]])
+    problem = glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(3)), fit_intercept=True, scaling="sum")
+    result = glru.influence(problem)
+    assert np.isnan(result.cooks_distance[4]) and result.stages[4] == "open"
+    assert np.isfinite(np.delete(result.cooks_distance, 4)).all()
+    assert "nothing is known" in repr(result)
+    assert np.isposinf(result.bounds("cooks_distance")[1][4])
+    assert result.top(1).rows[0] == 4 and not result.top(1).certified
+    found = glru.jackknife(problem)
+    assert found.unknown.tolist() == [4] and np.isinf(found.standard_error_bounds[1]).all()
+
+
+def test_a_ranking_is_proven_and_only_contested_rows_are_refined():
+    """The first rows are those of the exact moves, and of a coarse run only rows near the edge are narrowed."""
+    problem = problem_of(("logistic", 0.1), n=400)
+    result, exact = glru.influence(problem, width=0.5), glru.influence(problem, width=1e-7)
+    before = result._deletions.radii.copy()
+    for by, column in (("cooks_distance", None), ("dffits", None), ("dfbetas", "x1"), ("leverage", None)):
+        top = result.top(8, by, column)
+        sizes = np.abs(getattr(exact, by) if column is None else np.mean(exact.dfbetas(), axis=0)[:, 1])
+        assert top.certified and top.ties == []
+        np.testing.assert_array_equal(top.rows, np.argsort(-sizes)[:8])
+        assert np.all(top.lower <= sizes[top.rows]) and np.all(sizes[top.rows] <= top.upper)
+    narrowed = np.count_nonzero(result._deletions.radii < before)
+    assert 0 < narrowed < 200
+
+
+def test_equal_rows_tie():
+    """The order of two equal rows is not proven, and said to be a tie; nor is it proven which of them is the first."""
+    X, y = data(30, 2, loss="squared")
+    X, y = np.vstack([X, X[:1] * 4.0, X[:1] * 4.0]), np.append(y, [30.0, 30.0])
+    result = glru.influence(glru.Problem(X, y, glru.Squared(), penalty=glru.L2(0.1)))
+    top = result.top(1)
+    assert top.rows[0] in (30, 31) and not top.certified and sorted(top.ties[0]) == [30, 31]
+    top = result.top(2)
+    assert sorted(top.rows) == [30, 31] and top.certified and len(top.ties) == 1
+    assert ("ties" in repr(top) and "30 and 31" in top._repr_html_()) or "31 and 30" in top._repr_html_()
+
+
+def test_the_rules_of_a_ranking():
+    """Membership needs every other upper end below; an order needs disjoint intervals."""
+    lower, upper = np.array([5.0, 3.0, 1.0, 0.0]), np.array([6.0, 4.0, 2.0, 3.5])
+    assert rank("x", lower, upper, 1).certified and rank("x", lower, upper, 1).ties == []
+    found = rank("x", lower, upper, 2)
+    assert not found.certified and found.rows.tolist() == [0, 1] and found.ties == [(1, 3)]
+    assert sorted(contested_rows(lower, upper, 2)) == [1, 3]
+    assert contested_rows(lower, upper, 1).size == 0
+    # A row whose interval meets the edge exactly is contested.
+    assert not rank("x", np.array([1.0, 0.0]), np.array([2.0, 1.0]), 1).certified
+
+
+@pytest.mark.parametrize("center", ["estimate", "mean"])
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_jackknife_holds_what_refits_give(kind, scaling, center):
+    problem = problem_of(kind, n=60, scaling=scaling)
+    groups = np.array(["a", "b", "c", "d", "e"])[np.arange(60) % 5]
+    for labels in (groups, None):
+        result = glru.jackknife(problem, groups=labels, center=center, width=1e-5)
+        moves = refits(problem, np.arange(60) if labels is None else groups)
+        n = len(moves)
+        bias = (n - 1) * moves.mean(axis=0)
+        moves = moves - moves.mean(axis=0) if center == "mean" else moves
+        covariance = (n - 1) / n * moves.T @ moves
+        for values, (lower, upper) in (
+            (covariance, result.covariance_bounds),
+            (np.sqrt(np.diag(covariance)), result.standard_error_bounds),
+            (bias, result.bias_bounds),
+        ):
+            off = 1e-10 * np.abs(values).max()
+            assert np.all(lower - off <= values) and np.all(values <= upper + off)
+        np.testing.assert_allclose(result.standard_errors, np.sqrt(np.diag(covariance)), rtol=1e-4)
+        assert result.n_deletions == n and result.n_trainings == 0
+
+
+def test_groups_are_checked_and_named():
+    problem = problem_of(("logistic", 0.1))
+    with pytest.raises(ValueError, match="one entry per row"):
+        glru.jackknife(problem, groups=[1, 2])
+    with pytest.raises(ValueError, match="at least two groups"):
+        glru.jackknife(problem, groups=np.zeros(40))
+    with pytest.raises(ValueError, match="center must be"):
+        glru.jackknife(problem, center="median")
+    weight = np.where(np.arange(40) < 10, 0.0, 1.0)
+    groups = np.arange(40) // 10
+    light = problem.derive(sample_weight=weight)
+    result = glru.jackknife(light, groups=groups)
+    assert result.n_deletions == 3 and result.groups.tolist() == [1, 2, 3]
+    kept = problem.derive(X=problem.X[10:], y=problem.y[10:], sample_weight=weight[10:])
+    np.testing.assert_allclose(
+        result.standard_errors, glru.jackknife(kept, groups=groups[10:]).standard_errors, rtol=1e-6
+    )
+
+
+def test_estimators_and_problems_agree():
+    X, y = data(60, 3)
+    model = glru.influence(LogisticRegression(C=2.0), X, y)
+    problem = glru.Problem(
+        X, y, penalty=glru.L2(1.0), fit_intercept=True, scaling="sum", sample_weight=np.full(60, 2.0)
+    )
+    np.testing.assert_allclose(model.dfbeta(), glru.influence(problem).dfbeta(), rtol=1e-3, atol=1e-5)
+    z = data(60, 3, loss="squared")[1]
+    plain = glru.jackknife(LinearRegression(), X, z)
+    assert plain.standard_errors.shape == (4,) and plain.coef_names[-1] == "intercept"
+    assert glru.influence(Ridge(alpha=3.0), X, z).freedom < 4.0
+
+
+def test_what_is_refused():
+    X, y = data()
+    problem = glru.Problem(X, y)
+    for call in (glru.influence, glru.jackknife):
+        with pytest.raises(ValueError, match="does not keep its data"):
+            call(LogisticRegression())
+        with pytest.raises(TypeError, match="holds its data"):
+            call(problem, X, y)
+        with pytest.raises(TypeError, match=r"expected a glru\.Problem"):
+            call(3)
+        with pytest.raises(ValueError, match="width must be above 0"):
+            call(problem, width=0.0)
+        with pytest.raises(ValueError, match="one score per"):
+            call(LogisticRegression(), X, np.arange(40) % 3)
+        with pytest.raises(ValueError, match="without each row"):
+            call(LogisticRegression(class_weight="balanced"), X, y)
+        with pytest.raises(ValueError, match="regular Hessian"):
+            call(glru.Problem(X, y, glru.Hinge(), fit_intercept=True))
+    result = glru.influence(problem)
+    for wrong in (lambda: result.bounds("size"), lambda: result.top(0), lambda: result.top(3, by="dfbetas")):
+        with pytest.raises(ValueError, match=r"must be|needs a column"):
+            wrong()
+    with pytest.raises(ValueError, match="rows must be numbers"):
+        result.dfbetas([40])
+    with pytest.raises(ValueError, match="level"):
+        glru.jackknife(problem).confidence_interval(2.0)
+
+
+def test_a_budget_leaves_intervals_that_hold():
+    problem = problem_of(("logistic", 0.0), n=200)
+    short, full = glru.influence(problem, max_seconds=1e-9, width=1e-9), glru.influence(problem, width=1e-6)
+    lower, upper = short.bounds("cooks_distance")
+    middle = full.cooks_distance
+    assert np.all(lower <= middle) and np.all(middle <= upper)
+    assert short.decided_by.get("open", 0) > 0
+
+
+def test_frames_and_summaries():
+    problem = problem_of(("logistic", 0.1))
+    result = glru.influence(problem)
+    frame = result.to_frame(dfbetas=True)
+    assert len(frame) == 40 and "dfbetas_lower_intercept" in frame.columns and "cooks_distance_upper" in frame.columns
+    assert "Cook's distance" in repr(result) and "<table>" in result._repr_html_()
+    seen = []
+    glru.influence(problem, progress=lambda *told: seen.append(told))
+    assert seen and seen[-1][1:] == (40, 40)
+    table = glru.jackknife(problem).to_frame()
+    assert list(table["coefficient"]) == ["x0", "x1", "x2", "intercept"]
+    low, high = glru.jackknife(problem).confidence_interval()
+    assert np.all(low < high)
+
+
+def test_deletions_share_the_cascade_of_leave_one_out():
+    """Held-out scores of both ways meet."""
+    problem = problem_of(("logistic", 0.05), n=120)
+    cascade = Cascade(fit(problem, tol=1e-9), 1e-6)
+    cascade.follow("certified")
+    lower, upper = glru.influence(problem, width=1e-6).bounds("held_out_score")
+    assert np.all(lower <= cascade.upper) and np.all(cascade.lower <= upper)
+
+
+def test_candidates_are_kept_only_where_they_are_better():
+    problem = problem_of(("logistic", 0.1))
+    result = glru.influence(problem, width=1e-8)
+    deletions: Deletions = result._deletions
+    before, moves = deletions.radii.copy(), deletions.directions(np.arange(40))
+    deletions._closed_form(np.arange(40), sharp=False)
+    np.testing.assert_array_equal(deletions.radii, before)
+    np.testing.assert_array_equal(deletions.directions(np.arange(40)), moves)
