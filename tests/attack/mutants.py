@@ -35,6 +35,7 @@ INFORMATION = "decisions/test_information.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
+DELETION = "certificates/test_deletion.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
@@ -234,6 +235,18 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "tenth-of-the-ball-of-ascent": Mutant(
         "glru.updates.ascent_rows:AscentRows._together", inside(ball_radius=scaled(0.1)), FAMILIES
+    ),
+    "hundredth-of-the-radius-of-a-deletion": Mutant(
+        "glru.updates.local_rows:removal_radii", result(lambda radii: (0.01 * radii[0], 0.01 * radii[1])), DELETION
+    ),
+    "groups-left-in-their-gradients": Mutant(
+        "glru.updates.group_rows:GroupCandidates.left_out",
+        always((np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))),
+        DELETION,
+    ),
+    "moves-of-deletions-taken-as-exact": Mutant("glru.deletion.result:Influence._slack", scaled(0.0), DELETION),
+    "rankings-taken-as-proven": Mutant(
+        "glru.deletion.result:rank", result(lambda ranking: replace(ranking, certified=True)), DELETION
     ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
     "moves-of-long-rows-dropped": Mutant(
