@@ -269,3 +269,33 @@ def test_folds():
     X = np.random.default_rng(0).normal(size=(40, 3))
     result = glru.cross_val_predict(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)), cv=4)
     assert result.plot().ax_.get_title() == f"40 held-out rows in 4 folds, {result.n_errors} errors"
+
+
+@pytest.mark.parametrize("n_rows", [30, 2500])
+@pytest.mark.parametrize("kind", ["leverage", "cooks_distance", "dfbetas"])
+def test_deletions(kind, n_rows):
+    """Pictures of influence: every known row is drawn, the rows above the usual threshold in their own colour, the largest by name."""
+    random = np.random.default_rng(0)
+    X = np.column_stack([random.normal(size=(n_rows, 2)), np.eye(n_rows)[3]])
+    y = X[:, 0] + random.normal(size=n_rows)
+    y[7] += 40.0
+    result = glru.influence(glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(3)), scaling="sum"))
+    display = result.plot(kind)
+    assert "7" in [text.get_text() for text in display.ax_.texts]
+    assert any("1 rows without a known optimum" in text.get_text() for text in display.ax_.texts)
+    if kind == "leverage":
+        drawn = sum(len(points.get_offsets()) for points in display.ax_.collections if hasattr(points, "get_offsets"))
+        assert drawn >= n_rows - 1
+        assert display.ax_.get_xlabel() == "leverage" and display.ax_.get_xlim()[1] <= 1.02
+    if kind == "dfbetas":
+        assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["x0", "x1", "x2"]
+        single = result.plot("dfbetas", column="x1")
+        assert single.lower.shape == (n_rows, 1) and "x1" in single.ax_.get_ylabel()
+    plt.close("all")
+
+
+def test_deletions_are_checked():
+    result = glru.influence(make(glru.Logistic(), glru.L2(0.02), 40, 4, seed=3))
+    for options in ({"kind": "size"}, {"column": 0}, {"kind": "dfbetas", "column": "age"}):
+        with pytest.raises(ValueError, match=r"must be|column is for"):
+            result.plot(**options)

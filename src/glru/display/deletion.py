@@ -119,7 +119,7 @@ class DeletionDisplay:
                 ax.annotate(str(row), (x[row], y[row]), xytext=(4, 4), textcoords="offset points", fontsize=9)
 
     def _leverage(self, ax: Any) -> None:
-        residuals, known = 0.5 * (self.lower + self.upper), np.isfinite(self.cooks_distance)
+        residuals, known = _middles(self.lower, self.upper), np.isfinite(self.cooks_distance)
         high = known & (self.cooks_distance > self._threshold)
         largest = max(float(np.max(self.cooks_distance, where=known, initial=0.0)), 1e-300)
         least = 3.0 if residuals.size >= MANY else 10.0
@@ -183,8 +183,7 @@ class DeletionDisplay:
 
     def _dfbetas(self, ax: Any) -> None:
         n_rows, n_shown = self.lower.shape
-        values, cut, many = 0.5 * (self.lower + self.upper), 2.0 / np.sqrt(n_rows), n_rows >= MANY
-        values = np.where(np.isfinite(values), values, np.nan)
+        values, cut, many = _middles(self.lower, self.upper), 2.0 / np.sqrt(n_rows), n_rows >= MANY
         if n_shown == 1:
             places = np.arange(n_rows, dtype=np.float64)[:, None]
             ax.vlines(
@@ -217,6 +216,12 @@ class DeletionDisplay:
         ax.legend(loc="best", frameon=False)
 
 
+def _middles(lower: Array, upper: Array) -> Array:
+    """The middles of intervals; not a number where one is infinite."""
+    known = np.isfinite(lower) & np.isfinite(upper)
+    return np.where(known, 0.5 * np.where(known, lower, 0.0) + 0.5 * np.where(known, upper, 0.0), np.nan)
+
+
 def _place(names: list[str], column: str | int) -> int:
     if isinstance(column, str) and column in names:
         return names.index(column)
@@ -227,6 +232,6 @@ def _place(names: list[str], column: str | int) -> int:
 
 def _most_moved(lower: Array, upper: Array) -> Any:
     """The coefficients that move most, in their own order."""
-    middle = 0.5 * (lower + upper)
+    middle = _middles(lower, upper)
     largest = np.max(np.abs(middle), axis=0, where=np.isfinite(middle), initial=0.0)
     return np.sort(np.argsort(-largest, kind="stable")[:MOST_COEFS])
