@@ -104,7 +104,8 @@ def test_whatif_adds_and_queries(tmp_path):
     strange = frame[40:45].with_columns(city=pl.lit("paris"))
     strange.write_csv(tmp_path / "strange.csv")
     options = ("whatif", tmp_path / "old.csv", "--id", "id", "--one-hot", "--add-rows")
-    assert "'city' must have values of the training data; got 'paris'" in complaint(*options, tmp_path / "strange.csv")
+    strange = complaint(*options, tmp_path / "strange.csv")
+    assert "strange.csv must have values of the training data; got 'paris'" in strange and "column 'city' of" in strange
     frame[40:45].drop("age").write_csv(tmp_path / "strange.csv")
     assert "columns of the training data; missing: 'age'" in complaint(*options, tmp_path / "strange.csv")
     frame[40:45].with_columns(y=pl.lit("perhaps")).write_csv(tmp_path / "strange.csv")

@@ -27,7 +27,7 @@ def test_from_result(result):
     display = glru.display.LOOCVDisplay.from_result(result)
     counts = {verdict: int(np.sum(display.verdicts == verdict)) for verdict in (1, -1, 0)}
     assert counts == {1: 40 - result.errors_upper, -1: result.errors_lower, 0: 2}
-    order = np.argsort(result.scores, kind="stable")
+    order = np.lexsort((result.scores, result.y))
     assert np.array_equal(display.lower, result.score_lower[order])
     assert np.array_equal(display.upper, result.score_upper[order])
     right = np.where(result.bounds.signs == 0, 0, np.where(result.bounds.signs == result.problem.y, 1, -1))
@@ -39,29 +39,44 @@ def test_from_result(result):
 
 
 def test_plot(result):
-    display = glru.display.LOOCVDisplay.from_result(result).plot()
+    """Dots lie at the middles of their intervals and have one size; the legend counts all rows; classes stand beside each other."""
+    display = glru.display.LOOCVDisplay.from_result(result, ("well", "ill")).plot()
     try:
         names = {1: ("correct", CORRECT), -1: ("wrong", WRONG), 0: ("open", OPEN)}
-        assert len({color for _, color in names.values()}) == 3
         lines = {line.get_label(): line for line in display.ax_.lines if not line.get_label().startswith("_")}
-        expected = {
-            f"{name} ({int(np.sum(display.verdicts == verdict))})": (verdict, color)
-            for verdict, (name, color) in names.items()
-        }
-        assert set(lines) == set(expected)
-        assert len(display.ax_.collections) == 3
-        edge = max(np.abs(bar[:, 1]).max() for bars in display.ax_.collections for bar in bars.get_segments())
-        for (label, (verdict, color)), bars in zip(expected.items(), display.ax_.collections, strict=True):
-            places = np.flatnonzero(display.verdicts == verdict)
-            assert np.array_equal(lines[label].get_xdata(), places)
-            assert to_hex(lines[label].get_color()) == color.lower()
-            assert to_hex(bars.get_color()[0]) == color.lower()
+        low, high = display.ax_.get_ylim()
+        drawn = 0
+        for verdict, (name, color) in names.items():
+            mine = np.flatnonzero(display.verdicts == verdict)
+            line = lines[f"{name} ({mine.size})"]
+            assert to_hex(line.get_color()) == color.lower()
+            middles = 0.5 * (display.lower + display.upper)[mine]
+            assert np.array_equal(line.get_ydata(), middles[(middles >= low) & (middles <= high)])
+            drawn += len(line.get_xdata())
+        sizes = {line.get_markersize() for label, line in lines.items() if not label.startswith("beyond")}
+        beyond = sum(len(line.get_xdata()) for label, line in lines.items() if label.startswith("beyond"))
+        assert drawn + beyond == 40 and len(sizes) == 1
+        for bars in display.ax_.collections:
             ends = np.array([segment[:, 1] for segment in bars.get_segments()])
-            assert np.allclose(ends[:, 0], np.clip(display.lower, -edge, edge)[places])
-            assert np.allclose(ends[:, 1], np.clip(display.upper, -edge, edge)[places])
-        assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == list(expected)
+            assert np.all((ends >= low) & (ends <= high))
+        negative = int(np.sum(result.y < 0))
+        shown = [label.get_text() for label in display.ax_.get_xticklabels()]
+        assert shown == [f"well: {negative} rows", f"ill: {40 - negative} rows"]
         assert display.ax_.get_title() == display.title
         display.figure_.canvas.draw()
+    finally:
+        plt.close(display.figure_)
+
+
+def test_rows_beyond_the_axis_are_marked():
+    """A score far out is marked at the edge and counted, not moved; the axis fits the others."""
+    scores = np.r_[np.linspace(-1.0, 1.0, 999), 1e6]
+    display = glru.display.LOOCVDisplay(scores, scores, np.sign(scores + 1e-9), "far", ("a", "b")).plot()
+    try:
+        assert display.ax_.get_ylim()[1] < 10.0
+        assert "beyond the axis (1)" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        correct = next(line for line in display.ax_.lines if line.get_label().startswith("correct"))
+        assert np.max(np.abs(correct.get_ydata())) <= 1.0
     finally:
         plt.close(display.figure_)
 
@@ -91,9 +106,20 @@ def test_nothing_undetermined_and_nothing_known():
     assert glru.display.LOOCVDisplay.from_result(clear).title.split(", ")[1] == f"{clear.n_errors} errors"
 
 
-def test_a_regression_is_refused():
-    with pytest.raises(ValueError, match="shows classifications; got a regression"):
-        glru.display.LOOCVDisplay.from_result(glru.loocv(make(glru.Squared(), glru.L2(0.1), 8, 2)))
+@pytest.mark.parametrize("n_rows", [30, 4000])
+def test_a_regression(n_rows):
+    """Predictions over targets: as intervals, or by density where there are many."""
+    random = np.random.default_rng(0)
+    y = random.normal(size=n_rows)
+    display = glru.display.LOOCVDisplay(y - 0.1, y + 0.1, y, "a regression").plot()
+    try:
+        assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("target", "held-out prediction")
+        counts = display.ax_.collections[0].get_array()
+        assert (counts is None) == (n_rows == 30) and (counts is None or counts.sum() == n_rows)
+    finally:
+        plt.close(display.figure_)
+    result = glru.loocv(make(glru.Squared(), glru.L2(0.1), 8, 2))
+    assert glru.display.LOOCVDisplay.from_result(result).title.startswith("8 held-out rows, R² ")
 
 
 @pytest.fixture
@@ -204,8 +230,9 @@ def test_after_display(closing):
     assert f"{counts[0]} labels unchanged, {counts[1]} changed, {counts[2]} open" in display.title
     display.plot().figure_.canvas.draw()
     regression = glru.solve(make(glru.Squared(), glru.L2(0.05)))
-    with pytest.raises(ValueError, match="shows classifications"):
-        glru.display.AfterDisplay.from_after(glru.after(regression, glru.RemoveRows([0])), problem.X, solution.scores)
+    out = glru.after(regression, glru.RemoveRows([0]))
+    display = glru.display.AfterDisplay.from_after(out, regression.problem.X, regression.scores).plot()
+    assert display.ax_.get_xlabel() == "prediction before the change"
 
 
 def test_stepwise_display(closing):

@@ -140,7 +140,7 @@ def test_choices_of_a_selection_that_are_not_proven_are_marked(result, pages):
 
 
 def test_large_data_stays_small():
-    """Errors and undetermined rows are drawn first; the page stays at a few megabytes."""
+    """All rows are drawn, neighbours as one mark, and counted in the legend; the page stays at a few megabytes."""
     random = np.random.default_rng(0)
     X = random.normal(size=(60_000, 3))
     y = np.where(X @ [1.0, -1.0, 0.5] + random.normal(size=60_000) > 0, 1, 0)
@@ -148,7 +148,10 @@ def test_large_data_stays_small():
     page = loocv_page(result, "data", ORIGIN)
     assert len(page) < 2_000_000
     kinds = re.findall(r'<g class="mark (good|bad|open)"', page)
-    assert len(kinds) == 1500 and 700 <= kinds.count("bad") <= 750 and "1,500 rows of 60,000 are drawn" in page
+    assert 1500 <= len(kinds) <= 1510 and kinds.count("bad") == pytest.approx(1500 * result.n_errors / 60_000, abs=5)
+    assert f"correct ({60_000 - result.n_errors:,})" in page and f"wrong ({result.n_errors:,})" in page
+    sizes = [int(size.replace(",", "")) for size in re.findall(r"<title>([\d,]+) rows side by side", page)]
+    assert sum(sizes) + page.count("<title>row ") == 60_000
 
 
 def test_axes():

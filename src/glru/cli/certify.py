@@ -28,14 +28,14 @@ def certify(
 ) -> None:
     """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
     files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet)
-    output.check(files, [inputs.file_of(data), model])
+    output.check(files, inputs.files_of(inputs.file_of(data), model))
     begin = time.perf_counter()
     with bar(out.quiet):
         estimator = load_model(model)
         task = "classification" if hasattr(estimator, "classes_") else "regression"
         if data.normalize == "auto":
             data = replace(data, normalize="none")
-        prepared = inputs.prepare_data(data, task)
+        prepared, check = inputs.prepare_data(data, task, as_is=True)
         read = time.perf_counter() - begin
         X, y = _columns(prepared, estimator), _labels(prepared, estimator)
         try:
@@ -44,7 +44,7 @@ def certify(
             raise ValueError(str(error)) from None
         columns = _table(prepared, proof, X, task)
     seconds = {"read": read, "total": time.perf_counter() - begin}
-    output.deliver(outcome(prepared, str(model), proof, columns, seconds), files)
+    output.deliver(outcome(prepared, check, str(model), proof, columns, seconds), files)
 
 
 def load_model(path: Path) -> Any:
@@ -106,6 +106,7 @@ def _table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatri
 
 def outcome(
     prepared: Prepared,
+    check: inputs.DataCheck,
     path: str,
     proof: glru.results.ModelCertificate,
     columns: dict[str, Any],
@@ -134,6 +135,6 @@ def outcome(
     if decided is not None:
         lines.append(("labels", f"{decided} of {widths.size} are proven to be the optimum's"))
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))
-    facts = {"data": inputs.data_facts(prepared), "model": {"file": path, "estimator": name}, "settings": {}}
+    facts = {"data": inputs.data_facts(prepared, check), "model": {"file": path, "estimator": name}, "settings": {}}
     title = f"Certificate of {name} on {prepared.name}"
     return output.Outcome("certify", title, lines, facts, values, seconds, table=lambda: columns)

@@ -1,5 +1,6 @@
 """From options to a training problem."""
 
+import glob
 import re
 import shlex
 import sys
@@ -17,6 +18,9 @@ from glru import datasets
 from glru._versions import versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
+from glru.datasets.check import describe_features, has_gaps
+from glru.datasets.files import STANDARD_INPUT, expand
+from glru.datasets.preparation import target_column
 from glru.linalg import Array, RawMatrix
 from glru.report import Provenance
 from glru.sklearn import adapt, objectives
@@ -36,12 +40,33 @@ PARAMETERS = (
     "delimiter",
     "header",
     "zero_based",
+    "encoding",
+    "decimal",
+    "missing",
+    "keep",
 )
 PARAMETER = re.compile(rf"\b({'|'.join(PARAMETERS)})=(True|False|\[\.\.\.\]|\.\.\.|'[^']*')")
 """A parameter of the library with its value, as errors advise it."""
 
 FLAGS = {"ids": "id"}
 """Flags whose name differs from that of the parameter."""
+
+
+@dataclass(frozen=True)
+class DataCheck:
+    """What the look at the table found: columns left out with the reason, and notes, each with a heading."""
+
+    left_out: dict[str, str]
+    notes: list[tuple[str, str]]
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The findings for people."""
+        shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:6]]
+        more = f" and {len(self.left_out) - 6} more" if len(self.left_out) > 6 else ""
+        if not shown:
+            return self.notes
+        return [("left out", f"{', '.join(shown)}{more}; --keep uses a column all the same"), *self.notes]
 
 
 @dataclass(frozen=True)
@@ -52,6 +77,7 @@ class Job:
     problem: glru.Problem
     facts: dict[str, Any]
     seconds: float
+    check: DataCheck
     adapted: Adapted | None = None
 
     def row_name(self, row: int) -> str:
@@ -60,16 +86,16 @@ class Job:
 
 
 def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fill: bool = False) -> Job:
-    """Read and prepare the data, and make the problem; ``fill``: as in :func:`prepare_data`."""
+    """Read, check and prepare the data, and make the problem; ``fill``: as in :func:`prepare_data`."""
     begin = time.perf_counter()
     penalty, scaling = _penalty(strength)
     chosen = LOSSES[loss.loss]() if loss.loss else None
-    prepared = prepare_data(data, chosen.task if chosen else None, fill)
+    prepared, check = prepare_data(data, chosen.task if chosen else None, fill)
     task = prepared.targets.task
     chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
     problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=loss.intercept, scaling=scaling)
-    facts = {"data": data_facts(prepared), "model": _model_facts(problem, strength, loss.tol)}
-    return Job(prepared, problem, facts, time.perf_counter() - begin)
+    facts = {"data": data_facts(prepared, check), "model": _model_facts(problem, strength, loss.tol)}
+    return Job(prepared, problem, facts, time.perf_counter() - begin, check)
 
 
 def refit_steps(job: Job, strength: StrengthOptions) -> Job:
@@ -97,31 +123,55 @@ def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
     return (glru.ElasticNet(lam, strength.kappa) if strength.kappa else glru.L2(lam)), scaling
 
 
-def prepare_data(data: DataOptions, task: Any, fill: bool = False) -> Prepared:
-    """Read the data and bring it into the form of the training problem; ``fill``: missing values by the mean where nothing else is said."""
+def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool = False) -> tuple[Prepared, DataCheck]:
+    """Read the data, check it, and bring it into the form of the training problem.
+
+    ``fill``: also values that are missing only in other files; ``as_is``: no column is left out and nothing is filled in by itself.
+    """
     path = file_of(data)
     with flags_in_errors():
         source = datasets.load(data.data) if path is None else read(path, data)
         table = source.table if isinstance(source, Contents) else None
-        if fill and data.impute is None and table is not None and any(table.fill_nan(None).null_count().row(0)):
+        if not isinstance(source, Contents) or table is None or as_is:
+            prepared = _prepare(source, data, task)
+            return prepared, DataCheck({}, [])
+        drop = split_list(data.drop)
+        target = target_column(source, data.target)
+        check = datasets.check_table(source, target, split_list(data.keep), [*drop, *([data.id] if data.id else [])])
+        left_out = {name: reason for name, reason in check.left_out.items() if name not in drop}
+        if data.impute is None and (fill or has_gaps(table)):
             data = replace(data, impute="mean")
-        return datasets.prepare(
-            source,
-            target=data.target,
-            positive=data.positive,
-            drop=split_list(data.drop),
-            ids=data.id,
-            one_hot=data.one_hot,
-            impute=data.impute,
-            normalize=data.normalize,
-            task=task,
-        )
+        data = replace(data, id=data.id or check.id_column, target=target)
+        prepared = _prepare(source, data, task, [*drop, *left_out])
+    notes = check.notes + describe_features(prepared.raw, prepared.y, prepared.targets.classes)
+    return prepared, DataCheck(left_out, notes)
+
+
+def _prepare(source: Any, data: DataOptions, task: Any, drop: Sequence[str] | None = None) -> Prepared:
+    is_table = isinstance(source, Contents) and source.table is not None
+    return datasets.prepare(
+        source,
+        target=data.target,
+        positive=data.positive,
+        drop=split_list(data.drop) if drop is None else drop,
+        ids=data.id,
+        one_hot=data.one_hot and is_table,
+        impute=data.impute,
+        normalize=data.normalize,
+        task=task,
+    )
 
 
 def file_of(data: DataOptions) -> Path | None:
     """The file where there is one of that name or the argument looks like a path; None for a dataset."""
     path = Path(data.data)
-    return path if path.is_file() or path.suffix or len(path.parts) > 1 else None
+    known = path == STANDARD_INPUT or path.is_file() or path.is_dir() or glob.has_magic(data.data)
+    return path if known or path.suffix or len(path.parts) > 1 else None
+
+
+def files_of(*paths: Path | None) -> list[Path]:
+    """The files that paths stand for."""
+    return [file for path in paths if path is not None and path != STANDARD_INPUT for file in expand(path)]
 
 
 def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Contents:
@@ -135,13 +185,21 @@ def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Content
         header=data.header,
         zero_based=data.zero_based,
         n_columns=n_columns,
+        encoding=data.encoding,
+        decimal=data.decimal,
+        missing=split_list(data.missing),
     )
 
 
-def new_rows(path: Path, data: DataOptions, prepared: Prepared) -> RawMatrix:
-    """Read the rows of a further file in the columns of the training problem."""
+def new_rows(path: Path, data: DataOptions, prepared: Prepared) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
+    """Read the rows of a further file in the columns of the training problem, with their names and their unknown categories."""
     with flags_in_errors():
-        return prepared.features(_further(path, data, prepared))
+        contents = _further(path, data, prepared)
+        X = prepared.features(contents)
+    names = list(map(str, range(contents.n_rows)))
+    if contents.table is not None and prepared.id_column in contents.names:
+        names = [str(name) for name in contents.table[prepared.id_column].to_list()]
+    return X, names, prepared.strange_values(contents)
 
 
 def new_labelled_rows(path: Path, data: DataOptions, prepared: Prepared) -> tuple[RawMatrix, Array]:
@@ -188,7 +246,7 @@ def command_line() -> str:
     return shlex.join(["glru", *sys.argv[1:]])
 
 
-def data_facts(prepared: Prepared) -> dict[str, Any]:
+def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
     """Facts about the data for the JSON output."""
     classes = prepared.targets.classes
     return {
@@ -200,6 +258,8 @@ def data_facts(prepared: Prepared) -> dict[str, Any]:
         "target": prepared.targets.column,
         "classes": None if classes is None else {"-1": classes[0], "+1": classes[1]},
         "normalize": prepared.normalize,
+        "left_out": check.left_out,
+        "notes": dict(check.notes),
     }
 
 

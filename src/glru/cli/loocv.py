@@ -67,16 +67,14 @@ def loocv(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
-    output.check(out, [inputs.file_of(data)], checkpoint)
+    output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
     begin = time.perf_counter()
     fit_once = fit_once or method not in ("certified", "naive")
     with bar(out.quiet) as report:
-        job = inputs.make_job(data, loss, strength, fill=not fit_once)
+        job = inputs.make_job(data, loss, strength)
         if not fit_once:
             job = inputs.refit_steps(job, strength)
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
-        if out.plot is not None and job.problem.loss.task == "regression":
-            raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
         stored = None if checkpoint is None else Store(checkpoint)
         solution = trained(job.problem, loss.tol, stored)
         fit = time.perf_counter() - begin - job.seconds
@@ -186,7 +184,7 @@ def outcome(
         values,
         seconds,
         table=lambda: table(job, result),
-        display=lambda: glru.display.LOOCVDisplay.from_result(result),
+        display=lambda: glru.display.LOOCVDisplay.from_result(result, job.prepared.targets.classes),
         page=lambda: _page(job, solution, result),
     )
 
@@ -278,21 +276,25 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     intercept = "with" if model["intercept"] else "without"
     return [
         ("data", f"{data['rows']} rows x {data['columns']} columns, {normalised}{classes}"),
+        *job.check.lines,
         ("model", f"{model['loss']} loss, {strength}{kappa}, {intercept} intercept"),
     ]
 
 
 def table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
     """The columns of ``--out``, one entry per row."""
-    n_rows = job.problem.n_rows
-    columns: dict[str, Any] = {"row": np.arange(n_rows)}
+    columns: dict[str, Any] = {"row": np.arange(job.problem.n_rows)}
     if job.prepared.ids:
         columns["id"] = list(job.prepared.ids)
     columns["y"] = job.problem.y
     if result.labels is not None:
-        columns["label"] = result.bounds.signs
+        signs = result.bounds.signs
+        columns["class"] = output.class_names(job.prepared.targets.classes, np.sign(job.problem.y))
+        columns["label"] = signs
+        columns["held_out_class"] = output.class_names(job.prepared.targets.classes, signs)
         names = np.array(["undetermined", "correct", "wrong"])
         columns["verdict"] = names[result.bounds.verdicts(job.problem.y)].tolist()
     columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
+    columns |= output.probabilities(job.problem, result.bounds)
     columns["decided_by"] = result.stages.tolist()
     return columns

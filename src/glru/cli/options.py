@@ -30,7 +30,8 @@ class DataOptions:
         str,
         typer.Argument(
             metavar="DATA",
-            help="A dataset by name (see: glru data) or a file: CSV, TSV, Parquet, NPZ or LIBSVM, also .gz, .bz2, .xz.",
+            help="A dataset by name (see: glru data) or a file: CSV, TSV, Parquet, NPZ or LIBSVM, also .gz, .bz2, .xz, .zip; a folder "
+            "of Parquet files, a pattern such as 'part-*.csv', or - for the standard input.",
         ),
     ]
     target: Annotated[
@@ -43,15 +44,32 @@ class DataOptions:
         str | None, typer.Option(help="Class that counts as +1; all others are -1.", rich_help_panel=DATA)
     ] = None
     drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.", rich_help_panel=DATA)] = ""
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="Columns to use although they look like ids or dates, separated by commas; dates count as days.",
+            rich_help_panel=DATA,
+        ),
+    ] = ""
     id: Annotated[
-        str | None, typer.Option(help="Column that names the rows; not used by the model.", rich_help_panel=DATA)
+        str | None,
+        typer.Option(
+            help="Column that names the rows; not used by the model. By default one that looks like an id.",
+            rich_help_panel=DATA,
+        ),
     ] = None
     one_hot: Annotated[
-        bool, typer.Option("--one-hot", help="Turn text columns into columns of zeros and ones.", rich_help_panel=DATA)
-    ] = False
+        bool,
+        typer.Option(
+            "--one-hot/--no-one-hot", help="Turn text columns into columns of zeros and ones.", rich_help_panel=DATA
+        ),
+    ] = True
     impute: Annotated[
         Literal["mean", "median", "most-frequent"] | None,
-        typer.Option(help="What stands in for missing values.", rich_help_panel=DATA),
+        typer.Option(
+            help="What stands in for missing numbers, by default the mean; in text always the most frequent value.",
+            rich_help_panel=DATA,
+        ),
     ] = None
     normalize: Annotated[
         Literal["auto", "dense", "sparse", "none"],
@@ -68,9 +86,25 @@ class DataOptions:
     delimiter: Annotated[
         str | None,
         typer.Option(
-            help=r"What separates the columns of a CSV file: one character, \t for a tab.", rich_help_panel=DATA
+            help=r"What separates the columns of a CSV file: one character, \t for a tab; by default recognised.",
+            rich_help_panel=DATA,
         ),
     ] = None
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        typer.Option(help="Decimal mark of a CSV file; by default recognised.", rich_help_panel=DATA),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of a CSV file; by default UTF-8, else Windows-1252.", rich_help_panel=DATA),
+    ] = None
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="Further words for a missing value, separated by commas; NA, n/a, ? and the like are known.",
+            rich_help_panel=DATA,
+        ),
+    ] = ""
     header: Annotated[
         bool, typer.Option(help="Whether the first line holds the names of the columns.", rich_help_panel=DATA)
     ] = True

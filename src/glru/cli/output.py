@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 import glru
 from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
+from glru.bounds import ScoreBounds
 from glru.cli.options import OutputOptions
 from glru.report.format import format_interval
 
@@ -21,6 +23,7 @@ SCHEMA = "glru/1"
 LONGEST_NAME = 40
 """Width of the first column of the printed table; longer names are folded."""
 
+EPSILON = float(np.finfo(np.float64).eps)
 TABLES, PICTURES = (".csv", ".parquet"), (".png", ".svg", ".pdf")
 
 
@@ -162,6 +165,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def class_names(classes: tuple[str, str] | None, signs: Any) -> list[str | None]:
+    """What labels -1 and +1 stand for; None where a label is open."""
+    names = {-1: classes[0], 1: classes[1]} if classes else {-1: "-1", 1: "+1"}
+    return [names.get(int(sign)) for sign in signs]
+
+
+def probabilities(problem: glru.Problem, bounds: ScoreBounds) -> dict[str, Any]:
+    """Bounds of the probability of the class +1, for losses that have one; rounded outward."""
+    if not problem.loss.probabilities:
+        return {}
+    # expit is off by less than four units in the last place.
+    lower, upper = expit(bounds.lower) * (1.0 - 4.0 * EPSILON), expit(bounds.upper) * (1.0 + 4.0 * EPSILON)
+    return {"probability_lower": lower, "probability_upper": np.minimum(upper, 1.0)}
 
 
 def duration(seconds: float) -> str:

@@ -48,10 +48,10 @@ def select(
     min_features: Annotated[int, typer.Option(min=1, help="Where removing ends.")] = 1,
 ) -> None:
     """Remove or add features while that makes the model better on validation rows, as training every candidate would."""
-    output.check(out, [inputs.file_of(data), validation])
+    output.check(out, inputs.files_of(inputs.file_of(data), validation))
     begin = time.perf_counter()
     with bar(out.quiet) as report:
-        job = inputs.make_job(data, loss, strength)
+        job = inputs.make_job(data, loss, strength, fill=validation is not None)
         rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
         problem, X_val, y_val = _split(job, data, validation, share, seed, loo)
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)

@@ -37,7 +37,7 @@ def tune(
     checkpoint: Checkpoint = None,
 ) -> None:
     """The best strength of the penalty, proven by exact leave-one-out cross-validation at every strength."""
-    output.check(out, [inputs.file_of(data)], checkpoint)
+    output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
     if lam is not None and C is not None:
         raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
     begin = time.perf_counter()

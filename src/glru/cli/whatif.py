@@ -28,6 +28,9 @@ def whatif(
     remove_rows: Annotated[
         str, typer.Option(help="Rows to remove by position, counted from 0: 3,17,20:30 (20 to 29).")
     ] = "",
+    remove_ids: Annotated[
+        str, typer.Option(help="Rows to remove by id: P01456,P01460, or a file with one id per line (see --id).")
+    ] = "",
     add_rows: Annotated[
         Path | None, typer.Option(help="A file with rows to add, in the columns of DATA and with its target.")
     ] = None,
@@ -42,20 +45,18 @@ def whatif(
     retrain: Annotated[bool, typer.Option("--retrain", help="Retrain as well, and compare.")] = False,
 ) -> None:
     """What is proven about the model that retraining on the changed data would give."""
-    output.check(out, [inputs.file_of(data), add_rows, query])
-    if not (remove_rows or add_rows or remove_columns):
-        raise typer.BadParameter("say what changes: --remove-rows, --add-rows or --remove-columns.")
+    output.check(out, inputs.files_of(inputs.file_of(data), add_rows, query))
+    if not (remove_rows or remove_ids or add_rows or remove_columns):
+        raise typer.BadParameter("say what changes: --remove-rows, --remove-ids, --add-rows or --remove-columns.")
     begin = time.perf_counter()
     with bar(out.quiet):
-        job = inputs.make_job(data, loss, strength)
-        if out.plot is not None and job.problem.loss.task == "regression":
-            raise ValueError("--plot shows classifications; look at a regression with --html or --out.")
-        removed = positions(remove_rows, job.problem.n_rows)
+        job = inputs.make_job(data, loss, strength, fill=True)
+        removed = sorted({*positions(remove_rows, job.problem.n_rows), *rows_of_ids(job, remove_ids)})
         change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
         solution = glru.solve(job.problem, tol=loss.tol)
         fit = time.perf_counter()
         after = glru.after(solution, change, candidate=candidate, bound=bound)
-        X, names = _queries(job, data, query, removed)
+        X, names, strange = _queries(job, data, query, removed)
         old = X @ solution.coef + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
         bounds = after.score_bounds(queries)
@@ -66,7 +67,11 @@ def whatif(
     if model is not None:
         seconds["retrain"] = time.perf_counter() - done
     seconds["total"] = time.perf_counter() - begin
-    settings: dict[str, Any] = {"remove_rows": removed, "add_rows": str(add_rows) if add_rows else None}
+    settings: dict[str, Any] = {
+        "remove_rows": removed,
+        "unknown_categories": strange,
+        "add_rows": str(add_rows) if add_rows else None,
+    }
     settings |= {"remove_columns": inputs.split_list(remove_columns), "query": str(query) if query else None}
     settings |= {"bound": bound, "candidate": candidate}
     output.deliver(outcome(job, after, names, (old, bounds, new), settings, seconds), out)
@@ -87,6 +92,25 @@ def positions(text: str, n_rows: int) -> list[int]:
     return sorted(set(found))
 
 
+def rows_of_ids(job: inputs.Job, text: str) -> list[int]:
+    """The rows of some ids, given beside each other or one per line of a file."""
+    if not text:
+        return []
+    if job.prepared.ids is None:
+        raise ValueError(f"--remove-ids needs a column of ids in {job.prepared.source}; name it with --id.")
+    path = Path(text)
+    wanted = path.read_text(encoding="utf-8-sig").split() if path.is_file() else inputs.split_list(text)
+    places: dict[str, list[int]] = {}
+    for row, name in enumerate(job.prepared.ids):
+        places.setdefault(name, []).append(row)
+    strange = [name for name in wanted if name not in places]
+    if strange:
+        raise ValueError(
+            f"ids must be among those of {job.prepared.source}; {len(strange)} are not, first {strange[0]!r}."
+        )
+    return [row for name in wanted for row in places[name]]
+
+
 def _change(
     job: inputs.Job, data: DataOptions, removed: list[int], add_rows: Path | None, remove_columns: str
 ) -> tuple[glru.Change, list[int]]:
@@ -102,12 +126,14 @@ def _change(
     return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
 
 
-def _queries(job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]) -> tuple[RawMatrix, list[str]]:
+def _queries(
+    job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]
+) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
+    """The rows to predict, what they are called, and their categories that the training data does not have."""
     if query is not None:
-        X = inputs.new_rows(query, data, job.prepared)
-        return X, [str(k) for k in range(X.shape[0])]
+        return inputs.new_rows(query, data, job.prepared)
     kept = np.setdiff1d(np.arange(job.problem.n_rows), removed)
-    return job.problem.X[kept], [job.row_name(int(row)) for row in kept]
+    return job.problem.X[kept], [job.row_name(int(row)) for row in kept], {}
 
 
 def outcome(
@@ -170,6 +196,6 @@ def outcome(
         values,
         seconds,
         table=lambda: columns,
-        display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old),
+        display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old, job.prepared.targets.classes),
         page=lambda: after_page(after, bounds, old, names, job.prepared.name, inputs.provenance(job, lines[:3])),
     )

@@ -2,16 +2,19 @@
 
 import bz2
 import csv
+import glob
 import gzip
 import io
 import lzma
 import re
+import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Literal, final
@@ -37,17 +40,48 @@ SUFFIXES: dict[str, Format] = {
     ".svmlight": "libsvm",
     ".binary": "libsvm",
 }
-COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def _open_zipped(path: Path, mode: str) -> IO[bytes]:
+    """Open the only file of a ZIP archive."""
+    return zipfile.ZipFile(path).open(_zipped_name(path))
+
+
+def _zipped_name(path: Path) -> str:
+    with explain_damage(path), zipfile.ZipFile(path) as archive:
+        files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
+    if len(files) != 1:
+        raise ValueError(f"{path} must hold one file; it holds {len(files)}. Unpack it and name the file.")
+    if files[0].flag_bits & 1:
+        raise ValueError(f"{path} must not be encrypted; it is. Unpack it first.")
+    return files[0].filename
+
+
+COMPRESSIONS: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zip": _open_zipped,
+}
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile)
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 MOST_COLUMNS = 10_000_000
 """Largest number of columns of a matrix file unless one is given; a damaged index may not ask for more."""
 
-MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"]
+MISSING = ["", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None", "?"]
 """What stands for a missing value in a text file."""
 
-GUESSES = {";": "a semicolon", "\t": "a tab", "|": "a bar", ",": "a comma"}
+MISSING_NUMBERS = ["-", "--", ".", "*", "unknown", "Unknown", "missing", "Missing", "n.d.", "nd", "ND"]
+"""What stands for a missing value among numbers."""
+
+DELIMITERS = ";\t|"
+"""What may separate columns instead of a comma."""
+
+BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+STANDARD_INPUT = Path("-")
+UNNAMED = "unnamed_"
+"""What the names of columns without one begin with."""
 
 
 @final
@@ -65,6 +99,8 @@ class Contents:
         The table; None for a matrix.
     X, y : matrix, array or None
         The matrix and its targets; None for a table, and targets None where the file has none.
+    notes : tuple of str
+        What was read otherwise than it is written.
     """
 
     path: Path
@@ -72,6 +108,7 @@ class Contents:
     table: Any = None
     X: RawMatrix | None = None
     y: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -91,11 +128,31 @@ class Place:
     header: bool
     zero_based: bool
     n_columns: int | None
+    encoding: str | None
+    decimal: str | None
+    missing: tuple[str, ...]
 
     def open(self) -> IO[bytes]:
         """Open the file's bytes, decompressed; an error once they exceed the limit for a file of its size."""
+        if self.path == STANDARD_INPUT:
+            return io.BytesIO(standard_input())
         file = self.opener(self.path, "rb")
         return file if self.opener is open else io.BufferedReader(_Unpacked(file, self.path))
+
+
+@cache
+def standard_input() -> bytes:
+    """The bytes of the standard input, which can be read once."""
+    return sys.stdin.buffer.read()
+
+
+def expand(path: Path) -> list[Path]:
+    """The files that a path stands for: itself, those of a pattern such as ``part-*.csv``, or the Parquet files of a folder."""
+    if path.is_dir():
+        return sorted(file for suffix in ("parquet", "pq") for file in path.rglob(f"*.{suffix}"))
+    if path == STANDARD_INPUT or path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    return sorted(Path(name) for name in glob.glob(str(path), recursive=True))
 
 
 def read(
@@ -106,24 +163,34 @@ def read(
     header: bool = True,
     zero_based: bool = False,
     n_columns: int | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    missing: Sequence[str] = (),
 ) -> Contents:
     r"""Read a file.
 
     Parameters
     ----------
     path : str or Path
-        A CSV, TSV, Parquet, NPZ or LIBSVM (SVMlight) file; a further .gz, .bz2 or .xz says that it is compressed.
-        An NPZ file holds ``X`` or the parts of a CSR matrix as ``scipy.sparse.save_npz`` writes them, and ``y``.
+        A CSV, TSV, Parquet, NPZ or LIBSVM (SVMlight) file; a further .gz, .bz2, .xz or .zip says that it is compressed.
+        A folder stands for the Parquet files in it, a pattern such as ``part-*.csv`` for the tables of that name, put one below the
+        other, and ``-`` for the standard input. An NPZ file holds ``X`` or the parts of a CSR matrix as ``scipy.sparse.save_npz`` writes them, and ``y``.
     format : {"csv", "tsv", "parquet", "npz", "libsvm"}, default=None
         The format; by the file's suffix if not given.
     delimiter : str, default=None
-        What separates the columns of a CSV file.
+        What separates the columns of a CSV file; a comma, semicolon, tab or bar is recognised if not given.
     header : bool, default=True
         Whether the first line of a CSV or TSV file holds the names of the columns.
     zero_based : bool, default=False
         Whether the columns of a LIBSVM file are counted from 0.
     n_columns : int, default=None
         The number of columns of a LIBSVM file; the largest that occurs, up to 10 million, if not given.
+    encoding : str, default=None
+        How the text of a CSV file is encoded; UTF-8, UTF-16 with a byte-order mark, or else Windows-1252 if not given.
+    decimal : {".", ","}, default=None
+        What separates whole numbers from fractions in a CSV file; recognised if not given.
+    missing : sequence of str, default=()
+        Further words that stand for a missing value in a CSV file, beside ``NA``, ``n/a``, ``?`` and the like.
 
     Returns
     -------
@@ -139,8 +206,14 @@ def read(
     ('age', 'ill')
     """
     path = Path(path)
+    if decimal not in (None, ".", ","):
+        raise ValueError(f"decimal must be '.' or ','; got {decimal!r}.")
+    parts = expand(path)
+    if parts != [path]:
+        options: dict[str, Any] = {"format": format, "delimiter": delimiter, "header": header, "encoding": encoding}
+        return _concatenate(path, [read(part, decimal=decimal, missing=missing, **options) for part in parts])
     form, opener = _format_of(path, format)
-    place = Place(path, form, opener, delimiter, header, zero_based, n_columns)
+    place = Place(path, form, opener, delimiter, header, zero_based, n_columns, encoding, decimal, tuple(missing))
     readers: dict[Format, Callable[[Place], Contents]] = {
         "csv": _read_text,
         "tsv": _read_text,
@@ -150,6 +223,26 @@ def read(
     }
     with explain_damage(path):
         return readers[form](place)
+
+
+def _concatenate(path: Path, parts: list[Contents]) -> Contents:
+    """Put tables one below the other; folders called ``name=value`` give a column."""
+    pl = polars()
+    if not parts:
+        what = "a file; it is a folder without Parquet files" if path.is_dir() else "a file or match one; it does not"
+        raise ValueError(f"{path} must be {what}.")
+    tables = []
+    for part in parts:
+        if part.table is None:
+            raise ValueError(f"{part.path} must be a table to be read with others; it is a matrix.")
+        pairs = [name.split("=", 1) for name in part.path.parent.parts if "=" in name]
+        tables.append(part.table.with_columns(**{name: pl.lit(value) for name, value in pairs}))
+    try:
+        table = pl.concat(tables, how="vertical_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"the tables of {path} must have the same columns: {_first_line(error)}.") from None
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+    return Contents(path, tuple(table.columns), table=table, notes=notes)
 
 
 @contextmanager
@@ -166,8 +259,8 @@ def explain_damage(path: Path) -> Iterator[None]:
 
 
 def _format_of(path: Path, given: Format | None) -> tuple[Format, Callable[..., Any]]:
-    if path.is_dir():
-        raise ValueError(f"{path} must be a file; it is a folder.")
+    if path == STANDARD_INPUT:
+        return given or "csv", open
     if not path.exists():
         raise ValueError(f"{path} must exist; there is no such file.")
     if path.stat().st_size == 0:
@@ -176,11 +269,13 @@ def _format_of(path: Path, given: Format | None) -> tuple[Format, Callable[..., 
     opener: Callable[..., Any] = open
     if suffixes and suffixes[-1] in COMPRESSIONS:
         opener = COMPRESSIONS[suffixes.pop()]
+        if opener is _open_zipped:
+            suffixes += [suffix.lower() for suffix in Path(_zipped_name(path)).suffixes]
     known = [SUFFIXES[suffix] for suffix in suffixes if suffix in SUFFIXES]
     form = given or (known[-1] if known else None)
     if form is None:
         raise ValueError(
-            f"the format of {path.name!r} must be told by its suffix, one of {', '.join(SUFFIXES)} (and .gz, .bz2 or .xz); "
+            f"the format of {path.name!r} must be told by its suffix, one of {', '.join(SUFFIXES)} (and .gz, .bz2, .xz or .zip); "
             "or give the format: csv, tsv, parquet, npz or libsvm."
         )
     return form, opener
@@ -248,46 +343,99 @@ def _read_text(place: Place) -> Contents:
     pl = polars()
 
     with place.open() as file:
-        data = file.read()
-    delimiter = _delimiter(place)
-    n_fields = _check_lines(place, data, delimiter)
-    try:
-        table = pl.read_csv(
-            data,
-            separator=delimiter,
-            has_header=place.header,
-            infer_schema_length=None,
-            null_values=MISSING,
-        )
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
-    if not place.header:
-        table.columns = [f"x{k}" for k in range(n_fields)]
+        data, notes = _decode(place, file.read())
+    data = _without_comments(data)
+    delimiter = _delimiter(place, data)
+    names = _check_lines(place, data, delimiter)
+
+    def parse(decimal_comma: bool) -> Any:
+        try:
+            return pl.read_csv(
+                data,
+                separator=delimiter,
+                has_header=place.header,
+                infer_schema_length=None,
+                null_values=[*MISSING, *place.missing],
+                try_parse_dates=True,
+                decimal_comma=decimal_comma,
+            )
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
+
+    table = parse(False)
+    comma = _has_decimal_comma(table, delimiter) if place.decimal is None else place.decimal == ","
+    if comma:
+        # Otherwise 1.234, which is a thousand and more here, would already have been read as a fraction.
+        table = parse(delimiter != ",")
+        notes += ["decimal commas"] if place.decimal is None else []
+    table.columns = names
+    table = table.drop(
+        [name for name in names if name.startswith(UNNAMED) and table[name].null_count() == table.height]
+    )
     if re.search(rb"\n[ \t]*\r?\n", data):
         table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
-    return _table_contents(place, _numbers_in_text(table))
+    table, read_as = _numbers_in_text(table, comma)
+    return _table_contents(place, table, (*notes, *read_as))
 
 
-def _delimiter(place: Place) -> str:
-    """What separates the columns."""
-    given = place.delimiter
-    if given is None:
-        return "\t" if place.format == "tsv" else ","
-    if len(given) != 1 or not given.isascii() or given in '"\r\n':
-        raise ValueError(
-            f"the delimiter must be one ASCII character, not a quote or the end of a line; got {given!r}. Give for example "
-            "',', ';', '|' or a tab."
-        )
-    return given
-
-
-def _check_lines(place: Place, data: bytes, delimiter: str) -> int:
-    """The number of fields of the first line; an error where the file is not a table with distinct names."""
-    lines = data.strip().split(b"\n", 1)
+def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
+    """The text in UTF-8, and a note where it was encoded otherwise."""
+    mark = next((name for start, name in BYTE_ORDER_MARKS.items() if data.startswith(start)), None)
+    encoding = place.encoding or mark
     try:
-        first = lines[0].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{place.path} must be text in UTF-8; its first line is not.") from None
+        if encoding is not None:
+            return data.decode(encoding).encode(), []
+        data.decode()
+    except LookupError:
+        raise ValueError(f"the encoding of {place.path} must be known to Python; got {encoding!r}.") from None
+    except UnicodeDecodeError as error:
+        if encoding is not None:
+            raise ValueError(f"{place.path} must be text in {encoding}; it is not ({error.reason}).") from None
+        if b"\0" in data[:1000]:
+            raise ValueError(f"{place.path} must be text; it holds binary data.") from None
+        return data.decode("cp1252", "replace").encode(), ["text in Windows-1252, not UTF-8 (or give encoding='...')"]
+    return data, []
+
+
+def _without_comments(data: bytes) -> bytes:
+    """The text without lines that begin with #, where the first lines do and a line of names follows them."""
+    lines = data.lstrip().split(b"\n", 100)
+    first = next((line for line in lines if not line.startswith(b"#")), b"")
+    if not lines[0].startswith(b"#") or all(
+        _is_number(field) for field in re.split(r"[,;\t|]", first.decode("utf-8", "replace"))
+    ):
+        return data
+    return re.sub(rb"(?m)^#.*\n?", b"", data.lstrip())
+
+
+def _delimiter(place: Place, data: bytes) -> str:
+    """What separates the columns: as given, or what splits all of the first lines into equally many fields."""
+    given = place.delimiter
+    if given is not None:
+        if len(given) != 1 or not given.isascii() or given in '"\r\n':
+            raise ValueError(
+                f"the delimiter must be one ASCII character, not a quote or the end of a line; got {given!r}. Give for example "
+                "',', ';', '|' or a tab."
+            )
+        return given
+    usual = "\t" if place.format == "tsv" else ","
+    lines = [line for line in data[:200_000].decode("utf-8", "ignore").split("\n")[:50] if line.strip()]
+    # The last line may be cut off; quotes may hold line breaks.
+    sample = lines[:-1] or lines
+    for mark in DELIMITERS:
+        try:
+            counts = {len(row) for row in csv.reader(sample, delimiter=mark)}
+        except csv.Error:
+            continue
+        if len(counts) == 1 and min(counts) > 1:
+            return mark
+    return usual
+
+
+def _check_lines(place: Place, data: bytes, delimiter: str) -> list[str]:
+    """The names of the columns; an error where the file is not a table with distinct names."""
+    lines = data.strip().split(b"\n", 1)
+    first = lines[0].decode("utf-8", "replace")
     if "\0" in first:
         raise ValueError(f"{place.path} must be text; its first line holds binary data.")
     try:
@@ -295,10 +443,9 @@ def _check_lines(place: Place, data: bytes, delimiter: str) -> int:
     except csv.Error as error:
         raise ValueError(f"{place.path} must be a table; its first line is not one of its lines ({error}).") from None
     if len(names) < 2:
-        other = next((mark for mark in GUESSES if mark != delimiter and mark in first), None)
-        hint = f" It seems to be separated by {GUESSES[other]}: give delimiter={other!r}." if other else ""
-        raise ValueError(f"{place.path} must have at least two columns; its first line has {len(names)}.{hint}")
+        raise ValueError(f"{place.path} must have at least two columns; its first line has {len(names)}.")
     if place.header:
+        names = [name or f"{UNNAMED}{k}" for k, name in enumerate(names)]
         _check_names(place, names)
     last = lines[-1].rsplit(b"\n", 1)[-1].decode("utf-8", "replace")
     found = last.count(delimiter) + 1
@@ -306,7 +453,7 @@ def _check_lines(place: Place, data: bytes, delimiter: str) -> int:
         raise ValueError(
             f"{place.path} seems to be cut short: its last line has {found} of {len(names)} columns. Copy it again."
         )
-    return len(names)
+    return names if place.header else [f"x{k}" for k in range(len(names))]
 
 
 def _check_names(place: Place, names: list[str]) -> None:
@@ -329,23 +476,77 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numbers_in_text(table: Any) -> Any:
-    """Convert text columns that hold numbers with blanks around them."""
+WITH_COMMA, THOUSANDS = r"^[+-]?\d+,\d+$", r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+
+
+def _has_decimal_comma(table: Any, delimiter: str) -> bool:
+    """Whether a column of text holds numbers with a comma that does not separate thousands, or, without commas between columns, any comma."""
+    pl = polars()
+    for column in table.get_columns():
+        if column.dtype != pl.String:
+            continue
+        values = column.drop_nulls().str.strip_chars()
+        commas = values.filter(values.str.contains(WITH_COMMA))
+        is_number = 2 * len(commas) > len(values) or (len(commas) > 0 and _parse(values, True).null_count() == 0)
+        if is_number and (delimiter != "," or not commas.str.contains(THOUSANDS).all()):
+            return True
+    return False
+
+
+def _parse(values: Any, decimal_comma: bool) -> Any:
+    """Text as numbers, with or without separated thousands; missing where it is none."""
+    pl = polars()
+    name = values.name
+    separator, point = (r"[.'\u00a0\u202f ]", ",") if decimal_comma else (r"[,'\u00a0\u202f ]", r"\.")
+    grouped = values.str.contains(rf"^[+-]?\d{{1,3}}({separator}\d{{3}})+({point}\d+)?$")
+    plain = pl.select(pl.when(grouped).then(values.str.replace_all(separator, "")).otherwise(values)).to_series()
+    if decimal_comma:
+        whole = plain.str.contains(r"\.")
+        plain = pl.select(pl.when(whole).then(None).otherwise(plain.str.replace(",", ".", literal=True))).to_series()
+    return plain.cast(pl.Float64, strict=False).alias(name)
+
+
+def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
+    """Convert text columns that hold numbers: with blanks around them, separated thousands, limits such as <5, or words for a missing value."""
     pl = polars()
 
-    found = []
+    found: list[Any] = []
+    notes: list[str] = []
     for column in table.get_columns():
-        if column.dtype == pl.String:
-            stripped = column.str.strip_chars()
-            number = stripped.cast(pl.Float64, strict=False)
-            found.append(number if number.null_count() == column.null_count() else stripped)
-    return table.with_columns(found) if found else table
+        if column.dtype != pl.String:
+            continue
+        stripped = column.str.strip_chars()
+        number = _parse(stripped, decimal_comma)
+        known, n_numbers = len(column) - column.null_count(), len(column) - number.null_count()
+        if n_numbers < known:
+            complete, said = parse_numbers(stripped, decimal_comma)
+            if complete is None or not 2 * n_numbers > known:
+                found.append(stripped)
+                continue
+            number, notes = complete, notes + said
+        found.append(number)
+    return (table.with_columns(found) if found else table), notes
 
 
-def _table_contents(place: Place, table: Any) -> Contents:
+def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
+    """Text as numbers, limits such as <5 and words for a missing value included, and what was read so; None where other text is among it."""
+    number = _parse(values, decimal_comma)
+    limits = _parse(values.str.extract(r"^[<>≤≥]=?\s*(.+)$"), decimal_comma)
+    absent = values.is_in(MISSING_NUMBERS)
+    complete = number.fill_null(limits)
+    if complete.null_count() > values.null_count() + int(absent.sum()):
+        return None, []
+    notes: list[str] = []
+    for where, meaning in ((limits.is_not_null(), "the limit"), (absent, "missing")):
+        if where.any():
+            notes.append(f"{int(where.sum())} in {values.name!r} such as {values.filter(where)[0]!r} read as {meaning}")
+    return complete, notes
+
+
+def _table_contents(place: Place, table: Any, notes: tuple[str, ...] = ()) -> Contents:
     if table.height == 0 or table.width == 0:
         raise ValueError(f"{place.path} must hold at least one row and one column; it has {table.height} rows.")
-    return Contents(place.path, tuple(table.columns), table=table)
+    return Contents(place.path, tuple(table.columns), table=table, notes=notes)
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ make, and says what is wrong with a column in terms of the file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.datasets.catalogue import Dataset, Task
-from glru.datasets.files import Contents, polars
+from glru.datasets.files import Contents, parse_numbers, polars
 from glru.linalg import Array, RawMatrix, as_matrix
 
 Imputation = Literal["mean", "median", "most-frequent"]
@@ -108,6 +109,8 @@ class Prepared:
         The column of the file that each of them comes from (several share one after one-hot encoding).
     ids : tuple of str or None
         Names of the rows.
+    id_column : str or None
+        The column that they come from.
     targets : Targets
         What the targets stand for.
     columns : array of int
@@ -131,6 +134,7 @@ class Prepared:
     names: tuple[str, ...]
     origins: tuple[str, ...]
     ids: tuple[str, ...] | None
+    id_column: str | None
     targets: Targets
     columns: NDArray[np.intp]
     is_table: bool
@@ -139,13 +143,25 @@ class Prepared:
     transformer: Any
     raw: Any
 
-    def features(self, contents: Contents) -> RawMatrix:
-        """Return new rows in the columns of the training problem."""
-        return _plain(self.transformer.transform(self._columns_of(contents)))
+    def features(self, contents: Contents, known: bool = False) -> RawMatrix:
+        """Return new rows in the columns of the training problem; ``known``: categories must be those of the training data."""
+        return _plain(self.transformer.transform(self._columns_of(contents, known)))
 
     def labelled(self, contents: Contents) -> tuple[RawMatrix, Array]:
         """Return new rows and their targets in the form of the training problem."""
-        return self.features(contents), self.targets.encode(_target_values(contents, self.targets.column))
+        return self.features(contents, True), self.targets.encode(_target_values(contents, self.targets.column))
+
+    def strange_values(self, contents: Contents) -> dict[str, list[str]]:
+        """The categories of new rows that the training data does not have, by column; they are encoded as none of the known ones."""
+        if not self.is_table or contents.table is None:
+            return {}
+        found = {}
+        for name, values in _categories(self.transformer.named_steps["columns"]):
+            texts = contents.table[name].cast(polars().String).drop_nulls().unique().to_list()
+            strange = sorted(set(texts) - set(values))
+            if strange:
+                found[name] = strange
+        return found
 
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of columns of X by their own names or those of the columns they come from."""
@@ -157,7 +173,7 @@ class Prepared:
             found += places
         return sorted(set(found))
 
-    def _columns_of(self, contents: Contents) -> Any:
+    def _columns_of(self, contents: Contents, known: bool) -> Any:
         if not self.is_table:
             return _matrix_columns(contents, self.columns)
         if contents.table is None:
@@ -167,15 +183,16 @@ class Prepared:
         absent = [name for name in columns if name not in set(contents.names)]
         if absent:
             raise ValueError(f"a table must have the columns of the training data; missing: {_list(absent, repr)}.")
-        known: dict[str, Any] = dict(_categories(encoder))
-        numbers = [name for name in columns if name not in known]
-        _check_kinds(contents.table, numbers, one_hot=False)
-        table = _typed(contents.table, columns, set(known))
-        _check_values(table, table.height if self.imputed else 0)
-        for name, values in known.items():
-            strange = sorted(set(table[name].drop_nulls().to_list()) - set(values))
-            if strange:
-                raise ValueError(f"column {name!r} must have values of the training data; got {_list(strange, repr)}.")
+        text = {name for name, _ in _categories(encoder)}
+        with _in_file(contents):
+            table = _numbers_where_expected(contents.table, [name for name in columns if name not in text])
+            table = _typed(table, columns, text)
+            _check_values(table, table.height if self.imputed else 0)
+        strange = self.strange_values(contents) if known else {}
+        for name, values in strange.items():
+            raise ValueError(
+                f"column {name!r} of {contents.path} must have values of the training data; got {_list(values, repr)}."
+            )
         return table
 
 
@@ -237,7 +254,7 @@ def prepare(
         targets, y = _dataset_targets(data, task), data.y
     else:
         contents, source = data, str(data.path)
-        column = _target_column(data, target)
+        column = target_column(data, target)
         values = _target_values(data, column)
         targets = Targets.fit(values, column, positive, task)
         y = targets.encode(values)
@@ -259,6 +276,7 @@ def prepare(
         names=tuple(encoded[k][0] for k in kept),
         origins=tuple(encoded[k][1] for k in kept),
         ids=None if ids is None else tuple(map(str, contents.table[ids].to_list())),
+        id_column=ids,
         targets=targets,
         columns=used,
         is_table=is_table,
@@ -282,7 +300,7 @@ def _dataset_targets(data: Dataset, task: Task | None) -> Targets:
     return Targets("y", task, data.classes if task == "classification" else None)
 
 
-def _target_column(data: Contents, target: str | None) -> str | None:
+def target_column(data: Contents, target: str | None) -> str | None:
     """The name of the target column; None for a matrix, which has its targets beside it."""
     if data.table is None:
         if target is not None:
@@ -336,9 +354,10 @@ def _columns(
             )
         return _matrix_columns(contents, used), []
     names = [contents.names[k] for k in used]
-    text = set(_check_kinds(contents.table, names, one_hot))
-    table = _typed(contents.table, names, text)
-    _check_values(table, table.height - 1 if impute else 0)
+    with _in_file(contents):
+        text = set(_check_kinds(contents.table, names, one_hot))
+        table = _typed(contents.table, names, text)
+        _check_values(table, table.height - 1 if impute else 0)
     return table, [("columns", _encoder(names, text, impute))]
 
 
@@ -357,10 +376,38 @@ def _matrix_columns(contents: Contents, used: NDArray[np.intp]) -> Any:
     return X if used.size == X.shape[1] else X[:, used]
 
 
-def _typed(table: Any, columns: Sequence[str], text: set[str]) -> Any:
-    """Some columns of a table, as numbers or text."""
+def _numbers_where_expected(table: Any, names: Sequence[str]) -> Any:
+    """A table whose columns of that name are numbers; an error where one holds text."""
     pl = polars()
-    return table.select(columns).cast({name: pl.String if name in text else pl.Float64 for name in columns})
+    schema = dict(table.schema)
+    for name in names:
+        if schema[name] == pl.String:
+            values = table[name].str.strip_chars()
+            ways = (parse_numbers(values, decimal_comma)[0] for decimal_comma in (False, True))
+            table = table.with_columns(next((column for column in ways if column is not None), values))
+    _check_kinds(table, names, one_hot=False)
+    return table
+
+
+@contextmanager
+def _in_file(contents: Contents) -> Iterator[None]:
+    """Name the file in errors about its columns."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{contents.path}: {error}") from None
+
+
+def _typed(table: Any, columns: Sequence[str], text: set[str]) -> Any:
+    """Some columns of a table, as numbers or text; dates as days since 1970."""
+    pl = polars()
+    chosen = table.select(columns)
+    days = [
+        (chosen[name].cast(pl.Datetime("us")).dt.epoch("us") / 86_400e6).alias(name)
+        for name, kind in chosen.schema.items()
+        if kind in (pl.Date, pl.Datetime)
+    ]
+    return chosen.with_columns(days).cast({name: pl.String if name in text else pl.Float64 for name in columns})
 
 
 def _encoder(columns: Sequence[str], text: set[str], impute: Imputation | None) -> Any:
@@ -489,11 +536,19 @@ def _check_kinds(table: Any, columns: Sequence[str], one_hot: bool) -> list[str]
         kind = schema[name]
         if kind in (pl.String, pl.Categorical, pl.Enum):
             text.append(name)
-        elif not (kind.is_numeric() or kind in (pl.Boolean, pl.Null)):
+        elif not (kind.is_numeric() or kind in (pl.Boolean, pl.Null, pl.Date, pl.Datetime)):
             raise ValueError(f"columns must hold numbers or text; {name!r} holds {kind}. Leave it out (drop=[...]).")
-    if text and not one_hot:
-        raise ValueError(_text_message(table, text))
+    wrong = [name for name in text if _is_mostly_numbers(table[name])] if one_hot else text
+    if wrong:
+        raise ValueError(_text_message(table, wrong))
     return text
+
+
+def _is_mostly_numbers(column: Any) -> bool:
+    """Whether a column of text holds numbers in more than half of its rows, so that its text is no category."""
+    pl = polars()
+    values = column.drop_nulls().cast(pl.String)
+    return 2 * (len(values) - values.cast(pl.Float64, strict=False).null_count()) > len(values)
 
 
 def _check_values(table: Any, most_missing: int) -> None:
@@ -530,7 +585,7 @@ def _text_message(table: Any, text: Sequence[str]) -> str:
     more = f" and {len(text) - 5} more" if len(text) > 5 else ""
     return (
         f"columns must hold numbers; text is in {', '.join(described)}{more}. Encode categories (one_hot=True), correct the "
-        "values, or leave the columns out (drop=[...])."
+        "values, call them missing (missing=[...]), or leave the columns out (drop=[...])."
     )
 
 

@@ -7,28 +7,26 @@ from numpy.typing import NDArray
 
 from glru.after import After
 from glru.bounds import ScoreBounds
-from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals, middle
+from glru.display.intervals import BLUE, GREY, ORANGE, Groups, axes, draw_agreement, draw_sides, middle, sort_sides
 from glru.linalg import Array
 
-GROUPS: dict[int, Group] = {
-    1: ("label unchanged", BLUE, 3.0),
-    -1: ("label changed", ORANGE, 6.0),
-    0: ("open", GREY, 6.0),
-}
+GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORANGE), 0: ("open", GREY)}
 
 
 @final
 class AfterDisplay:
-    """Intervals of the retrained scores, coloured by whether the label is proven to stay or to change.
+    """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression over the old predictions.
 
     Parameters
     ----------
     lower, upper : array of shape (n_queries,)
         Bounds of the retrained scores, in the order they are drawn.
-    verdicts : array of shape (n_queries,)
-        1 unchanged, -1 changed, 0 open.
+    old_scores : array of shape (n_queries,)
+        The scores before the change, in the same order.
     title : str
         What is shown.
+    classes : tuple of str or None, default=None
+        What -1 and +1 stand for; None for a regression.
 
     Examples
     --------
@@ -42,8 +40,15 @@ class AfterDisplay:
     '69 queries after the change: 69 labels unchanged, 0 changed, 0 open'
     """
 
-    def __init__(self, lower: Array, upper: Array, verdicts: NDArray[np.int8], title: str) -> None:
-        self.lower, self.upper, self.verdicts, self.title = lower, upper, verdicts, title
+    def __init__(
+        self, lower: Array, upper: Array, old_scores: Array, title: str, classes: tuple[str, str] | None = None
+    ) -> None:
+        self.lower, self.upper, self.old_scores, self.title, self.classes = lower, upper, old_scores, title, classes
+
+    @property
+    def verdicts(self) -> NDArray[np.int8]:
+        """1 unchanged, -1 changed, 0 open, for classes."""
+        return verdicts_of(ScoreBounds(self.lower, self.upper), self.old_scores)
 
     @classmethod
     def from_after(cls, out: After, X: Any, old_scores: Array) -> "AfterDisplay":
@@ -52,27 +57,31 @@ class AfterDisplay:
         Parameters
         ----------
         out : After
-            From :func:`glru.after`, of a classification.
+            From :func:`glru.after`.
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
         old_scores : array of shape (n_queries,)
             Their scores before the change.
         """
-        if out.solution.problem.loss.task != "classification":
-            raise ValueError("AfterDisplay shows classifications; got a regression. Use out.score_bounds(X).")
-        return cls.from_bounds(out.score_bounds(X), old_scores)
+        classes = ("-1", "+1") if out.solution.problem.loss.task == "classification" else None
+        return cls.from_bounds(out.score_bounds(X), old_scores, classes)
 
     @classmethod
-    def from_bounds(cls, bounds: ScoreBounds, old_scores: Array) -> "AfterDisplay":
+    def from_bounds(
+        cls, bounds: ScoreBounds, old_scores: Array, classes: tuple[str, str] | None = ("-1", "+1")
+    ) -> "AfterDisplay":
         """Make the display from bounds of the retrained scores."""
+        if classes is None:
+            title = f"{bounds.n_rows} queries after the change, median width {np.median(bounds.width):.2g}"
+            return cls(bounds.lower, bounds.upper, old_scores, title)
         verdicts = verdicts_of(bounds, old_scores)
-        order = np.argsort(middle(bounds), kind="stable")
+        order = sort_sides(middle(bounds), old_scores)
         counts = [int(np.sum(verdicts == verdict)) for verdict in GROUPS]
         title = (
             f"{bounds.n_rows} queries after the change: {counts[0]} labels unchanged, {counts[1]} changed, "
             f"{counts[2]} open"
         )
-        return cls(*bounds.take(order), verdicts[order], title)
+        return cls(*bounds.take(order), old_scores[order], title, classes)
 
     def plot(self, ax: Any = None) -> "AfterDisplay":
         """Draw the intervals.
@@ -83,9 +92,16 @@ class AfterDisplay:
             Where to draw; a new figure if not given.
         """
         ax = axes(ax)
-        draw_intervals(ax, self.lower, self.upper, self.verdicts, GROUPS, "upper left")
-        ax.set_xlabel("queries, sorted by score")
-        ax.set_ylabel("retrained score (log-odds for logistic)")
+        bounds = ScoreBounds(self.lower, self.upper)
+        if self.classes is None:
+            draw_agreement(ax, self.old_scores, bounds)
+            ax.set_xlabel("prediction before the change")
+            ax.set_ylabel("retrained prediction")
+        else:
+            before = (f"before: {self.classes[0]}", f"before: {self.classes[1]}")
+            draw_sides(ax, bounds, self.verdicts, GROUPS, int(np.sum(self.old_scores <= 0)), before)
+            ax.set_xlabel("queries by their label before the change, sorted by retrained score")
+            ax.set_ylabel("retrained score (log-odds for logistic)")
         ax.set_title(self.title)
         self.ax_, self.figure_ = ax, ax.figure
         return self

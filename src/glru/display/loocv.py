@@ -5,25 +5,28 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.display.intervals import BLUE, GREY, ORANGE, Group, axes, draw_intervals
+from glru.bounds import ScoreBounds
+from glru.display.intervals import BLUE, GREY, ORANGE, Groups, axes, draw_agreement, draw_sides, middle, sort_sides
 from glru.linalg import Array
 from glru.model_selection import CrossValResult, LOOCVResult
 
-GROUPS: dict[int, Group] = {1: ("correct", BLUE, 3.0), -1: ("wrong", ORANGE, 6.0), 0: ("open", GREY, 6.0)}
+GROUPS: Groups = {1: ("correct", BLUE), -1: ("wrong", ORANGE), 0: ("open", GREY)}
 
 
 @final
 class LOOCVDisplay:
-    """Held-out intervals sorted by score, coloured by correct, wrong or open.
+    """Held-out intervals: of classes sorted by class and score and coloured by correct, wrong or open; of a regression over the targets.
 
     Parameters
     ----------
     lower, upper : array of shape (n_rows,)
         Bounds of the held-out scores, in the order they are drawn.
-    verdicts : array of shape (n_rows,)
-        1 correct, -1 wrong, 0 open.
+    y : array of shape (n_rows,)
+        Targets in the same order; -1 and +1 for classes.
     title : str
         What is shown.
+    classes : tuple of str or None, default=None
+        What -1 and +1 stand for; None for a regression.
 
     Examples
     --------
@@ -37,24 +40,47 @@ class LOOCVDisplay:
     10
     """
 
-    def __init__(self, lower: Array, upper: Array, verdicts: NDArray[np.int8], title: str) -> None:
-        self.lower, self.upper, self.verdicts, self.title = lower, upper, verdicts, title
+    def __init__(
+        self, lower: Array, upper: Array, y: Array, title: str, classes: tuple[str, str] | None = None
+    ) -> None:
+        self.lower, self.upper, self.y, self.title, self.classes = lower, upper, y, title, classes
+
+    @property
+    def verdicts(self) -> NDArray[np.int8]:
+        """1 correct, -1 wrong, 0 open, for classes."""
+        return ScoreBounds(self.lower, self.upper).verdicts(self.y)
 
     @classmethod
-    def from_result(cls, result: LOOCVResult | CrossValResult) -> "LOOCVDisplay":
-        """Make the display of the held-out scores of a classification."""
+    def from_result(
+        cls, result: LOOCVResult | CrossValResult, classes: tuple[str, str] | None = None
+    ) -> "LOOCVDisplay":
+        """Make the display of held-out scores.
+
+        Parameters
+        ----------
+        result : LOOCVResult or CrossValResult
+            From :func:`glru.loocv` or :func:`glru.cross_validate`.
+        classes : tuple of str, default=None
+            What -1 and +1 stand for; the result's own classes if not given.
+        """
         if result.bounds.lower.ndim == 2:
             raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use result.to_frame().")
+        rows = f"{result.y.size} held-out rows"
+        if isinstance(result, CrossValResult):
+            rows += f" in {result.folds.max() + 1} folds"
         if result.labels is None:
-            raise ValueError("LOOCVDisplay shows classifications; got a regression. Use result.to_frame().")
-        order = np.argsort(result.scores, kind="stable")
-        verdicts = result.bounds.verdicts(result.y)
+            found = f"R² {result.metric_bounds('r2')[0]:.4g}" if np.ptp(result.y) else "constant targets"
+            return cls(result.score_lower, result.score_upper, result.y, f"{rows}, {found}")
+        if classes is None:
+            first, second = np.unique(
+                np.asarray(result.classes if isinstance(result, LOOCVResult) else result.problem.classes)
+            )
+            classes = (str(first), str(second))
         low, high = result.errors_lower, result.errors_upper
         errors = f"{low} errors" if low == high else f"{low} to {high} errors"
-        title = f"{result.y.size} held-out rows, {errors}, {result.n_trainings} trainings beyond the first"
-        if isinstance(result, CrossValResult):
-            title = f"{result.y.size} held-out rows in {result.folds.max() + 1} folds, {errors}"
-        return cls(result.score_lower[order], result.score_upper[order], verdicts[order], title)
+        more = f", {result.n_trainings} trainings beyond the first" if isinstance(result, LOOCVResult) else ""
+        order = sort_sides(middle(result.bounds), result.y)
+        return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes)
 
     def plot(self, ax: Any = None) -> "LOOCVDisplay":
         """Draw the intervals.
@@ -65,9 +91,15 @@ class LOOCVDisplay:
             Where to draw; a new figure if not given.
         """
         ax = axes(ax)
-        draw_intervals(ax, self.lower, self.upper, self.verdicts, GROUPS, "upper left")
-        ax.set_xlabel("rows, sorted by held-out score")
-        ax.set_ylabel("held-out score (log-odds for logistic)")
+        bounds = ScoreBounds(self.lower, self.upper)
+        if self.classes is None:
+            draw_agreement(ax, self.y, bounds)
+            ax.set_xlabel("target")
+            ax.set_ylabel("held-out prediction")
+        else:
+            draw_sides(ax, bounds, self.verdicts, GROUPS, int(np.sum(self.y < 0)), self.classes)
+            ax.set_xlabel("rows of each class, sorted by held-out score")
+            ax.set_ylabel("held-out score (log-odds for logistic)")
         ax.set_title(self.title)
         self.ax_, self.figure_ = ax, ax.figure
         return self

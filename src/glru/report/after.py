@@ -7,19 +7,25 @@ import numpy as np
 from glru.after import After
 from glru.bounds import ScoreBounds
 from glru.display.after import verdicts_of
-from glru.display.intervals import middle, usual_size
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.report.format import format_count
-from glru.report.loocv import DRAWN, LISTED
+from glru.report.loocv import LISTED, draw_agreement, draw_sides
 from glru.report.page import Provenance, Section, cards, page, table
-from glru.report.svg import Axis, Mark, around, intervals
+from glru.report.svg import around, intervals
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
 
 
 def after_page(
-    out: After, bounds: ScoreBounds, old_scores: Array, names: Sequence[str], data_name: str, origin: Provenance
+    out: After,
+    bounds: ScoreBounds,
+    old_scores: Array,
+    names: Sequence[str],
+    data_name: str,
+    origin: Provenance,
+    classes: tuple[str, str] = ("-1", "+1"),
+    comparison: Sequence[str] = (),
 ) -> str:
     """A report of what is proven about some queries after a change.
 
@@ -37,6 +43,10 @@ def after_page(
         What the data is called.
     origin : Provenance
         What is needed to repeat the run.
+    classes : tuple of str, default=("-1", "+1")
+        What -1 and +1 stand for.
+    comparison : sequence of str, default=()
+        Sentences that compare the models before and after.
 
     Returns
     -------
@@ -52,6 +62,7 @@ def after_page(
     ]
     if out.remark is not None:
         summary.append(f"Nothing can be proven: {out.remark}")
+    summary += comparison
     numbers = [("queries", f"{lower.size:,}")]
     if classification:
         summary.append(
@@ -66,23 +77,27 @@ def after_page(
         for k in range(lower.size)
     ]
     order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0))
-    drawn = order[:DRAWN]
-    scores = middle(bounds)
-    ranks = np.empty(drawn.size)
-    ranks[np.argsort(scores[drawn], kind="stable")] = np.arange(drawn.size)
-    marks = [
-        Mark(ranks[place], lower[k], upper[k], KINDS[int(verdicts[k])][0], tips[k]) for place, k in enumerate(drawn)
-    ]
     unit = "log-odds" if isinstance(out.solution.problem.loss, Logistic) else "score"
     if classification:
-        edge = usual_size(bounds)
-        y = Axis(-edge, edge, f"retrained score ({unit})")
+        before = (f"before: {classes[0]}", f"before: {classes[1]}")
+        picture = draw_sides(
+            bounds,
+            old_scores,
+            verdicts,
+            KINDS,
+            before,
+            f"retrained score ({unit})",
+            "Retrained scores",
+            tips.__getitem__,
+        )
     else:
-        y = around(np.concatenate([lower, upper]).tolist(), "retrained prediction", zero=True)
-    legend = {
-        kind: f"{name} ({n:,})" for (kind, name), n in zip(KINDS.values(), tally, strict=True) if n and classification
-    }
-    plot = intervals(Axis(-1.0, drawn.size, "queries, sorted by score"), y, marks, legend)
+        axes = (
+            around(old_scores.tolist(), "prediction before"),
+            around(np.concatenate([lower, upper]).tolist(), "retrained prediction"),
+        )
+        marks = draw_agreement(old_scores, bounds, tips.__getitem__)
+        text = "Each interval contains the prediction of the retrained model. Hover over one for details."
+        picture = Section("Retrained predictions", text, intervals(*axes, marks, {}, line="diagonal"))
     rows = [
         [
             names[k],
@@ -96,12 +111,7 @@ def after_page(
     header = ["query", "score before", "after from", "after to", "verdict"]
     kinds = [KINDS[int(verdicts[k])][0] for k in order[:LISTED]]
     sections = [
-        Section(
-            "Retrained scores",
-            "Each interval contains the score of the retrained model; the largest scores are drawn at the edge. Hover over one for "
-            "details.",
-            plot,
-        ),
+        picture,
         Section(
             "Queries to inspect",
             "Open labels first, then changed ones. Click a column name to sort.",

@@ -1,13 +1,14 @@
 """The report of leave-one-out cross-validation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.bounds import residuals
+from glru.bounds import ScoreBounds, residuals
 from glru.display import InfluenceDisplay
-from glru.display.intervals import usual_size
+from glru.display.intervals import middle, shorten, sort_sides, usual_range
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
@@ -19,7 +20,6 @@ DRAWN, LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
-LEGEND = dict(KINDS.values())
 STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
 """Stages whose name in a sentence differs from that in the result."""
 
@@ -97,25 +97,10 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
             f"score {low:.5g} to {high:.5g}\n{KINDS[int(verdicts[row])][1]}, decided by {STAGE_NAMES.get(result.stages[row], result.stages[row])}"
         )
 
-    order = np.argsort(result.scores, kind="stable")
-    drawn = _choose_drawn(order, verdicts)
-    ranks = np.empty(n_rows)
-    ranks[order] = np.arange(n_rows)
-    edge = usual_size(result.bounds)
     unit = "log-odds" if isinstance(result.problem.loss, Logistic) else "margin"
-    marks = [
-        Mark(ranks[row], result.score_lower[row], result.score_upper[row], KINDS[int(verdicts[row])][0], tip(row))
-        for row in drawn[np.argsort(-verdicts[drawn], kind="stable")]
+    sections = [
+        draw_sides(result.bounds, y, verdicts, KINDS, classes, f"held-out score ({unit})", "Held-out scores", tip)
     ]
-    x, y_axis = Axis(-1.0, n_rows, "rows, sorted by held-out score"), Axis(-edge, edge, f"held-out score ({unit})")
-    note = (
-        "" if drawn.size == n_rows else f" {format_count(drawn.size, 'row')} of {n_rows:,} are drawn, all errors first."
-    )
-    text = (
-        "Where an interval does not touch the line at zero, the class is proven. The largest scores are drawn at the edge. "
-        "Hover over a row for details." + note
-    )
-    sections = [Section("Held-out scores", text, intervals(x, y_axis, marks, _make_legend(marks)))]
     sections.append(_list_rows(result, verdicts, class_name, name))
     sections.append(_stages(result))
     return summary, numbers, sections
@@ -148,20 +133,57 @@ def describe_open(result: LOOCVResult) -> list[str]:
     return found
 
 
-def _choose_drawn(order: NDArray[np.intp], verdicts: NDArray[np.int8]) -> NDArray[np.intp]:
-    """Choose the rows to draw: wrong and open ones first, the others evenly."""
-    if order.size <= DRAWN:
-        return order
-    special = order[verdicts[order] != 1]
-    special = special[np.linspace(0, special.size - 1, min(special.size, DRAWN // 2)).astype(np.intp)]
-    rest = order[verdicts[order] == 1]
-    rest = rest[np.linspace(0, rest.size - 1, min(rest.size, DRAWN - special.size)).astype(np.intp)]
-    return np.concatenate([rest, special])
+def draw_sides(
+    bounds: ScoreBounds,
+    sides: Array,
+    verdicts: NDArray[np.int8],
+    kinds: dict[int, tuple[str, str]],
+    names: tuple[str, str],
+    label: str,
+    title: str,
+    tip: Callable[[int], str],
+) -> Section:
+    """A section with all intervals, those of the side -1 left of those of +1, coloured by their verdicts; beyond ``DRAWN``, neighbours share a mark."""
+    scores = middle(bounds)
+    order = sort_sides(scores, sides)
+    n_rows, n_first = order.size, int(np.sum(sides <= 0))
+    gap = 0.02 * n_rows
+    low, high = usual_range(scores)
+    marks = []
+    for rows, first in _bins(order, verdicts, n_first):
+        place = first + 0.5 * (rows.size - 1) + (gap if first >= n_first else 0.0)
+        kind, word = kinds[int(verdicts[rows[0]])]
+        text = (
+            tip(int(rows[0]))
+            if rows.size == 1
+            else (
+                f"{rows.size:,} rows side by side, {word}\nscores {bounds.lower[rows].min():.5g} to {bounds.upper[rows].max():.5g}"
+            )
+        )
+        marks.append(
+            Mark(place, bounds.lower[rows].min(), bounds.upper[rows].max(), kind, text, float(np.median(scores[rows])))
+        )
+    counts = {verdict: int(np.sum(verdicts == verdict)) for verdict in kinds}
+    legend = {kind: f"{word} ({counts[verdict]:,})" for verdict, (kind, word) in kinds.items() if counts[verdict]}
+    beyond = int(np.sum((scores < low) | (scores > high)))
+    said = "Where an interval does not touch the line at zero, the class is proven. Every row takes the same room. Hover for details."
+    said += f" Triangles: {format_count(beyond, 'row')} beyond the axis." if beyond else ""
+    said += " Rows beside each other share a mark." if len(marks) < n_rows else ""
+    sizes = (n_first, n_rows - n_first)
+    centres = (0.5 * n_first, n_first + gap + 0.5 * sizes[1])
+    below = [(centres[k], f"{shorten(names[k])}: {format_count(sizes[k], 'row')}") for k in (0, 1) if sizes[k]]
+    x = Axis(-1.0, n_rows + gap, "", ticks=False)
+    return Section(title, said, intervals(x, Axis(low, high, label), marks, legend, names=below))
 
 
-def _make_legend(marks: Sequence[Mark]) -> dict[str, str]:
-    counts = {kind: sum(mark.kind == kind for mark in marks) for kind in LEGEND}
-    return {kind: f"{name} ({counts[kind]:,})" for kind, name in LEGEND.items() if counts[kind]}
+def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:
+    """Rows to draw as one mark, neighbours of one side and verdict, and the place of the first."""
+    most = max(1, -(-order.size // DRAWN))
+    changes = np.flatnonzero(np.diff(verdicts[order])) + 1
+    edges = np.unique([0, n_first, *changes.tolist(), order.size])
+    for begin, end in pairwise(edges.tolist()):
+        for first in range(begin, end, most):
+            yield order[first : min(first + most, end)], first
 
 
 def _list_rows(
@@ -225,13 +247,10 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     ]
     residual, _ = residuals(y, lower, upper)
     order = np.argsort(-residual, kind="stable")
-    drawn = order[:DRAWN]
-    marks = [
-        Mark(float(y[row]), lower[row], upper[row], "good", _residual_tip(row, name, y, lower, upper)) for row in drawn
-    ]
+    marks = draw_agreement(y, result.bounds, lambda row: _residual_tip(row, name, y, lower, upper))
     x = around(y.tolist(), "target")
     vertical = around(np.concatenate([lower, upper]).tolist(), "held-out prediction")
-    note = "" if drawn.size == n_rows else f" The {drawn.size:,} rows with the largest residuals are drawn."
+    note = "" if len(marks) == n_rows else " Rows that lie together share a mark, the fainter the fewer."
     plot = intervals(x, vertical, marks, {"good": "held-out prediction"}, line="diagonal")
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), float(lower[row]), float(upper[row]), float(residual[row])] for row in order[:LISTED]
@@ -245,6 +264,33 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         _stages(result),
     ]
     return summary, numbers, sections
+
+
+def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> list[Mark]:
+    """A mark per row, or, beyond ``DRAWN`` rows, one per cell of a grid, the fainter the fewer rows are in it."""
+    lower, upper = bounds
+    if known.size <= DRAWN:
+        return [Mark(float(known[row]), lower[row], upper[row], "good", tip(row)) for row in range(known.size)]
+    scores = middle(bounds)
+    cells, counts = [], []
+    for values in (known, scores):
+        edges = np.linspace(values.min(), values.max(), 61)
+        cells.append(np.clip(np.digitize(values, edges) - 1, 0, 59))
+    _, first, inverse, counts = np.unique(
+        60 * cells[0] + cells[1], return_index=True, return_inverse=True, return_counts=True
+    )
+    sums = [np.bincount(inverse, values) / counts for values in (known, scores)]
+    shades = np.minimum(np.ceil(3.0 * np.log1p(counts) / np.log1p(counts.max())), 3.0).astype(int)
+    return [
+        Mark(
+            sums[0][k],
+            sums[1][k],
+            sums[1][k],
+            f"good shade-{shades[k]}",
+            f"{counts[k]:,} rows around here" if counts[k] > 1 else tip(int(first[k])),
+        )
+        for k in range(counts.size)
+    ]
 
 
 def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, upper: Array) -> str:

@@ -70,7 +70,7 @@ def around(values: Sequence[float], label: str, zero: bool = False, log: bool = 
 @final
 @dataclass(frozen=True)
 class Mark:
-    """An interval at a place, drawn as a line with a dot in its middle.
+    """An interval at a place, drawn as a line with a dot in its middle; a triangle at the edge where that is beyond the axis.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ class Mark:
         Its colour, a class of the style sheet.
     tip : str
         What hovering shows, lines separated by line breaks.
+    middle : float, default=None
+        Where the dot is, if not in the middle of the interval.
     """
 
     at: float
@@ -89,26 +91,48 @@ class Mark:
     high: float
     kind: str
     tip: str
+    middle: float | None = None
+
+    @property
+    def dot(self) -> float:
+        """Where the dot is."""
+        if self.middle is not None:
+            return self.middle
+        if math.isinf(self.low) and math.isinf(self.high):
+            return 0.0
+        return 0.5 * (self.low + self.high)
 
 
-def intervals(x: Axis, y: Axis, marks: Sequence[Mark], legend: dict[str, str], line: str = "zero") -> str:
-    """Vertical intervals; ``line``: "zero" draws the threshold, "diagonal" where prediction and target agree."""
+def intervals(
+    x: Axis,
+    y: Axis,
+    marks: Sequence[Mark],
+    legend: dict[str, str],
+    line: str = "zero",
+    names: Sequence[tuple[float, str]] = (),
+) -> str:
+    """Vertical intervals; ``line``: "zero" draws the threshold, "diagonal" where prediction and target agree; ``names`` are written below."""
     if line == "diagonal":
         low, high = max(x.low, y.low), min(x.high, y.high)
         ends = (_x(x, low), _y(y, low), _x(x, high), _y(y, high))
     else:
         ends = (LEFT, _y(y, 0.0), WIDTH - RIGHT, _y(y, 0.0))
     parts = [_line(*ends, "zero"), *(_mark(x, y, mark) for mark in marks)]
+    parts += [_text(_x(x, place), HEIGHT - BOTTOM + 18.0, text, "middle") for place, text in names]
     return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
 
 
-def band(x: Axis, y: Axis, marks: Sequence[Mark], best: float | None, legend: dict[str, str]) -> str:
+def band(
+    x: Axis, y: Axis, marks: Sequence[Mark], best: float | None, legend: dict[str, str], diagonal: bool = False
+) -> str:
     """The region between lower and upper ends, with a mark at every place and a line at the best one, if there is one."""
     ordered = sorted(marks, key=lambda mark: mark.at)
     upper = [(_x(x, mark.at), _y(y, mark.high)) for mark in ordered]
     lower = [(_x(x, mark.at), _y(y, mark.low)) for mark in reversed(ordered)]
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower)
     parts = [f'<polygon class="band" points="{points}"/>']
+    if diagonal:
+        parts.append(_line(_x(x, x.low), _y(y, y.low), _x(x, x.high), _y(y, y.high), "grid"))
     if best is not None:
         parts.append(_line(_x(x, best), TOP, _x(x, best), HEIGHT - BOTTOM, "best"))
     parts += [_mark(x, y, mark) for mark in ordered]
@@ -152,10 +176,14 @@ def _y(axis: Axis, value: float) -> float:
 
 def _mark(x: Axis, y: Axis, mark: Mark) -> str:
     place, low, high = _x(x, mark.at), _y(y, mark.low), _y(y, mark.high)
-    middle = 0.5 * (low + high)
+    middle = _y(y, mark.dot)
+    dot = f'<circle cx="{place:.1f}" cy="{middle:.1f}" r="2.5"/>'
+    if not y.low <= mark.dot <= y.high:
+        side = 7.0 if mark.dot > y.high else -7.0
+        dot = f'<polygon class="off" points="{place - 4:.1f},{middle + side:.1f} {place + 4:.1f},{middle + side:.1f} {place:.1f},{middle:.1f}"/>'
     return (
         f'<g class="mark {mark.kind}" data-x="{place:.1f}" data-y="{middle:.1f}"><title>{escape(mark.tip)}</title>'
-        f'<path d="M{place:.1f} {low:.1f}V{high:.1f}"/><circle cx="{place:.1f}" cy="{middle:.1f}" r="2.5"/></g>'
+        f'<path d="M{place:.1f} {low:.1f}V{high:.1f}"/>{dot}</g>'
     )
 
 

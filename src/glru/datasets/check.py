@@ -1,0 +1,209 @@
+"""A look at a table before anything is trained on it: which columns are no features, and what a reader should know."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from glru.datasets.files import UNNAMED, Contents, polars
+from glru.linalg import Array
+
+MOST_LEVELS = 30
+"""A text column with more values, and fewer than ``ROWS_PER_LEVEL`` rows for each of them, is no category."""
+
+ROWS_PER_LEVEL = 20.0
+
+FEW_ROWS = 8
+"""In shorter tables, columns of different values are no sign of an id."""
+
+ID_NAME = re.compile(
+    r"(^|[_\W])(id|ids|nr|no|number|key|uuid|mrn|pid|index|rownames|row_names)$|(?<=[a-z])(ID|Id|Nr|No)$", re.IGNORECASE
+)
+INDEX_NAME = re.compile(rf"^({UNNAMED}\d+|Unnamed: \d+|index|rownames|row_names)$")
+DATE = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$"
+
+CHECKED_COLUMNS = 2000
+"""Of wider tables, so many columns are described, and rows are not compared."""
+
+
+@final
+@dataclass(frozen=True)
+class Check:
+    """What was found in a table.
+
+    Attributes
+    ----------
+    left_out : dict
+        Columns that look like ids or dates, with the reason.
+    id_column : str or None
+        The one of them that names the rows.
+    notes : list of (str, str)
+        What else a reader should know: a heading and a sentence.
+    """
+
+    left_out: dict[str, str]
+    id_column: str | None
+    notes: list[tuple[str, str]]
+
+
+def check_table(contents: Contents, target: str | None, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Check:
+    """Look for columns that are no features.
+
+    Parameters
+    ----------
+    contents : Contents
+        A table from :func:`glru.datasets.read`.
+    target : str or None
+        The column to predict, which is no feature.
+    keep : sequence of str, default=()
+        Columns that stay features whatever they look like.
+    drop : sequence of str, default=()
+        Columns that are not looked at.
+    """
+    pl = polars()
+    table = contents.table.drop([name for name in {target, *drop} if name in contents.names])
+    left_out: dict[str, str] = {}
+    id_column = None
+    for name in _suspects(table):
+        reason, names_rows = _no_feature(table[name])
+        if reason and name not in keep:
+            left_out[name] = reason
+        if names_rows and (id_column is None or INDEX_NAME.match(id_column)):
+            id_column = name
+    strange = [name for name in keep if name not in contents.names]
+    if strange:
+        raise ValueError(f"columns to keep must be in {contents.path}; got {_some(strange)}.")
+    text_dates = [name for name in keep if contents.table.schema[name] == pl.String and _is_date(contents.table[name])]
+    if text_dates:
+        raise ValueError(
+            f"{contents.path}: dates must be written as 2024-12-31 to be kept; {_some(text_dates)} are not."
+        )
+    notes = [("read as", "; ".join(contents.notes))] if contents.notes else []
+    return Check(left_out, id_column, notes)
+
+
+def has_gaps(table: Any) -> bool:
+    """Whether values are missing."""
+    return any(
+        column.null_count() or (column.dtype.is_float() and column.is_nan().any()) for column in table.get_columns()
+    )
+
+
+def _suspects(table: Any) -> list[str]:
+    """Columns of text and times, and those of whole numbers that are all different."""
+    pl = polars()
+    texts = (pl.String, pl.Categorical, pl.Enum)
+
+    def is_suspect(column: Any) -> bool:
+        kind = column.dtype
+        return kind in texts or kind.is_temporal() or (kind.is_integer() and column.n_unique() == len(column))
+
+    return [column.name for column in table.get_columns() if is_suspect(column)]
+
+
+def _is_date(column: Any) -> bool:
+    values = column.drop_nulls()
+    return len(values) > 0 and bool(values.str.strip_chars().str.contains(DATE).all())
+
+
+def _no_feature(column: Any) -> tuple[str | None, bool]:
+    """Why a column is no feature, and whether it names the rows."""
+    pl = polars()
+    kind, n = column.dtype, len(column)
+    if kind.is_temporal() or (kind == pl.String and _is_date(column)):
+        return ("durations" if kind == pl.Duration else "dates"), False
+    if n < FEW_ROWS:
+        return None, False
+    if not kind.is_integer():
+        known = column.drop_nulls()
+        n_levels = known.n_unique()
+        different = n_levels == n
+        if different or (n_levels > MOST_LEVELS and len(known) < ROWS_PER_LEVEL * n_levels):
+            return f"{n_levels} different texts in {n} rows", different
+        return None, False
+    if INDEX_NAME.match(column.name) or (column.diff().drop_nulls() == 1).all():
+        return "counts the rows", True
+    if ID_NAME.search(column.name) or int(column.max()) - int(column.min()) == n - 1:
+        return f"{n} different whole numbers, like an id", True
+    return None, False
+
+
+def describe_features(table: Any, y: Array, classes: tuple[str, str] | None) -> list[tuple[str, str]]:
+    """What a reader should know about the columns that are used: missing values, copies, constants, leaks, balance.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+        The features, as numbers and text.
+    y : array of shape (n_rows,)
+        The targets, -1 and +1 for classes.
+    classes : tuple of str or None
+        What -1 and +1 stand for; None for a regression.
+    """
+    n_rows, notes = y.size, []
+    if classes is not None:
+        n_positive = int(np.sum(y > 0.0))
+        counts = (n_rows - n_positive, n_positive)
+        shown = ", ".join(
+            f"{name} {count} ({100.0 * count / n_rows:.3g} %)" for name, count in zip(classes, counts, strict=True)
+        )
+        notes.append(("classes", shown))
+    known = table[:, :CHECKED_COLUMNS].fill_nan(None)
+    missing = {name: count for name, count in zip(known.columns, known.null_count().row(0), strict=True) if count}
+    if missing:
+        notes.append(
+            ("missing values", _some(missing, lambda name: f"{name!r} {100.0 * missing[name] / n_rows:.3g} %"))
+        )
+    columns = known.columns
+    constant = [name for name in columns if known[name].min() == known[name].max()]
+    copies = _copies(known, [name for name in columns if name not in set(constant)])
+    doubtful = [
+        (f"constant: {_some(constant)}" if constant else ""),
+        (f"copies of other columns: {_some(copies)}" if copies else ""),
+    ]
+    if classes is not None:
+        tell = [name for name in columns if name not in set(constant) and _separates(known[name], y)]
+        doubtful.append(
+            f"alone tell the classes apart, so that they may be the answer in disguise: {_some(tell)}" if tell else ""
+        )
+    if any(doubtful):
+        notes.append(("columns to look at", "; ".join(part for part in doubtful if part)))
+    n_copies = n_rows - known.insert_column(0, polars().Series("", y)).n_unique() if known.width == table.width else 0
+    if n_copies:
+        share = f"{n_copies} of {n_rows} are copies of other rows, target included"
+        notes.append(("rows to look at", f"{share}: a copy that stays in training makes held-out errors look too good"))
+    return notes
+
+
+def _copies(table: Any, names: Sequence[str]) -> list[str]:
+    """Columns that equal an earlier one."""
+    seen: dict[tuple[Any, int], list[str]] = {}
+    found = []
+    for name in names:
+        earlier = seen.setdefault((table[name].dtype, int(table[name].hash().sum())), [])
+        if any(table[name].equals(table[other]) for other in earlier):
+            found.append(name)
+        earlier.append(name)
+    return found
+
+
+def _separates(column: Any, y: Array) -> bool:
+    """Whether a column alone tells the classes apart."""
+    pl = polars()
+    known = column.is_not_null()
+    values, signs = column.filter(known), y[known.to_numpy()] > 0.0
+    if not (signs.any() and not signs.all()) or len(values) < len(column) / 2:
+        return False
+    if values.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return not set(values.filter(pl.Series(signs)).unique()) & set(values.filter(pl.Series(~signs)).unique())
+    numbers = values.to_numpy()
+    first, second = numbers[signs], numbers[~signs]
+    return bool(first.min() > second.max() or first.max() < second.min())
+
+
+def _some(names: Any, show: Callable[[str], str] = repr, most: int = 4) -> str:
+    """A few names, and how many more there are."""
+    names = list(names)
+    return ", ".join(map(show, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
