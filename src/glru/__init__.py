@@ -27,7 +27,19 @@ from glru.changes import (
     Reweight,
 )
 from glru.live import LiveModel, verify_receipt
-from glru.losses import Hinge, Huber, Logistic, Multinomial, SmoothedHinge, Squared, SquaredHinge
+from glru.losses import (
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+)
 from glru.model_selection import loocv_path
 from glru.penalties import L1, L2, ElasticNet
 from glru.point import Point
@@ -59,12 +71,15 @@ __all__ = [
     "GLRUClassifierCV",
     "GLRURegressor",
     "GLRURegressorCV",
+    "Gamma",
     "Hinge",
     "Huber",
     "LiveModel",
     "Logistic",
     "Multinomial",
+    "NegativeBinomial",
     "Point",
+    "Poisson",
     "Problem",
     "Relabel",
     "RemoveColumns",
@@ -76,6 +91,7 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "StepwiseSelector",
+    "Tweedie",
     "after",
     "certify",
     "cross_val_predict",

@@ -568,7 +568,11 @@ class After:
             own = np.arange(problem.n_scores) == problem.y[:, None]
             return np.where(own, 1.0 - most - FEW, -most), np.where(own, 1.0 - least + FEW, -least)
         lower, upper = self.score_bounds(problem.matrix)
-        finite = np.nan_to_num(lower, neginf=-1e300), np.nan_to_num(upper, posinf=1e300)
+        # The derivative is monotone: what its evaluation does as an error of the score moves the ends outward.
+        noise = problem.score_noise * (
+            1.0 + np.abs(np.nan_to_num(np.maximum(np.abs(lower), np.abs(upper)), posinf=0.0))
+        )
+        finite = np.nan_to_num(lower - noise, neginf=-1e300), np.nan_to_num(upper + noise, posinf=1e300)
         low = -problem.loss.derivative(problem.y, finite[1])[1]
         high = -problem.loss.derivative(problem.y, finite[0])[0]
         # Of an unbounded score the derivative at a large number is not the end.

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru.linalg import TINY, UNIT, Array, gamma, namespace, outward
-from glru.losses import Loss
+from glru.linalg import FEW, TINY, UNIT, Array, gamma, namespace, outward
+from glru.losses import Loss, WithOffset
 from glru.losses.logistic import softplus
 
 Bounds = tuple[Array, Array]
@@ -79,6 +79,11 @@ def is_decided(lower: Any, upper: Any, width: float | None = None) -> Decisions:
         return (lower > 0.0) | (upper < 0.0) | (lower == upper)
     lead, _ = class_margins(lower.argmax(axis=1), lower, upper)
     return (lead > 0.0) | (lower == upper).all(axis=1)
+
+
+def shift(bounds: "ScoreBounds", offset: Array) -> "ScoreBounds":
+    """Bounds of scores to which an offset is added, rounded outward."""
+    return ScoreBounds(outward(bounds.lower + offset, -np.inf), outward(bounds.upper + offset, np.inf))
 
 
 def widths_of_rows(lower: Array, upper: Array) -> Array:
@@ -278,8 +283,9 @@ class ScoreBounds(tuple[Array, Array]):
 
         Parameters
         ----------
-        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
-            The metric; log-loss and Brier score are for losses whose scores are log-odds. With one score per class "balanced_accuracy" and "macro_f1" are
+        name : {"deviance", "log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
+            The metric; log-loss and Brier score are for losses whose scores are log-odds, "deviance" is the mean unit deviance of losses with a log
+            link, whose other metrics are those of the means. With one score per class "balanced_accuracy" and "macro_f1" are
             there too, the Brier score sums over the classes, and "roc_auc" is the mean over the classes, each against the rest.
         loss : Loss
             The loss of the model.
@@ -292,12 +298,36 @@ class ScoreBounds(tuple[Array, Array]):
         metrics = CLASSIFICATION if labelled else REGRESSION
         if self.lower.ndim == 2:
             return self._class_metric(name, loss, y)
+        if loss.log_link and name == "deviance":
+            return self._deviance(loss, y)
         if name not in metrics:
             raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
         if name in ("log_loss", "brier"):
             require_probabilities(name, loss)
-        low, high = metrics[name](y, self.lower, self.upper)
+        low, high = metrics[name](y, *(self.means() if loss.log_link else self))
         return float(low), float(high)
+
+    def means(self) -> Bounds:
+        """Bounds of the means that scores are the logarithms of."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.lower) * (1.0 - FEW), np.exp(self.upper) * (1.0 + FEW)
+
+    def _deviance(self, loss: Loss, y: Array) -> Interval:
+        """The mean unit deviance: twice the loss, which is convex in the score and zero at the logarithm of the target."""
+        loss = loss.loss if isinstance(loss, WithOffset) else loss
+        with np.errstate(divide="ignore"):
+            best = np.log(y)
+        inside = (self.lower <= best) & (best <= self.upper)
+        ends = []
+        for side, end in ((-1.0, self.lower), (1.0, self.upper)):
+            z = np.nan_to_num(end)
+            # A value is that of a score which is off by some units of the numbers involved, and off by a few units itself.
+            wide = FEW * (2.0 + np.abs(z) + np.abs(np.nan_to_num(best))) + loss.score_noise
+            ends.append([loss.value(y, z + step * wide) for step in (side, -side)])
+        least = np.where(inside, 0.0, np.minimum(ends[0][1], ends[1][1]))
+        most = np.where(self.bounded, np.maximum(ends[0][0], ends[1][0]), np.inf)
+        slack = gamma(y.size + 8) + FEW
+        return 2.0 * float(least.mean()) * (1.0 - slack), 2.0 * float(most.mean()) * (1.0 + slack) + TINY
 
     def _class_metric(self, name: str, loss: Loss, y: NDArray[np.intp]) -> Interval:
         known = CLASSES | (CLASS_PROBABILITIES if loss.several else {})

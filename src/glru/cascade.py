@@ -290,7 +290,7 @@ class Cascade:
         held = self.problem.n_rows if self.problem.in_memory else 0
         several = self.problem.loss.several
         nothing = unbounded_queries(held, self.problem.n_scores) if several else unbounded(held)
-        self._hold(np.arange(held), self.problem.y if held else np.empty(0), nothing)
+        self._hold(np.arange(held), self.problem.targets if held else np.empty(0), nothing)
         self._n_batched = 0
         self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}

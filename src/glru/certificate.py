@@ -299,6 +299,8 @@ def weighted_sum(weights: Array, terms: Array) -> float:
 def score_errors(problem: Problem, coef: Array, intercept: float, scores: Array | None = None) -> Array:
     """How far each computed score may be from its exact value: ``gamma`` of a row's entries times ``|x| . |w| + |b|``.
 
+    With it comes what the evaluation of the losses does to slopes, as an error of the score (``Problem.score_noise``).
+
     Where ``|x| |w|`` is not much more than the ``scores``, it is taken for ``|x| . |w|``, which would cost a pass over X.
     """
     unit = problem.matrix.depths(3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
@@ -306,8 +308,8 @@ def score_errors(problem: Problem, coef: Array, intercept: float, scores: Array 
         length = float(np.linalg.norm(coef)) * (1.0 + FEW) + TINY
         sizes = (np.sqrt(problem.squared_row_norms) + TINY) * (length * (1.0 + gamma(problem.n_columns + 8)))
         if sizes.max(initial=0.0) <= LOOSE_SCORE_ERRORS * (1.0 + np.abs(scores).max(initial=0.0)):
-            return unit * (sizes + abs(intercept))
-    return unit * (problem.matrix.absolute_product(np.abs(coef)) + abs(intercept))
+            return unit * (sizes + abs(intercept)) + problem.score_noise
+    return unit * (problem.matrix.absolute_product(np.abs(coef)) + abs(intercept)) + problem.score_noise
 
 
 def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, moves: Array | None = None) -> Array:
@@ -315,9 +317,9 @@ def loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array, 
     xp = namespace(scores)
     wide = xp.abs(scores)
     wide += xp.abs(dual)
-    wide += 1.0 + xp.abs(y)
+    wide += 1.0 + loss.target_size(y)
     wide *= 8.0 * UNIT
-    wide += errors
+    wide += errors + loss.score_noise
     if np.isfinite(loss.smoothness) and (moves is None or not moves.any()):
         # F is convex in the score with a derivative of l'(z) + a that changes by at most the smoothness: second order.
         # The derivative itself errs by FEW (1 + |a|) at most, which is less than 2 wide.

@@ -5,7 +5,9 @@ A penalty on every column makes the optimum exist and be unique. Columns without
 * if a combination of them is zero in every row, any multiple of it can be added to a model at no cost;
 * the logistic loss falls for ever in a direction in which :math:`y_i x_i^\top w \ge 0` for every row and :math:`> 0` for
   some (the classes are separated, or nearly so). There is such a direction if and only if the linear program
-  :math:`\max \sum_i y_i x_i^\top w` subject to :math:`0 \le y_i x_i^\top w \le 1` has a value above 0.
+  :math:`\max \sum_i y_i x_i^\top w` subject to :math:`0 \le y_i x_i^\top w \le 1` has a value above 0;
+* a loss with a log link falls for ever in a direction that lowers the scores of rows with :math:`y_i = 0` and leaves those of all others as
+  they are (a group of rows without a single count), which is the same program over the rows with :math:`y_i = 0`.
 """
 
 import numpy as np
@@ -23,7 +25,7 @@ def missing_optimum(problem: Problem) -> str | None:
     if not problem.fit_intercept and not problem.unpenalised.size:
         return None
     used = problem.weights > 0.0
-    free, y = constraint_columns(problem)[used], problem.y[used]
+    free, y = constraint_columns(problem)[used], problem.targets[used]
     if lacks_class(problem):
         return (
             "no optimum exists: a class has no rows, and its unpenalised intercept no best value. "
@@ -42,7 +44,21 @@ def missing_optimum(problem: Problem) -> str | None:
             "no optimum exists: unpenalised columns separate the classes, so that larger coefficients are always better. "
             "Penalise them."
         )
+    if problem.loss.log_link and free.size <= MOST_ENTRIES and _lowers(_scaled(free), y == 0.0):
+        return (
+            "no optimum exists: along unpenalised columns (the intercept counts as one) the scores of some rows with y = 0 can fall for ever, and "
+            "those of rows with y > 0 stay. Penalise them, or remove the columns or the group of rows that have no y above 0."
+        )
     return None
+
+
+def _lowers(columns: np.ndarray, zero: np.ndarray) -> bool:
+    """Whether some ``w`` lowers the scores of some rows in ``zero``, raises none of them, and leaves all others."""
+    if not zero.any():
+        return False
+    _, sizes, directions = np.linalg.svd(columns[~zero], full_matrices=True)
+    rank = int(np.count_nonzero(sizes > 1e-12 * max(columns.shape) * sizes.max(initial=0.0)))
+    return rank < columns.shape[1] and _separates(-columns[zero] @ directions[rank:].T)
 
 
 def lacks_class(problem: Problem) -> bool:

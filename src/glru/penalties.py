@@ -136,7 +136,7 @@ class L2(Penalty):
     Parameters
     ----------
     lam : float or array of shape (n_columns,)
-        Strength, above 0. In an array, an entry of 0 leaves that column unpenalised.
+        Strength, at least 0. ``L2(0.0)`` is no penalty at all; in an array, an entry of 0 leaves that column unpenalised.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class L2(Penalty):
     lam: Strength
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lam", _strength("L2", "lam", self.lam))
+        object.__setattr__(self, "lam", _strength("L2", "lam", self.lam, zero=True))
 
     @property
     def quadratic(self) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glru import _inputs
 from glru.linalg import TINY, Array, Arrays, Matrix, as_matrix, gamma
-from glru.losses import Logistic, Loss
+from glru.losses import Logistic, Loss, WithOffset, join_targets
 from glru.penalties import L2, Penalty
 from glru.rows import (
     BLOCK_BYTES,
@@ -119,6 +119,9 @@ class Problem:
         ``"sum"``: ``s_i`` is the sample weight, as in scikit-learn.
     sample_weight : array of shape (n_rows,), or str, default=None
         Non-negative weights; ones if not given. Of rows in blocks as ``y``.
+    offset : array of shape (n_rows,), default=None
+        A fixed number per row that is added to its score, for losses with a log link and rows in memory: the logarithm of the exposure. Scores
+        of models are ``X w + b`` without it; held-out scores of leave-one-out contain that of their row.
     block_bytes : int, default=64 MiB
         Size of a block of a memory map or a Parquet file. Dask's blocks are taken as they are.
 
@@ -130,6 +133,8 @@ class Problem:
         The weights ``s`` of the objective. ``X``, ``y``, ``sample_weight`` and ``weights`` exist for rows in memory only.
     classes : array of shape (2,) or None
         The labels that -1 and +1 stand for; those that the places in ``y`` stand for where there is one score per class.
+    targets, offset : array of shape (n_rows,)
+        The targets as numbers, and the offsets (zeros where there are none). With an offset ``y`` holds both.
     n_scores : int
         Scores of a row: one, or one per class.
     column_names : tuple of str or None
@@ -187,11 +192,14 @@ class Problem:
         scaling: Scaling = "mean",
         sample_weight: Any = None,
         *,
+        offset: Any = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         loss, penalty = Logistic() if loss is None else loss, L2(1.0) if penalty is None else penalty
         check_types(loss, penalty, scaling)
         self.__dict__.update(loss=loss, penalty=penalty, fit_intercept=fit_intercept, scaling=scaling)
+        if offset is not None:
+            check_offset(loss, X)
         if is_out_of_memory(X):
             self._read(X, y, sample_weight, block_bytes)
             return
@@ -204,6 +212,12 @@ class Problem:
             y, classes = _inputs.as_labels(y, n_rows)
         else:
             y, classes = _inputs.as_vector(y, n_rows, "y"), None
+            loss.check_targets(y)
+        if loss.log_link:
+            matrix.require_host(f"{loss!r} is trained on the host")
+        if offset is not None:
+            y = join_targets(y, as_offset(offset, n_rows))
+            self.__dict__["loss"] = WithOffset(loss)
         sample_weight = _inputs.as_weights(sample_weight, n_rows)
         check_strengths(penalty, n_columns)
         self._assign(matrix, y, sample_weight, classes, names)
@@ -213,6 +227,10 @@ class Problem:
         if self.loss.several:
             raise ValueError(
                 f"rows in blocks have losses of one score; got {self.loss!r}. Give rows that fit in memory, for example np.asarray(X)."
+            )
+        if self.loss.log_link:
+            raise ValueError(
+                f"{self.loss!r} needs all rows in memory; got rows in blocks. Give rows that fit in memory, for example np.asarray(X)."
             )
         rows = read_rows(X, y, sample_weight, self.loss.task, block_bytes)
         known = rows.summary.weights
@@ -402,6 +420,7 @@ class Problem:
             n_rows=self.n_rows,
             n_columns=self.n_columns,
             depth=self.n_rows,
+            score_noise=self.score_noise,
             weight_sum=weight_sum,
             column_norms=np.append(norms, np.sqrt(weight_sum)) if self.fit_intercept else norms,
             largest_norm=float(np.sqrt(self.squared_row_norms[used].max())) * (1.0 + gamma(self.n_columns + 8)) + TINY,
@@ -432,11 +451,30 @@ class Problem:
         return int(np.count_nonzero(self.sample_weight))
 
     @cached_property
-    def target_range(self) -> float:
-        """The difference between the largest and the least target."""
+    def score_scale(self) -> float:
+        """The size of differences of scores in a regression: the range of the targets; 1 where scores are logarithms of means."""
+        if self.loss.log_link:
+            return 1.0
         if isinstance(self.rows, Blocks):
             return self.rows.summary.highest.value + self.rows.summary.lowest.value
-        return float(np.ptp(self.y))
+        return float(np.ptp(self.targets))
+
+    @property
+    def targets(self) -> Array:
+        """The targets as numbers."""
+        y: Any = self.y
+        return y["y"] if isinstance(self.loss, WithOffset) else y
+
+    @property
+    def offset(self) -> Array:
+        """What is added to the score of each row; zeros where nothing is."""
+        y: Any = self.y
+        return y["offset"] if isinstance(self.loss, WithOffset) else np.zeros(self.n_rows)
+
+    @cached_property
+    def score_noise(self) -> float:
+        """What the evaluation of the losses does to slopes and curvatures, as an error of the scores."""
+        return self.loss.noise_of(self.y) if self.in_memory else self.loss.score_noise
 
     @property
     def labels_of_scores(self) -> NDArray[Any]:
@@ -557,6 +595,30 @@ class Problem:
             f"Problem({self.n_rows} rows x {self.n_columns} columns{layout}, {self.loss!r}, {self.penalty!r}"
             f"{intercept}, scaling={self.scaling!r})"
         )
+
+
+LARGEST_OFFSET = 500.0
+"""Offsets are at most this in size: an exponential that is cut off then belongs to a score that is large by itself."""
+
+
+def as_offset(values: Any, count: int) -> Array:
+    """Offsets of some rows, checked."""
+    offset = _inputs.as_vector(values, count, "offset")
+    if offset.size and np.abs(offset).max() > LARGEST_OFFSET:
+        worst = int(np.abs(offset).argmax())
+        raise ValueError(
+            f"offset must be at most {LARGEST_OFFSET:g} in size; entry {worst} is {offset[worst]}. It is the logarithm of an exposure, not the exposure."
+        )
+    return offset
+
+
+def check_offset(loss: Loss, X: Any) -> None:
+    """Refuse an offset where the loss or the source of rows has none."""
+    if not loss.log_link:
+        remedy = " Subtract it from y." if loss.task == "regression" else ""
+        raise ValueError(f"offset needs a loss with a log link such as glru.Poisson(); got {loss!r}.{remedy}")
+    if is_out_of_memory(X):
+        raise ValueError("offset needs all rows in memory; got rows in blocks. Give np.asarray(X).")
 
 
 def per_row(weights: Array, values: Array) -> Array:

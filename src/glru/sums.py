@@ -97,8 +97,8 @@ class Expansion:
         ``sum_i s_i l_i``.
     gradient : array
         ``sum_i s_i l'_i x_i``, the intercept's entry last.
-    square : float
-        ``sum_i s_i l'_i^2``.
+    square, curvature_square : float
+        ``sum_i s_i l'_i^2``, and ``sum_i s_i l''_i^2`` of a loss without smoothness (0 otherwise).
     hessian : array or None
         Upper triangle of ``sum_i s_i l''_i x_i x_i^T``, where X lives; the lower one holds anything.
     rows : RowValues or None
@@ -110,10 +110,17 @@ class Expansion:
     square: float
     hessian: Any
     rows: RowValues | None = None
+    curvature_square: float = 0.0
 
     def __add__(self, other: "Expansion") -> "Expansion":
         hessian = None if self.hessian is None or other.hessian is None else self.hessian + other.hessian
-        return Expansion(self.value + other.value, self.gradient + other.gradient, self.square + other.square, hessian)
+        return Expansion(
+            self.value + other.value,
+            self.gradient + other.gradient,
+            self.square + other.square,
+            hessian,
+            curvature_square=self.curvature_square + other.curvature_square,
+        )
 
 
 def expand(problem: Problem, point: Point, floor: Floor | None = None) -> Expansion:
@@ -124,7 +131,7 @@ def expand(problem: Problem, point: Point, floor: Floor | None = None) -> Expans
 
 def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = False) -> Expansion:
     """The expansion of a part of the rows; ``keep``: with what was summed, and in one product for all rows."""
-    gradient, value, square = np.zeros(part.n_columns + int(part.fit_intercept)), 0.0, 0.0
+    gradient, value, square, curved = np.zeros(part.n_columns + int(part.fit_intercept)), 0.0, 0.0, 0.0
     hessian: Any = None
     # The Gram matrix of a sparse part is quickest in one product.
     at_once = part.is_sparse and not keep
@@ -135,6 +142,8 @@ def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = F
         value += float(rows.weights @ values)
         weighted = rows.weights * slopes
         square += float(weighted @ slopes)
+        if not np.isfinite(rows.loss.smoothness):
+            curved += float(rows.weights @ np.square(curvatures))
         _add_gradient(gradient, rows, weighted)
         if floor is None:
             continue
@@ -147,7 +156,7 @@ def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = F
             hessian += loss_hessian(rows, raised)
     if at_once and floor is not None:
         hessian = loss_hessian(part, collected)
-    return Expansion(value, gradient, square, hessian, RowValues(scores, slopes, curvatures) if keep else None)
+    return Expansion(value, gradient, square, hessian, RowValues(scores, slopes, curvatures) if keep else None, curved)
 
 
 def _add_gradient(gradient: Array, rows: Problem, weighted: Array) -> None:
@@ -199,7 +208,7 @@ def score_errors_of_totals(totals: Totals, point: Point) -> ScoreErrors:
     """The errors of all scores at a point, without a pass: that of a row is at most ``gamma`` of ``|x| |w| + |b|``."""
     unit = gamma(totals.n_columns + 3) * (1.0 + gamma(totals.n_columns + 8))
     length = unit * float(np.linalg.norm(point.coef)) * (1.0 + gamma(totals.n_columns))
-    shift = unit * abs(point.intercept)
+    shift = unit * abs(point.intercept) + totals.score_noise
     return ScoreErrors(
         (totals.largest_norm * length + shift) * (1.0 + FEW),
         length * totals.norm + shift * float(np.sqrt(totals.weight_sum)),
@@ -212,7 +221,7 @@ def score_errors_of_rows(problem: Problem, errors: Array) -> ScoreErrors:
     return ScoreErrors(float(errors[problem.weights > 0.0].max()), spread)
 
 
-def gradient_errors(totals: Totals, point: Point, square: float, errors: ScoreErrors, share: float) -> Array:
+def gradient_errors(totals: Totals, point: Point, here: Expansion, errors: ScoreErrors, share: float) -> Array:
     """How far each entry of the objective's gradient (the intercept's last) may be off.
 
     The errors are those of the slopes, at scores that are off and by their own evaluation, of their weights and of sums of
@@ -222,18 +231,32 @@ def gradient_errors(totals: Totals, point: Point, square: float, errors: ScoreEr
     ----------
     totals, point : Totals, Point
         Bounds of sums over the rows, and where the gradient was taken.
-    square : float
-        ``sum_i s_i l'_i^2``.
+    here : Expansion
+        The sums there.
     errors : ScoreErrors
         The errors of the scores.
     share : float
         The relative error of a weight and of a sum over the rows.
     """
-    size = float(np.sqrt(square)) * (1.0 + gamma(totals.n_rows + 4))
-    spread = ((share + FEW) * size + totals.loss.smoothness * errors.spread) * (1.0 + FEW)
+    size = float(np.sqrt(here.square)) * (1.0 + gamma(totals.n_rows + 4))
+    slopes = slope_spread(totals, errors.spread, errors.largest, here.curvature_square)
+    spread = ((share + FEW) * size + slopes) * (1.0 + FEW)
     slack = spread * totals.column_norms
     slack[: totals.n_columns] += FEW * totals.quadratic * np.abs(point.coef)
     return slack * (1.0 + FEW)
+
+
+def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_square: Any) -> Any:
+    """At least ``sqrt(sum_i s_i e_i^2)`` for the errors of slopes at scores that are off, one entry per model.
+
+    ``spread``, ``largest``: the same of the scores, and their largest error; ``curvature_square``: ``sum_i s_i l''_i^2``, which serves where the
+    loss has no smoothness (:meth:`~glru.losses.Loss.slope_errors`).
+    """
+    loss = totals.loss
+    if np.isfinite(loss.smoothness) or loss.self_concordance is None:
+        return loss.smoothness * spread
+    size = np.sqrt(curvature_square) * (1.0 + gamma(totals.n_rows + 4))
+    return size * largest * np.exp(loss.self_concordance * largest) * (1.0 + FEW)
 
 
 def objective_value(totals: Totals, point: Point, here: Expansion) -> float:
@@ -293,7 +316,7 @@ def dual_terms(part: Problem, point: Point, size: float | None) -> DualTerms:
         moves, largest = None, 0.0
         if size is not None:
             # The constraints were summed in an earlier pass, whose slopes may have been others by their errors.
-            again = 2.0 * rows.loss.smoothness * off + FEW * np.abs(slopes)
+            again = 2.0 * rows.loss.slope_errors(rows.y, scores, off) + FEW * np.abs(slopes)
             share = np.linalg.norm(constraint_columns(rows), axis=1) * size * (1.0 + FEW)
             moves = (room_of(rows.loss, rows.y, -slopes) + again) * share + again
             largest = float(share.max(initial=0.0))

@@ -83,6 +83,17 @@ def slope_and_curvature(loss, y: Decimal, z: Decimal) -> tuple[Decimal, Decimal]
             if short <= 0:
                 return ZERO, ZERO
             return (-y * short / edge, ONE / edge) if short <= edge else (-y, ZERO)
+        case glru.Poisson():
+            return z.exp() - y, z.exp()
+        case glru.Gamma():
+            return ONE - y * (-z).exp(), y * (-z).exp()
+        case glru.Tweedie():
+            a, b = 2 - Decimal(loss.power), Decimal(loss.power) - 1
+            up, down = (a * z).exp(), y * (-b * z).exp()
+            return up - down, a * up + b * down
+        case glru.NegativeBinomial():
+            theta, mean = Decimal(loss.theta), z.exp()
+            return theta * (mean - y) / (theta + mean), (y + theta) * theta * mean / (theta + mean) ** 2
     raise TypeError(loss)
 
 

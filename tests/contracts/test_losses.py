@@ -19,6 +19,8 @@ every_loss = each(LOSS, "loss")
 
 def labels(loss):
     """A column of targets, to be broadcast against scores."""
+    if loss.log_link:
+        return np.array([[0.25], [1.0], [3.0]]) if isinstance(loss, glru.Gamma) else np.array([[0.0], [1.0], [3.0]])
     return np.array([[-1.0], [1.0]]) if loss.task == "classification" else np.array([[-1.25], [0.0], [2.0]])
 
 
@@ -35,8 +37,9 @@ def test_derivative_is_the_limit_of_differences(loss):
     y = labels(loss)
     lower, upper = loss.derivative(y, SCORES)
     here = loss.value(y, SCORES)
-    np.testing.assert_allclose((loss.value(y, SCORES + STEP) - here) / STEP, upper, atol=3e-5)
-    np.testing.assert_allclose((here - loss.value(y, SCORES - STEP)) / STEP, lower, atol=3e-5)
+    allowed = 3e-5 * (1.0 + loss.curvature(y, SCORES))
+    assert np.all(np.abs((loss.value(y, SCORES + STEP) - here) / STEP - upper) <= allowed)
+    assert np.all(np.abs((here - loss.value(y, SCORES - STEP)) / STEP - lower) <= allowed)
     middle = loss.gradient(y, SCORES)
     assert np.all((lower <= middle) & (middle <= upper))
 
@@ -49,7 +52,7 @@ def test_curvature_is_the_limit_of_differences(loss):
     ahead = (loss.derivative(y, SCORES + STEP)[0] - upper) / STEP
     behind = (lower - loss.derivative(y, SCORES - STEP)[1]) / STEP
     curvature = loss.curvature(y, SCORES)
-    assert np.all(np.minimum(np.abs(ahead - curvature), np.abs(behind - curvature)) < 1e-5)
+    assert np.all(np.minimum(np.abs(ahead - curvature), np.abs(behind - curvature)) < 1e-5 * (1.0 + curvature))
 
 
 @each({name: loss for name, loss in LOSS.items() if loss.fourth_constant is not None}, "loss")
@@ -57,7 +60,7 @@ def test_third_derivative_is_the_limit_of_differences(loss):
     """And the fourth one is bounded by the curvature."""
     y = labels(loss)
     ahead, here, behind = (loss.curvature(y, SCORES + step) for step in (STEP, 0.0, -STEP))
-    np.testing.assert_allclose(loss.third_derivative(y, SCORES), (ahead - behind) / (2.0 * STEP), atol=1e-9)
+    np.testing.assert_allclose(loss.third_derivative(y, SCORES), (ahead - behind) / (2.0 * STEP), rtol=1e-9, atol=1e-9)
     step = 1e-3
     up, down = (loss.third_derivative(y, SCORES + k) for k in (step, -step))
     fourth = np.abs(up - down) / (2.0 * step)
@@ -68,12 +71,13 @@ def test_third_derivative_is_the_limit_of_differences(loss):
 @every_loss
 def test_conjugate_is_the_supremum(loss):
     """Brute force over a grid of scores, edges of the domain included."""
-    z = np.arange(-40_000, 40_001) / 1000.0
+    # The mean of a Tweedie distribution of power 1.9 falls as slowly as e^(z / 10).
+    z = np.arange(-40_000, 40_001) / (100.0 if loss.log_link else 1000.0)
     for y in labels(loss).ravel():
         values = loss.value(y, z)
         for share in (0.0, 1e-3, 0.2, 0.5, 0.7, 0.999, 1.0):
             g = inside(loss, y, share)
-            assert loss.conjugate(y, g) == pytest.approx(np.max(g * z - values), abs=1e-6)
+            assert loss.conjugate(y, g) == pytest.approx(np.max(g * z - values), abs=1e-4 if loss.log_link else 1e-6)
 
 
 @every_loss
@@ -88,6 +92,11 @@ def test_derivative_range_is_the_domain_of_the_conjugate(loss):
         assert np.all(loss.fenchel_young(y[bounded], 0.3, beyond) == np.inf)
         far = np.copysign(1e6, outward)
         slope = np.where(bounded, edge, 0.0) + np.copysign(0.1, outward)
+        if loss.log_link:
+            # Exponentials are cut off: the derivative is as large as they are, or next to the edge.
+            reach = loss.gradient(y, np.copysign(600.0, outward))
+            assert np.all(np.abs(reach - edge)[bounded] <= 1e-12) and np.all(np.abs(reach[~bounded]) > 1e5)
+            continue
         growth = slope * far / 2.0 - (loss.value(y, far) - loss.value(y, far / 2.0))
         assert np.all(growth[bounded] > 1e4)
         reach = loss.gradient(y, far)
@@ -120,15 +129,21 @@ def test_fenchel_young_is_value_plus_conjugate_minus_product(loss):
 def test_fenchel_young_is_zero_at_the_derivative_only(loss, size):
     """Zero on the whole subdifferential, non-negative everywhere, positive well away from it."""
     y, z = labels(loss), size * SCORES
+    if loss.log_link:
+        z = z[np.abs(z) < 300.0]
     lower, upper = loss.derivative(y, z)
     # A slope is rounded to one part in 2^53, and the value grows with the square of that over the curvature.
-    rounding = EPS**2 * (1.0 + z**2) + EPS**2 / np.maximum(loss.curvature(y, z), EPS)
+    curvature = loss.curvature(y, z)
+    rounding = EPS**2 * (1.0 + z**2) + EPS**2 * (1.0 + y**2) / np.maximum(curvature, EPS)
+    # So does an exponential, and the score at which a slope is taken where that has to be found.
+    rounding = rounding + curvature * (8.0 * (loss.score_noise + EPS) * (1.0 + np.abs(z))) ** 2
     for g in (lower, upper, 0.5 * (lower + upper)):
         assert np.all(loss.fenchel_young(y, z, g) <= rounding)
     low, high = loss.derivative_range(y)
-    for g in (lower - 0.01, upper + 0.01):
+    step = 0.01 * (1.0 + np.abs(lower)) if loss.log_link else 0.01
+    for g in (lower - step, upper + step):
         allowed = (g >= low) & (g <= high)
-        assert np.all(loss.fenchel_young(y, z, g)[allowed] > 1e-6)
+        assert np.all((loss.fenchel_young(y, z, g) * (1.0 + curvature))[allowed] > 1e-6)
 
 
 @every_loss
@@ -137,6 +152,7 @@ def test_fenchel_young_is_zero_at_the_derivative_only(loss, size):
 def test_fenchel_young_is_never_negative(loss, data):
     """Whatever the score and the slope."""
     y = data.draw(st.sampled_from([-1.0, 1.0])) if loss.task == "classification" else data.draw(st.floats(-9, 9))
+    y = abs(y) + 0.125 if loss.log_link else y
     z = data.draw(st.floats(-1e4, 1e4))
     g = loss.project(y, data.draw(st.floats(-1e4, 1e4) | st.floats(-1, 1)))
     assert loss.fenchel_young(y, z, g) >= 0.0
@@ -187,7 +203,7 @@ def test_smoothness_is_valid_and_tight(loss):
     slopes = np.diff(loss.gradient(y, z))
     assert np.all(slopes >= 0.0)
     if np.isinf(loss.smoothness):
-        assert isinstance(loss, glru.Hinge)
+        assert isinstance(loss, glru.Hinge) or loss.log_link
     else:
         assert np.all(slopes <= loss.smoothness * np.diff(z) + 1e-14)
         assert np.max(loss.curvature(y, z)) == pytest.approx(loss.smoothness, rel=1e-12)
@@ -204,7 +220,7 @@ def test_self_concordance(loss):
         assert wide.max() > 0.5 or near.max() > 0.4
     else:
         bound = loss.self_concordance * loss.curvature(y, z)
-        assert np.all(np.abs(third) <= bound + 1e-8)
+        assert np.all(np.abs(third) <= bound + 1e-8 * (1.0 + bound))
         assert np.max(np.abs(third) - 0.999 * bound) >= 0.0
 
 
@@ -214,6 +230,11 @@ def test_far_scores_are_finite(loss):
     y, z = labels(loss), np.array([-1e4, -800.0, 800.0, 1e4])
     lower, upper = loss.derivative(y, z)
     everything = (loss.value(y, z), lower, upper, loss.curvature(y, z), *loss.expand(y, z), loss.conjugate(y, lower))
+    if loss.log_link:
+        # Exponentials are cut off; the Fenchel-Young value is infinite there, or right.
+        assert all(np.all(np.isfinite(array)) for array in (*everything[:4], *loss.expand(y, z)))
+        assert not np.any(np.isnan(loss.fenchel_young(y, z, inside(loss, y, 0.5))))
+        return
     for array in (*everything, loss.fenchel_young(y, z, lower), loss.fenchel_young(y, z, inside(loss, y, 0.5))):
         assert np.all(np.isfinite(array))
     np.testing.assert_allclose(np.diff(loss.value(y, np.array([9999.0, 1e4]))).ravel(), upper[:, -1], rtol=1e-3)
@@ -281,3 +302,83 @@ def test_limits_meet(loss, other):
     np.testing.assert_allclose(loss.value(y, SCORES), other.value(y, SCORES), atol=1e-8)
     g = inside(other, y, 0.3)
     np.testing.assert_allclose(loss.fenchel_young(y, SCORES, g), other.fenchel_young(y, SCORES, g), atol=1e-8)
+
+
+LOG_LINK = {name: loss for name, loss in LOSS.items() if loss.log_link}
+
+
+@each(LOG_LINK, "loss")
+def test_slopes_at_scores_that_are_off_stay_within_their_errors(loss):
+    """The curvature at the score, grown by the third derivative, bounds what an error of the score does to the slope."""
+    y, z = labels(loss), np.linspace(-9.0, 9.0, 181)
+    for error in (1e-12, 1e-6, 1e-2, 0.7):
+        allowed = loss.slope_errors(y, z, np.full(z.shape, error))
+        for sign in (-1.0, 1.0):
+            moved = np.abs(loss.gradient(y, z + sign * error) - loss.gradient(y, z))
+            assert np.all(moved <= allowed + 1e-13 * (1.0 + np.abs(loss.gradient(y, z)) + loss.curvature(y, z)))
+        if error < 1e-3:
+            assert np.all(allowed <= 1.01 * error * loss.curvature(y, z))
+
+
+@each(LOG_LINK, "loss")
+@pytest.mark.parametrize("y", [1e-30, 1e-6, 1.0, 37.0, 1e8])
+def test_evaluation_errs_as_a_score_that_is_off(loss, y):
+    """Slopes and curvatures against 50 digits: what ``score_noise`` promises."""
+    mpmath.mp.dps = 60
+    random = np.random.default_rng(0)
+    for z in np.concatenate(
+        [np.log(y) + random.normal(size=8) * 10.0 ** -np.arange(0.0, 16.0, 2.0), 30.0 * random.normal(size=8)]
+    ):
+        slope, curvature = _exact_derivatives(loss, mpmath.mpf(float(y)), mpmath.mpf(float(z)))
+        noise = loss.score_noise + 2.0 * EPS * abs(z)
+        assert abs(loss.gradient(y, z) - slope) <= 8.0 * EPS * abs(slope) + curvature * noise
+        assert abs(loss.curvature(y, z) - curvature) <= curvature * (8.0 * EPS + noise)
+
+
+@each(LOG_LINK, "loss")
+@pytest.mark.parametrize("y", [1e-30, 1e-6, 1.0, 37.0, 1e8])
+def test_log_link_fenchel_young_is_an_upper_bound(loss, y):
+    """With the score moved by the units that certificates allow it is never below the exact value, and not far above."""
+    mpmath.mp.dps = 60
+    random = np.random.default_rng(1)
+    for move in (0.0, 1e-12, 1e-6, 1e-2, 1.0, 20.0):
+        z = float(np.log(y) + random.normal())
+        near = z + move * random.normal()
+        g = float(loss.gradient(y, near))
+        lower, upper = loss.derivative_range(y)
+        if not lower < g < upper:
+            continue
+        there = mpmath.findroot(
+            lambda x, g=g: _exact_derivatives(loss, mpmath.mpf(float(y)), x)[0] - mpmath.mpf(g), mpmath.mpf(near)
+        )
+        exact = mpmath.quad(
+            lambda x, g=g: _exact_derivatives(loss, mpmath.mpf(float(y)), x)[0] - mpmath.mpf(g), [there, mpmath.mpf(z)]
+        )
+        wide = 4.0 * EPS * (1.0 + abs(z) + abs(g) + float(loss.target_size(np.asarray(y)))) + loss.score_noise
+        got = max(float(loss.fenchel_young(y, z + sign * wide, g)) for sign in (-1.0, 1.0)) * (1.0 + 8.0 * EPS)
+        slope, curvature = abs(float(loss.gradient(y, z)) - g), float(loss.curvature(y, z))
+        assert exact <= got <= 1.01 * exact + 8.0 * wide * (slope + 1e4 * curvature * wide) + 1e-300
+
+
+def _exact_derivatives(loss, y, z):
+    mean = mpmath.exp(z)
+    if isinstance(loss, glru.NegativeBinomial):
+        theta = mpmath.mpf(loss.theta)
+        return theta * (mean - y) / (theta + mean), (y + theta) * theta * mean / (theta + mean) ** 2
+    power = {glru.Poisson: 1, glru.Gamma: 2}.get(type(loss)) or mpmath.mpf(loss.power)
+    up, down = mean ** (2 - power), y * mean ** (1 - power)
+    return up - down, (2 - power) * up + (power - 1) * down
+
+
+@each(LOG_LINK, "loss")
+def test_targets_off_the_domain_are_refused(loss):
+    """Rule, value and remedy."""
+    for bad in (-1.0, 1e101) if not isinstance(loss, glru.Gamma) else (-1.0, 0.0):
+        with pytest.raises(ValueError, match=r"y must be (at least|above) 0 .*; entry 1 is .*use another loss"):
+            glru.Problem(np.eye(2), [1.0, bad], loss=loss)
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0, 3.0, np.nan])
+def test_bad_power(power):
+    with pytest.raises(ValueError, match=r"power of Tweedie must be at least 1\.01 and at most 1\.99"):
+        glru.Tweedie(power)

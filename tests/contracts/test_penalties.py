@@ -160,10 +160,9 @@ def test_smooth_means_no_absolute_value(penalty):
 
 
 BAD = {
-    "zero": (lambda: glru.L2(0.0), "lam of L2 must be a finite number above 0; got 0.0"),
-    "negative": (lambda: glru.L2(-1.0), "lam of L2 must be a finite number above 0; got -1.0"),
-    "nan": (lambda: glru.L2(np.nan), "lam of L2 must be a finite number above 0; got nan"),
-    "inf": (lambda: glru.L2(np.inf), "lam of L2 must be a finite number above 0; got inf"),
+    "negative": (lambda: glru.L2(-1.0), "lam of L2 must be a finite number at least 0; got -1.0"),
+    "nan": (lambda: glru.L2(np.nan), "lam of L2 must be a finite number at least 0; got nan"),
+    "inf": (lambda: glru.L2(np.inf), "lam of L2 must be a finite number at least 0; got inf"),
     "kappa": (lambda: glru.L1(0.0), "kappa of L1 must be a finite number above 0; got 0.0"),
     "net-lam": (lambda: glru.ElasticNet(0.0, 1.0), "lam of ElasticNet must be a finite number above 0; got 0.0"),
     "net-kappa": (lambda: glru.ElasticNet(1.0, -1.0), "kappa of ElasticNet must be a finite number at least 0"),

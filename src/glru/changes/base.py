@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.linalg import Matrix
+from glru.losses import Loss
 from glru.penalties import Penalty
 from glru.problem import Problem
 
@@ -15,18 +16,21 @@ from glru.problem import Problem
 @final
 @dataclass(frozen=True)
 class Layout:
-    """What a change has to fit: the shape, names and labels of a problem, without its data."""
+    """What a change has to fit: the shape, names, labels, penalty and loss of a problem, without its data."""
 
     n_rows: int
     n_columns: int
     column_names: tuple[str, ...] | None
     classes: NDArray[Any] | None
     penalty: Penalty
+    loss: Loss
 
 
 def layout_of(problem: Problem) -> Layout:
     """The layout of a problem."""
-    return Layout(problem.n_rows, problem.n_columns, problem.column_names, problem.classes, problem.penalty)
+    return Layout(
+        problem.n_rows, problem.n_columns, problem.column_names, problem.classes, problem.penalty, problem.loss
+    )
 
 
 class Change(ABC):

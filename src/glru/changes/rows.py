@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru.changes.base import Change, Layout, column_positions, layout_of, matched_columns, row_positions
 from glru.linalg import Array, Matrix
-from glru.problem import Problem
+from glru.losses import WithOffset, join_targets
+from glru.problem import Problem, as_offset
 
 
 @final
@@ -59,6 +60,8 @@ class AddRows(Change):
         Their targets; labels as the problem had them, or -1 and +1.
     sample_weight : array of shape (n_new,), default=None
         Their weights; ones if not given.
+    offset : array of shape (n_new,), default=None
+        Their offsets, for a problem that has them.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class AddRows(Change):
     X: Any
     y: Any
     sample_weight: Any = None
+    offset: Any = None
     matrix: Matrix = field(init=False, repr=False)
     names: tuple[str, ...] | None = field(init=False, repr=False)
 
@@ -92,7 +96,13 @@ class AddRows(Change):
             )
         matrix = matched_columns(self.matrix, self.names, layout.column_names)
         weight = np.ones(n_new) if self.sample_weight is None else _weights(self.sample_weight, n_new)
-        return matrix, targets(self.y, n_new, layout), weight
+        y = targets(self.y, n_new, layout)
+        if isinstance(layout.loss, WithOffset) != (self.offset is not None):
+            raise ValueError(
+                "new rows must have an offset if the problem has one, and none otherwise; got "
+                f"offset={'None' if self.offset is None else 'given'}. Use AddRows(X, y, offset=...), or leave it out."
+            )
+        return matrix, y if self.offset is None else join_targets(y, as_offset(self.offset, n_new)), weight
 
     def apply(self, problem: Problem) -> Problem:
         matrix, y, weight = self.block(layout_of(problem))
@@ -131,10 +141,14 @@ class Relabel(Change):
         return layout
 
     def apply(self, problem: Problem) -> Problem:
+        return problem.derive(y=self.relabelled(problem))
+
+    def relabelled(self, problem: Problem) -> Array:
+        """The targets of all rows after the change; offsets stay as they are."""
         rows = row_positions(self.rows, problem.n_rows)
-        y = problem.y.copy()
+        y = np.array(problem.targets)
         y[rows] = targets(self.y, rows.size, layout_of(problem))
-        return problem.derive(y=y)
+        return join_targets(y, problem.offset) if isinstance(problem.loss, WithOffset) else y
 
 
 @final
@@ -242,7 +256,9 @@ class EditValues(Change):
 def targets(y: Any, count: int, layout: Layout) -> Array:
     """Targets in the problem's terms: finite numbers, labels of the problem as -1 and +1, or as places of three classes or more."""
     if layout.classes is None:
-        return _inputs.as_vector(y, count, "y")
+        found = _inputs.as_vector(y, count, "y")
+        layout.loss.check_targets(found)
+        return found
     raw = np.atleast_1d(_inputs.as_array(y, "y"))
     if raw.shape != (count,):
         raise ValueError(f"y must have one entry a named row, shape ({count},); got shape {raw.shape}.")

@@ -111,7 +111,9 @@ class ModelSpec:
 
     def columns(self, columns: Any, n_columns: int) -> NDArray[np.intp]:
         """Columns of the user, by position or name, as columns of the problem."""
-        layout = Layout(1, n_columns - self.offset, self.column_names, None, self.objective.penalty(n_columns))
+        layout = Layout(
+            1, n_columns - self.offset, self.column_names, None, self.objective.penalty(n_columns), self.objective.loss
+        )
         return column_positions(columns, layout) + self.offset
 
     def without_columns(self, columns: NDArray[np.intp]) -> "ModelSpec":

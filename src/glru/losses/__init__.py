@@ -2,18 +2,26 @@
 
 from glru.losses.base import Loss
 from glru.losses.hinges import Hinge, ProximalHinge, SmoothedHinge, SquaredHinge
+from glru.losses.log_link import Gamma, NegativeBinomial, Poisson, Tweedie
 from glru.losses.logistic import Logistic
 from glru.losses.multinomial import Multinomial
+from glru.losses.offset import WithOffset, join_targets
 from glru.losses.regression import Huber, Squared
 
 __all__ = [
+    "Gamma",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
     "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
     "ProximalHinge",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
+    "Tweedie",
+    "WithOffset",
+    "join_targets",
 ]

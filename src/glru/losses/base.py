@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glru.linalg import Array, arrays_of, floats, namespace
+from glru.linalg import FEW, Array, arrays_of, floats, namespace
 
 Task = Literal["classification", "regression"]
 
@@ -22,15 +22,20 @@ class Loss(ABC):
     task : {"classification", "regression"}
         Whether targets are labels -1/+1 or real numbers.
     smoothness : float
-        The smallest ``mu`` such that the derivative is ``mu``-Lipschitz; ``inf`` if there is none.
+        The smallest ``mu`` such that the derivative is ``mu``-Lipschitz; ``inf`` if there is none. Without one there is no dual
+        ball, and what rounding does to slopes is bounded by curvatures (:meth:`slope_errors`).
     self_concordance : float or None
         The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists.
     fourth_constant : float or None
         A constant ``F`` with ``|l^(4)| <= F l''``, of a loss that knows its third derivative; None otherwise.
+    score_noise : float
+        Slopes and curvatures are evaluated as if scores were off by this, beside a few units of themselves.
     chi_square : bool
         Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
     probabilities : bool
         Whether scores are log-odds, so that there are probabilities, a log-loss and a Brier score.
+    log_link : bool
+        Whether scores are logarithms of means, which are what is predicted.
     several : bool
         Whether a row has one score per class, along the last axis; targets are then places of classes.
 
@@ -42,16 +47,52 @@ class Loss(ABC):
     """
 
     task: ClassVar[Task]
-    self_concordance: ClassVar[float | None]
-    fourth_constant: ClassVar[float | None] = None
     chi_square: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
+    log_link: ClassVar[bool] = False
     several: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def smoothness(self) -> float:
         """Lipschitz constant of the derivative, ``inf`` if there is none."""
+
+    @property
+    def self_concordance(self) -> float | None:
+        """The smallest ``M`` with ``|l'''| <= M l''``; None where no such constant exists."""
+        return None
+
+    @property
+    def fourth_constant(self) -> float | None:
+        """A constant ``F`` with ``|l^(4)| <= F l''``; None where the third derivative is not known."""
+        return None
+
+    @property
+    def score_noise(self) -> float:
+        """What evaluation does to slopes and curvatures, as an error of the score."""
+        return 0.0
+
+    def check_targets(self, y: Array) -> None:
+        """Refuse finite targets that the loss is not made for."""
+        return
+
+    def target_size(self, y: Array) -> Array:
+        """The size of the numbers that enter with the targets, for rounding errors."""
+        return namespace(y).abs(y)
+
+    def noise_of(self, y: Array) -> float:
+        """The largest :attr:`score_noise` of some targets."""
+        return self.score_noise
+
+    def slope_errors(self, y: ArrayLike, z: ArrayLike, errors: Array) -> Array:
+        """How far slopes may be off at scores that are off by at most ``errors``.
+
+        At most the smoothness times the error; without smoothness the curvature at the score, which grows by at most
+        ``e^(M t)`` on a way of length ``t``, times the error.
+        """
+        if np.isfinite(self.smoothness) or self.self_concordance is None:
+            return self.smoothness * errors
+        return self.curvature(y, z) * errors * (np.exp(self.self_concordance * errors) * (1.0 + FEW))
 
     @abstractmethod
     def value(self, y: ArrayLike, z: ArrayLike) -> Array:

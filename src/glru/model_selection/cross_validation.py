@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru.bounds import ScoreBounds, concatenate
+from glru.bounds import ScoreBounds, concatenate, shift
 from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
+from glru.losses import WithOffset
 from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
 from glru.model_selection.result import HeldOutScores
 from glru.model_selection.splits import Rows, split_rows
@@ -144,7 +145,9 @@ def held_out_folds(
         rows=rows,
         folds=np.repeat(np.arange(len(splits)), [len(test) for _, test in splits]),
         y=np.concatenate(data.map(_targets))[rows],
-        bounds=concatenate(found),
+        bounds=shift(concatenate(found), data.offset[rows])
+        if isinstance(data.loss, WithOffset)
+        else concatenate(found),
         decided_by=_count(stages, [len(test) for _, test in splits]),
         n_trainings=stages.count("training"),
         train_rows=tuple(train for train, _ in splits if train is not None),
@@ -166,7 +169,7 @@ def _count(stages: list[str], sizes: list[int]) -> dict[str, int]:
 
 
 def _targets(part: Problem) -> Array:
-    return part.y
+    return part.targets
 
 
 def block_folds(problem: Problem, cv: Any, groups: Any) -> list[Test]:
@@ -201,7 +204,7 @@ def splits_of(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows | None,
 
 def splits_in_memory(problem: Problem, cv: Any, groups: Any) -> list[tuple[Rows, Rows]]:
     """The train and test rows of every split of rows in memory, checked."""
-    splits = list(split_rows(cv, problem.y, groups, problem.loss.task == "classification"))
+    splits = list(split_rows(cv, problem.targets, groups, problem.loss.task == "classification"))
     if not splits:
         raise ValueError("cv must give at least one split; got none.")
     for k, (train, test) in enumerate(splits):

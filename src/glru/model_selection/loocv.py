@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import UNLIMITED, Budget
-from glru.bounds import ScoreBounds, from_queries
+from glru.bounds import ScoreBounds, from_queries, shift
 from glru.cascade import METHODS, OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
 from glru.linalg import calm_blas
-from glru.losses import Hinge
+from glru.losses import Hinge, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
 from glru.model_selection.output import Output, open_output
 from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, count_stages
@@ -119,7 +119,7 @@ def widths_of(problem: Problem | Solution, width: Width) -> dict[str, Any]:
 
 def usual_width(problem: Problem) -> float | None:
     """The width to refine to where none is asked for; None: until the labels are decided."""
-    return 1e-6 * (problem.target_range or 1.0) if problem.loss.task == "regression" else None
+    return 1e-6 * (problem.score_scale or 1.0) if problem.loss.task == "regression" else None
 
 
 def trained(
@@ -243,6 +243,8 @@ def _result(
         array.setflags(write=False)
     several = cascade.problem.loss.several
     bounds = from_queries(cascade.lower, cascade.upper) if several else ScoreBounds(cascade.lower, cascade.upper)
+    if isinstance(cascade.problem.loss, WithOffset):
+        bounds = shift(bounds, cascade.problem.offset)
     results: RowResults | WrittenRows = RowResults(cascade.y, bounds, stages, limited)
     return LOOCVResult(
         problem=cascade.problem,

@@ -91,9 +91,9 @@ class HeldOutScores(Shown):
 
         Parameters
         ----------
-        name : {"log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
+        name : {"deviance", "log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
             The metric. Every row counts once, whatever its weight. Log-loss and Brier score are for the logistic and the multinomial
-            loss. For more than two classes there are also "balanced_accuracy" and "macro_f1"; of a multinomial model the Brier score sums over the
+            loss, "deviance" for losses with a log link, whose other metrics are those of the predicted means. For more than two classes there are also "balanced_accuracy" and "macro_f1"; of a multinomial model the Brier score sums over the
             classes, and "roc_auc" is the mean over the classes, each against the rest. One-vs-rest models have no probabilities here.
 
         Returns
@@ -185,7 +185,7 @@ class HeldOutScores(Shown):
     def _show_metrics(self) -> list[tuple[str, str]]:
         """The lines of the metrics that people want."""
         if self._classes is None:
-            names = ["squared_error", "absolute_error"]
+            names = ["deviance"] if self.problem.loss.log_link else ["squared_error", "absolute_error"]
         else:
             names = ["accuracy"]
             if self._bounds.lower.ndim == 1 or self.problem.loss.several:

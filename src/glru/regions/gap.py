@@ -226,7 +226,8 @@ def _end(problem: Problem, parts: Array, near: float, side: float) -> float:
 
     def beyond(place: float) -> bool:
         # The argument is rounded; the derivative is monotone, so its inner end over that error is on the safe side.
-        inner = parts + side * place - side * 8.0 * UNIT * (1.0 + np.abs(parts) + abs(place))
+        off = 8.0 * UNIT * (1.0 + np.abs(parts) + abs(place)) + problem.score_noise
+        inner = parts + side * place - side * off
         low, high = problem.loss.derivative(problem.y, inner)
         terms = weights * (low if side > 0.0 else high)
         slack = (gamma(terms.size + 4) + 8.0 * UNIT) * float(np.abs(terms).sum())

@@ -219,7 +219,7 @@ def _make(
         gradient, constant = whole_gradient(totals, point, here.gradient), totals.loss.self_concordance
         if constant is None or not metric.eta < 1.0:
             return metric, gradient, np.inf
-        slack = gradient_errors(totals, point, here.square, errors, gamma(totals.depth + 4))
+        slack = gradient_errors(totals, point, here, errors, gamma(totals.depth + 4))
         # The Hessian was taken at computed scores; at the exact ones it is smaller by at most this factor.
         loosening = float(np.exp(constant * errors.largest)) / (1.0 - metric.eta)
         return metric, gradient, float(metric.gradient_norm(gradient, slack) * loosening * (1.0 + FEW))

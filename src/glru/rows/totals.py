@@ -26,6 +26,8 @@ class Totals:
         Sizes; the intercept is not counted.
     depth : int
         At least the additions that a row's share of any sum over all rows passes through.
+    score_noise : float
+        What the evaluation of the losses does to slopes, as an error of the scores.
     weight_sum : float
         At least the sum of the weights ``s``.
     column_norms : array
@@ -40,6 +42,7 @@ class Totals:
     n_rows: int
     n_columns: int
     depth: int
+    score_noise: float
     weight_sum: float
     column_norms: Array
     largest_norm: float
@@ -86,6 +89,7 @@ def totals_of_blocks(
         n_rows=n_rows,
         n_columns=n_columns,
         depth=rows.depth,
+        score_noise=loss.score_noise,
         weight_sum=weight_sum,
         column_norms=np.append(norms, np.sqrt(weight_sum)) if fit_intercept else norms,
         largest_norm=float(np.sqrt(summary.largest_square.value)) * (1.0 + gamma(n_columns + 8)) + TINY,

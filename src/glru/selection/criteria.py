@@ -141,6 +141,10 @@ def find_criterion(name: str, problem: Problem) -> Criterion:
     """The criterion of a name, if it goes with the problem."""
     if name not in NAMES:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {name!r}.")
+    if problem.loss.log_link:
+        raise ValueError(
+            f"stepwise selection has no criterion for losses with a log link; got {problem.loss!r}. Use glru.Squared() or a classification loss."
+        )
     return _information(name, problem) if name in INFORMATION else _sum_criterion(name, problem)
 
 

@@ -184,7 +184,7 @@ def decides_by_sign(adapted: Adapted) -> bool:
 
 def default_width(adapted: Adapted) -> float:
     """The width that is asked for where the caller names none: for a regression, in units of the targets' spread."""
-    spread = float(np.ptp(adapted.problems[0].y)) if adapted.classes is None else 1.0
+    spread = adapted.problems[0].score_scale if adapted.classes is None else 1.0
     return WIDTH * (spread or 1.0)
 
 
@@ -192,7 +192,7 @@ def default_aim(adapted: Adapted) -> float:
     """The width that scores go on to where the caller names none: what the estimator itself is asked for, or better."""
     tol = getattr(adapted.estimator, "tol", None)
     aim = max(min(AIM, float(tol) if tol else AIM), FINEST_AIM)
-    spread = float(np.ptp(adapted.problems[0].y)) if adapted.classes is None else 1.0
+    spread = adapted.problems[0].score_scale if adapted.classes is None else 1.0
     return max(aim * min(spread or 1.0, 1.0), FINEST_AIM * spread)
 
 

@@ -208,10 +208,18 @@ def step_length(
 
 
 def zero_point(problem: Problem) -> Point:
-    """All coefficients zero."""
+    """All coefficients zero, and the best intercept then where the loss has a log link."""
     if problem.loss.several:
         return Point(np.zeros((problem.n_scores, problem.n_columns)), np.zeros(problem.n_scores))
-    return Point(np.zeros(problem.n_columns))
+    return Point(np.zeros(problem.n_columns), _mean_score(problem))
+
+
+def _mean_score(problem: Problem) -> float:
+    """The best intercept without any column under a log link: far from it exponentials are large or curvatures vanish."""
+    if not (problem.loss.log_link and problem.fit_intercept):
+        return 0.0
+    total = float(problem.weights @ problem.targets)
+    return float(np.log(total / (problem.weights @ np.exp(problem.offset)))) if total > 0.0 else 0.0
 
 
 def has_sample(problem: Problem) -> bool:

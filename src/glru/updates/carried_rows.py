@@ -298,7 +298,7 @@ class CarriedRemovals:
         errors = score_errors(rows, self.point.coef, self.point.intercept)
         dual = -rows.loss.gradient(rows.y, scores)
         # The sums were made in an earlier pass, whose dual variables may have been others by their errors.
-        again = 2.0 * rows.loss.smoothness * errors + FEW * np.abs(dual)
+        again = 2.0 * rows.loss.slope_errors(rows.y, scores, errors) + FEW * np.abs(dual)
         kept = Kept(rows, removal_factors(rows), dual, again, None, scores, errors)
         lower, upper = self.carried.bounds(kept, "midpoint")
         return lower, upper, np.zeros(0)

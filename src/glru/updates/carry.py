@@ -35,7 +35,6 @@ from glru.changes import (
     layout_of,
 )
 from glru.changes.base import column_positions, row_positions
-from glru.changes.rows import targets
 from glru.linalg import FEW, TINY, UNIT, Array, Matrix, gamma
 from glru.penalties import Penalty
 from glru.problem import Problem
@@ -80,14 +79,15 @@ def _row_swap(problem: Problem, change: Change) -> _Swap | None:
     """A change of rows as an exchange; None for any other change."""
     if isinstance(change, RemoveRows):
         rows = row_positions(change.rows, problem.n_rows)
-        return _Swap(rows, problem.matrix[:0], np.empty(0), np.empty(0), lambda old, new: np.delete(old, rows))
+        return _Swap(rows, problem.matrix[:0], problem.y[:0], np.empty(0), lambda old, new: np.delete(old, rows))
     if isinstance(change, AddRows):
         X, y, weight = change.block(layout_of(problem))
         return _Swap(np.empty(0, dtype=np.intp), X, y, weight, np.append)
     if isinstance(change, Relabel):
         rows = row_positions(change.rows, problem.n_rows)
-        y = targets(change.y, rows.size, layout_of(problem))
-        return _Swap(rows, problem.matrix[rows], y, problem.sample_weight[rows], _putter(rows))
+        return _Swap(
+            rows, problem.matrix[rows], change.relabelled(problem)[rows], problem.sample_weight[rows], _putter(rows)
+        )
     if isinstance(change, Reweight):
         rows = row_positions(change.rows, problem.n_rows)
         return _Swap(rows, problem.matrix[rows], problem.y[rows], change.new_weights(rows.size), _putter(rows))

@@ -60,7 +60,8 @@ def centred_bounds(solution: Solution) -> Bounds:
         # What is left of the gradient: of training, and of the weights that grow.
         sums = problem.matrix.T @ (weights * slopes)
         border = float(weights @ slopes)
-        off = weights * (problem.loss.smoothness * errors + (gamma(problem.n_rows + 8) + FEW) * np.abs(slopes))
+        slope_errors = problem.loss.slope_errors(problem.y, scores, errors)
+        off = weights * (slope_errors + (gamma(problem.n_rows + 8) + FEW) * np.abs(slopes))
         off = off + weight_error(problem) * weights * np.abs(slopes)
         rest = _norm(inverse, problem.penalty.quadratic * solution.coef + sums) + 2.0 * float(off @ lengths)
         rest = rest + FEW * _norm(inverse, problem.penalty.quadratic * solution.coef)
@@ -122,7 +123,7 @@ def _bounds(
     pulls = factors * problem.weights
     size = pulls * np.abs(slopes)
     # The slope and the weight of the row itself are off, too.
-    size_off = pulls * problem.loss.smoothness * errors + (weight_error(problem) + FEW) * size
+    size_off = pulls * problem.loss.slope_errors(problem.y, scores, errors) + (weight_error(problem) + FEW) * size
     found = []
     for exponent in EXPONENTS:
         weakened = np.exp(-exponent - constant * float(errors[members].max())) * (1.0 - FEW)

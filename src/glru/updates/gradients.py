@@ -18,6 +18,7 @@ from glru.metric.columns import ColumnMetric
 from glru.point import Point
 from glru.problem import Problem
 from glru.rows import Memory
+from glru.sums import slope_spread
 from glru.updates.carried_rows import sum_error
 
 ACCURACY = 1e-3
@@ -60,17 +61,24 @@ class SlopeSums:
         ``X^T (s o l')``, the intercept's sum last, where X lives.
     squares : array of shape (n_models,)
         ``sum_i s_i l'_i^2``.
+    curvature_squares : array of shape (n_models,)
+        ``sum_i s_i l''_i^2`` of a loss without smoothness (0 otherwise).
     moved : array of shape (n_models,)
         The largest move of a score from the model that the moves are counted from.
     """
 
     gradients: Any
     squares: Array
+    curvature_squares: Array
     moved: Array
 
     def __add__(self, other: "SlopeSums") -> "SlopeSums":
-        moved = np.maximum(self.moved, other.moved)
-        return SlopeSums(self.gradients + other.gradients, self.squares + other.squares, moved)
+        return SlopeSums(
+            self.gradients + other.gradients,
+            self.squares + other.squares,
+            self.curvature_squares + other.curvature_squares,
+            np.maximum(self.moved, other.moved),
+        )
 
 
 def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> SlopeSums:
@@ -101,15 +109,19 @@ def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> Slop
     if len(found) == 1:
         return found[0]
     gradients = arrays.concatenate([sums.gradients for sums in found], axis=1)
-    squares, moved = (np.concatenate([getattr(sums, name) for sums in found]) for name in ("squares", "moved"))
-    return SlopeSums(gradients, squares, moved)
+    names = ("squares", "curvature_squares", "moved")
+    return SlopeSums(gradients, *(np.concatenate([getattr(sums, name) for sums in found]) for name in names))
 
 
 def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models: Any, base: Array) -> SlopeSums:
     arrays = part.arrays
     scores = model_scores(X, models, part.fit_intercept)
-    slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
-    weights = arrays.put(part.weights[here])
+    weights, curved = arrays.put(part.weights[here]), np.zeros(models.shape[1])
+    if np.isfinite(part.loss.smoothness):
+        slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
+    else:
+        _, slopes, curvatures = part.loss.expand(part.y[here][:, None], scores)
+        curved = weights @ np.square(arrays.zeroed(curvatures, left_out) if left_out[0].size else curvatures)
     scores -= arrays.put(base)[:, None]
     if left_out[0].size:
         slopes, scores = arrays.zeroed(slopes, left_out), arrays.zeroed(scores, left_out)
@@ -121,7 +133,7 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
     gradients = X.T @ weighted
     if part.fit_intercept:
         gradients = arrays.stacked(gradients, arrays.xp.sum(weighted, axis=0))
-    return SlopeSums(gradients, squares, moved)
+    return SlopeSums(gradients, squares, curved, moved)
 
 
 @final
@@ -189,7 +201,7 @@ class Gradients:
         coefs, shifts = split_models(models, self.metric.fit_intercept)
         unit = gamma(coefs.shape[0] + 3) * (1.0 + gamma(coefs.shape[0] + 8))
         lengths = np.sqrt(self.metric.arrays.inner(coefs, coefs)) * (1.0 + FEW)
-        return unit * lengths, unit * np.abs(to_host(shifts))
+        return unit * lengths, unit * np.abs(to_host(shifts)) + self.totals.score_noise
 
     def at(
         self,
@@ -220,9 +232,9 @@ class Gradients:
         else:
             own = {} if left_out is None else dict(self.problem.locate(left_out))
         sums: SlopeSums = self.problem.sum(slope_sums, models, self.origin, own=own)
-        gradients, squares = sums.gradients, sums.squares
+        gradients, squares, curved = sums.gradients, sums.squares, sums.curvature_squares
         if factors is not None:
-            gradients, squares = gradients * arrays.put(factors), squares * factors
+            gradients, squares, curved = gradients * arrays.put(factors), squares * factors, curved * factors
         # The intercept has no strength.
         strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
         penalty = arrays.put(strengths)[:, None] * models
@@ -231,12 +243,14 @@ class Gradients:
             gradients = arrays.zeroed(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
-        rounding = self.rounding(penalty, squares, errors)
+        rounding = self.rounding(penalty, squares, curved, errors)
         nu = (self.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
         return Measured(gradients, nu, rounding, moved, errors)
 
-    def rounding(self, penalty: Any, squares: Array, errors: tuple[Array, Array], more: float = 0.0) -> Array:
-        """At least the norms of the errors of gradients whose sums have the given squares of slopes.
+    def rounding(
+        self, penalty: Any, squares: Array, curved: Array, errors: tuple[Array, Array], more: float = 0.0
+    ) -> Array:
+        """At least the norms of the errors of gradients whose sums have the given squares of slopes and curvatures.
 
         ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`.
         """
@@ -244,7 +258,8 @@ class Gradients:
         size = np.sqrt(squares) * (1.0 + gamma(totals.depth + 4))
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
-        spread = sum_error(totals.depth) * size + (totals.loss.smoothness * wrong + FEW * size) * (1.0 + FEW)
+        slopes = slope_spread(totals, wrong, totals.largest_norm * errors[0] + errors[1], curved)
+        spread = sum_error(totals.depth) * size + (slopes + FEW * size) * (1.0 + FEW)
         # Multiplied first: squares of the penalty's part may underflow or overflow where this norm does not.
         scaled = penalty * self.metric.inverse_norm
         outer = FEW * np.sqrt(arrays.inner(scaled, scaled)) * (1.0 + FEW)

@@ -104,8 +104,8 @@ class Removals:
         Their new weights ``s'``.
     scores, score_errors : array
         Their scores at the base and how far each may be from its exact value.
-    slopes, curvatures : array
-        The loss derivatives there.
+    slopes, curvatures, slope_errors : array
+        The loss derivatives there, and how far the slopes may be off for the errors of the scores.
     norms : array
         At least their norms in the inverse metric.
     base_moves, base_norms : array
@@ -123,6 +123,7 @@ class Removals:
     score_errors: Array
     slopes: Array
     curvatures: Array
+    slope_errors: Array
     norms: Array
     base_moves: Array
     base_norms: Array
@@ -194,8 +195,8 @@ class RowRemovals:
         The computed metric.
     eta : float
         The exact Hessian with any of the factors is within ``1 -/+ eta`` times the metric.
-    constant, smoothness : float
-        Of the loss.
+    constant : float
+        The self-concordance constant of the loss.
     point : Point
         The base model.
     factors : tuple of float
@@ -211,7 +212,6 @@ class RowRemovals:
     metric: ColumnMetric
     eta: float
     constant: float
-    smoothness: float
     point: Point
     factors: tuple[float, float]
     error_norm: float
@@ -260,6 +260,7 @@ class RowRemovals:
             score_errors=errors,
             slopes=values.slopes,
             curvatures=values.curvatures,
+            slope_errors=rows.loss.slope_errors(rows.y, values.scores, errors),
             norms=norms,
             base_moves=moves,
             base_norms=lengths,
@@ -346,7 +347,7 @@ class RowRemovals:
         """At least the norm of what the errors of ``r'``, of ``c_i`` and of the metric leave of the Newton equation."""
         # The row's own slope and curvature were taken at a score that is off, too.
         wrong = rows.curvatures * (shift_errors + FEW * shift_sizes) + FEW * np.abs(rows.slopes)
-        wrong += self.smoothness * rows.score_errors * (1.0 + (2.0 * self.constant) * shift_sizes)
+        wrong += rows.slope_errors * (1.0 + (2.0 * self.constant) * shift_sizes)
         residuals = np.abs(rows.weights * (rows.slopes + rows.curvatures * shifts) - rows.multipliers)
         residuals = residuals + FEW * size + rows.weights * wrong
         return self.error_norm + residuals * rows.norms + self.eta * delta
@@ -498,14 +499,13 @@ class LocalRows:
         # The metric is that of the middle factor, at computed scores.
         grown = (1.0 + metric.eta) * (1.0 + share) * max(high / middle, middle / low) * (1.0 + FEW)
         self.eta = float(grown * np.exp((drift + constant * errors.largest) * (1.0 + FEW))) - 1.0
-        slack = high * gradient_errors(totals, point, here.square, errors, share) * (1.0 + FEW)
+        slack = high * gradient_errors(totals, point, here, errors, share) * (1.0 + FEW)
         gradient, zero = whole_gradient(totals, point, middle * here.gradient), np.zeros_like(here.gradient)
         several = low < high
         self.base = RowRemovals(
             metric=metric,
             eta=self.eta,
             constant=constant,
-            smoothness=problem.loss.smoothness,
             point=point,
             factors=self.factors,
             error_norm=metric.gradient_norm(zero, slack),

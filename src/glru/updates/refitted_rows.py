@@ -253,7 +253,13 @@ class TallCandidates:
         if columns.size:
             scores += owner.refits.mask @ (self.fills * self.models[columns])
         centers = scores[own]
-        slopes = problem.loss.gradient(problem.y[:, None], scores)
+        curved = np.zeros(rows.size)
+        if np.isfinite(problem.loss.smoothness):
+            slopes = problem.loss.gradient(problem.y[:, None], scores)
+        else:
+            _, slopes, curvatures = problem.loss.expand(problem.y[:, None], scores)
+            curvatures[own] = 0.0
+            curved = problem.weights @ np.square(curvatures)
         slopes[own] = 0.0
         scores -= owner.family.values.scores[:, None]
         scores[own] = 0.0
@@ -275,7 +281,7 @@ class TallCandidates:
             penalty[: problem.n_columns] *= refits.strengths[rows].T
         gradients += penalty
         first, second = self._score_errors()
-        nu = self._norms(gradients, penalty, squares, (first, second)) / np.sqrt(self.shares)
+        nu = self._norms(gradients, penalty, squares, curved, (first, second)) / np.sqrt(self.shares)
         moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
         return Certified(
             *self._bounds(centers, nu, base.constant * moved, (first, second)), nu, np.zeros(nu.size)
@@ -339,9 +345,7 @@ class TallCandidates:
         residuals = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * summed + 2.0 * metric.solve_error * wrong + off
         # Errors of the base's gradient (with other weights, of its parts), of the row's own slope, and of the strengths.
         score_errors = removals.score_errors + self._own_errors(errors)
-        slack = removals.curvatures * score_errors + base.smoothness * removals.score_errors * (
-            1.0 + base.constant * np.abs(moves)
-        )
+        slack = removals.curvatures * score_errors + removals.slope_errors * (1.0 + base.constant * np.abs(moves))
         slack = weights * (slack + FEW * (np.abs(removals.slopes) + removals.curvatures * np.abs(moves)))
         slack = (slack + (FEW + refits.error) * np.abs(forces)) * removals.norms
         sizes = np.sqrt(problem.quadratic @ np.square(held * coefs)) * np.sqrt(1.0 + eta) * (1.0 + gamma(n_columns + 8))
@@ -370,11 +374,11 @@ class TallCandidates:
             second = second + (unit * np.einsum("ij,ij->j", np.abs(self.fills), sizes) + self.owner.fill_errors @ sizes)
         return first, second * (1.0 + FEW)
 
-    def _norms(self, gradients: Array, penalty: Array, squares: Array, errors: Errors) -> Array:
+    def _norms(self, gradients: Array, penalty: Array, squares: Array, curved: Array, errors: Errors) -> Array:
         """At least the norms of the gradients in the inverse metric, whatever their rounding and that of the refits."""
         owner, known, problem = self.owner, self.owner.gradients, self.owner.problem
         coefs = self.models[: problem.n_columns]
-        rounding = known.rounding(penalty, squares, errors, owner.fill_sums[0])
+        rounding = known.rounding(penalty, squares, curved, errors, owner.fill_sums[0])
         nu = (known.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
         size = np.sqrt(squares) * (1.0 + FEW)
         slack = size * (owner.fill_sums[1] + owner.refits.error * (known.slope_norm + owner.fill_sums[0]))
@@ -596,7 +600,7 @@ class WideCandidates:
         """The error of row ``k``'s score is at most ``norms[k] first + second``; that of the left-out row."""
         owner, side, own = self.owner, self.owner.family.side, (self.rows, np.arange(self.rows.size))
         fills, sizes = owner.fill_norms[self.rows] / np.sqrt(owner.refits.smallest[self.rows]), np.abs(self.duals)
-        _, second = side.score_errors(self.duals, self.free)
+        _, second = owner.family.score_errors(self.duals, self.free)
         # A score is a product of two vectors of the columns' dimension, the norms of which are those of its row and of the model.
         norm_sum = (np.einsum("ij,ij->j", self.norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
         ratios = self.norms / side.norms[:, None]

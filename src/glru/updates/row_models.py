@@ -92,7 +92,7 @@ class RowModels:
 
     def __init__(self, problem: Problem, side: RowSide | None = None) -> None:
         self.problem, self.arrays, self.side = problem, problem.arrays, RowSide(problem) if side is None else side
-        self.y = np.append(problem.y, np.ones(self.side.norms.size - problem.n_rows))
+        self.y = np.append(problem.y, np.ones(self.side.norms.size - problem.n_rows, dtype=problem.y.dtype))
         self.local = problem.loss.self_concordance is not None
         self.constant = float(problem.loss.self_concordance or 0.0)
 
@@ -107,6 +107,11 @@ class RowModels:
     def scores(self, duals: Array, free: Array) -> Array:
         """The scores of one model."""
         return to_host(self.side.scores(self.arrays.put(duals[:, None]), free[:, None]))[:, 0]
+
+    def score_errors(self, duals: Any, free: Array) -> Errors:
+        """The error of row ``k``'s score under model ``j`` is at most ``norms[k] first[j] + second[j]``, that of its evaluation included."""
+        first, second = self.side.score_errors(duals, free)
+        return first, second + self.problem.score_noise
 
     def forces(self, weights: Any, duals: Any, scores: Any, without: Entries | None) -> tuple[Any, Any]:
         """``e = s o l'(z) + b``, and the sizes of its parts."""
@@ -271,7 +276,7 @@ class RowModels:
             _, _, curvatures = problem.loss.expand(self.y, scores)
             metric = RowMetric(self.side, weights * floor.raised(curvatures, scores))
             column = arrays.put(duals[:, None])
-            errors = self.side.score_errors(column, free[:, None])
+            errors = self.score_errors(column, free[:, None])
             forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)
             change, moves = metric.step(forces, (self.side.border.T @ duals)[:, None])
             responses = arrays.put(metric.curvatures[:, None]) * moves

@@ -312,7 +312,7 @@ class WideRows(RowModels):
         scores = self.scores(duals, free)
         if self.has_closed_form:
             duals, free, scores = self._refine_base(duals, free, scores)
-        return duals, free, scores, side.score_errors(arrays.put(duals[:, None]), free[:, None])
+        return duals, free, scores, self.score_errors(arrays.put(duals[:, None]), free[:, None])
 
     def _refine_base(self, duals: Array, free: Array, scores: Array) -> tuple[Array, Array, Array]:
         """A model of a quadratic loss after further steps, as long as they shrink its forces: iterative refinement."""
@@ -530,7 +530,7 @@ class ChordSteps:
             duals = arrays.replace_columns(duals, arrays.put(np.outer(start[0], ones)), far)
             scores = arrays.replace_columns(scores, arrays.put(np.outer(start[2], ones)), far)
             free[:, far] = start[1][:, None]
-            errors = family.side.score_errors(arrays.put(start[0][:, None]), start[1][:, None])
+            errors = family.score_errors(arrays.put(start[0][:, None]), start[1][:, None])
             first[far], second[far] = errors[0][0], errors[1][0]
         return ExactSteps(family, rows, duals, free, scores, (first, second))
 

@@ -74,7 +74,8 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
             found.extend(_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row])))
             continue
         ends = float(result.score_lower[row]), float(result.score_upper[row])
-        found.append(Claim(f"score of row {row}", model, _score(problem.matrix[row : row + 1]), *ends))
+        value = _score(problem.matrix[row : row + 1], float(problem.offset[row]))
+        found.append(Claim(f"score of row {row}", model, value, *ends))
     return found
 
 
@@ -97,7 +98,7 @@ def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> l
         Claim(
             f"score of row {row} in fold {fold}",
             models[fold],
-            _score(problem.matrix[row : row + 1]),
+            _score(problem.matrix[row : row + 1], float(problem.offset[row])),
             float(low),
             float(up),
         )
@@ -215,8 +216,12 @@ def _of_columns(problem: Problem, columns: NDArray[np.intp]) -> Callable[[], Pro
     return lambda: problem.derive(X=X, penalty=problem.penalty.select(columns), column_names=None)
 
 
-def _score(row: Any) -> Value:
-    return lambda trained: trained.scores(row)[0]
+def _score(row: Any, offset: float = 0.0) -> Value:
+    def value(trained: Any) -> Any:
+        score, doubt = trained.scores(row)[0]
+        return score + trained.mp.mpf(offset), doubt
+
+    return value
 
 
 def _coefficient(place: int) -> Value:

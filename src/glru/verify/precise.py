@@ -7,7 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._extras import require
-from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
+from glru.losses import (
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    NegativeBinomial,
+    Poisson,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+    WithOffset,
+)
 from glru.problem import Problem
 
 Objects = NDArray[np.object_]
@@ -45,6 +57,8 @@ class Precise:
         For its kind and its parameter.
     intercept : bool
         Whether there is one.
+    offset : array of objects
+        What is added to every row's score before its loss is taken.
     """
 
     mp: Any
@@ -56,6 +70,7 @@ class Precise:
     scales: Objects
     loss: Any
     intercept: bool
+    offset: Objects
 
     def scores(self, w: Objects, b: Any) -> Objects:
         """``X w + b``."""
@@ -70,7 +85,7 @@ class Precise:
 
     def slopes(self, scores: Objects) -> tuple[Objects, Objects]:
         """First and second derivatives of a loss that has them."""
-        pairs = [self.slope(y, z) for y, z in zip(self.y, scores, strict=True)]
+        pairs = [self.slope(y, z) for y, z in zip(self.y, scores + self.offset, strict=True)]
         return _array([g for g, _ in pairs]), _array([h for _, h in pairs])
 
     def slope(self, y: Any, z: Any) -> tuple[Any, Any]:
@@ -94,6 +109,20 @@ class Precise:
             if short <= 0:
                 return mp.zero, mp.zero
             return (-y * short / edge, 1 / edge) if short <= edge else (-y, mp.zero)
+        # Beyond 1e6 an exponential has no digit that is asked for, and none that could be asked for.
+        far = mp.mpf(10) ** 6
+        mean = mp.exp(max(min(z, far), -far))
+        if isinstance(loss, Poisson):
+            return mean - y, mean
+        if isinstance(loss, Gamma):
+            return 1 - y / mean, y / mean
+        if isinstance(loss, Tweedie):
+            power = mp.mpf(loss.power)
+            up, down = mean ** (2 - power), y * mean ** (1 - power)
+            return up - down, (2 - power) * up + (power - 1) * down
+        if isinstance(loss, NegativeBinomial):
+            theta = mp.mpf(loss.theta)
+            return theta * (mean - y) / (theta + mean), (y + theta) * theta * mean / (theta + mean) ** 2
         raise TypeError(f"no derivatives are known of {loss!r}.")
 
     @property
@@ -112,12 +141,21 @@ def precise_problem(problem: Problem, digits: int) -> Precise:
         np.broadcast_to(a, (problem.n_columns,)) for a in (problem.penalty.quadratic, problem.penalty.absolute)
     )
     lam, kappa = (precise(mp, strength) for strength in strengths)
-    y = precise(mp, problem.y[used])
-    return scale_columns(mp, precise(mp, rows), y, weights, lam, kappa, problem.loss, problem.fit_intercept)
+    y, offset = precise(mp, problem.targets[used]), precise(mp, problem.offset[used])
+    loss = problem.loss.loss if isinstance(problem.loss, WithOffset) else problem.loss
+    return scale_columns(mp, precise(mp, rows), y, weights, lam, kappa, loss, problem.fit_intercept, offset)
 
 
 def scale_columns(
-    mp: Any, X: Objects, y: Objects, weights: Objects, lam: Objects, kappa: Objects, loss: Any, intercept: bool
+    mp: Any,
+    X: Objects,
+    y: Objects,
+    weights: Objects,
+    lam: Objects,
+    kappa: Objects,
+    loss: Any,
+    intercept: bool,
+    offset: Objects | None = None,
 ) -> Precise:
     """A problem in numbers of an arithmetic, its columns scaled by powers of two."""
     total = sum(weights, mp.zero)
@@ -126,7 +164,9 @@ def scale_columns(
         size = max(mp.sqrt(total) * max(abs(X[:, j]), default=mp.zero), mp.sqrt(lam[j]))
         scales.append(mp.ldexp(1, -int(mp.frexp(size)[1])) if size > 0 else mp.one)
     factors = _array(scales)
-    return Precise(mp, X * factors, y, weights, lam * factors * factors, kappa * factors, factors, loss, intercept)
+    shift = np.full(len(y), mp.zero, dtype=object) if offset is None else offset
+    strengths = lam * factors * factors, kappa * factors
+    return Precise(mp, X * factors, y, weights, *strengths, factors, loss, intercept, shift)
 
 
 def _array(values: list[Any]) -> Objects:

@@ -86,10 +86,11 @@ def _dual(exact: Precise, w: Objects, b: Any, q: Objects, doubts: Objects, small
     mp = exact.mp
     if exact.kinked:
         return [(y * slope, 1000 * small) for y, slope in zip(exact.y, q, strict=True)]
-    scores, smoothness = exact.scores(w, b), mp.mpf(float(exact.loss.smoothness))
-    slopes, _ = exact.slopes(scores)
+    slopes, curvatures = exact.slopes(exact.scores(w, b))
+    if np.isfinite(exact.loss.smoothness):
+        curvatures = np.full(len(slopes), mp.mpf(float(exact.loss.smoothness)), dtype=object)
     off = [mp.fdot(abs(row), doubts[:-1]) + doubts[-1] for row in exact.X]
-    return [(-slope, 1000 * smoothness * far) for slope, far in zip(slopes, off, strict=True)]
+    return [(-slope, 1000 * h * far) for slope, h, far in zip(slopes, curvatures, off, strict=True)]
 
 
 class _Sets:
@@ -196,7 +197,7 @@ class _Equations:
         g = (
             abs(exact.y * q)
             if exact.kinked
-            else abs(exact.slopes(scores)[0]) + curvatures * (abs(scores) + abs(exact.y))
+            else abs(exact.slopes(scores)[0]) + curvatures * (1 + abs(scores) + abs(exact.y) + abs(exact.offset))
         )
         terms, curved = exact.weights * g, exact.weights * curvatures
         found = []

@@ -5,7 +5,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.losses import Hinge, Huber, Logistic, SmoothedHinge, SquaredHinge
+from glru.losses import Gamma, Hinge, Huber, Logistic, NegativeBinomial, SmoothedHinge, SquaredHinge, Tweedie
 from glru.verify.precise import Precise
 
 Floats = NDArray[np.float64]
@@ -20,7 +20,7 @@ class Start:
 
     def __init__(self, exact: Precise) -> None:
         self.exact = exact
-        self.X, self.y = exact.X.astype(np.float64), exact.y.astype(np.float64)
+        self.X, self.y, self.offset = (part.astype(np.float64) for part in (exact.X, exact.y, exact.offset))
         if exact.intercept:
             self.X = np.column_stack([self.X, np.ones(len(self.y))])
         pad = (0, int(exact.intercept))
@@ -32,6 +32,8 @@ class Start:
     def find(self) -> tuple[Floats | None, float, Floats]:
         """Coefficients, intercept and slopes ``-y g`` of the rows."""
         w = np.zeros(self.X.shape[1])
+        if self.exact.loss.log_link and self.exact.intercept and self.s @ self.y > 0.0:
+            w[-1] = np.log(self.s @ self.y / (self.s @ np.exp(self.offset)))
         for width in WIDTHS:
             for _ in range(100):
                 moved = self._step(w, width)
@@ -81,5 +83,17 @@ class Start:
             tail = np.exp(-np.abs(z))
             miss = np.where(self.y * z >= 0.0, tail, 1.0) / (1.0 + tail)
             return -self.y * miss, tail / (1.0 + tail) ** 2
+        if loss.log_link:
+            return self._log_link(z + self.offset)
         edge = max(loss.gamma, width) if isinstance(loss, Huber) else np.inf
         return np.clip(z - self.y, -edge, edge), np.where(np.abs(z - self.y) <= edge, 1.0, 0.0)
+
+    def _log_link(self, z: Floats) -> tuple[Floats, Floats]:
+        """Slopes and curvatures of a loss of the mean ``e^z``."""
+        loss, y = self.exact.loss, self.y
+        if isinstance(loss, NegativeBinomial):
+            p = 1.0 / (1.0 + loss.theta * np.exp(-z))
+            return (y + loss.theta) * p - y, (y + loss.theta) * p * (1.0 - p)
+        power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
+        up, down = np.exp((2.0 - power) * z), y * np.exp((1.0 - power) * z)
+        return up - down, (2.0 - power) * up + (power - 1.0) * down

@@ -137,7 +137,7 @@ class WideColumns(ColumnModels):
             change, moves = metric.step(forces, (side.border.T @ duals)[:, None])
             responses = arrays.put(metric.curvatures[:, None]) * moves
             norms, missed, residuals, _ = metric.force_norms(forces, responses, arrays.inner(responses, moves), column)
-            errors = side.score_errors(column, free[:, None])
+            errors = self.score_errors(column, free[:, None])
             moved = np.abs(scores - begin)[self.used].max(initial=0.0) * (1.0 + FEW)
             exponent = self.exponent(np.full(1, moved), errors, self.used)
             rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, metric.free_norm)
@@ -389,7 +389,7 @@ class Candidates:
         unit = gamma(family.problem.n_rows + 8)
         along = arrays.inner(steps.values, self.duals) * (block.sign / block.lam)
         scores = side.scores(self.duals, self.free) + steps.values * arrays.put(along)
-        first, second = side.score_errors(self.duals, self.free)
+        first, second = family.score_errors(self.duals, self.free)
         most = to_host(arrays.xp.max(arrays.xp.abs(steps.values), axis=0))
         length = steps.lengths * np.sqrt(arrays.inner(self.duals, self.duals)) / block.lam * (1.0 + FEW)
         second = second + 2.0 * unit * most * length

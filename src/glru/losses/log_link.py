@@ -1,0 +1,402 @@
+r"""Half deviances with a log link, whose mean is :math:`\mu = e^z`: Poisson, Gamma, Tweedie and negative binomial.
+
+Each is convex in the score ``z``, zero at :math:`e^z = y` and has :math:`|\ell'''| \le M \ell''`, but no Lipschitz constant of its derivative:
+what rounding does to a slope is bounded by the curvature where it was taken (:meth:`~glru.losses.Loss.slope_errors`).
+
+Exponentials stop at ``LARGEST``: values, slopes and curvatures of any score are finite, and a step that leads so far is refused by the line
+search. Fenchel-Young values, which certificates are made of, are infinite there.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import xlog1py, xlogy
+
+from glru.linalg import FEW, Array, floats
+from glru.losses.base import Loss, Task, positive_parameter
+from glru.losses.logistic import divergence, entropy_excess
+
+LARGEST = 1e300
+"""Exponentials are at most this: with weights and data their products have to stay numbers."""
+
+LARGEST_TARGET = 1e100
+"""Targets are at most this, so that no sum of them comes near an exponential that was cut off."""
+
+
+class LogLink(Loss):
+    """A half deviance of a mean ``e^z``."""
+
+    task: ClassVar[Task] = "regression"
+    log_link: ClassVar[bool] = True
+    positive: ClassVar[bool] = False
+    """Whether targets have to be above 0."""
+
+    @property
+    def smoothness(self) -> float:
+        return np.inf
+
+    @property
+    def score_noise(self) -> float:
+        # An exponential is off by a few units of itself, as if its exponent were off by that.
+        return FEW
+
+    def check_targets(self, y: Array) -> None:
+        bad = np.flatnonzero(~((y > 0.0 if self.positive else y >= 0.0) & (y <= LARGEST_TARGET)))
+        if bad.size:
+            rule = "above 0" if self.positive else "at least 0"
+            remedy = (
+                "glru.Poisson() and glru.Tweedie(1.5) accept zeros"
+                if self.positive
+                else "glru.Squared() accepts any number"
+            )
+            raise ValueError(
+                f"y must be {rule} and at most {LARGEST_TARGET:g} for {self!r}; entry {bad[0]} is {y[bad[0]]}. Remove such rows, or use "
+                f"another loss: {remedy}."
+            )
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        return self.expand(y, z)[0]
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        slope = self.expand(y, z)[1]
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        return self.expand(y, z)[2]
+
+
+@final
+@dataclass(frozen=True)
+class Poisson(LogLink):
+    r"""Half Poisson deviance with a log link, :math:`\ell(y, z) = e^z - y z + y \log y - y`, for counts and rates :math:`y \ge 0`.
+
+    * derivative: :math:`e^z - y`, with range :math:`(-y, \infty)`
+    * conjugate: :math:`u \log u - u - y \log y + y` with :math:`u = g + y \ge 0`
+    * no smoothness (``inf``), self-concordance 1: :math:`\ell''' = \ell'' = e^z`
+
+    Examples
+    --------
+    >>> import glru
+    >>> float(glru.Poisson().value(0.0, 0.0))
+    1.0
+    """
+
+    self_concordance: ClassVar[float | None] = 1.0
+    fourth_constant: ClassVar[float | None] = 1.0
+
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        y, z = floats(y, z)
+        mean = exponential(z)
+        with np.errstate(divide="ignore", over="ignore"):
+            value = np.minimum(y * bregman(np.where(y > 0.0, z - np.log(y), 0.0)), LARGEST)
+        return np.where(y > 0.0, value, mean), mean - y, mean
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        slope = exponential(z) - y
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        _, z = floats(y, z)
+        return exponential(z)
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        return self.curvature(y, z)
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        return _entropy(g + y, y)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return 0.0 - y, np.full_like(y, np.inf)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        return mean_divergence(g + y, z)
+
+
+@final
+@dataclass(frozen=True)
+class Gamma(LogLink):
+    r"""Half Gamma deviance with a log link, :math:`\ell(y, z) = y e^{-z} - 1 + z - \log y`, for targets :math:`y > 0`.
+
+    * derivative: :math:`1 - y e^{-z}`, with range :math:`(-\infty, 1)`
+    * conjugate: :math:`u \log u - u + 1 + g \log y` with :math:`u = 1 - g \ge 0`
+    * no smoothness (``inf``), self-concordance 1: :math:`-\ell''' = \ell'' = y e^{-z}`
+
+    Examples
+    --------
+    >>> import glru
+    >>> float(glru.Gamma().value(1.0, 0.0))
+    0.0
+    """
+
+    self_concordance: ClassVar[float | None] = 1.0
+    fourth_constant: ClassVar[float | None] = 1.0
+    positive: ClassVar[bool] = True
+
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        y, z = floats(y, z)
+        ratio = np.minimum(y * exponential(-z), LARGEST)
+        return bregman(np.log(y) - z), 1.0 - ratio, ratio
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        return -self.curvature(y, z)
+
+    def target_size(self, y: Array) -> Array:
+        return np.abs(y) + np.abs(np.log(y))
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        return _entropy(1.0 - g, np.ones_like(g)) + g * np.log(y)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.full_like(y, -np.inf), np.ones_like(y)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        return mean_divergence(1.0 - g, np.log(y) - z)
+
+
+@final
+@dataclass(frozen=True)
+class Tweedie(LogLink):
+    r"""Half Tweedie deviance of a power between 1 and 2 with a log link, for targets :math:`y \ge 0` that may be exactly zero.
+
+    With :math:`a = 2 - p` and :math:`b = p - 1`, :math:`\ell(y, z) = e^{a z} / a + y e^{-b z} / b - y^a / (a b)`.
+
+    * derivative: :math:`e^{a z} - y e^{-b z}`, with range :math:`(-\infty, \infty)`, or :math:`(0, \infty)` where :math:`y = 0`
+    * conjugate: :math:`g \hat z - \ell(y, \hat z)` at the score :math:`\hat z` where the derivative is ``g``, found by Newton's method
+    * no smoothness (``inf``), self-concordance :math:`\max(a, b)`
+
+    Parameters
+    ----------
+    power : float, default=1.5
+        The power ``p`` of the mean that the variance is proportional to, at least 1.01 and at most 1.99. Powers 1 and 2 are
+        :class:`Poisson` and :class:`Gamma`.
+
+    Examples
+    --------
+    >>> import glru
+    >>> float(glru.Tweedie(1.5).value(0.0, 0.0))
+    2.0
+    """
+
+    power: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not 1.01 <= float(self.power) <= 1.99:
+            raise ValueError(
+                f"power of Tweedie must be at least 1.01 and at most 1.99; got {self.power!r}. Power 0 is glru.Squared(), 1 is "
+                "glru.Poisson(), 2 is glru.Gamma()."
+            )
+        object.__setattr__(self, "power", float(self.power))
+
+    @property
+    def _exponents(self) -> tuple[float, float]:
+        """``a`` and ``b``, both exact."""
+        return 2.0 - self.power, self.power - 1.0
+
+    @property
+    def self_concordance(self) -> float:
+        return max(self._exponents)
+
+    @property
+    def fourth_constant(self) -> float:
+        return max(self._exponents) ** 2 * (1.0 + FEW)
+
+    @property
+    def score_noise(self) -> float:
+        # A part of the slope that is off by a few units of itself is off as if its score were off by that over the exponent.
+        return FEW / min(self._exponents)
+
+    def target_size(self, y: Array) -> Array:
+        return np.abs(y) + np.abs(np.log(np.where(y > 0.0, y, 1.0)))
+
+    def _parts(self, y: Array, z: Array) -> tuple[Array, Array]:
+        """``e^(a z)`` and ``y e^(-b z)``."""
+        a, b = self._exponents
+        return exponential(a * z), np.minimum(y * exponential(-b * z), LARGEST)
+
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        y, z = floats(y, z)
+        a, b = self._exponents
+        up, down = self._parts(y, z)
+        with np.errstate(divide="ignore"):
+            shift = np.where(y > 0.0, z - np.log(y), 0.0)
+        value = y**a * (bregman(a * shift) / a + bregman(-b * shift) / b)
+        return np.where(y > 0.0, np.minimum(value, LARGEST), up / a), up - down, a * up + b * down
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        a, b = self._exponents
+        up, down = self._parts(*floats(y, z))
+        return a * a * up - b * b * down
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        a, b = self._exponents
+        there = self._score_of(y, g)
+        up, down = np.exp(a * there), y * np.exp(-b * there)
+        positive = g * there - up / a - down / b + y**a / (a * b)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            zero = np.where(g >= 0.0, (xlogy(g, g) - g) / a, np.inf)
+        return np.where(y > 0.0, positive, zero)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return np.where(y > 0.0, -np.inf, 0.0), np.full_like(y, np.inf)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        # With A e^(a t) / a and B e^(-b t) / b around the score of g, t the distance from it: two non-negative terms.
+        y, z, g = floats(y, z, g)
+        a, b = self._exponents
+        there = self._score_of(y, g)
+        # The value grows with the distance of that score, which is known up to some units: further away is on the safe side.
+        there = there - np.copysign(FEW / min(a, b) * (1.0 + np.abs(there) + np.abs(z)), z - there)
+        t = z - there
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = np.exp(a * there) * bregman(a * t) / a + y * np.exp(-b * there) * bregman(-b * t) / b
+        zero = np.where(g >= 0.0, mean_divergence(np.maximum(g, 0.0), a * z) / a, np.inf)
+        far = np.isnan(found) | (np.abs(t) * max(a, b) > np.log(LARGEST))
+        return np.where(y > 0.0, np.where(far, np.inf, found), zero)
+
+    def _score_of(self, y: Array, g: Array) -> Array:
+        """The score at which the derivative is ``g``, for targets above 0; of others the logarithm of the mean there."""
+        a, b = self._exponents
+        y = np.where(y > 0.0, y, 1.0)
+        # Above: e^(a z) alone would be g, below: y e^(-b z) alone would be -g. Newton's method on a convex and a concave side of it.
+        with np.errstate(all="ignore"):
+            log_y = np.log(y)
+            top = np.log(np.maximum(g, 0.0) + y**a) / a
+            low = -np.log(np.maximum(-g, 0.0) / y + y ** (-b)) / b
+            z = np.where(g >= 0.0, np.maximum(top, log_y), np.minimum(low, log_y))
+            for _ in range(60):
+                up, down = np.exp(a * z), y * np.exp(-b * z)
+                # Newton's method for log(up) = log(g + down) or log(down) = log(up - g): both are nearly linear.
+                over = np.where(g >= 0.0, a * z - np.log(g + down), np.log(up - g) - log_y + b * z)
+                slope = np.where(g >= 0.0, a + b * down / (g + down), b + a * up / (up - g))
+                step = over / slope
+                z = z - np.where(np.isfinite(step), step, 0.0)
+                if not np.any(np.abs(step) > 1e-15 * (1.0 + np.abs(z))):
+                    break
+        return z
+
+
+@final
+@dataclass(frozen=True)
+class NegativeBinomial(LogLink):
+    r"""Half negative binomial deviance with a log link and a known dispersion, for counts :math:`y \ge 0` of variance :math:`\mu + \mu^2 / \theta`.
+
+    Up to a constant :math:`\ell(y, z) = (y + \theta) \log(\theta + e^z) - y z`: the cross-entropy of
+    :math:`y / (y + \theta)` and :math:`p = e^z / (\theta + e^z)`, times :math:`y + \theta`.
+
+    * derivative: :math:`\theta (e^z - y) / (\theta + e^z)`, with range :math:`(-y, \theta)`
+    * conjugate: :math:`(y + \theta)` times the negative entropy of :math:`q = (g + y) / (y + \theta) \in [0, 1]`, up to terms that are linear in ``g``
+    * no common smoothness (``inf``; a row's is :math:`(y + \theta) / 4`), self-concordance 1
+
+    Parameters
+    ----------
+    theta : float, default=1.0
+        The size of the distribution, ``1 / alpha`` of statsmodels and ``theta`` of R's ``MASS``.
+
+    Examples
+    --------
+    >>> import glru
+    >>> round(float(glru.NegativeBinomial(1.0).value(0.0, 0.0)), 6)
+    0.693147
+    """
+
+    theta: float = 1.0
+    self_concordance: ClassVar[float | None] = 1.0
+    fourth_constant: ClassVar[float | None] = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "theta", positive_parameter("NegativeBinomial", "theta", self.theta))
+
+    @property
+    def score_noise(self) -> float:
+        return FEW * (1.0 + abs(float(np.log(self.theta))))
+
+    def _margin(self, z: Array) -> Array:
+        """``z - log theta``: the log-odds of ``p``."""
+        return z - np.log(self.theta)
+
+    def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
+        y, z = floats(y, z)
+        margin = self._margin(z)
+        tail = np.exp(-np.abs(margin))
+        inverse = 1.0 / (1.0 + tail)
+        p, rest = np.where(margin >= 0.0, inverse, tail * inverse), np.where(margin >= 0.0, tail * inverse, inverse)
+        # theta (mu - y) / (theta + mu), from whichever of mu / theta and theta / mu is below 1.
+        slope = np.where(margin >= 0.0, self.theta - y * tail, self.theta * tail - y) * inverse
+        return self.fenchel_young(y, z, np.zeros_like(z)), slope, (y + self.theta) * p * rest
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return -self.curvature(y, z) * np.tanh(0.5 * self._margin(z))
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        up, down = g + y, self.theta - g
+        inside = (up >= 0.0) & (down >= 0.0)
+        up, down = np.where(inside, up, 0.0), np.where(inside, down, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rest = xlog1py(down, np.where(inside, -g / self.theta, 0.0))
+        return np.where(inside, xlogy(up, up) - xlogy(y, y) + rest, np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        return 0.0 - y, np.full_like(y, self.theta)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        margin, total = self._margin(z), y + self.theta
+        up, down = g + y, self.theta - g
+        inside = (up >= 0.0) & (down >= 0.0)
+        # The divergence of (q, 1 - q) from (p, 1 - p), with whichever of q and 1 - q belongs to the smaller of p and 1 - p.
+        q = np.where(inside, np.where(margin > 0.0, down, up) / total, 0.0)
+        found, _ = divergence(np.atleast_1d(q), np.atleast_1d(np.abs(margin)))
+        return np.where(inside, total * found.reshape(q.shape), np.inf)
+
+
+def exponential(x: Array) -> Array:
+    """``e^x``, at most ``LARGEST``."""
+    return np.exp(np.minimum(x, np.log(LARGEST)))
+
+
+def bregman(t: Array) -> Array:
+    """``e^t - 1 - t``, accurate near zero where it is ``t^2 / 2``, and at most ``LARGEST``."""
+    found = np.expm1(np.minimum(t, np.log(LARGEST))) - t
+    small = np.abs(t) < 0.03
+    if np.any(small):
+        # Seven terms leave a relative error below 0.03^7 / 181440 < 1e-15 of the first.
+        series = np.full_like(t, 1.0 / 40320.0)
+        for k in (5040.0, 720.0, 120.0, 24.0, 6.0, 2.0):
+            series = series * t + 1.0 / k
+        found = np.where(small, t * t * series, found)
+    return found
+
+
+def mean_divergence(u: Array, log_mean: Array) -> Array:
+    """``u log(u / m) - u + m`` for a mean given by its logarithm, without cancellation; infinite where ``u < 0`` or ``m`` is cut off."""
+    inside = (u >= 0.0) & (log_mean < np.log(LARGEST))
+    u, log_mean = np.atleast_1d(np.where(inside, u, 0.0)), np.atleast_1d(np.where(inside, log_mean, 0.0))
+    mean = np.exp(log_mean)
+    excess = u - mean
+    near = np.abs(excess) < mean
+    ratio = np.divide(excess, mean, out=np.zeros_like(mean), where=near)
+    # Far from the mean nothing cancels, and its logarithm survives its underflow.
+    far = np.maximum(xlogy(u, u) - u * log_mean - excess, 0.0)
+    found = np.where(near, mean * entropy_excess(ratio), far)
+    return np.where(inside, found.reshape(inside.shape), np.inf)
+
+
+def _entropy(u: Array, y: Array) -> Array:
+    """``u log u - u - y log y + y``, infinite where ``u < 0``."""
+    inside = u >= 0.0
+    u = np.where(inside, u, 0.0)
+    return np.where(inside, xlogy(u, u) - u - xlogy(y, y) + y, np.inf)

@@ -1,0 +1,139 @@
+"""Losses with a log link: offsets, no penalty at all, and hostile data, against retraining in 50 digits."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import glru
+from tests.cases import each
+
+LOSSES = {
+    "poisson": glru.Poisson(),
+    "gamma": glru.Gamma(),
+    "tweedie": glru.Tweedie(1.3),
+    "negative-binomial": glru.NegativeBinomial(1.5),
+}
+
+every_loss = each(LOSSES, "loss")
+
+
+def data(loss, n=14, d=2, seed=0, scale=1.0, spread=0.5):
+    """Rows, targets and offsets; some targets are zero where the loss accepts that."""
+    random = np.random.default_rng(seed)
+    X, offset = random.normal(size=(n, d)), spread * random.normal(size=n)
+    y = random.poisson(scale * np.exp(0.5 * X[:, 0] + offset)).astype(float)
+    return X, y + 0.5 if isinstance(loss, glru.Gamma) else y, offset
+
+
+@every_loss
+@pytest.mark.parametrize("lam", [0.0, 1e-3, 10.0])
+@pytest.mark.parametrize("spread", [0.0, 0.5, 10.0])
+def test_held_out_scores_hold_in_50_digits(loss, lam, spread):
+    X, y, offset = data(loss, scale=3.0, spread=spread)
+    problem = glru.Problem(X, y, loss, glru.L2(lam), fit_intercept=True, offset=offset if spread else None)
+    result = glru.loocv(problem)
+    found = glru.verify(result, problem, sample=3)
+    assert (found.n_wrong, found.checked) == (0, 3)
+    assert result.bounds.width.max() <= 1e-6
+
+
+@every_loss
+def test_folds_and_changes_hold_in_50_digits(loss):
+    X, y, offset = data(loss, scale=3.0)
+    problem = glru.Problem(X, y, loss, glru.L2(0.01), scaling="sum", offset=offset)
+    folds = glru.cross_val_predict(problem, cv=3)
+    assert glru.verify(folds, problem, sample=3).n_wrong == 0
+    changes = (
+        glru.RemoveRows([1, 5]),
+        glru.AddRows(X[:2] + 1.0, y[:2] + 2.0, offset=[0.3, -2.0]),
+        glru.Relabel([3], [7.0]),
+        glru.Reweight([0], 4.0),
+        glru.Repenalise(glru.L2(0.0)),
+    )
+    solution = glru.solve(problem, tol=1e-10)
+    for change in changes:
+        out = glru.after(solution, change)
+        found = glru.verify(out, problem, queries=X[:2], sample=None)
+        assert found.n_wrong == 0 and found.checked > 10
+        lower, upper = out.score_bounds(X[:2])
+        assert np.all(upper - lower < 1e-3)
+
+
+@every_loss
+@pytest.mark.parametrize("scale", [1e-3, 1e8])
+def test_tiny_and_huge_means(loss, scale):
+    """Counts of a hundred million, and all targets zero but a few."""
+    X, y, offset = data(loss, 16, 2, seed=3, scale=scale)
+    y[:2] += 1.0
+    problem = glru.Problem(X, y, loss, glru.L2(0.1), fit_intercept=True, offset=offset)
+    result = glru.loocv(problem)
+    assert glru.verify(result, problem, sample=4).n_wrong == 0
+    assert np.isfinite(result.bounds.width).mean() > 0.9
+
+
+@every_loss
+def test_scores_contain_offsets_and_offsets_are_added_to_scores(loss):
+    """A constant offset is an intercept; the held-out score of a row contains it."""
+    X, y, _ = data(loss, 20, 2, scale=4.0)
+    plain = glru.Problem(X, y, loss, glru.L2(0.1), fit_intercept=True)
+    moved = glru.Problem(X, y, loss, glru.L2(0.1), fit_intercept=True, offset=np.full(20, 0.75))
+    first, second = glru.solve(plain, tol=1e-12), glru.solve(moved, tol=1e-12)
+    np.testing.assert_allclose(first.coef, second.coef, atol=1e-5)
+    assert first.intercept == pytest.approx(second.intercept + 0.75, abs=1e-5)
+    np.testing.assert_allclose(glru.loocv(plain).bounds.middle, glru.loocv(moved).bounds.middle, atol=2e-6)
+    np.testing.assert_array_equal(moved.targets, y)
+    np.testing.assert_array_equal(moved.offset, 0.75)
+
+
+@pytest.mark.parametrize("factor", [2.0**-600, 2.0**600])
+def test_objectives_of_any_size(factor):
+    """The same objective times a power of two has intervals of the same scores, as narrow."""
+    X, y, offset = data(glru.Poisson(), 20, 3, scale=4.0)
+
+    def bounds(times):
+        penalty, weight = glru.L2(0.1 * times), np.full(20, times)
+        return glru.loocv(
+            glru.Problem(X, y, glru.Poisson(), penalty, True, "sum", sample_weight=weight, offset=offset)
+        ).bounds
+
+    (lower, upper), (least, most) = bounds(factor), bounds(1.0)
+    assert np.all(lower <= most) and np.all(least <= upper)
+    assert np.all(upper - lower <= 1e-6)
+
+
+def test_a_group_without_a_count_has_no_optimum():
+    """It is said, and no number is returned."""
+    X, y, _ = data(glru.Poisson(), 20, 1, scale=4.0)
+    group = np.repeat([0.0, 1.0], 10)
+    y[10:] = 0.0
+    problem = glru.Problem(np.column_stack([X, group]), y, glru.Poisson(), glru.L2(0.0), fit_intercept=True)
+    with pytest.warns(ConvergenceWarning, match="No optimum exists: .* rows with y = 0 can fall for ever"):
+        solution = glru.solve(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not np.isfinite(glru.loocv(solution).bounds.width).any()
+
+
+def test_dependent_columns_without_a_penalty():
+    X, y, _ = data(glru.Poisson(), 20, 2, scale=4.0)
+    problem = glru.Problem(np.column_stack([X, X[:, 0] - X[:, 1]]), y, glru.Poisson(), glru.L2(0.0))
+    with pytest.warns(ConvergenceWarning, match="The optimum is not unique"):
+        solution = glru.solve(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not np.isfinite(glru.loocv(solution).bounds.width).any()
+
+
+def test_offsets_are_refused_where_they_have_no_meaning():
+    X, y, offset = data(glru.Poisson())
+    with pytest.raises(ValueError, match=r"offset needs a loss with a log link .* Subtract it from y"):
+        glru.Problem(X, y, glru.Squared(), offset=offset)
+    with pytest.raises(ValueError, match="offset must be at most 500 in size; entry 0 is 1000"):
+        glru.Problem(X, y, glru.Poisson(), offset=offset + np.where(np.arange(14) == 0, 1000.0 - offset, 0.0))
+    problem = glru.Problem(X, y, glru.Poisson(), offset=offset)
+    with pytest.raises(ValueError, match="new rows must have an offset if the problem has one"):
+        glru.after(glru.solve(problem), glru.AddRows(X[:1], y[:1]))
+    with pytest.raises(ValueError, match="stepwise selection has no criterion for losses with a log link"):
+        glru.stepwise(problem, X_val=X, y_val=y)
