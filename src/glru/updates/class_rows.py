@@ -176,9 +176,14 @@ class ClassRows:
         squares = float(self.problem.weights @ np.square(self.values.errors))
         return float(np.sqrt(squares)) * (1.0 + gamma(self.problem.n_rows + 8))
 
+    @cached_property
+    def all_removals(self) -> "ClassRemovals":
+        """The Newton steps of every row's removal."""
+        return ClassRemovals(self, np.arange(self.problem.n_rows))
+
     def removals(self, rows: Rows) -> "ClassRemovals":
         """The Newton steps of some rows' removals."""
-        return ClassRemovals(self, rows)
+        return self.all_removals.take(rows)
 
     def bounds(self, rows: Rows, reference: Rows) -> Bounds:
         """Bounds of the rows' queries under the models trained without them, from one Newton step in closed form."""
@@ -257,6 +262,13 @@ class ClassRemovals:
         right = self.weights[:, None] * (self.slopes + curved(self.curvatures, self.moves))
         self.multipliers = self.solve(right)
         self.shifts = self.moves + curved(self.forms, self.multipliers)
+
+    def take(self, places: NDArray[Any]) -> "ClassRemovals":
+        """Some of the rows."""
+        found = object.__new__(ClassRemovals)
+        lines = {name: value[places] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        found.__dict__.update(lines, family=self.family)
+        return found
 
     def _base_moves(self) -> Array:
         family, problem = self.family, self.family.problem
@@ -482,7 +494,7 @@ class ClassCandidates:
 
     def step(self, members: NDArray[np.bool_]) -> "ClassCandidates":
         """Some of the candidates after one more Newton step."""
-        family, removals = self.family, ClassRemovals(self.family, self.removals.rows[members])
+        family, removals = self.family, self.removals.take(members)
         moves, gradients = self.moves[:, members], self.gradients[:, members]
         if self.exact_steps:
             moves = moves - _newton_directions(family, removals, moves, gradients)
@@ -492,7 +504,7 @@ class ClassCandidates:
 
     def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates":
         """Some of the candidates as they are, for steps with the Hessian of each."""
-        removals = ClassRemovals(self.family, self.removals.rows[members])
+        removals = self.removals.take(members)
         return ClassCandidates(self.family, removals, self.reference[members], self.moves[:, members], True)
 
 
@@ -505,7 +517,7 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Array,
     strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
     for start in range(0, moves.shape[1], size):
         here = slice(start, min(start + size, moves.shape[1]))
-        mine = ClassRemovals(family, removals.rows[here])
+        mine = removals.take(here)
         likely = np.exp(_batch_scores(problem, moves[:, here].reshape(n_scores, metric.width, -1)))
         likely *= base
         likely /= likely.sum(axis=0)
