@@ -1,6 +1,7 @@
 """Pictures of results: the constructor stores, ``from_...`` computes, ``plot`` draws."""
 
 from glru.display.after import AfterDisplay
+from glru.display.classes import ConfusionDisplay
 from glru.display.deletion import DeletionDisplay
 from glru.display.determination import DeterminationRateDisplay
 from glru.display.influence import InfluenceDisplay
@@ -10,6 +11,7 @@ from glru.display.stepwise import StepwiseDisplay
 
 __all__ = [
     "AfterDisplay",
+    "ConfusionDisplay",
     "DeletionDisplay",
     "DeterminationRateDisplay",
     "InfluenceDisplay",

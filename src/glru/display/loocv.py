@@ -64,7 +64,7 @@ class LOOCVDisplay:
             What -1 and +1 stand for; the result's own classes if not given.
         """
         if result.bounds.lower.ndim == 2:
-            raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use result.to_frame().")
+            raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use ConfusionDisplay.")
         rows = f"{result.y.size} held-out rows"
         if isinstance(result, CrossValResult):
             rows += f" in {result.folds.max() + 1} folds"

@@ -141,7 +141,7 @@ class HeldOutScores(Shown):
         return make_frame(self._columns())
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the held-out intervals of a classification, sorted by score.
+        """Draw the held-out intervals of a classification, sorted by score; of more than two classes the confusion matrix and the least certain rows.
 
         Parameters
         ----------
@@ -150,10 +150,11 @@ class HeldOutScores(Shown):
 
         Returns
         -------
-        glru.display.LOOCVDisplay
+        glru.display.LOOCVDisplay or glru.display.ConfusionDisplay
         """
         # Pictures are a layer above, and are loaded only for those who draw.
-        return import_module("glru.display").LOOCVDisplay.from_result(self).plot(ax)
+        name = "ConfusionDisplay" if self._bounds.lower.ndim == 2 else "LOOCVDisplay"
+        return getattr(import_module("glru.display"), name).from_result(self).plot(ax)
 
     def _columns(self) -> dict[str, Any]:
         targets, classes = self._held_out()[1], self._classes

@@ -12,6 +12,7 @@ from glru.display.intervals import middle, shorten, sort_sides, usual_range
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
+from glru.report.classes import class_parts
 from glru.report.format import format_count, format_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import Axis, Mark, around, bars, intervals
@@ -59,7 +60,10 @@ def loocv_page(
         return str(row) if row_names is None else str(row_names[row])
 
     title = f"Leave-one-out cross-validation of {data_name}"
-    if result.problem.loss.task == "classification":
+    if result.bounds.lower.ndim == 2:
+        first, numbers, sections = class_parts(result, data_name, name)
+        summary, sections = [first, _describe_proof(result, result.bounds.n_rows)], [*sections, _stages(result)]
+    elif result.problem.loss.task == "classification":
         summary, numbers, sections = _classification(result, data_name, classes or ("-1", "+1"), name)
     else:
         summary, numbers, sections = _regression(result, data_name, name)

@@ -263,7 +263,7 @@ class ClassRemovals:
         self.multipliers = self.solve(right)
         self.shifts = self.moves + curved(self.forms, self.multipliers)
 
-    def take(self, places: NDArray[Any]) -> "ClassRemovals":
+    def take(self, places: NDArray[Any] | slice) -> "ClassRemovals":
         """Some of the rows."""
         found = object.__new__(ClassRemovals)
         lines = {name: value[places] for name, value in vars(self).items() if isinstance(value, np.ndarray)}

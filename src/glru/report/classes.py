@@ -1,0 +1,82 @@
+"""The parts of a report of leave-one-out with one score per class: the confusion matrix, and rows to inspect."""
+
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+
+from glru.display.classes import format_counts, least_certain
+from glru.model_selection import LOOCVResult
+from glru.report.format import format_count, format_interval
+from glru.report.page import Cell, Section, table
+
+LISTED = 200
+"""Rows in the table of those to inspect."""
+
+KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
+
+
+def class_parts(
+    result: LOOCVResult, data_name: str, name: Callable[[int], str]
+) -> tuple[str, list[tuple[str, str]], list[Section]]:
+    """The first sentence of the summary, the numbers, and the sections."""
+    errors = format_interval(result.errors_lower, result.errors_upper)
+    summary = (
+        f"Each of the {format_count(result.bounds.n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong one of "
+        f"{result.bounds.lower.shape[1]} classes from the model trained on all other rows."
+    )
+    low, high = result.metric_bounds("accuracy")
+    numbers = [("held-out errors", errors), ("held-out accuracy", f"{format_interval(100.0 * low, 100.0 * high)} %")]
+    numbers.append(("balanced accuracy", format_interval(*result.metric_bounds("balanced_accuracy"), digits=3)))
+    if result.problem.loss.several:
+        numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
+    numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
+    return summary, numbers, [_confusion(result), _rows(result, name)]
+
+
+def _confusion(result: LOOCVResult) -> Section:
+    least, most = result.confusion_matrix()
+    assert result.classes is not None
+    classes = [escape(str(label)) for label in result.classes]
+    head = "".join(f'<th scope="col">{label}</th>' for label in classes)
+    lines = []
+    for a, label in enumerate(classes):
+        cells = [
+            f'<td class="number {_shade(a == b, int(most[a, b]))}">{format_counts(int(least[a, b]), int(most[a, b]))}</td>'
+            for b in range(len(classes))
+        ]
+        lines.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
+    body = (
+        f'<div class="scroll"><table class="confusion"><thead><tr><th scope="col">class \\ label</th>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+    known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
+    return Section("Confusion matrix", f"Rows of each class (lines) by their held-out label (columns). {known}", body)
+
+
+def _shade(right: bool, most: int) -> str:
+    return "none" if most == 0 else "good" if right else "bad"
+
+
+def _rows(result: LOOCVResult, name: Callable[[int], str]) -> Section:
+    """The rows whose labels are least certain."""
+    bounds, classes, y = result.bounds, result.classes, result.y
+    assert classes is not None
+    verdicts, order = bounds.verdicts(y), least_certain(result, LISTED)
+    joint = result.problem.loss.several
+    lower, upper = bounds.probabilities() if joint else bounds
+    rows: list[list[Cell]] = [
+        [
+            name(int(row)),
+            str(classes[y[row]]),
+            str(classes[bounds.predicted[row]]) if bounds.decided[row] else "open",
+            float(lower[row, y[row]]),
+            float(upper[row, y[row]]),
+            KINDS[int(verdicts[row])][1],
+        ]
+        for row in order
+    ]
+    what = "probability" if joint else "score"
+    header = ["row", "class", "held-out class", f"{what} of its class from", "to", "verdict"]
+    text = "Open rows, then those whose held-out class leads the next one least. Click a column name to sort."
+    return Section("Least certain rows", text, table(header, rows, [KINDS[int(verdicts[row])][0] for row in order]))
