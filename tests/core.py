@@ -65,7 +65,7 @@ from glru.updates.columns import (
 )
 from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
-from glru.updates.folds import Folds, has_folds
+from glru.updates.folds import Factors, Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
@@ -89,6 +89,7 @@ __all__ = [
     "Deletions",
     "DiagonalMetric",
     "DualBox",
+    "Factors",
     "Floor",
     "Folds",
     "FoldsJudge",

@@ -20,11 +20,11 @@ from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, s
 from glru.regions.classes import ClassEllipsoid, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
-from glru.solvers.api import from_sample, prefers_products
-from glru.solvers.newton import Until
+from glru.solvers.api import prefers_products
+from glru.solvers.newton import Until, zero_point
 from glru.sums import chunks
 from glru.updates import newton_candidate
-from glru.updates.folds import Folds, has_folds
+from glru.updates.folds import Folds, has_folds, has_hessians
 from glru.updates.newton import length_along, newton_step
 from glru.updates.row_models import RowModels, has_wide_rows
 
@@ -52,8 +52,11 @@ TRAINED_FIRST = 1e-6
 SHRINKAGES = (0.3, 0.1, 0.03)
 """Factors by which intervals may have to shrink before a training is asked again: its gap by about their squares."""
 
-FOLD_ENTRIES = 4_000_000
-"""Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
+FOLD_START = 1e-3
+"""Relative gap of the model of all rows that the models of folds start from."""
+
+FOLD_ENTRIES, GRID_ENTRIES = 4_000_000, 500_000
+"""Scores of all rows under the models of the folds that are stepped together: at most so many numbers, and so many of several penalties."""
 
 AllDecided = Callable[[Array, Array], bool]
 Rows = NDArray[np.intp]
@@ -419,28 +422,20 @@ def class_training(
     return found, reference, point
 
 
-def _class_folds(
-    folds: Sequence[Problem],
-    tests: Sequence[Rows],
-    start: Point,
-    width: float | None,
-    budget: Budget,
-    aim: float | None,
-) -> Iterator[tuple[Bounds, str, None]]:
-    """:func:`fold_bounds` with one score per class: every fold is trained and then certified."""
+def _class_fold(
+    fold: Problem, test: Rows, start: Point, width: float | None, budget: Budget, aim: float | None
+) -> tuple[Bounds, str]:
+    """:func:`single_fold_bounds` with one score per class: the fold is trained and then certified."""
+    if budget.spent:
+        return from_queries(*unbounded_queries(test.size, fold.n_scores)), "undetermined"
 
     def decided(lower: Array, upper: Array) -> bool:
         known = from_queries(lower, upper)
         return bool(np.all(known.enough(width))) and (aim is None or bool(np.all(known.enough(aim))))
 
-    for fold, test in zip(folds, tests, strict=True):
-        if budget.spent:
-            nothing = unbounded_queries(test.size, fold.n_scores)
-            yield from_queries(*nothing), "undetermined", None
-            continue
-        found, _, _ = class_training(fold, start, fold.matrix[test], None, decided, budget)
-        bounds = from_queries(*found)
-        yield bounds, "training" if np.all(bounds.enough(width)) else "undetermined", None
+    found, _, _ = class_training(fold, start, fold.matrix[test], None, decided, budget)
+    bounds = from_queries(*found)
+    return bounds, "training" if np.all(bounds.enough(width)) else "undetermined"
 
 
 def fold_bounds(
@@ -451,12 +446,8 @@ def fold_bounds(
     width: float | None,
     budget: Budget = UNLIMITED,
     aim: float | None = None,
-    starts: Array | None = None,
-) -> Iterator[tuple[Bounds, str, Array | None]]:
-    """Bounds of some rows' scores in every one of some problems of the same rows and columns.
-
-    Yields the bounds, the stage that decided them and, where the folds are stepped together, the model: its coefficients with
-    the intercept last.
+) -> Iterator[tuple[Bounds, str]]:
+    """Bounds of some rows' scores in every one of some problems of the same rows and columns, and the stages that decided them.
 
     Parameters
     ----------
@@ -472,37 +463,76 @@ def fold_bounds(
         The widths to reach; the second one as far as a few Newton steps under the local certificate reach it.
     budget : Budget, default=UNLIMITED
         When it is spent, what is known by then is returned.
-    starts : array of shape (n_unknowns, n_folds), default=None
-        Models to start from, as they are yielded.
+    """
+    if not has_folds(problem):
+        known = solution if isinstance(solution, Solution) else solution()
+        for fold, test in zip(folds, tests, strict=True):
+            yield single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim)
+        return
+    start = solution.point if isinstance(solution, Solution) else None
+    for _, bounds, stage in grid_bounds([problem], [folds], tests, width, budget, aim, start):
+        yield bounds, stage
+
+
+def grid_bounds(
+    problems: Sequence[Problem],
+    folds: Sequence[Sequence[Problem]],
+    tests: Sequence[Rows],
+    width: float | None,
+    budget: Budget = UNLIMITED,
+    aim: float | None = None,
+    start: Point | None = None,
+) -> Iterator[tuple[int, Bounds, str]]:
+    """The same under several penalties, where :func:`~glru.updates.folds.has_folds` of them.
+
+    Yields the place of a penalty, bounds and stage; those of one penalty in the order of its folds.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        The problem of all rows under each penalty: the same data and weights.
+    folds : sequence of sequence of Problem
+        The folds under each penalty; their weights are the same under all of them.
+    start : Point, default=None
+        The model of all rows under the first penalty, if it is known.
     """
 
     def narrow(lower: Array, upper: Array) -> NDArray[np.bool_]:
         found = is_decided(lower, upper, width)
         return found if aim is None else found & is_decided(lower, upper, aim)
 
-    if problem.loss.several:
-        known = solution if isinstance(solution, Solution) else solution()
-        yield from _class_folds(folds, tests, known.point, width, budget, aim)
-        return
-    if not has_folds(problem):
-        known = solution if isinstance(solution, Solution) else solution()
-        for fold, test in zip(folds, tests, strict=True):
-            yield *single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim), None
-        return
-    free, start = problem.fit_intercept, solution.point if isinstance(solution, Solution) else from_sample(problem)
-    for batch in _batches(tests, problem.n_rows):
-        begin = np.append(start.coef, start.intercept) if free else start.coef
-        begin = begin if starts is None else starts[:, batch]
-        found, models = Folds(problem, folds[batch]).bounds(begin, tests[batch], narrow, budget)
-        for fold, test, bounds, model in zip(folds[batch], tests[batch], found, models.T, strict=True):
-            if np.all(is_decided(*bounds, width)):
-                yield bounds, "newton", model
-                continue
-            point = Point(model[: problem.n_columns], float(model[-1]) if free else 0.0)
-            if not np.all(np.isfinite(model)):
-                point, model = start, np.append(start.coef, [start.intercept] * int(free))
-            more, stage = single_fold_bounds(problem, point, None, fold, test, width, budget, aim)
-            yield intersect(bounds, more), stage, model
+    first = problems[0]
+    free, n_rows = first.fit_intercept, first.n_rows
+    starts: list[Array] = []
+    for problem in problems:
+        # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
+        if problem.loss.self_concordance == 0.0:
+            start = zero_point(problem)
+        elif start is None or starts:
+            start = train(problem, FOLD_START, start=start, budget=budget).point
+        starts.append(np.append(start.coef, [start.intercept] * int(free)))
+    for batch in _batches(tests, n_rows):
+        asked = tests[batch]
+        # Folds without Hessians of their own gain nothing from company.
+        together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if has_hessians(first) else 1
+        for begin in range(0, len(problems), together):
+            places = range(begin, min(begin + together, len(problems)))
+            mine = [fold for place in places for fold in folds[place][batch]]
+            begins = np.repeat(np.array([starts[place] for place in places]).T, len(asked), axis=1)
+            begins = begins if len(places) > 1 else begins[:, :1]
+            every = list(asked) * len(places)
+            found, models = Folds(first, mine, len(places)).bounds(begins, every, narrow, budget)
+            owners = np.repeat(np.arange(len(places)), len(asked))
+            for k, (fold, test, bounds, model) in enumerate(zip(mine, every, found, models.T, strict=True)):
+                if np.all(is_decided(*bounds, width)):
+                    yield places[owners[k]], bounds, "newton"
+                    continue
+                model = model if np.all(np.isfinite(model)) else starts[places[owners[k]]]
+                point = Point(model[: first.n_columns], float(model[-1]) if free else 0.0)
+                more, stage = single_fold_bounds(
+                    problems[places[owners[k]]], point, None, fold, test, width, budget, aim
+                )
+                yield places[owners[k]], intersect(bounds, more), stage
 
 
 def _batches(tests: Sequence[Rows], n_rows: int) -> Iterator[slice]:
@@ -529,8 +559,7 @@ def single_fold_bounds(
 ) -> tuple[Bounds, str]:
     """Bounds of some rows' scores in one problem, and the stage that decided them; ``solution``: of all rows, for wide data."""
     if problem.loss.several:
-        (bounds, how, _), *_ = _class_folds([problem], [test], start, width, budget, aim)
-        return bounds, how
+        return _class_fold(problem, test, start, width, budget, aim)
     if budget.spent:
         return unbounded(test.size), "undetermined"
 

@@ -23,6 +23,7 @@ from tests.attack.generators import (
 )
 from tests.core import (
     AscentRows,
+    Factors,
     Folds,
     LocalColumns,
     LocalRows,
@@ -53,7 +54,6 @@ from tests.core import (
     removal_factors,
     second_order_bounds,
     wide_rows,
-    widen,
 )
 
 DIGITS = 40
@@ -369,35 +369,46 @@ def far_rows(random: np.random.Generator) -> Iterator[Answer]:
 
 
 def folds(random: np.random.Generator) -> Iterator[Answer]:
-    """The models of several folds stepped together, and their certificate at points around the optima."""
+    """The models of several folds under one or more penalties stepped together, and their certificates at points around the optima."""
     problem = (hostile_problem, problem_with_far_rows)[random.integers(2)](random)
     if not has_folds(problem):
         return
-    parts, tests, truths = [], [], []
-    for train, test in _folds(random, problem.n_rows):
-        part = _trained_on(problem, train) if problem.sample_weight[train].any() else None
-        truth = None if part is None else retrain(part, DIGITS)
-        if truth is not None:
-            parts.append(part)
-            tests.append(np.sort(test))
-            truths.append(truth)
-    if not parts:
+    # An objective of any size: weights and strengths times the same power of two.
+    size = 2.0 ** int(random.choice([0, 0, -900, -300, 300, 800]))
+    if problem.scaling == "sum" and np.all(problem.sample_weight[problem.sample_weight > 0.0] > 1e-20):
+        problem = problem.derive(sample_weight=size * problem.sample_weight)
+    else:
+        size = 1.0
+    strengths = np.append(1.0, 10.0 ** random.uniform(-8.0, 8.0, int(random.choice([0, 0, 1, 2]))))
+    penalties = [glru.L2(factor * size * problem.penalty.quadratic) for factor in strengths]
+    splits = [pair for pair in _folds(random, problem.n_rows) if problem.sample_weight[pair[0]].any()]
+    parts = [_trained_on(problem, train).derive(penalty=penalty) for penalty in penalties for train, _ in splits]
+    truths = [retrain(part, DIGITS) for part in parts]
+    if not parts or any(truth is None for truth in truths):
         return
-    family, columns = Folds(problem, parts), np.arange(len(parts))
-    start = np.zeros(family.size) if random.random() < 0.5 else random.normal(size=family.size)
-    dense = problem.matrix.dense()
+    tests = [np.sort(test) for _, test in splits] * strengths.size
+    family, columns = Folds(problem, parts, strengths.size), np.arange(len(parts))
+    start = np.zeros(family.used.size) if random.random() < 0.5 else random.normal(size=family.used.size)
+    kind, dense = "folds" if strengths.size == 1 else "grid", problem.matrix.dense()
     with np.errstate(all="ignore"):
         found, _ = family.bounds(start, tests, lambda lower, upper: np.zeros(lower.shape, dtype=bool))
         for truth, test, bounds in zip(truths, tests, found, strict=True):
-            yield "folds stepped together", truth.scores(dense[test]), *bounds
-        models = np.array([[float(v) for v in (*t.coef, t.intercept)][: family.size] for t in truths]).T
-        places = family.place_of[np.arange(problem.n_rows)]
+            yield f"{kind} stepped together", truth.scores(dense[test]), *bounds
+        exact = np.array([[float(v) for v in (*t.coef, t.intercept)][: family.used.size] for t in truths]).T
+        models, places = family.pack(exact), family.place_of[np.arange(problem.n_rows)]
         for away in (0.0, 1e-13, 1e-9, 1e-5, 1e-2, 1.0):
             place = family.at(models * (1.0 + away * random.normal(size=models.shape)), columns)
-            radii = family.certify(place, columns)
+            # Curvatures of other models nearby, as steps leave them behind.
+            others = family.matrix @ (models * (1.0 + away * random.normal(size=models.shape)))
+            metric = Factors(family, others, columns, own=bool(random.random() < 0.5))
+            exponents = family.exponents(place, metric.reference, columns)
             for column, truth in enumerate(truths):
-                scores, half = family.half_widths(place, places, np.full(places.size, column), radii)
-                yield f"folds, {away:g} from the optimum", truth.scores(dense), *widen(scores, half)
+                owners, values = np.full(places.size, column), truth.scores(dense)
+                bounds = family.penalty_bounds(place, columns, places, owners, metric.reference, exponents)
+                yield f"{kind}, {away:g} from the optimum", values, *bounds
+                if problem.loss.self_concordance is not None:
+                    near = place, column, columns, places, float(exponents[column])
+                    yield f"{kind}, closer, {away:g} from the optimum", values, *family.hessian_bounds(metric, *near, never)
 
 
 def column_families(random: np.random.Generator) -> Iterator[Answer]:

@@ -295,6 +295,10 @@ MUTANTS: dict[str, Mutant] = {
     "thousandth-of-the-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
     ),
+    "curvatures-of-folds-that-do-not-move": Mutant("glru.updates.folds:Folds.exponents", scaled(0.0), FOLDS),
+    "thousandth-of-the-close-radius-of-folds": Mutant(
+        "glru.updates.folds:Folds.hessian_bounds", inside(local_radius=scaled(1e-3)), FOLDS
+    ),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES

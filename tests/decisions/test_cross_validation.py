@@ -7,7 +7,7 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFol
 
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
-from tests.core import has_folds
+from tests.core import Factors, Folds, has_folds
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -81,6 +81,8 @@ def hostile(kind):
     options = {"penalty": glru.L2(1.0), "scaling": "sum", "fit_intercept": True}
     if kind == "units":
         X = X * 10.0 ** np.array([3, -3, 4, 0, 1]) + 100.0
+    elif kind == "shifted":
+        X = X + 1e4 * rng.normal(size=5)
     elif kind == "separable":
         y, options["penalty"] = np.where(X[:, 0] > 0.0, 1.0, -1.0), glru.L2(1e-4)
     elif kind == "huge row":
@@ -110,6 +112,46 @@ def test_folds_stepped_together(kind):
             decided = result.bounds.decided if width is None else result.bounds.width <= width
             assert np.all(decided | (np.abs(scores) <= off))
             assert result.n_trainings == 0
+
+
+@pytest.mark.parametrize("kind", ["units", "separable", "duplicates", "strengths", "shifted"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
+    """What the penalty and what a factored Hessian prove at rough models, with curvatures taken elsewhere."""
+    problem = hostile(kind).derive(fit_intercept=fit_intercept)
+    rng, splits = np.random.default_rng(5), splits_of(problem, KFold(2, shuffle=True, random_state=1), None)
+    problems = [problem.derive(sample_weight=np.isin(np.arange(40), train).astype(float)) for train, _ in splits]
+    folds, columns, proven = Folds(problem, problems), np.arange(2), False
+    solutions = [glru.solve(one, tol=1e-12) for one in problems]
+    best = folds.pack(np.array([np.append(s.coef, [s.intercept] * fit_intercept) for s in solutions]).T)
+    exact, off = retrained(problem, splits)
+    rows, owners = folds.place_of[np.concatenate([test for _, test in splits])], np.repeat(columns, 20)
+    spread = 1.0 / np.sqrt(Factors(folds, folds.matrix @ best, columns, True).hessians.diagonal(axis1=1, axis2=2).T)
+    for distance in 10.0 ** np.arange(-8.0, 1.0):
+        place = folds.at(best + distance * spread * rng.normal(size=best.shape), columns)
+        for elsewhere in (place.scores + 30.0 * distance * rng.normal(size=place.scores.shape), 0.0 * place.scores):
+            metric = Factors(folds, elsewhere, columns, True)
+            exponents = folds.exponents(place, metric.reference, columns)
+            assert_inside(exact, off, *folds.penalty_bounds(place, columns, rows, owners, metric.reference, exponents))
+            for k in columns:
+                mine = owners == k
+                near = place, int(k), columns, rows[mine], float(exponents[k])
+                lower, upper = folds.hessian_bounds(metric, *near, lambda low, high: np.zeros(low.size, dtype=bool))
+                assert_inside(exact[mine], off[mine], lower, upper)
+                proven |= bool(np.all(np.isfinite(upper)))
+    assert proven
+
+
+def test_nothing_is_proven_of_scores_that_are_sums_of_earlier_ones():
+    problem = hostile("duplicates")
+    folds = Folds(problem, [problem, problem])
+    columns, rows = np.arange(2), np.arange(40)
+    place = folds.at(np.zeros((folds.size, 2)), columns, np.zeros((40, 2)))
+    metric = Factors(folds, place.scores, columns, True)
+    with pytest.raises(AssertionError, match="earlier"):
+        folds.penalty_bounds(place, columns, rows, 0 * rows, metric.reference, np.zeros(2))
+    with pytest.raises(AssertionError, match="earlier"):
+        folds.hessian_bounds(metric, place, 0, columns, rows, 0.0, np.less)
 
 
 def test_labels():

@@ -135,7 +135,7 @@ def held_out_folds(
     known = problem if isinstance(problem, Solution) else lambda: trained(data, tol, budget=budget)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
-        for bounds, stage, _ in fold_bounds(data, folds, tests, known, width, budget, aim):
+        for bounds, stage in fold_bounds(data, folds, tests, known, width, budget, aim):
             found.append(bounds)
             stages.append(stage)
             report(stage, len(found), len(splits))

@@ -79,10 +79,9 @@ def adapt(
 
 def adapt_again(adapted: Adapted, model: Any) -> Adapted:
     """The same data and steps in front of another model of the same kind, of another strength."""
-    objective, steps, first = objective_of(model), adapted.preprocessing, adapted.problems[0]
-    names = first.column_names if steps is None else steps.names
-    problems = _problems(objective, adapted.targets, first.matrix, names)
-    again = Adapted(model, objective, problems, adapted.targets, steps)
+    objective = objective_of(model)
+    problems = tuple(one.derive(penalty=objective.penalty(one.n_columns)) for one in adapted.problems)
+    again = Adapted(model, objective, problems, adapted.targets, adapted.preprocessing)
     if "column_changes" in adapted.__dict__:
         again.__dict__["column_changes"] = adapted.column_changes
     return again

@@ -20,13 +20,14 @@ from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
 from glru.point import Point
 from glru.problem import Problem
-from glru.refine import fold_bounds, single_fold_bounds
+from glru.refine import fold_bounds, grid_bounds, single_fold_bounds
 from glru.regions import has_local
 from glru.regions.classes import require_classes
 from glru.sklearn.adapted import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, solution_at
 from glru.solvers import solve
+from glru.updates.folds import has_folds
 from glru.updates.refits import Refits, constant_loss, factor_radii
 
 Split = tuple[Rows | None, Rows]
@@ -55,8 +56,6 @@ class HeldOut:
         Which row was held out, and in which split.
     bounds : ScoreBounds
         Proven bounds of its scores, shaped as ``decision_function``.
-    models : list of array
-        The models of the splits, one column each and one array per problem, where they were found together.
     decided_by : dict
         How many held-out rows each stage decided; with one model per class, summed over the models.
     n_trainings : int
@@ -70,7 +69,6 @@ class HeldOut:
     rows: Rows
     folds: Rows
     bounds: ScoreBounds
-    models: list[Array] = field(default_factory=list)
     decided_by: dict[str, int] = field(default_factory=dict)
     n_trainings: int = 0
     n_refits: int = 0
@@ -117,18 +115,18 @@ def held_out(
     solutions: Sequence[Solution] | None = None,
     warn: bool = True,
     aim: float | None = None,
-    near: HeldOut | None = None,
+    splits: "list[Split] | None" = None,
+    found: "_Folds | None" = None,
 ) -> HeldOut:
     """Held-out scores to a width, or only as far as labels need them where ``width`` is None.
 
-    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training. ``near``: those
-    of the same splits at another strength, whose models are started from.
+    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training.
+    ``splits``, ``found``: the splits of ``cv`` and what was found for them, where that is known.
     """
     require_bounds(adapted)
-    splits = _splits(adapted, cv, groups) if near is None else near.splits
+    splits = _splits(adapted, cv, groups) if splits is None else splits
     rows = np.concatenate([test for _, test in splits])
     folds = np.repeat(np.arange(len(splits)), [test.size for _, test in splits])
-    models: list[Array] = []
     counts: Counter[str] = Counter()
     if all(train is None for train, _ in splits):
         if solutions is None:
@@ -143,18 +141,16 @@ def held_out(
         n_trainings = sum(result.n_trainings for result in results)
         n_refits, why = adapted.n_refits, adapted.refit_reason
     else:
-        known = [] if near is None else near.models
-        found = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim, known)
-        parts, models, n_refits, why = found.parts, found.models, found.n_refits, found.refit_reason
+        if found is None:
+            found = _fold_by_fold(adapted, solutions, splits, width, tol, progress, aim)
+        parts, n_refits, why = found.parts, found.n_refits, found.refit_reason
         for place, stage in enumerate(found.stages):
             counts[stage] += splits[place % len(splits)][1].size
         n_trainings = found.stages.count("training")
     bounds = adapted.bounds(parts)
     if width is not None and warn:
         _warn_of_width(bounds.width, width)
-    return HeldOut(
-        adapted, splits, rows, folds, bounds, models, dict(counts), n_trainings, n_refits, why if n_refits else None
-    )
+    return HeldOut(adapted, splits, rows, folds, bounds, dict(counts), n_trainings, n_refits, why if n_refits else None)
 
 
 def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
@@ -275,7 +271,6 @@ class _Folds:
 
     parts: list[ScoreBounds]
     stages: list[str]
-    models: list[Array] = field(default_factory=list)
     n_refits: int = 0
     refit_reason: str | None = None
 
@@ -288,7 +283,6 @@ def _fold_by_fold(
     tol: float,
     progress: bool | Report,
     aim: float | None,
-    starts: list[Array],
 ) -> _Folds:
     """Bounds of all test rows' scores for every problem; splits that differ in weights and strengths only are worked on together."""
     pairs = with_train(adapted, splits)
@@ -304,7 +298,7 @@ def _fold_by_fold(
                 break
             same.append(fold)
         else:
-            found = _together(adapted, solutions, same, width, tol, report, aim, starts)
+            found = _together(adapted, solutions, same, width, tol, report, aim)
     if changes is None or changes.strengths is None or adapted.problems[0].loss.several:
         # With one score per class the bounds hold for the refitted scales as they are stored.
         return found
@@ -353,23 +347,45 @@ def _together(
     tol: float,
     report: Report,
     aim: float | None,
-    starts: list[Array],
 ) -> _Folds:
     """Bounds for splits that differ in weights and strengths only, whose models are stepped together where that is known."""
-    found, models, stages = [], [], []
+    found, stages = [], []
     tests = [fold.test for fold in folds]
     for k, problem in enumerate(adapted.problems):
         known = partial(solve, problem, tol=tol) if solutions is None else solutions[k]
-        parts, together = [], []
-        start, mine = starts[k] if starts else None, [fold.problems[k] for fold in folds]
-        for bounds, stage, model in fold_bounds(problem, mine, tests, known, width, aim=aim, starts=start):
+        parts, mine = [], [fold.problems[k] for fold in folds]
+        for bounds, stage in fold_bounds(problem, mine, tests, known, width, aim=aim):
             parts.append(bounds)
             stages.append(stage)
-            together += [] if model is None else [model]
             report(stage, len(stages), len(adapted.problems) * len(folds))
         found.append(concatenate(parts))
-        models += [np.column_stack(together)] if together else []
-    return _Folds(found, stages, models)
+    return _Folds(found, stages)
+
+
+def held_out_grid(grid: Sequence[Adapted], cv: Any, groups: Any, width: float | None, tol: float) -> list[HeldOut]:
+    """Held-out scores of an estimator under several penalties; ``grid``: it under each of them, on the same data."""
+    first = grid[0]
+    splits = _splits(first, cv, groups)
+    plain = first.preprocessing is None and all(train is not None for train, _ in splits)
+    together = plain and all(map(has_folds, first.problems))
+    parts = [list(one.folds(with_train(one, splits))) for one in grid] if together else []
+    if not together or not all(_has_data_of(first, fold) for folds in parts for fold in folds):
+        return [held_out(one, cv, groups, width, tol, False, splits=splits) for one in grid]
+    found: list[_Folds] = [_Folds([], []) for _ in grid]
+    with calm_blas(first.problems[0].work):
+        for k in range(len(first.problems)):
+            bounds: list[list[Bounds]] = [[] for _ in grid]
+            mine = [[fold.problems[k] for fold in folds] for folds in parts]
+            tests = [test for _, test in splits]
+            for place, ends, stage in grid_bounds([one.problems[k] for one in grid], mine, tests, width):
+                bounds[place].append(ends)
+                found[place].stages.append(stage)
+            for place, ends_of in enumerate(bounds):
+                found[place].parts.append(concatenate(ends_of))
+    return [
+        held_out(one, cv, groups, width, tol, False, splits=splits, found=mine)
+        for one, mine in zip(grid, found, strict=True)
+    ]
 
 
 def _one_by_one(

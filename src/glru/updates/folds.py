@@ -1,18 +1,22 @@
 r"""Models of the same rows and columns under several weights at once: the folds of a cross-validation.
 
-All models are stepped together, one column each: their scores are one product with the data and so are their gradients. Steps
-are those of L-BFGS whose first metric is the Hessian of every fold. These Hessians cost one together: rows that all folds
-weigh alike form a block, the blocks' Gram matrices are formed at the models' mean scores, and a fold's Hessian is a
-weighted sum of them. They are formed again only where that is cheaper than the steps it saves.
+All models are stepped together, one column each: their scores are one product with the data and so are their gradients. They start
+from one model, that of all rows, where the Hessians of all folds cost one together: rows that all folds weigh alike form a
+block, and a fold's Hessian is a weighted sum of the blocks' Gram matrices. Steps are those of L-BFGS with these Hessians
+(:class:`Factors`), which are formed again, each at its own model, only where that is cheaper than the steps it saves. Where there are too many
+columns for a Hessian, Newton steps are found by conjugate gradients for all folds at once (:class:`Products`).
 
-What is certified is the gradient of a model that is written down in full. With :math:`c` the mean row under the weighted
-curvatures :math:`d` at the model, the Hessian in the coordinates :math:`(w, b + c^\top w)` has no entry between :math:`w` and
-the intercept, so that it is at least :math:`\mathrm{diag}(\Lambda, \sum_i d_i)` there, and
+What is certified is the gradient of a model that is written down in full. Curvatures :math:`\hat d` that were computed at other
+scores are within :math:`e^{\pm\rho}` of those at the model, :math:`\rho` the distance of the scores times the loss's constant: the
+Hessian at the model is at least :math:`e^{-\rho} H`, :math:`H = \Lambda + \tilde X^\largest \hat D \tilde X`. With :math:`c` the mean row
+under :math:`\hat d`, that Hessian in the coordinates :math:`(w, b + c^\largest w)` has no entry between :math:`w` and
+the intercept, so that it is at least :math:`\mathrm{diag}(\Lambda, \sum_i \hat d_i)` there, and
 
-.. math:: \|g\|_{H^{-1}}^2 \le \|g_w - c\, g_b\|_{\Lambda^{-1}}^2 + g_b^2 / \textstyle\sum_i d_i, \qquad
-          \|x\|_{H^{-1}}^2 \le \|x - c\|_{\Lambda^{-1}}^2 + 1 / \textstyle\sum_i d_i .
+.. math:: \|g\|_{H^{-1}}^2 \le \|g_w - c\, g_b\|_{\Lambda^{-1}}^2 + g_b^2 / \textstyle\sum_i \hat d_i, \qquad
+          \|x\|_{H^{-1}}^2 \le \|x - c\|_{\Lambda^{-1}}^2 + 1 / \textstyle\sum_i \hat d_i .
 
-These are the norms that the local certificate (:mod:`glru.regions.local`) needs: no factor of a matrix is part of the proof.
+These are the norms that the local certificate (:mod:`glru.regions.local`) needs. Where they are too wide, the factor of :math:`H` gives
+closer ones (:class:`glru.metric.columns.ColumnMetric`), for the rows that are still open only.
 Without an intercept :math:`H \ge \Lambda` is strong convexity, and the radius is the gradient's norm for any smooth loss.
 """
 
@@ -23,46 +27,66 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from glru._budget import UNLIMITED, Budget
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
-from glru.point import Point
+from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
-from glru.regions.local import LocalEllipsoid, local_radius
+from glru.regions.local import local_radius
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
+Mask = NDArray[np.bool_]
 
 MOST_STEPS = 60
-"""Steps of all models together; four times as many without Hessians."""
+"""Steps of all models together."""
 
 CLOSE = 1e-7
-"""The norm of a gradient from which on the ellipsoid of a fold's own Hessian is small."""
+"""A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
 LARGEST = 2000
 """Hessians of more columns are not formed."""
 
-STEP_OVERHEAD, FACTOR_OVERHEAD = 1e5, 5e4
+STEP_OVERHEAD, FACTOR_OVERHEAD = 4e5, 5e4
 """What calls cost beside their arithmetic, in nanoseconds: of a step, and of a factor of one fold."""
 
 FLOPS, LOSS = 15.0, 12.0
 """Operations of matrix products in a nanosecond, and nanoseconds of a loss derivative."""
 
+SHARES_APART = 1e-6
+"""More than the logarithm of what weights of a block differ by from its share, and of what curvatures err by in their evaluation."""
+
+FAR = 1.0
+"""The logarithm of a factor of curvatures from which on a certificate takes them anew."""
+
+N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
+"""How many rows that a fold waits for are looked at before all of them, and what gradients may have to be reduced to."""
+
+CHUNK = 1 << 13
+"""Scores that are worked on at a time, so that what is made of them stays in the cache."""
+
+INEXACT, MOST_PRODUCTS = 0.1, 200
+"""What conjugate gradients may leave of a gradient, and how many products they take at most."""
+
 
 def has_folds(problem: Problem) -> bool:
     """Whether the models of several folds are found and certified together.
 
-    A smooth loss, a penalty with squares on every column, and columns few enough for a Hessian; with an intercept a
+    A smooth loss, a penalty with squares on every column, and columns few enough for a Hessian or sparse; with an intercept a
     self-concordant loss.
     """
-    if not (problem.in_memory and problem.arrays.stable and problem.penalty.smooth):
+    if problem.loss.several or not (problem.in_memory and problem.arrays.stable and problem.penalty.smooth):
         return False
     certified = problem.loss.self_concordance is not None or not problem.fit_intercept
-    # Hessians of sparse data are not needed, but models have to be written down.
-    few = problem.n_columns <= (4 * problem.n_rows if problem.is_sparse else min(problem.n_rows, LARGEST))
+    few = problem.n_columns > 0 and (problem.is_sparse or problem.n_columns <= min(problem.n_rows, LARGEST))
     return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
+
+
+def has_hessians(problem: Problem) -> bool:
+    """Whether Hessians over the columns are formed."""
+    return problem.n_columns <= min(problem.n_rows, LARGEST)
 
 
 @final
@@ -77,7 +101,7 @@ class Blocks:
     edges : array of int
         Where the blocks begin and end.
     shares : array of shape (n_blocks, n_folds)
-        The multiples.
+        The multiples, up to the rounding of single precision.
     """
 
     order: Rows
@@ -88,97 +112,245 @@ class Blocks:
     def of(cls, common: Array, weights: Array) -> "Blocks | None":
         """The blocks of folds with some weights; None where there are too many for one Hessian's price."""
         shares = np.divide(weights, common[:, None], out=np.zeros_like(weights), where=common[:, None] > 0.0)
-        # Shares of one block differ by rounding; a row of them is told by a sum with factors that no others have in common.
-        rounded = shares.astype(np.float32).astype(np.float64)
-        keys = np.zeros(common.size)
-        factors: Array = np.random.default_rng(0).uniform(1.0, 2.0, size=(weights.shape[1],))
-        for fold, factor in enumerate(factors):
-            keys += factor * rounded[:, fold]
-        _, first, member, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        if first.size > 4 * weights.shape[1] + 4 or not np.array_equal(rounded, rounded[first][member]):
-            return None
-        return cls(np.argsort(member, kind="stable"), np.append(0, np.cumsum(counts)), shares[first])
+        if shares.max() >= 1e30 or np.min(shares, initial=1.0, where=shares > 0.0) <= 1e-30:
+            return None  # beyond single precision
+        codes = np.zeros(common.size, dtype=np.intp)
+        for share in shares.T:
+            # Shares of one block differ by rounding.
+            rounded = share.astype(np.float32)
+            above = rounded > rounded.min()
+            others = rounded[above]
+            if others.size and np.any(others != others[0]):
+                values, places = np.unique(rounded, return_inverse=True)
+                codes = codes * values.size + places
+            else:
+                codes = 2 * codes + above
+            counts = np.bincount(codes)
+            there = np.flatnonzero(counts)
+            if there.size > 4 * weights.shape[1] + 4:
+                return None
+            codes = (np.cumsum(counts > 0) - 1)[codes]
+        order = np.argsort(codes.astype(np.int16), kind="stable")
+        edges = np.append(0, np.cumsum(np.bincount(codes)))
+        return cls(order, edges, shares[order[edges[:-1]]])
+
+
+@final
+@dataclass(eq=False)
+class Place:
+    """Where the models of some folds stand, one column each.
+
+    Attributes
+    ----------
+    coef, scores, gradient : array
+        The coefficients (the intercept last), the scores of all rows, and the gradients.
+    square : array of shape (n_folds,)
+        ``sum_i s_i l'_i^2``.
+    fresh : boolean array of shape (n_folds,)
+        Whether the scores are products of the data with the coefficients. Those of a shortened step are sums of earlier ones,
+        whose error is not known: nothing is proven there.
+    """
+
+    coef: Array
+    scores: Array
+    gradient: Array
+    square: Array
+    fresh: Mask
+
+    def take(self, kept: Mask) -> "Place":
+        """The models of some of the folds."""
+        return replace(
+            self,
+            coef=self.coef[:, kept],
+            scores=self.scores[:, kept],
+            gradient=self.gradient[:, kept],
+            square=self.square[kept],
+            fresh=self.fresh[kept],
+        )
+
+    def put(self, which: Rows, other: "Place") -> None:
+        """Take some of the folds' models from elsewhere."""
+        for mine, theirs in zip(
+            (self.coef, self.scores, self.gradient), (other.coef, other.scores, other.gradient), strict=True
+        ):
+            mine[:, which] = theirs
+        self.square[which], self.fresh[which] = other.square, other.fresh
+
+
+@final
+@dataclass(eq=False)
+class Reference:
+    """Weighted curvatures of all folds somewhere, in whose metric radii are measured.
+
+    Attributes
+    ----------
+    scores : array of shape (n_rows, n_folds) or (n_rows, 1)
+        Where the curvatures were taken.
+    curvature_sums, centers : array of shape (n_folds,), array of shape (n_columns, n_folds)
+        Their sums and the mean rows under them, where there is an intercept.
+    """
+
+    scores: Array
+    curvature_sums: Array
+    centers: Array
+
+    def take(self, kept: Mask) -> "Reference":
+        """Those of some of the folds."""
+        scores = self.scores if self.scores.shape[1] == 1 else self.scores[:, kept]
+        return Reference(scores, self.curvature_sums[kept], self.centers[:, kept])
 
 
 @final
 class Factors:
-    """The Hessians of all folds, factored: the first metric of the steps.
+    """The Hessians of all folds, factored, and the steps of L-BFGS from these.
 
-    Attributes
-    ----------
-    centers, masses : array of shape (n_columns, n_folds), array of shape (n_folds,)
-        The mean rows under the weighted curvatures, and the sums of these, where there is an intercept.
+    ``own``: with curvatures at each model's scores, instead of one set for each strength, at the mean of its models' scores.
     """
 
     memory = 6
 
     def __init__(self, folds: "Folds", scores: Array, columns: Rows, own: bool) -> None:
-        self.columns = columns
-        hessians = folds.hessians(scores, columns, own)
-        diagonal = np.arange(folds.size)
-        hessians[:, diagonal, diagonal] += folds.strengths[:, columns].T
-        self.masses = hessians[:, -1, -1].copy()
-        self.centers = (hessians[:, : folds.n_columns, -1] / self.masses[:, None]).T
-        self.factors, self.failed = [], False
-        for hessian in hessians:
-            factor, failed = dpotrf(hessian.T, lower=1, clean=0, overwrite_a=1)
-            self.factors.append(factor)
+        self.folds, groups = folds, folds.groups[columns]
+        self.hessians = np.empty((columns.size, folds.size, folds.size))
+        if own or folds.blocks is None:
+            self.hessians[:] = folds.separate_hessians(scores, columns)
+        else:
+            means = np.empty((scores.shape[0], np.unique(groups).size))
+            for k, group in enumerate(np.unique(groups)):
+                mine = np.flatnonzero(groups == group)
+                means[:, k] = scores[:, mine].mean(axis=1)
+                self.hessians[mine] = folds.common_hessians(means[:, k], columns[mine])
+            scores = means if means.shape[1] == 1 else means[:, np.unique(groups, return_inverse=True)[1]]
+        self.reference = Reference(scores, np.empty(columns.size), np.empty((folds.n_columns, columns.size)))
+        self.factors: list[Array] = [np.empty(0)] * columns.size
+        self.metrics: list[ColumnMetric | None] = [None] * columns.size
+        self.failed = False
+        self._factor(np.arange(columns.size), columns)
+        self.pairs: list[tuple[Array, Array]] = []
+
+    def _factor(self, which: Rows, columns: Rows) -> None:
+        """Add the penalty to some of the losses' Hessians and factor them."""
+        diagonal, n_columns = np.arange(self.folds.size), self.folds.n_columns
+        strengths = np.broadcast_to(self.folds.strengths_of(columns[which]), (self.folds.size, which.size))
+        for k, strength in zip(which, strengths.T, strict=True):
+            hessian = self.hessians[k]
+            hessian[diagonal, diagonal] += strength
+            self.reference.curvature_sums[k] = hessian[-1, -1]
+            self.reference.centers[:, k] = hessian[:n_columns, -1] / hessian[-1, -1]
+            self.factors[k], failed = dpotrf(hessian.T, lower=1, clean=0)
+            self.metrics[k] = None
             self.failed |= failed != 0
 
-    def keep(self, kept: NDArray[np.bool_]) -> None:
-        """Go on with some of the folds."""
-        self.columns, self.masses, self.centers = self.columns[kept], self.masses[kept], self.centers[:, kept]
-        self.factors = [factor for factor, stays in zip(self.factors, kept, strict=True) if stays]
+    def renew(self, place: "Place", which: Rows, columns: Rows) -> None:
+        """Take the curvatures of some folds at their own models, and forget their steps."""
+        scores = np.array(np.broadcast_to(self.reference.scores, place.scores.shape))
+        scores[:, which] = place.scores[:, which]
+        self.reference = replace(self.reference, scores=scores)
+        self.hessians[which] = self.folds.separate_hessians(place.scores[:, which], columns[which])
+        self._factor(which, columns)
+        for step, change in self.pairs:
+            step[:, which] = change[:, which] = 0.0
 
-    def solve(self, gradients: Array, pair: tuple[Array, Array] | None) -> Array:
+    def keep(self, kept: Mask) -> None:
+        """Go on with some of the folds."""
+        self.reference, self.hessians = self.reference.take(kept), self.hessians[kept]
+        self.pairs = [(step[:, kept], change[:, kept]) for step, change in self.pairs]
+        self.factors = [factor for factor, stays in zip(self.factors, kept, strict=True) if stays]
+        self.metrics = [metric for metric, stays in zip(self.metrics, kept, strict=True) if stays]
+
+    def _solve(self, gradients: Array) -> Array:
         """``H^-1`` of each fold times its gradient."""
         solved = np.empty_like(gradients)
         for k, factor in enumerate(self.factors):
             solved[:, k] = dpotrs(factor, gradients[:, k], lower=1)[0]
         return solved
 
+    def lengths(self, gradients: Array) -> Array:
+        """Norms of gradients in ``H^-1``, without proof."""
+        return np.sqrt(np.maximum(np.einsum("ij,ij->j", gradients, self._solve(gradients)), 0.0))
+
+    def norms(self, k: int, rows: Matrix) -> Array:
+        """Norms of rows in ``H^-1`` of a fold, without proof."""
+        solved = dtrtrs(self.factors[k], rows.dense().T, lower=1)[0]
+        found: Array = np.sqrt(np.einsum("ij,ij->j", solved, solved))
+        return found
+
+    def metric(self, k: int, least: float) -> ColumnMetric:
+        """The metric of a fold's Hessian, with its error."""
+        found, folds = self.metrics[k], self.folds
+        if found is None:
+            depth = folds.n_rows + (0 if folds.blocks is None else folds.blocks.edges.size) + 16
+            found = self.metrics[k] = ColumnMetric(self.hessians[k], folds.free, depth, least)
+        return found
+
+    def remember(self, step: Array, change: Array) -> None:
+        """Take in a step and the change of the gradients along it."""
+        self.pairs = [*self.pairs[1 - self.memory :], (step, change)]
+
+    def direction(self, gradient: Array) -> Array:
+        """The step of L-BFGS, one column per fold."""
+        vector = -gradient
+        used = []
+        for step, change in reversed(self.pairs):
+            product = np.einsum("ij,ij->j", step, change)
+            inverse = np.divide(1.0, product, out=np.zeros_like(product), where=product > 0.0)
+            share = inverse * np.einsum("ij,ij->j", step, vector)
+            vector = vector - share * change
+            used.append((step, change, inverse, share))
+        vector = self._solve(vector)
+        for step, change, inverse, share in reversed(used):
+            vector = vector + (share - inverse * np.einsum("ij,ij->j", change, vector)) * step
+        return vector
+
 
 @final
-class Diagonals:
-    """The diagonals of all folds' Hessians, where these are too large to form: the first metric of the steps."""
+class Products:
+    """Newton steps of all folds by conjugate gradients, where there are too many columns for a Hessian."""
 
-    failed, memory = False, 12
+    failed = False
 
-    def __init__(self, folds: "Folds", scores: Array, columns: Rows) -> None:
-        weighted = folds.weights[:, columns] * folds.loss.curvature(folds.y, scores)
-        squares = [folds.matrix.squared_column_norms(weights) for weights in weighted.T]
-        self.columns, self.diagonals = columns, np.column_stack(squares) + folds.strengths[:, columns]
-        sums = folds.matrix.T @ weighted
-        self.masses, self.centers = sums[-1], sums[: folds.n_columns] / sums[-1]
+    def __init__(self, folds: "Folds", scores: Array, columns: Rows, inexact: float) -> None:
+        self.folds, self.inexact = folds, inexact
+        self.weighted = folds.weigh_curvatures(scores, columns)
+        self.strengths = folds.strengths_of(columns)
+        self.diagonal = folds.matrix.squared_column_norms(self.weighted.mean(axis=1))[:, None] + self.strengths
+        self.reference = folds.reference(scores, self.weighted)
 
-    def keep(self, kept: NDArray[np.bool_]) -> None:
+    def keep(self, kept: Mask) -> None:
         """Go on with some of the folds."""
-        self.columns, self.masses, self.centers = self.columns[kept], self.masses[kept], self.centers[:, kept]
-        self.diagonals = self.diagonals[:, kept]
+        self.reference, self.weighted = self.reference.take(kept), self.weighted[:, kept]
+        if self.strengths.shape[1] > 1:
+            self.strengths, self.diagonal = self.strengths[:, kept], self.diagonal[:, kept]
 
-    def solve(self, gradients: Array, pair: tuple[Array, Array] | None) -> Array:
-        """The gradients divided by the diagonals, to the scale that the last pair of step and change of the gradient tells."""
-        solved = gradients / self.diagonals
-        if pair is None:
-            return solved
-        step, change = pair
-        along, across = (np.einsum("ij,ij->j", change, other) for other in (step, change / self.diagonals))
-        return solved * np.where(along > 0.0, along / across, 1.0)
+    def remember(self, step: Array, change: Array) -> None:
+        """Nothing is kept of a step."""
 
+    def lengths(self, gradients: Array) -> Array:
+        """Norms of gradients in the inverse of the Hessian's diagonal."""
+        return np.sqrt(np.einsum("ij,ij->j", gradients, gradients / self.diagonal))
 
-@final
-@dataclass(eq=False)
-class Place:
-    """Where the models of some folds stand, one column each."""
-
-    coef: Array
-    scores: Array
-    slopes: Array
-    gradient: Array
-
-    def take(self, kept: Any) -> "Place":
-        """The models of some of the folds."""
-        return Place(*(part[:, kept] for part in (self.coef, self.scores, self.slopes, self.gradient)))
+    def direction(self, gradient: Array) -> Array:
+        """``-H^-1`` times the gradients, up to the share of them that is left."""
+        # One fold behind the other in memory: numbers per fold then meet long vectors.
+        matrix, left = self.folds.matrix, np.asfortranarray(-gradient)
+        found, ahead = np.zeros_like(left), left / self.diagonal
+        size = np.einsum("ij,ij->j", left, ahead)
+        step, goal = ahead.copy(order="F"), self.inexact**2 * size
+        for _ in range(MOST_PRODUCTS):
+            image = np.asfortranarray(matrix.T @ (self.weighted * (matrix @ np.ascontiguousarray(step))))
+            image += self.strengths * step
+            curvature = np.einsum("ij,ij->j", step, image)
+            length = np.divide(size, curvature, out=np.zeros_like(size), where=(size > goal) & (curvature > 0.0))
+            if not length.any():
+                break
+            found += length * step
+            image *= length
+            left -= image
+            np.divide(left, self.diagonal, out=ahead)
+            before, size = size, np.where(length > 0.0, np.einsum("ij,ij->j", left, ahead), size)
+            step = step * np.divide(size, before, out=np.zeros_like(size), where=before > 0.0)
+            step += ahead
+        return found
 
 
 @final
@@ -191,34 +363,76 @@ class Folds:
         Data, loss and intercept, and the weights that the folds' are multiples of.
     folds : sequence of Problem
         The problems.
+    n_strengths : int, default=1
+        The problems are the same folds under so many penalties, one penalty after the other: weights repeat.
     """
 
-    def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
-        self.folds = folds
+    def __init__(self, problem: Problem, folds: Sequence[Problem], n_strengths: int = 1) -> None:
         weights = np.column_stack([fold.weights for fold in folds])
         strengths = np.column_stack([fold.quadratic for fold in folds])
+        self.groups = np.repeat(np.arange(n_strengths), len(folds) // n_strengths)
+        # Gram matrices of the first penalty's folds serve those of all others.
+        first = weights[:, self.groups == 0]
+        assert all(np.array_equal(first, weights[:, self.groups == k]) for k in range(1, n_strengths))
+        if np.all(strengths == strengths[:, :1]):
+            strengths = strengths[:, :1]
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
-        self.n_rows, self.n_columns = problem.matrix.shape
-        self.common = problem.weights if np.any(problem.weights) else weights.max(axis=1)
-        self.blocks = Blocks.of(self.common, weights)
+        matrix, self.used = problem.matrix, np.ones(problem.n_columns + int(self.free), dtype=np.bool_)
+        if problem.is_sparse:
+            # The coefficients of columns without a value are zero.
+            used = self.used[: problem.n_columns]
+            filled = matrix.filled_columns(np.ones(problem.n_rows, dtype=np.bool_))
+            if filled.any() and not filled.all():
+                used[:] = filled
+                matrix, strengths = matrix[:, np.flatnonzero(used)], strengths[used]
+        self.n_rows, self.n_columns = matrix.shape
+        exponent, common = _exponent(weights, strengths), problem.weights
+        if exponent:
+            weights, strengths, common = (np.ldexp(part, exponent) for part in (weights, strengths, common))
+        common = common if np.any(common) else weights.max(axis=1)
+        self.blocks = Blocks.of(common, weights[:, self.groups == 0]) if self.is_direct else None
         order = np.arange(self.n_rows) if self.blocks is None else self.blocks.order
         self.place_of = np.empty(self.n_rows, dtype=np.intp)
         self.place_of[order] = np.arange(self.n_rows)
-        self.matrix = _with_ones(problem.matrix[order]) if self.free else problem.matrix[order]
-        self.y, self.common, self.weights = problem.y[order][:, None], self.common[order], weights[order]
-        self.strengths = np.vstack([strengths, np.zeros((1, weights.shape[1]))]) if self.free else strengths
-        self._measure(strengths, order)
+        # With an intercept the mean may be taken from every column, which keeps norms and rounding errors small: the same model but
+        # for its intercept, b + c . w. An entry is rounded once more.
+        self.mean = matrix.mean_row() if self.free else None
+        squares = problem.squared_row_norms[order]
+        if self.mean is not None:
+            data = np.ones((self.n_rows, self.size))
+            np.subtract(matrix.dense()[order], self.mean, out=data[:, :-1])
+            self.matrix = as_matrix(data)
+            squares = np.einsum("ij,ij->i", data[:, :-1], data[:, :-1])
+        else:
+            matrix = matrix if self.blocks is None else matrix[order]
+            self.matrix = _with_ones(matrix) if self.free else matrix
+        self.y, self.common, self.weights = problem.y[order][:, None], common[order], weights[order]
+        self.strengths = np.vstack([strengths, np.zeros((1, strengths.shape[1]))]) if self.free else strengths
+        self._chosen: tuple[Rows, Array] | None = None
+        self._measure(strengths, squares)
 
-    def _measure(self, strengths: Array, order: Rows) -> None:
-        """Norms of rows and columns, rounded up."""
-        problem, most = self.problem, self.weights.max(axis=1)
-        self.inverse = (1.0 + FEW) / strengths.min(axis=1)
-        self.lengths = np.sqrt(problem.squared_row_norms[order]) * (1.0 + gamma(self.n_columns + 8)) + TINY
-        squares = self.matrix.squared_row_norms(np.append(self.inverse, 0.0) if self.free else self.inverse)
-        self.norms = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 8)) + TINY * (1.0 + np.sqrt(self.inverse.max()))
-        self.column_norms = (np.sqrt(self.matrix.squared_column_norms(most)) + TINY) * (1.0 + gamma(self.n_rows + 8))
+    def _measure(self, strengths: Array, squares: Array) -> None:
+        """Norms of rows and columns, rounded up; ``squares``: the squared lengths of the rows."""
+        most = self.weights.max(axis=1)
+        self.least = strengths.min(axis=0)
+        # Of the first penalty's folds the weakest; the strengths of another penalty are at least a multiple of these.
+        shared = strengths.shape[1] == 1
+        parts = [strengths if shared else strengths[:, self.groups == k] for k in range(self.groups[-1] + 1)]
+        weakest = parts[0].min(axis=1)
+        scales = np.array([(part.min(axis=1) / weakest).min() for part in parts])
+        self.inverse, self.growth = (1.0 + FEW) / weakest, (1.0 + FEW) / np.sqrt(scales[self.groups])
+        self.lengths = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 8)) + TINY
+        if np.all(self.inverse == self.inverse[:1]):
+            squares = self.inverse.max(initial=0.0) * squares
+        else:
+            squares = self.matrix.squared_row_norms(np.append(self.inverse, 0.0) if self.free else self.inverse)
+        tiny = TINY * (1.0 + np.sqrt(self.inverse.max(initial=0.0)))
+        self.norms = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 10)) + tiny
+        # Weights have the error of their total, and sums of them another one.
+        rounded = 1.0 + gamma(2 * self.n_rows + 16)
+        self.column_norms = (np.sqrt(self.matrix.squared_column_norms(most)) + TINY) * rounded
         self.data_norm = float(np.linalg.norm(self.column_norms[: self.n_columns])) * (1.0 + gamma(self.n_columns + 8))
-        self.weight_norm = float(np.sqrt(most.sum())) * (1.0 + gamma(self.n_rows + 8))
+        self.weight_norm = float(np.sqrt(most.sum())) * rounded
 
     @property
     def is_direct(self) -> bool:
@@ -230,31 +444,80 @@ class Folds:
         """Unknowns of a model."""
         return self.n_columns + int(self.free)
 
-    def at(self, coef: Array, columns: Rows, scores: Array | None = None) -> Place:
-        """The models with some coefficients (the intercept last)."""
-        scores = self.matrix @ coef if scores is None else scores
-        slopes = self.loss.gradient(self.y, scores)
-        gradient = self.matrix.T @ (self.weights[:, columns] * slopes)
-        gradient += self.strengths[:, columns] * coef
-        return Place(coef, scores, slopes, gradient)
+    def pack(self, models: Array) -> Array:
+        """Models in the centred columns that have values, one model per column."""
+        if self.mean is not None:
+            models = models.copy()
+            models[-1] += self.mean @ models[:-1]
+        return models if self.used.all() else models[self.used]
 
-    def hessians(self, scores: Array, columns: Rows, own: bool) -> Array:
-        """Upper triangles of the losses' Hessians of some folds, with curvatures at the models' mean scores, or each at its ``own``."""
-        found: Array
-        if own:
-            weighted = self.weights[:, columns] * self.loss.curvature(self.y, scores)
-            found = np.array([self.matrix.column_gram(weights) for weights in weighted.T])
-        else:
-            curvatures = self.loss.curvature(self.y[:, 0], scores.mean(axis=1))
-            if self.blocks is None:
-                found = np.array([self.matrix.column_gram(curvatures * weights) for weights in self.weights.T[columns]])
-            else:
-                weighted, edges = self.common * curvatures, self.blocks.edges
-                spans = [slice(first, last) for first, last in pairwise(edges)]
-                grams = np.array([self.matrix[span].column_gram(weighted[span]) for span in spans])
-                shares = self.blocks.shares[:, columns].T
-                found = (shares @ grams.reshape(len(spans), -1)).reshape(-1, self.size, self.size)
+    def unpack(self, models: Array) -> Array:
+        """Models in all columns as they were."""
+        if self.mean is not None:
+            models = models.copy()
+            models[-1] -= self.mean @ models[:-1]
+        if self.used.all():
+            return models
+        whole = np.zeros((self.used.size, models.shape[1]))
+        whole[self.used] = models
+        return whole
+
+    def strengths_of(self, columns: Rows) -> Array:
+        """The strengths of some folds; one column where they are all the same."""
+        return self.strengths if self.strengths.shape[1] == 1 else self.strengths[:, columns]
+
+    def weights_of(self, columns: Rows) -> Array:
+        """The weights of some folds."""
+        if self._chosen is None or self._chosen[0] is not columns:
+            self._chosen = columns, self.weights if columns.size == self.weights.shape[1] else self.weights[:, columns]
+        return self._chosen[1]
+
+    def _chunks(self, n_folds: int) -> list[slice]:
+        height = max(1, CHUNK // max(n_folds, 1))
+        return [slice(start, start + height) for start in range(0, self.n_rows, height)]
+
+    def at(self, coef: Array, columns: Rows, scores: Array | None = None) -> Place:
+        """The models with some coefficients (the intercept last), one for all folds or one each."""
+        weights, fresh = self.weights_of(columns), np.full(columns.size, scores is None)
+        scores = self.matrix @ coef if scores is None else scores
+        weighted, square = np.empty(weights.shape), np.zeros(columns.size)
+        for part in self._chunks(columns.size):
+            slopes = self.loss.gradient(self.y[part], scores[part])
+            np.multiply(weights[part], slopes, out=weighted[part])
+            square += np.einsum("ij,ij->j", weighted[part], np.broadcast_to(slopes, weighted[part].shape))
+        gradient = self.matrix.T @ weighted
+        gradient += self.strengths_of(columns) * coef
+        return Place(coef, scores, gradient, square, fresh)
+
+    def weigh_curvatures(self, scores: Array, columns: Rows) -> Array:
+        """The curvatures at some scores times the weights of some folds."""
+        weights = self.weights_of(columns)
+        found = np.empty(weights.shape)
+        for part in self._chunks(columns.size):
+            np.multiply(weights[part], self.loss.curvature(self.y[part], scores[part]), out=found[part])
         return found
+
+    def separate_hessians(self, scores: Array, columns: Rows) -> Array:
+        """Upper triangles of the losses' Hessians of some folds, with curvatures at scores of their own."""
+        weighted = self.weigh_curvatures(scores, columns)
+        return np.array([self.matrix.column_gram(weights) for weights in weighted.T])
+
+    def common_hessians(self, scores: Array, columns: Rows) -> Array:
+        """The same with curvatures at the same scores: a weighted sum of the blocks' Gram matrices."""
+        assert self.blocks is not None
+        weighted = self.common * self.loss.curvature(self.y[:, 0], scores)
+        spans = [slice(first, last) for first, last in pairwise(self.blocks.edges)]
+        grams = np.array([self.matrix[span].column_gram(weighted[span]) for span in spans])
+        shares = self.blocks.shares[:, columns % self.blocks.shares.shape[1]].T
+        found: Array = (shares @ grams.reshape(len(spans), -1)).reshape(-1, self.size, self.size)
+        return found
+
+    def reference(self, scores: Array, weighted: Array) -> Reference:
+        """The reference of weighted curvatures that were taken at some scores."""
+        if not self.free:
+            return Reference(scores, np.zeros(weighted.shape[1]), np.zeros((0, weighted.shape[1])))
+        sums = self.matrix.T @ weighted
+        return Reference(scores, sums[-1], sums[:-1] / sums[-1])
 
     def bounds(
         self, start: Array, tests: Sequence[Rows], decided: Decided, budget: Budget = UNLIMITED
@@ -271,62 +534,113 @@ class Folds:
             ``decided(lower, upper)``: where bounds are good enough.
         """
         work = _Training(self, tests, decided)
-        work.run(np.array(np.broadcast_to(start.reshape(self.size, -1), (self.size, self.weights.shape[1]))), budget)
+        work.run(self.pack(start.reshape(start.shape[0], -1)), budget)
         ends = np.cumsum([test.size for test in tests])[:-1]
-        return list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True)), work.models
+        bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
+        return bounds, self.unpack(work.models)
 
-    def radii(self, place: Place, columns: Rows, centers: Array, masses: Array) -> "Radii":
-        """The radii around models.
+    def exponents(self, place: Place, reference: Reference, columns: Rows) -> Array:
+        """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""
+        constant, weights = self.loss.self_concordance, self.weights_of(columns)
+        if not constant:
+            return np.full(columns.size, SHARES_APART)
+        farthest = np.zeros(columns.size)
+        for part in self._chunks(columns.size):
+            moved = np.abs(place.scores[part] - reference.scores[part])
+            moved *= weights[part] > 0.0
+            farthest = np.maximum(farthest, moved.max(axis=0))
+        return constant * (farthest + self.score_errors(place.coef)[0]) * (1.0 + FEW) + SHARES_APART
 
-        ``centers``, ``masses``: the mean rows under the weighted curvatures there, and the sums of these.
-        """
-        n_rows, d, constant = self.n_rows, self.n_columns, self.loss.self_concordance
-        most, spread = self.score_errors(place.coef)
-        square = np.einsum("ij,ij->j", self.weights[:, columns] * place.slopes, place.slopes)
-        size = np.sqrt(square) * (1.0 + gamma(n_rows + 4))
-        # Slopes at scores that are off, their own evaluation, their weights (which a sum of all divides) and sums of them; then the
-        # penalty's product.
+    def gradient_errors(self, place: Place, columns: Rows) -> Array:
+        """At least the errors of the gradients, entry by entry."""
+        n_rows, d = self.n_rows, self.n_columns
+        size = np.sqrt(place.square) * (1.0 + gamma(2 * n_rows + 8))
+        # Slopes at scores that are off, their own evaluation, their weights, which have the error of their total, and sums
+        # of them; then the penalty's product.
+        spread = self.score_errors(place.coef)[1]
         spread = ((gamma(2 * n_rows + 16) + FEW) * size + self.loss.smoothness * spread) * (1.0 + FEW)
         slack = self.column_norms[:, None] * spread
-        slack[:d] += FEW * self.strengths[:d, columns] * np.abs(place.coef[:d])
+        slack[:d] += FEW * self.strengths_of(columns)[:d] * np.abs(place.coef[:d])
         slack *= 1.0 + FEW
-        nothing = np.zeros(columns.size)
+        return slack
+
+    def radii(self, place: Place, columns: Rows, reference: Reference, exponents: Array) -> "Radii":
+        """The radii around models; ``exponents`` of zero make them a guess where there is an intercept."""
+        n_rows, d, constant = self.n_rows, self.n_columns, self.loss.self_concordance
+        slack, nothing, growth = self.gradient_errors(place, columns), np.zeros(columns.size), self.growth[columns]
         if not self.free:
-            rounding = self._length(slack)
-            nu = (self._length(place.gradient) + rounding) * (1.0 + FEW)
-            radius = nu if constant is None else local_radius(constant, float(self.norms.max()), nu, 0.0)
-            return Radii(radius, nothing, nothing, nu, rounding)
+            rounding = self._length(slack, columns)
+            nu = (self._length(place.gradient, columns) + rounding) * (1.0 + FEW)
+            largest = float(self.norms.max()) * growth * (1.0 + FEW)
+            radius = nu if constant is None else local_radius(constant, largest, nu, 0.0)
+            return Radii(radius, growth, nothing, nothing, nu, rounding, largest)
         assert constant is not None
-        # Curvatures were taken at computed scores, and summed: at the exact ones they are within this factor.
-        off = constant * most * (1.0 + FEW) + gamma(2 * n_rows + 64)
-        least = np.where((off < 0.1) & (masses > 1e-200), masses * (1.0 - 2.0 * off), np.nan)
-        # The exact centre differs by 4 off times the mean of |x_j|, which Cauchy-Schwarz bounds.
-        shifts = self.column_norms[:d, None] * (4.0 * off * np.sqrt(self.loss.smoothness / least))
-        own, last = place.gradient[:d] - centers * place.gradient[-1], np.abs(place.gradient[-1]) + slack[-1]
+        # The relative error of the reference's sums.
+        error, curvature_sums, centers = gamma(2 * n_rows + 64), reference.curvature_sums, reference.centers
+        least = np.where(curvature_sums > 1e-200, curvature_sums * (1.0 - 2.0 * error), np.nan)
+        # The exact centre differs by 4 errors times the mean of |x_j|, which Cauchy-Schwarz bounds.
+        shifts = self.column_norms[:d, None] * (4.0 * error * np.sqrt(self.loss.smoothness / least))
+        centred, last = place.gradient[:d] - centers * place.gradient[-1], np.abs(place.gradient[-1]) + slack[-1]
         slack[:d] += np.abs(centers) * slack[-1] + shifts * last
         slack[:d] += FEW * (np.abs(place.gradient[:d]) + np.abs(centers * place.gradient[-1]))
         intercept = (1.0 + FEW) / np.sqrt(least)
-        rounding = self._length(slack[:d])
-        nu = np.hypot(self._length(own) + rounding, last * intercept) * (1.0 + FEW)
-        added = self._length(np.abs(centers) + shifts)
-        top = np.hypot(float(self.norms.max()) + added, intercept) * (1.0 + FEW)
-        known = np.isfinite(nu)
-        radius = local_radius(constant, top, np.where(known, nu, 1.0), 0.0)
-        return Radii(np.where(known, radius, np.inf), added, intercept, nu, rounding + slack[-1] * intercept)
+        rounding = self._length(slack[:d], columns)
+        # In the metric of the reference; every norm at the model is at most so much larger.
+        grown = np.exp(0.5 * exponents) * (1.0 + FEW)
+        nu = np.hypot(self._length(centred, columns) + rounding, last * intercept) * grown * (1.0 + FEW)
+        added = self._length(np.abs(centers) + shifts, columns)
+        largest = np.hypot(float(self.norms.max()) * growth + added, intercept) * grown * (1.0 + FEW)
+        known = np.isfinite(nu) & np.isfinite(grown)
+        radius = np.where(known, local_radius(constant, largest, np.where(known, nu, 1.0), 0.0) * grown, np.inf)
+        return Radii(radius, growth, added, intercept, nu, (rounding + slack[-1] * intercept) * grown, largest)
 
-    def certify(self, place: Place, columns: Rows) -> "Radii":
-        """The radii around models, from the curvatures there."""
-        if not self.free:
-            return self.radii(place, columns, np.zeros((0, 0)), np.zeros(0))
-        weighted = self.weights[:, columns] * self.loss.curvature(self.y, place.scores)
-        sums = self.matrix.T @ weighted
-        return self.radii(place, columns, sums[:-1] / sums[-1], sums[-1])
+    def penalty_bounds(
+        self, place: Place, columns: Rows, rows: Rows, owners: Rows, reference: Reference, exponents: Array
+    ) -> Bounds:
+        """Bounds of some rows' scores, each in one of some folds, by the penalty's metric and the sums of a reference."""
+        assert place.fresh[owners].all(), "scores that are sums of earlier ones have an error that is not known"
+        radii = self.radii(place, columns, reference, exponents)
+        return widen(*self.half_widths(place, rows, owners, radii.radius, self.row_norms(rows, owners, radii)))
 
-    def _length(self, vectors: Array) -> Array:
-        """At least the norms in the inverse of the penalty's metric."""
+    def hessian_bounds(
+        self, metric: Factors, place: Place, k: int, columns: Rows, rows: Rows, exponent: float, decided: Decided
+    ) -> Bounds:
+        """Bounds of some rows' scores in the ``k``-th of some folds, by the factor of its Hessian; as close as needed."""
+        assert place.fresh[k], "scores that are sums of earlier ones have an error that is not known"
+        constant = self.loss.self_concordance
+        assert constant is not None
+        one = np.zeros(columns.size, dtype=np.bool_)
+        one[k] = True
+        here, column = place.take(one), columns[one]
+        fold = metric.metric(k, 0.0 if self.free else float(self.least[0 if self.least.size == 1 else column[0]]))
+        if not fold.eta < 1.0:
+            return unbounded(rows.size)
+        slack = self.gradient_errors(here, column)[:, 0]
+        # The Hessian at the model is at least so much of that of the reference, and of the factored one.
+        wide = float(np.exp(0.5 * exponent)) * (1.0 + FEW)
+        grown = wide / float(np.sqrt(1.0 - fold.eta)) * (1.0 + FEW)
+        radii = self.radii(here, column, metric.reference.take(one), np.full(1, exponent))
+        nu = fold.gradient_norm(here.gradient[:, 0], slack) * grown * (1.0 + FEW)
+        radius = (
+            local_radius(constant, radii.largest_norm, np.full(1, nu), 0.0) if np.isfinite(nu) else np.full(1, np.inf)
+        )
+        only = np.zeros(rows.size, dtype=np.intp)
+        norms = self.row_norms(rows, only, radii) * (1.0 + FEW)
+        bounds = widen(*self.half_widths(here, rows, only, radius * wide, norms))
+        left = np.flatnonzero(~decided(*bounds))
+        if left.size:
+            X = self.matrix[rows[left]]
+            norms = fold.norms(X[:, : self.n_columns] if self.free else X)
+            closer = widen(*self.half_widths(here, rows[left], only[left], radius * grown, norms))
+            bounds[0][left], bounds[1][left] = intersect((bounds[0][left], bounds[1][left]), closer)
+        return bounds
+
+    def _length(self, vectors: Array, columns: Rows) -> Array:
+        """At least the norms in the inverse of the penalties' metrics."""
         # Divided first: squares of small gradients may underflow where these norms do not.
         scaled = np.sqrt(self.inverse)[:, None] * vectors
-        return np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16)) + TINY
+        norms = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16))
+        return (norms + TINY) * self.growth[columns] * (1.0 + FEW)
 
     def score_errors(self, coef: Array) -> tuple[Array, Array]:
         """At least the largest error of a score, and ``sqrt(sum_i s_i e_i^2)``, one entry per model."""
@@ -340,18 +654,16 @@ class Folds:
         lengths = unit * np.linalg.norm(coef[: self.n_columns], axis=0) * (1.0 + gamma(self.n_columns + 8))
         return lengths, unit * np.abs(coef[-1]) if self.free else np.zeros(lengths.size)
 
-    def ellipsoid(self, place: Place, column: int, fold: int) -> LocalEllipsoid:
-        """The local ellipsoid around one of the models, in the metric of its Hessian."""
-        coef = place.coef[:, column]
-        point = Point(coef[: self.n_columns], float(coef[-1]) if self.free else 0.0)
-        return LocalEllipsoid.at(self.folds[fold], point)
+    def row_norms(self, rows: Rows, columns: Rows, radii: "Radii") -> Array:
+        """At least the norms of some rows, each under one of the models, in the metric of the reference."""
+        norms = self.norms[rows] * radii.growth[columns] + radii.added[columns]
+        return np.hypot(norms, radii.intercept[columns])
 
-    def half_widths(self, place: Place, rows: Rows, columns: Rows, radii: "Radii") -> tuple[Array, Array]:
+    def half_widths(self, place: Place, rows: Rows, columns: Rows, radius: Array, norms: Array) -> tuple[Array, Array]:
         """Scores of some rows, each under one of the models, and at most how far they are from those of its optimum."""
         lengths, shifts = self._error_parts(place.coef)
         scores = place.scores[rows, columns]
-        norms = np.hypot(self.norms[rows] + radii.added[columns], radii.intercept[columns])
-        half = radii.radius[columns] * norms + self.lengths[rows] * lengths[columns] + shifts[columns]
+        half = radius[columns] * norms + self.lengths[rows] * lengths[columns] + shifts[columns]
         return scores, half * (1.0 + FEW) + FEW * np.abs(scores)
 
 
@@ -363,22 +675,23 @@ class Radii:
     Attributes
     ----------
     radius : array
-        The radius in the metric of the Hessian.
-    added, intercept : array
-        The norm of a row is at most its norm in the metric of the penalty and ``added``, and ``intercept`` for the ones.
+        At most the distance, to be multiplied by norms in the metric of the reference.
+    growth, added, intercept : array
+        The norm of a row is at most ``growth`` times its norm in the metric of the first penalty, and ``added``, and ``intercept`` for
+        the ones.
     nu, rounding : array
         At least the gradient's norm, and what of that is rounding.
+    largest_norm : array
+        At least the largest norm of a row in the Hessian at the model.
     """
 
     radius: Array
+    growth: Array
     added: Array
     intercept: Array
     nu: Array
     rounding: Array
-
-    def take(self, kept: Any) -> "Radii":
-        """Those of some of the models."""
-        return Radii(*(part[kept] for part in (self.radius, self.added, self.intercept, self.nu, self.rounding)))
+    largest_norm: Array
 
 
 @final
@@ -391,150 +704,234 @@ class _Training:
         The folds.
     columns : array of int
         The folds that are still open.
-    tests : array of int
-        The test rows of all folds.
     asked, rows, owners : array of int
         Of every test row of an open fold: its place among all test rows and among the rows, and which of the open folds it is in.
     lower, upper : array
         What is proven of all test rows.
+    hardest : array of int
+        Places, among the test rows of open folds, of rows that a fold waited for: they are looked at first.
     """
 
     def __init__(self, folds: Folds, tests: Sequence[Rows], decided: Decided) -> None:
         self.folds, self.decided = folds, decided
         self.columns = np.arange(len(tests))
-        self.tests = np.concatenate(tests)
-        self.rows = folds.place_of[self.tests]
+        self.rows = folds.place_of[np.concatenate(tests)]
         self.asked = np.arange(self.rows.size)
         self.owners = np.repeat(self.columns, [test.size for test in tests])
         self.lower, self.upper = unbounded(self.rows.size)
-        self.pairs: list[tuple[Array, Array]] = []
+        self.hardest: Rows = np.zeros(0, dtype=np.intp)
 
     def run(self, start: Array, budget: Budget) -> None:
-        """Step until all folds are settled, or rounding allows no more."""
-        folds, own = self.folds, False
-        self.models, place = start, folds.at(start, self.columns)
-        metric, before = self._metric(place, own), np.full(self.columns.size, np.inf)
-        for _ in range(MOST_STEPS if folds.is_direct else 4 * MOST_STEPS):
+        """Step until all folds are decided, or rounding allows no more."""
+        folds = self.folds
+        self.models = np.array(np.broadcast_to(start, (folds.size, self.columns.size)))
+        place = folds.at(start, self.columns)
+        metric: Factors | Products = self._metric(place, INEXACT)
+        before = metric.lengths(place.gradient)
+        for _ in range(MOST_STEPS):
             if metric.failed or budget.spent:
                 break
-            direction = self._direction(metric, place)
+            direction = metric.direction(place.gradient)
             descent = np.einsum("ij,ij->j", place.gradient, direction)
             if not np.all(descent <= 0.0):
                 break
             after, full = self._search(place, direction, descent)
-            self.pairs = [*self.pairs[1 - metric.memory :], (after.coef - place.coef, after.gradient - place.gradient)]
-            place, columns = after, self.columns
-            guess = folds.radii(place, metric.columns, metric.centers, metric.masses)
-            near = folds.is_direct & (-descent <= CLOSE**2)
-            kept = ~self._settle(place, guess, near) if full else np.ones(columns.size, dtype=np.bool_)
-            self.models[:, columns] = place.coef
+            metric.remember(after.coef - place.coef, after.gradient - place.gradient)
+            place = after
+            self.models[:, self.columns] = place.coef
+            kept = ~self._certify_open(place, metric)
             if not kept.any():
                 break
             if not kept.all():
-                place, guess, before = place.take(kept), guess.take(kept), before[kept]
+                place, before, full = place.take(kept), before[kept], full[kept]
                 self._keep(kept)
                 metric.keep(kept)
-            fresh, rate = not np.all(np.isfinite(before)), float((guess.nu / before).max())
-            before = guess.nu
-            # Steps that a new metric makes too long: the folds have little in common.
-            own = own or (not full and fresh)
-            if isinstance(metric, Factors) and (not full or self._refresh_pays(rate, place, guess, own)):
-                metric, self.pairs, before = self._metric(place, own), [], np.full(before.size, np.inf)
+            now = metric.lengths(place.gradient)
+            rates = np.divide(now, before, out=np.zeros_like(now), where=before > 0.0)
+            before = now
+            if isinstance(metric, Products):
+                inexact = max(0.5 * float(rates.max()) ** 2, 0.3 * float(self._shares_left(place, metric).min()))
+                metric = self._metric(place, min(max(inexact, 1e-4), INEXACT))
+                before = metric.lengths(place.gradient)
+                continue
+            # Where the first step is too long, a fold has little in common with the others.
+            slow = ~full | self._renewals_pay(metric, rates, place)
+            if slow.any():
+                metric.renew(place, np.flatnonzero(slow), self.columns)
+                before = metric.lengths(place.gradient)
 
-    def _metric(self, place: Place, own: bool) -> "Factors | Diagonals":
+    def _metric(self, place: Place, inexact: float) -> "Factors | Products":
+        scores = np.broadcast_to(place.scores, (self.folds.n_rows, self.columns.size))
         if self.folds.is_direct:
-            return Factors(self.folds, place.scores, self.columns, own)
-        return Diagonals(self.folds, place.scores, self.columns)
+            return Factors(self.folds, scores, self.columns, False)
+        return Products(self.folds, scores, self.columns, inexact)
 
-    def _keep(self, kept: NDArray[np.bool_]) -> None:
+    def _keep(self, kept: Mask) -> None:
         """Go on with some of the folds."""
         self.columns = self.columns[kept]
-        self.pairs = [(step[:, kept], change[:, kept]) for step, change in self.pairs]
         stay = kept[self.owners]
+        seen = np.zeros(stay.size, dtype=np.bool_)
+        seen[self.hardest] = True
+        self.hardest = np.flatnonzero(seen[stay])
         self.asked, self.rows = self.asked[stay], self.rows[stay]
         self.owners = (np.cumsum(kept) - 1)[self.owners[stay]]
 
-    def _direction(self, metric: Factors | Diagonals, place: Place) -> Array:
-        """The step of L-BFGS, one column per fold."""
-        vector = -place.gradient
-        used = []
-        for step, change in reversed(self.pairs):
-            product = np.einsum("ij,ij->j", step, change)
-            inverse = np.divide(1.0, product, out=np.zeros_like(product), where=product > 0.0)
-            share = inverse * np.einsum("ij,ij->j", step, vector)
-            vector = vector - share * change
-            used.append((step, change, inverse, share))
-        vector = metric.solve(vector, self.pairs[-1] if self.pairs else None)
-        for step, change, inverse, share in reversed(used):
-            vector = vector + (share - inverse * np.einsum("ij,ij->j", change, vector)) * step
-        return vector
-
-    def _search(self, place: Place, direction: Array, descent: Array) -> tuple[Place, bool]:
-        """The models after a step, shortened where the objective rises at its end; and whether none was."""
+    def _search(self, place: Place, direction: Array, descent: Array) -> tuple[Place, Mask]:
+        """The models after a step, shortened where the objective rises at its end; and which ones were not."""
         folds, columns = self.folds, self.columns
         after = folds.at(place.coef + direction, columns)
-        moved, lengths = after.scores - place.scores, np.ones(columns.size)
-        for trial in range(20):
-            slopes = np.einsum("ij,ij->j", after.gradient, direction)
+        moved, lengths, far = None, np.ones(columns.size), np.arange(columns.size)
+        for _ in range(20):
+            slopes = np.einsum("ij,ij->j", after.gradient[:, far], direction[:, far])
             # A descent this small is near the rounding of its own sum, and no guide to the length.
-            far = ~(slopes <= -0.5 * descent) & ~(-descent <= CLOSE**2)
-            if not far.any():
-                return after, trial == 0
+            short = ~(slopes <= -0.5 * descent[far]) & ~(-descent[far] <= CLOSE**2 * place.square[far])
+            far, slopes = far[short], slopes[short]
+            if not far.size:
+                break
+            begin = np.broadcast_to(place.scores, after.scores.shape)
+            moved = after.scores - begin if moved is None else moved
             # False position, kept away from the ends.
-            guess = np.where(np.isfinite(slopes), descent / (descent - slopes), 0.1)
-            lengths = np.where(far, lengths * np.clip(guess, 0.1, 0.9), lengths)
-            after = folds.at(place.coef + lengths * direction, columns, place.scores + lengths * moved)
-        return after, False
+            guess = np.where(np.isfinite(slopes), descent[far] / (descent[far] - slopes), 0.1)
+            lengths[far] *= np.clip(guess, 0.1, 0.9)
+            coef = np.broadcast_to(place.coef, after.coef.shape)[:, far] + lengths[far] * direction[:, far]
+            after.put(far, folds.at(coef, columns[far], begin[:, far] + lengths[far] * moved[:, far]))
+        return after, lengths == 1.0
 
-    def _are_settled(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+    def _certify_open(self, place: Place, metric: "Factors | Products") -> Mask:
+        """Certify the folds that look decided or as near as float64 comes; which ones are done."""
+        folds, columns = self.folds, self.columns
+        guess = folds.radii(place, columns, metric.reference, np.zeros(columns.size))
+        exhausted = place.fresh & (guess.nu <= 2.0 * guess.rounding)
+        done = np.zeros(columns.size, dtype=np.bool_)
+        looks = self._look_decided(place, guess, guess.radius) | exhausted
+        if looks.any():
+            done = self._certify_by_penalty(place, metric, looks)
+        if isinstance(metric, Factors) and folds.loss.self_concordance is not None:
+            closer = self._look_at_hessians(place, metric, guess, place.fresh & ~done) | (exhausted & ~done)
+            if closer.any():
+                done |= self._certify_by_hessians(place, metric, closer, exhausted)
+        return done | exhausted
+
+    def _look_decided(self, place: Place, guess: Radii, radius: Array) -> Mask:
+        """Which of the open folds would be decided with some radii, but for the last rounding."""
+
+        def left(places: Rows) -> Rows:
+            rows, owners = self.rows[places], self.owners[places]
+            norms = self.folds.row_norms(rows, owners, guess)
+            scores, half = self.folds.half_widths(place, rows, owners, radius, norms)
+            return places[~self.decided(scores - half, scores + half)]
+
+        return self._look(place, left, place.fresh)
+
+    def _look_at_hessians(self, place: Place, metric: Factors, guess: Radii, asked: Mask) -> Mask:
+        """Which of some open folds the factors of their Hessians would settle."""
+        folds, size = self.folds, metric.lengths(place.gradient)
+        asked = asked & (guess.largest_norm * size < 0.5)
+        if not asked.any():
+            return asked
+        exponents = np.zeros(self.columns.size)
+        exponents[asked] = folds.exponents(place.take(asked), metric.reference.take(asked), self.columns[asked])
+        asked = asked & (guess.largest_norm * size * np.exp(exponents) < 0.5)
+        radius = 1.1 * size * np.exp(exponents)
+
+        def left(places: Rows) -> Rows:
+            rows, owners = self.rows[places], self.owners[places]
+            norms = folds.row_norms(rows, owners, guess)
+            scores, half = folds.half_widths(place, rows, owners, radius, norms)
+            near = np.flatnonzero(~self.decided(scores - half, scores + half))
+            if near.size * folds.size > 2 * folds.n_rows * self.columns.size:
+                return places[near]  # too many to look at
+            for k in np.unique(owners[near]):
+                mine = near[owners[near] == k]
+                norms[mine] = metric.norms(int(k), folds.matrix[rows[mine]])
+            scores, half = folds.half_widths(place, rows[near], owners[near], radius, norms[near])
+            return places[near[~self.decided(scores - half, scores + half)]]
+
+        return self._look(place, left, asked)
+
+    def _look(self, place: Place, left: Callable[[Rows], Rows], asked: Mask) -> Mask:
+        """Which of some open folds have no test row left: first of the rows that stood in the way before."""
+        if not asked.any():
+            return asked
+        asked = asked.copy()
+        asked[self.owners[left(self.hardest[asked[self.owners[self.hardest]]])]] = False
+        places = np.flatnonzero(asked[self.owners])
+        if places.size:
+            found = left(places)
+            asked[self.owners[found]] = False
+            near = np.abs(place.scores[self.rows[found], self.owners[found]])
+            for k in np.unique(self.owners[found]):
+                mine = found[self.owners[found] == k]
+                hardest = mine[np.argsort(near[self.owners[found] == k])[:N_HARDEST]]
+                self.hardest = np.union1d(self.hardest, hardest)
+        return asked
+
+    def _find_decided(self) -> Mask:
         """Which of the open folds have only test rows whose bounds are good enough."""
-        return np.bincount(self.owners, ~self.decided(lower, upper), self.columns.size) == 0.0
+        open_ = ~self.decided(self.lower[self.asked], self.upper[self.asked])
+        return np.bincount(self.owners, open_, self.columns.size) == 0.0
 
-    def _settle(self, place: Place, guess: Radii, near: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Certify the folds that look settled or as near as float64 comes; which ones are done.
+    def _certify_by_penalty(self, place: Place, metric: "Factors | Products", looks: Mask) -> Mask:
+        """Take in what the penalty's metric proves of some open folds; which of all are decided."""
+        folds, columns, mine = self.folds, self.columns[looks], np.flatnonzero(looks[self.owners])
+        place, reference = place.take(looks), metric.reference.take(looks)
+        exponents = folds.exponents(place, reference, columns) if folds.free else np.zeros(columns.size)
+        if np.any(exponents > FAR):
+            reference = folds.reference(place.scores, folds.weigh_curvatures(place.scores, columns))
+            exponents = folds.exponents(place, reference, columns)
+        owners = (np.cumsum(looks) - 1)[self.owners[mine]]
+        self._take(folds.penalty_bounds(place, columns, self.rows[mine], owners, reference, exponents), mine)
+        return self._find_decided()
 
-        ``near``: folds that are near enough for the ellipsoid of their own Hessian, which is asked where rounding leaves nothing
-        to be hoped for from the cheap certificate.
-        """
-        folds, nothing = self.folds, np.zeros(self.columns.size, dtype=np.bool_)
-        exhausted = guess.nu <= 2.0 * guess.rounding
-        if not (exhausted | self._look_settled(place, guess)).any() and not near.any():
-            return nothing
-        hopeless = (
-            near & ~self._look_settled(place, replace(guess, radius=2.0 * guess.rounding)) if near.any() else nothing
-        )
-        radii = folds.certify(place, self.columns)
-        self._take(widen(*folds.half_widths(place, self.rows, self.owners, radii)), slice(None))
-        done = self._are_settled(self.lower[self.asked], self.upper[self.asked])
-        if folds.loss.self_concordance is not None and folds.is_direct:
-            for k in np.flatnonzero((exhausted | hopeless) & ~done):
-                mine = np.flatnonzero(self.owners == k)
-                region = folds.ellipsoid(place, int(k), int(self.columns[k]))
-                self._take(region.score_bounds(folds.problem.matrix[self.tests[self.asked[mine]]]), mine)
-        return exhausted | hopeless | done
-
-    def _look_settled(self, place: Place, radii: Radii) -> NDArray[np.bool_]:
-        """Which of the open folds would be settled with some radii, but for the last rounding."""
-        scores, half = self.folds.half_widths(place, self.rows, self.owners, radii)
-        return self._are_settled(scores - half, scores + half)
+    def _certify_by_hessians(self, place: Place, metric: Factors, closer: Mask, exhausted: Mask) -> Mask:
+        """Take in what the factors of some open folds' Hessians prove; which of all are decided."""
+        folds, columns = self.folds, self.columns
+        exponents = np.zeros(columns.size)
+        exponents[closer] = folds.exponents(place.take(closer), metric.reference.take(closer), columns[closer])
+        far = np.flatnonzero(closer & exhausted & (exponents > FAR))
+        if far.size:
+            metric.renew(place, far, columns)
+            exponents[closer] = folds.exponents(place.take(closer), metric.reference.take(closer), columns[closer])
+        for k in np.flatnonzero(closer):
+            mine = np.flatnonzero(self.owners == k)
+            left = mine[~self.decided(self.lower[self.asked[mine]], self.upper[self.asked[mine]])]
+            near = place, int(k), self.columns, self.rows[left], float(exponents[k])
+            self._take(folds.hessian_bounds(metric, *near, self.decided), left)
+        return self._find_decided()
 
     def _take(self, bounds: Bounds, places: Any) -> None:
         """Take in bounds of some of the open folds' test rows."""
         asked = self.asked[places]
         self.lower[asked], self.upper[asked] = intersect((self.lower[asked], self.upper[asked]), bounds)
 
-    def _refresh_pays(self, rate: float, place: Place, guess: Radii, own: bool) -> bool:
-        """Whether new Hessians cost less than the steps that they save; ``rate``: what a step reduces gradients to."""
-        folds, n_folds, stored = self.folds, self.columns.size, self.folds.matrix.n_stored
-        step = STEP_OVERHEAD + 4.0 * stored * n_folds / FLOPS + LOSS * folds.n_rows * n_folds
-        grams = n_folds if own or folds.blocks is None else 1
-        renewal = (grams * stored * folds.size + n_folds * folds.size**3 / 3.0) / FLOPS + FACTOR_OVERHEAD * n_folds
-        if not 0.0 < rate < 0.9:
-            return not rate <= 0.0
-        for share in (0.1, 1e-2, 1e-3, 1e-5, 1e-8):
-            if self._look_settled(place, replace(guess, radius=share * guess.nu)).all():
-                break
-        return bool(np.log(share) / np.log(rate) * step > renewal + 2.5 * step)
+    def _shares_left(self, place: Place, metric: "Factors | Products") -> Array:
+        """What the gradient of every open fold has to be reduced to, roughly, for it to be decided."""
+        guess = self.folds.radii(place, self.columns, metric.reference, np.zeros(self.columns.size))
+        size = metric.lengths(place.gradient) if isinstance(metric, Factors) else guess.nu
+        rows, owners = self.rows[self.hardest], self.owners[self.hardest]
+        norms, shares = self.folds.row_norms(rows, owners, guess), np.ones(self.columns.size)
+        for share in SHARES:
+            scores, half = self.folds.half_widths(place, rows, owners, shares * size, norms)
+            shares[owners[~self.decided(scores - half, scores + half)]] = share
+        return shares
+
+    def _renewals_pay(self, metric: Factors, rates: Array, place: Place) -> Mask:
+        """Of which folds Hessians at the models cost less than the steps that they save; ``rates``: what a step reduces gradients to."""
+        folds, stored = self.folds, self.folds.matrix.n_stored
+        step = STEP_OVERHEAD / self.columns.size + 4.0 * stored / FLOPS + LOSS * folds.n_rows
+        renewal = (stored * folds.size + folds.size**3 / 3.0) / FLOPS + FACTOR_OVERHEAD
+        left = np.log(self._shares_left(place, metric)) / np.log(np.clip(rates, 1e-30, 0.9))
+        return (rates >= 0.9) | (left * step > renewal + 2.5 * step)
+
+
+def _exponent(weights: Array, strengths: Array) -> int:
+    """The power of two times which an objective of extreme size has weights near 1, and the same optimum; 0 where that rounds a number."""
+    exponent = -int(np.frexp(weights.max())[1])
+    if abs(exponent) < 128:
+        return 0
+    parts = [part[part > 0.0] for part in (weights, strengths)]
+    smallest, largest = (np.ldexp([end(part) for part in parts], exponent) for end in (np.min, np.max))
+    return exponent if smallest.min() > 1e-290 and np.isfinite(largest).all() else 0
 
 
 def _with_ones(matrix: Matrix) -> Matrix:

@@ -14,7 +14,7 @@ from glru.sklearn.adapted import Adapted
 from glru.sklearn.estimators.base import LinearModel
 from glru.sklearn.estimators.classifier import Classifier, GLRUClassifier, checked_weight
 from glru.sklearn.estimators.regressor import GLRURegressor, Regressor
-from glru.sklearn.held_out import HeldOut, default_width, held_out
+from glru.sklearn.held_out import HeldOut, default_width, held_out, held_out_grid
 from glru.solution import Solution
 from glru.solvers.api import Solver
 
@@ -34,30 +34,27 @@ class Tuned(LinearModel):
             cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
         else:
             cv = list(self.cv) if isinstance(self.cv, Iterator) else self.cv
-        bounds, found = [], []
-        start: tuple[Solution, ...] | None = None
-        near: HeldOut | None = None
-        first: Adapted | None = None
-        for value in grid:
-            model = self._model(**{name: float(value)})
-            adapted = self._adapt(model, X, y, sample_weight) if first is None else adapt_again(first, model)
-            first = first or adapted
-            _check_criterion(adapted, criterion)
-            if isinstance(cv, LeaveOneOut):
-                start = self._train(adapted, start)
-            width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
-            near = held_out(adapted, cv, groups, width, self.tol, False, start, near=near)
-            bounds.append(value_bounds(near, criterion, by_fold=self.cv is not None))
-            found.append((adapted, start))
-        assert near is not None
+        adapted = self._adapt(self._model(**{name: float(grid[0])}), X, y, sample_weight)
+        _check_criterion(adapted, criterion)
+        every = [adapted, *(adapt_again(adapted, self._model(**{name: float(value)})) for value in grid[1:])]
+        width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
+        starts: list[tuple[Solution, ...] | None] = [None] * grid.size
+        if isinstance(cv, LeaveOneOut):
+            found = []
+            for k, one in enumerate(every):
+                starts[k] = self._train(one, starts[k - 1] if k else None)
+                found.append(held_out(one, cv, groups, width, self.tol, False, starts[k]))
+        else:
+            found = held_out_grid(every, cv, groups, width, self.tol)
+        bounds = [value_bounds(one, criterion, by_fold=self.cv is not None) for one in found]
         lower, upper = np.array(bounds).T
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
         self.certified_ = bool(np.all(np.delete(lower, self.best_index_) >= upper[self.best_index_]))
         self.criterion_lower_, self.criterion_upper_, self.grid_ = (move_like(a, X) for a in (lower, upper, grid))
-        self.n_refits_ = near.n_refits
+        self.n_refits_ = found[-1].n_refits
         setattr(self, f"{name}_", float(grid[self.best_index_]))
-        adapted, start = found[self.best_index_]
+        adapted, start = every[self.best_index_], starts[self.best_index_]
         self._keep(adapted, self._train(adapted) if start is None else start)
 
     @abstractmethod
