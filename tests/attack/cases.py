@@ -401,14 +401,14 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
             # Curvatures of other models nearby, as steps leave them behind.
             others = family.matrix @ (models * (1.0 + away * random.normal(size=models.shape)))
             metric = Factors(family, others, columns, own=bool(random.random() < 0.5))
-            exponents = family.exponents(place, metric.reference, columns)
+            exponents, radii = (f(place, columns, metric.reference) for f in (family.exponents, family.radii))
             for column, truth in enumerate(truths):
                 owners, values = np.full(places.size, column), truth.scores(dense)
-                bounds = family.penalty_bounds(place, columns, places, owners, metric.reference, exponents)
+                bounds = family.penalty_bounds(place, radii, exponents, places, owners)
                 yield f"{kind}, {away:g} from the optimum", values, *bounds
                 if problem.loss.self_concordance is not None:
-                    near = place, column, columns, places, float(exponents[column])
-                    yield f"{kind}, closer, {away:g} from the optimum", values, *family.hessian_bounds(metric, *near, never)
+                    bounds = family.hessian_bounds(metric, place, radii, exponents, column, places, never)
+                    yield f"{kind}, closer, {away:g} from the optimum", values, *bounds
 
 
 def column_families(random: np.random.Generator) -> Iterator[Answer]:

@@ -295,6 +295,9 @@ MUTANTS: dict[str, Mutant] = {
     "thousandth-of-the-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.radii", inside(local_radius=scaled(1e-3)), FOLDS
     ),
+    "thousandth-of-the-radius-of-folds-with-an-intercept": Mutant(
+        "glru.updates.folds:Folds.prove", inside(local_radius=scaled(1e-3)), FOLDS
+    ),
     "curvatures-of-folds-that-do-not-move": Mutant("glru.updates.folds:Folds.exponents", scaled(0.0), FOLDS),
     "thousandth-of-the-close-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.hessian_bounds", inside(local_radius=scaled(1e-3)), FOLDS

@@ -114,6 +114,10 @@ def test_folds_stepped_together(kind):
             assert result.n_trainings == 0
 
 
+def never(lower, upper):
+    return np.zeros(lower.shape, dtype=bool)
+
+
 @pytest.mark.parametrize("kind", ["units", "separable", "duplicates", "strengths", "shifted"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
@@ -131,12 +135,11 @@ def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
         place = folds.at(best + distance * spread * rng.normal(size=best.shape), columns)
         for elsewhere in (place.scores + 30.0 * distance * rng.normal(size=place.scores.shape), 0.0 * place.scores):
             metric = Factors(folds, elsewhere, columns, True)
-            exponents = folds.exponents(place, metric.reference, columns)
-            assert_inside(exact, off, *folds.penalty_bounds(place, columns, rows, owners, metric.reference, exponents))
+            radii, exponents = (f(place, columns, metric.reference) for f in (folds.radii, folds.exponents))
+            assert_inside(exact, off, *folds.penalty_bounds(place, radii, exponents, rows, owners))
             for k in columns:
                 mine = owners == k
-                near = place, int(k), columns, rows[mine], float(exponents[k])
-                lower, upper = folds.hessian_bounds(metric, *near, lambda low, high: np.zeros(low.size, dtype=bool))
+                lower, upper = folds.hessian_bounds(metric, place, radii, exponents, int(k), rows[mine], never)
                 assert_inside(exact[mine], off[mine], lower, upper)
                 proven |= bool(np.all(np.isfinite(upper)))
     assert proven
@@ -148,10 +151,11 @@ def test_nothing_is_proven_of_scores_that_are_sums_of_earlier_ones():
     columns, rows = np.arange(2), np.arange(40)
     place = folds.at(np.zeros((folds.size, 2)), columns, np.zeros((40, 2)))
     metric = Factors(folds, place.scores, columns, True)
+    radii = folds.radii(place, columns, metric.reference)
     with pytest.raises(AssertionError, match="earlier"):
-        folds.penalty_bounds(place, columns, rows, 0 * rows, metric.reference, np.zeros(2))
+        folds.penalty_bounds(place, radii, np.zeros(2), rows, 0 * rows)
     with pytest.raises(AssertionError, match="earlier"):
-        folds.hessian_bounds(metric, place, 0, columns, rows, 0.0, np.less)
+        folds.hessian_bounds(metric, place, radii, np.zeros(2), 0, rows, never)
 
 
 def test_labels():

@@ -49,8 +49,8 @@ CLOSE = 1e-7
 LARGEST = 2000
 """Hessians of more columns are not formed."""
 
-STEP_OVERHEAD, FACTOR_OVERHEAD = 4e5, 5e4
-"""What calls cost beside their arithmetic, in nanoseconds: of a step, and of a factor of one fold."""
+STEP_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 4e5, 5e4, 5e5
+"""What calls cost beside their arithmetic, in nanoseconds: of a step, of a factor of one fold, and of a proof by that factor."""
 
 FLOPS, LOSS = 15.0, 12.0
 """Operations of matrix products in a nanosecond, and nanoseconds of a loss derivative."""
@@ -146,6 +146,8 @@ class Place:
         The coefficients (the intercept last), the scores of all rows, and the gradients.
     square : array of shape (n_folds,)
         ``sum_i s_i l'_i^2``.
+    lengths, shifts : array of shape (n_folds,)
+        The error of a row's score is at most its length times the first, and the second.
     fresh : boolean array of shape (n_folds,)
         Whether the scores are products of the data with the coefficients. Those of a shortened step are sums of earlier ones,
         whose error is not known: nothing is proven there.
@@ -155,26 +157,19 @@ class Place:
     scores: Array
     gradient: Array
     square: Array
+    lengths: Array
+    shifts: Array
     fresh: Mask
 
     def take(self, kept: Mask) -> "Place":
         """The models of some of the folds."""
-        return replace(
-            self,
-            coef=self.coef[:, kept],
-            scores=self.scores[:, kept],
-            gradient=self.gradient[:, kept],
-            square=self.square[kept],
-            fresh=self.fresh[kept],
-        )
+        vectors = (self.coef[:, kept], self.scores[:, kept], self.gradient[:, kept])
+        return Place(*vectors, self.square[kept], self.lengths[kept], self.shifts[kept], self.fresh[kept])
 
     def put(self, which: Rows, other: "Place") -> None:
         """Take some of the folds' models from elsewhere."""
-        for mine, theirs in zip(
-            (self.coef, self.scores, self.gradient), (other.coef, other.scores, other.gradient), strict=True
-        ):
-            mine[:, which] = theirs
-        self.square[which], self.fresh[which] = other.square, other.fresh
+        for name in ("coef", "scores", "gradient", "square", "lengths", "shifts", "fresh"):
+            getattr(self, name)[..., which] = getattr(other, name)
 
 
 @final
@@ -224,6 +219,7 @@ class Factors:
         self.reference = Reference(scores, np.empty(columns.size), np.empty((folds.n_columns, columns.size)))
         self.factors: list[Array] = [np.empty(0)] * columns.size
         self.metrics: list[ColumnMetric | None] = [None] * columns.size
+        self.least = np.zeros(columns.size)
         self.failed = False
         self._factor(np.arange(columns.size), columns)
         self.pairs: list[tuple[Array, Array]] = []
@@ -238,7 +234,7 @@ class Factors:
             self.reference.curvature_sums[k] = hessian[-1, -1]
             self.reference.centers[:, k] = hessian[:n_columns, -1] / hessian[-1, -1]
             self.factors[k], failed = dpotrf(hessian.T, lower=1, clean=0)
-            self.metrics[k] = None
+            self.metrics[k], self.least[k] = None, strength.min()
             self.failed |= failed != 0
 
     def renew(self, place: "Place", which: Rows, columns: Rows) -> None:
@@ -253,7 +249,7 @@ class Factors:
 
     def keep(self, kept: Mask) -> None:
         """Go on with some of the folds."""
-        self.reference, self.hessians = self.reference.take(kept), self.hessians[kept]
+        self.reference, self.hessians, self.least = self.reference.take(kept), self.hessians[kept], self.least[kept]
         self.pairs = [(step[:, kept], change[:, kept]) for step, change in self.pairs]
         self.factors = [factor for factor, stays in zip(self.factors, kept, strict=True) if stays]
         self.metrics = [metric for metric, stays in zip(self.metrics, kept, strict=True) if stays]
@@ -275,12 +271,12 @@ class Factors:
         found: Array = np.sqrt(np.einsum("ij,ij->j", solved, solved))
         return found
 
-    def metric(self, k: int, least: float) -> ColumnMetric:
+    def metric(self, k: int) -> ColumnMetric:
         """The metric of a fold's Hessian, with its error."""
         found, folds = self.metrics[k], self.folds
         if found is None:
             depth = folds.n_rows + (0 if folds.blocks is None else folds.blocks.edges.size) + 16
-            found = self.metrics[k] = ColumnMetric(self.hessians[k], folds.free, depth, least)
+            found = self.metrics[k] = ColumnMetric(self.hessians[k], folds.free, depth, float(self.least[k]))
         return found
 
     def remember(self, step: Array, change: Array) -> None:
@@ -414,7 +410,6 @@ class Folds:
     def _measure(self, strengths: Array, squares: Array) -> None:
         """Norms of rows and columns, rounded up; ``squares``: the squared lengths of the rows."""
         most = self.weights.max(axis=1)
-        self.least = strengths.min(axis=0)
         # Of the first penalty's folds the weakest; the strengths of another penalty are at least a multiple of these.
         shared = strengths.shape[1] == 1
         parts = [strengths if shared else strengths[:, self.groups == k] for k in range(self.groups[-1] + 1)]
@@ -487,7 +482,7 @@ class Folds:
             square += np.einsum("ij,ij->j", weighted[part], np.broadcast_to(slopes, weighted[part].shape))
         gradient = self.matrix.T @ weighted
         gradient += self.strengths_of(columns) * coef
-        return Place(coef, scores, gradient, square, fresh)
+        return Place(coef, scores, gradient, square, *self._error_parts(coef), fresh)
 
     def weigh_curvatures(self, scores: Array, columns: Rows) -> Array:
         """The curvatures at some scores times the weights of some folds."""
@@ -539,7 +534,7 @@ class Folds:
         bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
         return bounds, self.unpack(work.models)
 
-    def exponents(self, place: Place, reference: Reference, columns: Rows) -> Array:
+    def exponents(self, place: Place, columns: Rows, reference: Reference) -> Array:
         """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""
         constant, weights = self.loss.self_concordance, self.weights_of(columns)
         if not constant:
@@ -549,7 +544,7 @@ class Folds:
             moved = np.abs(place.scores[part] - reference.scores[part])
             moved *= weights[part] > 0.0
             farthest = np.maximum(farthest, moved.max(axis=0))
-        return constant * (farthest + self.score_errors(place.coef)[0]) * (1.0 + FEW) + SHARES_APART
+        return constant * (farthest + self.score_errors(place)[0]) * (1.0 + FEW) + SHARES_APART
 
     def gradient_errors(self, place: Place, columns: Rows) -> Array:
         """At least the errors of the gradients, entry by entry."""
@@ -557,81 +552,85 @@ class Folds:
         size = np.sqrt(place.square) * (1.0 + gamma(2 * n_rows + 8))
         # Slopes at scores that are off, their own evaluation, their weights, which have the error of their total, and sums
         # of them; then the penalty's product.
-        spread = self.score_errors(place.coef)[1]
+        spread = self.score_errors(place)[1]
         spread = ((gamma(2 * n_rows + 16) + FEW) * size + self.loss.smoothness * spread) * (1.0 + FEW)
         slack = self.column_norms[:, None] * spread
         slack[:d] += FEW * self.strengths_of(columns)[:d] * np.abs(place.coef[:d])
         slack *= 1.0 + FEW
         return slack
 
-    def radii(self, place: Place, columns: Rows, reference: Reference, exponents: Array) -> "Radii":
-        """The radii around models; ``exponents`` of zero make them a guess where there is an intercept."""
+    def radii(self, place: Place, columns: Rows, reference: Reference) -> "Radii":
+        """The radii around models whose curvatures are those of a reference, which is a guess where there is an intercept."""
         n_rows, d, constant = self.n_rows, self.n_columns, self.loss.self_concordance
-        slack, nothing, growth = self.gradient_errors(place, columns), np.zeros(columns.size), self.growth[columns]
+        errors, nothing, growth = self.gradient_errors(place, columns), np.zeros(columns.size), self.growth[columns]
         if not self.free:
-            rounding = self._length(slack, columns)
+            rounding = self._length(errors, columns)
             nu = (self._length(place.gradient, columns) + rounding) * (1.0 + FEW)
             largest = float(self.norms.max()) * growth * (1.0 + FEW)
             radius = nu if constant is None else local_radius(constant, largest, nu, 0.0)
-            return Radii(radius, growth, nothing, nothing, nu, rounding, largest)
+            return Radii(radius, growth, nothing, nothing, nu, rounding, largest, errors)
         assert constant is not None
         # The relative error of the reference's sums.
         error, curvature_sums, centers = gamma(2 * n_rows + 64), reference.curvature_sums, reference.centers
         least = np.where(curvature_sums > 1e-200, curvature_sums * (1.0 - 2.0 * error), np.nan)
         # The exact centre differs by 4 errors times the mean of |x_j|, which Cauchy-Schwarz bounds.
         shifts = self.column_norms[:d, None] * (4.0 * error * np.sqrt(self.loss.smoothness / least))
-        centred, last = place.gradient[:d] - centers * place.gradient[-1], np.abs(place.gradient[-1]) + slack[-1]
-        slack[:d] += np.abs(centers) * slack[-1] + shifts * last
-        slack[:d] += FEW * (np.abs(place.gradient[:d]) + np.abs(centers * place.gradient[-1]))
+        product, last = centers * place.gradient[-1], np.abs(place.gradient[-1]) + errors[-1]
+        slack = errors[:d] + np.abs(centers) * errors[-1] + shifts * last
+        slack += FEW * (np.abs(place.gradient[:d]) + np.abs(product))
         intercept = (1.0 + FEW) / np.sqrt(least)
-        rounding = self._length(slack[:d], columns)
-        # In the metric of the reference; every norm at the model is at most so much larger.
-        grown = np.exp(0.5 * exponents) * (1.0 + FEW)
-        nu = np.hypot(self._length(centred, columns) + rounding, last * intercept) * grown * (1.0 + FEW)
+        rounding = self._length(slack, columns)
+        nu = np.hypot(self._length(place.gradient[:d] - product, columns) + rounding, last * intercept) * (1.0 + FEW)
         added = self._length(np.abs(centers) + shifts, columns)
-        largest = np.hypot(float(self.norms.max()) * growth + added, intercept) * grown * (1.0 + FEW)
+        largest = np.hypot(float(self.norms.max()) * growth + added, intercept) * (1.0 + FEW)
+        rounding += errors[-1] * intercept
+        radius = local_radius(constant, largest, nu, 0.0)
+        return Radii(radius, growth, added, intercept, nu, rounding, largest, errors)
+
+    def prove(self, radii: "Radii", exponents: Array) -> "Radii":
+        """The radii where curvatures differ from those of the reference by at most a factor of ``e^exponent``."""
+        constant = self.loss.self_concordance
+        if not self.free:
+            return radii  # in the metric of the penalty, which has no curvatures
+        assert constant is not None
+        # Every norm at the model is at most so much larger.
+        grown = np.exp(0.5 * exponents) * (1.0 + FEW)
+        nu, largest = radii.nu * grown * (1.0 + FEW), radii.largest_norm * grown * (1.0 + FEW)
         known = np.isfinite(nu) & np.isfinite(grown)
         radius = np.where(known, local_radius(constant, largest, np.where(known, nu, 1.0), 0.0) * grown, np.inf)
-        return Radii(radius, growth, added, intercept, nu, (rounding + slack[-1] * intercept) * grown, largest)
+        return replace(radii, radius=radius, nu=nu, rounding=radii.rounding * grown, largest_norm=largest)
 
-    def penalty_bounds(
-        self, place: Place, columns: Rows, rows: Rows, owners: Rows, reference: Reference, exponents: Array
-    ) -> Bounds:
+    def penalty_bounds(self, place: Place, radii: "Radii", exponents: Array, rows: Rows, owners: Rows) -> Bounds:
         """Bounds of some rows' scores, each in one of some folds, by the penalty's metric and the sums of a reference."""
         assert place.fresh[owners].all(), "scores that are sums of earlier ones have an error that is not known"
-        radii = self.radii(place, columns, reference, exponents)
-        return widen(*self.half_widths(place, rows, owners, radii.radius, self.row_norms(rows, owners, radii)))
+        proven = self.prove(radii, exponents)
+        return widen(*self.half_widths(place, rows, owners, proven.radius, self.row_norms(rows, owners, proven)))
 
     def hessian_bounds(
-        self, metric: Factors, place: Place, k: int, columns: Rows, rows: Rows, exponent: float, decided: Decided
+        self, metric: Factors, place: Place, radii: "Radii", exponents: Array, k: int, rows: Rows, decided: Decided
     ) -> Bounds:
         """Bounds of some rows' scores in the ``k``-th of some folds, by the factor of its Hessian; as close as needed."""
         assert place.fresh[k], "scores that are sums of earlier ones have an error that is not known"
-        constant = self.loss.self_concordance
+        constant, fold = self.loss.self_concordance, metric.metric(k)
         assert constant is not None
-        one = np.zeros(columns.size, dtype=np.bool_)
-        one[k] = True
-        here, column = place.take(one), columns[one]
-        fold = metric.metric(k, 0.0 if self.free else float(self.least[0 if self.least.size == 1 else column[0]]))
         if not fold.eta < 1.0:
             return unbounded(rows.size)
-        slack = self.gradient_errors(here, column)[:, 0]
         # The Hessian at the model is at least so much of that of the reference, and of the factored one.
-        wide = float(np.exp(0.5 * exponent)) * (1.0 + FEW)
+        wide = float(np.exp(0.5 * exponents[k])) * (1.0 + FEW)
         grown = wide / float(np.sqrt(1.0 - fold.eta)) * (1.0 + FEW)
-        radii = self.radii(here, column, metric.reference.take(one), np.full(1, exponent))
-        nu = fold.gradient_norm(here.gradient[:, 0], slack) * grown * (1.0 + FEW)
-        radius = (
-            local_radius(constant, radii.largest_norm, np.full(1, nu), 0.0) if np.isfinite(nu) else np.full(1, np.inf)
-        )
-        only = np.zeros(rows.size, dtype=np.intp)
-        norms = self.row_norms(rows, only, radii) * (1.0 + FEW)
-        bounds = widen(*self.half_widths(here, rows, only, radius * wide, norms))
+        nu = fold.gradient_norm(place.gradient[:, k], radii.errors[:, k]) * grown * (1.0 + FEW)
+        largest = self.prove(radii, exponents).largest_norm[k]
+        radius = np.full(exponents.size, np.inf)
+        if np.isfinite(nu):
+            radius[k] = local_radius(constant, largest, np.full(1, nu), 0.0)[0]
+        owners = np.full(rows.size, k)
+        norms = self.row_norms(rows, owners, radii) * (1.0 + FEW)
+        bounds = widen(*self.half_widths(place, rows, owners, radius * wide, norms))
         left = np.flatnonzero(~decided(*bounds))
         if left.size:
             X = self.matrix[rows[left]]
             norms = fold.norms(X[:, : self.n_columns] if self.free else X)
-            closer = widen(*self.half_widths(here, rows[left], only[left], radius * grown, norms))
+            closer = widen(*self.half_widths(place, rows[left], owners[left], radius * grown, norms))
             bounds[0][left], bounds[1][left] = intersect((bounds[0][left], bounds[1][left]), closer)
         return bounds
 
@@ -642,9 +641,9 @@ class Folds:
         norms = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16))
         return (norms + TINY) * self.growth[columns] * (1.0 + FEW)
 
-    def score_errors(self, coef: Array) -> tuple[Array, Array]:
+    def score_errors(self, place: Place) -> tuple[Array, Array]:
         """At least the largest error of a score, and ``sqrt(sum_i s_i e_i^2)``, one entry per model."""
-        lengths, shifts = self._error_parts(coef)
+        lengths, shifts = place.lengths, place.shifts
         largest = (float(self.lengths.max()) * lengths + shifts) * (1.0 + FEW)
         return largest, (self.data_norm * lengths + self.weight_norm * shifts) * (1.0 + FEW)
 
@@ -661,9 +660,8 @@ class Folds:
 
     def half_widths(self, place: Place, rows: Rows, columns: Rows, radius: Array, norms: Array) -> tuple[Array, Array]:
         """Scores of some rows, each under one of the models, and at most how far they are from those of its optimum."""
-        lengths, shifts = self._error_parts(place.coef)
         scores = place.scores[rows, columns]
-        half = radius[columns] * norms + self.lengths[rows] * lengths[columns] + shifts[columns]
+        half = radius[columns] * norms + self.lengths[rows] * place.lengths[columns] + place.shifts[columns]
         return scores, half * (1.0 + FEW) + FEW * np.abs(scores)
 
 
@@ -682,7 +680,9 @@ class Radii:
     nu, rounding : array
         At least the gradient's norm, and what of that is rounding.
     largest_norm : array
-        At least the largest norm of a row in the Hessian at the model.
+        At least the largest norm of a row.
+    errors : array of shape (n_unknowns, n_folds)
+        At least the errors of the gradients, entry by entry.
     """
 
     radius: Array
@@ -692,6 +692,12 @@ class Radii:
     nu: Array
     rounding: Array
     largest_norm: Array
+    errors: Array
+
+    def take(self, kept: Mask) -> "Radii":
+        """Those of some of the models."""
+        names = ("radius", "growth", "added", "intercept", "nu", "rounding", "largest_norm", "errors")
+        return Radii(*(getattr(self, name)[..., kept] for name in names))
 
 
 @final
@@ -739,23 +745,25 @@ class _Training:
             metric.remember(after.coef - place.coef, after.gradient - place.gradient)
             place = after
             self.models[:, self.columns] = place.coef
-            kept = ~self._certify_open(place, metric)
+            guess = folds.radii(place, self.columns, metric.reference)
+            now = metric.lengths(place.gradient)
+            rates = np.divide(now, before, out=np.zeros_like(now), where=before > 0.0)
+            kept = ~self._certify_open(place, metric, guess, now, rates)
             if not kept.any():
                 break
             if not kept.all():
-                place, before, full = place.take(kept), before[kept], full[kept]
+                place, guess, now, rates, full = place.take(kept), guess.take(kept), now[kept], rates[kept], full[kept]
                 self._keep(kept)
                 metric.keep(kept)
-            now = metric.lengths(place.gradient)
-            rates = np.divide(now, before, out=np.zeros_like(now), where=before > 0.0)
             before = now
             if isinstance(metric, Products):
-                inexact = max(0.5 * float(rates.max()) ** 2, 0.3 * float(self._shares_left(place, metric).min()))
+                left = float(self._shares_left(place, guess, guess.nu).min())
+                inexact = max(0.5 * float(rates.max()) ** 2, 0.3 * left)
                 metric = self._metric(place, min(max(inexact, 1e-4), INEXACT))
                 before = metric.lengths(place.gradient)
                 continue
             # Where the first step is too long, a fold has little in common with the others.
-            slow = ~full | self._renewals_pay(metric, rates, place)
+            slow = ~full | self._renewals_pay(rates, self._shares_left(place, guess, now))
             if slow.any():
                 metric.renew(place, np.flatnonzero(slow), self.columns)
                 before = metric.lengths(place.gradient)
@@ -797,19 +805,29 @@ class _Training:
             after.put(far, folds.at(coef, columns[far], begin[:, far] + lengths[far] * moved[:, far]))
         return after, lengths == 1.0
 
-    def _certify_open(self, place: Place, metric: "Factors | Products") -> Mask:
-        """Certify the folds that look decided or as near as float64 comes; which ones are done."""
+    def _certify_open(
+        self, place: Place, metric: "Factors | Products", guess: Radii, size: Array, rates: Array
+    ) -> Mask:
+        """Certify the folds that look decided or as near as float64 comes; which ones are done.
+
+        ``guess``: the radii there, without proof; ``size``: the norms of the gradients in the metric, likewise; ``rates``: what the
+        last step reduced them to.
+        """
         folds, columns = self.folds, self.columns
-        guess = folds.radii(place, columns, metric.reference, np.zeros(columns.size))
         exhausted = place.fresh & (guess.nu <= 2.0 * guess.rounding)
         done = np.zeros(columns.size, dtype=np.bool_)
         looks = self._look_decided(place, guess, guess.radius) | exhausted
         if looks.any():
-            done = self._certify_by_penalty(place, metric, looks)
+            done = self._certify_by_penalty(place, metric, guess, looks)
         if isinstance(metric, Factors) and folds.loss.self_concordance is not None:
-            closer = self._look_at_hessians(place, metric, guess, place.fresh & ~done) | (exhausted & ~done)
+            closer = self._look_at_hessians(place, metric, guess, size, place.fresh & ~done)
             if closer.any():
-                done |= self._certify_by_hessians(place, metric, closer, exhausted)
+                # Other folds step on anyway: some wait for the cheap certificate.
+                steps = self._steps_left(rates, self._shares_left(place, guess, guess.nu))
+                closer &= steps * self._step_cost > METRIC_OVERHEAD + folds.size**3 / FLOPS
+            closer |= exhausted & ~done
+            if closer.any():
+                done |= self._certify_by_hessians(place, metric, guess, closer, exhausted)
         return done | exhausted
 
     def _look_decided(self, place: Place, guess: Radii, radius: Array) -> Mask:
@@ -823,14 +841,14 @@ class _Training:
 
         return self._look(place, left, place.fresh)
 
-    def _look_at_hessians(self, place: Place, metric: Factors, guess: Radii, asked: Mask) -> Mask:
-        """Which of some open folds the factors of their Hessians would settle."""
-        folds, size = self.folds, metric.lengths(place.gradient)
+    def _look_at_hessians(self, place: Place, metric: Factors, guess: Radii, size: Array, asked: Mask) -> Mask:
+        """Which of some open folds the factors of their Hessians would decide."""
+        folds = self.folds
         asked = asked & (guess.largest_norm * size < 0.5)
         if not asked.any():
             return asked
         exponents = np.zeros(self.columns.size)
-        exponents[asked] = folds.exponents(place.take(asked), metric.reference.take(asked), self.columns[asked])
+        exponents[asked] = folds.exponents(place.take(asked), self.columns[asked], metric.reference.take(asked))
         asked = asked & (guess.largest_norm * size * np.exp(exponents) < 0.5)
         radius = 1.1 * size * np.exp(exponents)
 
@@ -871,32 +889,35 @@ class _Training:
         open_ = ~self.decided(self.lower[self.asked], self.upper[self.asked])
         return np.bincount(self.owners, open_, self.columns.size) == 0.0
 
-    def _certify_by_penalty(self, place: Place, metric: "Factors | Products", looks: Mask) -> Mask:
+    def _certify_by_penalty(self, place: Place, metric: "Factors | Products", guess: Radii, looks: Mask) -> Mask:
         """Take in what the penalty's metric proves of some open folds; which of all are decided."""
         folds, columns, mine = self.folds, self.columns[looks], np.flatnonzero(looks[self.owners])
-        place, reference = place.take(looks), metric.reference.take(looks)
-        exponents = folds.exponents(place, reference, columns) if folds.free else np.zeros(columns.size)
+        place, reference, radii = place.take(looks), metric.reference.take(looks), guess.take(looks)
+        exponents = folds.exponents(place, columns, reference) if folds.free else np.zeros(columns.size)
         if np.any(exponents > FAR):
             reference = folds.reference(place.scores, folds.weigh_curvatures(place.scores, columns))
-            exponents = folds.exponents(place, reference, columns)
+            exponents, radii = folds.exponents(place, columns, reference), folds.radii(place, columns, reference)
         owners = (np.cumsum(looks) - 1)[self.owners[mine]]
-        self._take(folds.penalty_bounds(place, columns, self.rows[mine], owners, reference, exponents), mine)
+        self._take(folds.penalty_bounds(place, radii, exponents, self.rows[mine], owners), mine)
         return self._find_decided()
 
-    def _certify_by_hessians(self, place: Place, metric: Factors, closer: Mask, exhausted: Mask) -> Mask:
+    def _certify_by_hessians(self, place: Place, metric: Factors, guess: Radii, closer: Mask, exhausted: Mask) -> Mask:
         """Take in what the factors of some open folds' Hessians prove; which of all are decided."""
         folds, columns = self.folds, self.columns
-        exponents = np.zeros(columns.size)
-        exponents[closer] = folds.exponents(place.take(closer), metric.reference.take(closer), columns[closer])
+        exponents = folds.exponents(place, columns, metric.reference)
         far = np.flatnonzero(closer & exhausted & (exponents > FAR))
         if far.size:
             metric.renew(place, far, columns)
-            exponents[closer] = folds.exponents(place.take(closer), metric.reference.take(closer), columns[closer])
+            exponents, guess = (
+                folds.exponents(place, columns, metric.reference),
+                folds.radii(place, columns, metric.reference),
+            )
         for k in np.flatnonzero(closer):
             mine = np.flatnonzero(self.owners == k)
             left = mine[~self.decided(self.lower[self.asked[mine]], self.upper[self.asked[mine]])]
-            near = place, int(k), self.columns, self.rows[left], float(exponents[k])
-            self._take(folds.hessian_bounds(metric, *near, self.decided), left)
+            self._take(
+                folds.hessian_bounds(metric, place, guess, exponents, int(k), self.rows[left], self.decided), left
+            )
         return self._find_decided()
 
     def _take(self, bounds: Bounds, places: Any) -> None:
@@ -904,10 +925,8 @@ class _Training:
         asked = self.asked[places]
         self.lower[asked], self.upper[asked] = intersect((self.lower[asked], self.upper[asked]), bounds)
 
-    def _shares_left(self, place: Place, metric: "Factors | Products") -> Array:
-        """What the gradient of every open fold has to be reduced to, roughly, for it to be decided."""
-        guess = self.folds.radii(place, self.columns, metric.reference, np.zeros(self.columns.size))
-        size = metric.lengths(place.gradient) if isinstance(metric, Factors) else guess.nu
+    def _shares_left(self, place: Place, guess: Radii, size: Array) -> Array:
+        """What the gradient of every open fold has to be reduced to, roughly, for it to be decided; ``size``: its norms now."""
         rows, owners = self.rows[self.hardest], self.owners[self.hardest]
         norms, shares = self.folds.row_norms(rows, owners, guess), np.ones(self.columns.size)
         for share in SHARES:
@@ -915,13 +934,22 @@ class _Training:
             shares[owners[~self.decided(scores - half, scores + half)]] = share
         return shares
 
-    def _renewals_pay(self, metric: Factors, rates: Array, place: Place) -> Mask:
-        """Of which folds Hessians at the models cost less than the steps that they save; ``rates``: what a step reduces gradients to."""
-        folds, stored = self.folds, self.folds.matrix.n_stored
-        step = STEP_OVERHEAD / self.columns.size + 4.0 * stored / FLOPS + LOSS * folds.n_rows
-        renewal = (stored * folds.size + folds.size**3 / 3.0) / FLOPS + FACTOR_OVERHEAD
-        left = np.log(self._shares_left(place, metric)) / np.log(np.clip(rates, 1e-30, 0.9))
-        return (rates >= 0.9) | (left * step > renewal + 2.5 * step)
+    @property
+    def _step_cost(self) -> float:
+        """The time of a step for each open fold, in nanoseconds."""
+        folds = self.folds
+        return STEP_OVERHEAD / self.columns.size + 4.0 * folds.matrix.n_stored / FLOPS + LOSS * folds.n_rows
+
+    def _steps_left(self, rates: Array, shares: Array) -> Array:
+        """How many steps bring gradients to some shares of what they are; ``rates``: what a step reduces them to."""
+        steps: Array = np.log(shares) / np.log(np.clip(rates, 1e-30, 0.9))
+        return steps
+
+    def _renewals_pay(self, rates: Array, shares: Array) -> Mask:
+        """Of which folds Hessians at the models cost less than the steps that they save."""
+        folds, step = self.folds, self._step_cost
+        renewal = (folds.matrix.n_stored * folds.size + folds.size**3 / 3.0) / FLOPS + FACTOR_OVERHEAD
+        return (rates >= 0.9) | (self._steps_left(rates, shares) * step > renewal + 2.5 * step)
 
 
 def _exponent(weights: Array, strengths: Array) -> int:
