@@ -49,7 +49,7 @@ STAGES = ("closed form", "second order", "newton", "training", "open")
 
 OPEN = STAGES.index("open")
 
-TIGHT_ETA = 1e-6
+TIGHT_ETA = 1e-5
 """A metric that is farther than this from the Hessian is formed again at a closer base: standard errors are known no better than that."""
 
 TRIED = 8
@@ -147,8 +147,11 @@ def _trained_reference(solution: Solution, budget: Budget) -> Reference:
     _, slopes, curvatures = problem.loss.expand(problem.y, best.scores)
     metric = column_metric(problem.totals, problem.hessian(problem.weights * curvatures))
     if not metric.eta < 0.5:
+        reason = missing_optimum(problem)
         raise ValueError(
-            f"influence needs a regular Hessian at the model, which {problem!r} does not have. Use a loss with a curvature "
+            f"influence needs one optimum: {reason}"
+            if reason is not None
+            else f"influence needs a regular Hessian at the model, which {problem!r} does not have. Use a loss with a curvature "
             "(glru.Squared(), glru.Logistic()), an L2 penalty, or remove columns that depend on others."
         )
     values = RowValues(best.scores, slopes, curvatures)

@@ -398,8 +398,13 @@ class Influence(Shown):
         half = reference.norms * self._slack + reference.errors + FEW * np.abs(reference.values.scores)
         return around(reference.values.scores + self._own_moves, half + FEW * np.abs(self._own_moves))
 
-    def _deletion_residual(self) -> Bounds:
+    def _evaluated_at(self) -> Bounds:
+        """Held-out scores, widened by what the evaluation of a loss does as an error of its score."""
         lower, upper = self.bounds("held_out_score")
+        return lower - 4.0 * FEW * (1.0 + np.abs(lower)), upper + 4.0 * FEW * (1.0 + np.abs(upper))
+
+    def _deletion_residual(self) -> Bounds:
+        lower, upper = self._evaluated_at()
         loss, y = self.problem.loss, self.problem.y
         # Derivatives of a convex loss grow with the score.
         least, most = -loss.derivative(y, upper)[1], -loss.derivative(y, lower)[0]
@@ -409,7 +414,7 @@ class Influence(Shown):
         return np.where(known, np.maximum(least, ends[0]), ends[0]), np.where(known, np.minimum(most, ends[1]), ends[1])
 
     def _deviance_residual(self) -> Bounds:
-        lower, upper = self.bounds("held_out_score")
+        lower, upper = self._evaluated_at()
         known = np.isfinite(lower) & np.isfinite(upper)
         found = enlarge((self._deviance_at(upper), self._deviance_at(lower)), LOSS_UNITS)
         return np.where(known, found[0], -np.inf), np.where(known, found[1], np.inf)

@@ -2,7 +2,8 @@ r"""The removal of groups of rows from tall data under the local certificate: al
 
 The metric :math:`B` is that of the Hessian of all rows. In its coordinates row ``k`` is :math:`u_k`, and without a group :math:`g` the Hessian is at least
 :math:`I - K_g`, :math:`K_g = \sum_{k \in g} s_k h_k u_k u_k^\top`, whatever the weights of the other rows are multiplied by: no factor of a group's own
-Hessian is part of the proof. A Newton step is solved by any means; what it leaves of its equation is computed by products and counted.
+Hessian is part of the proof. A Newton step is solved by any means; what it leaves of its equation is computed by products and counted. The gradients of
+all models are one product with the data. Of a quadratic loss they follow from those at the base, and the data is not read again.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.linalg import FEW, Array, Entries, gamma
+from glru.linalg import FEW, TINY, Array, Entries, gamma, length
 from glru.updates.batch import SLOW, Certified
+from glru.updates.carried_rows import sum_error
 from glru.updates.gradients import Gradients
 from glru.updates.local_rows import LocalRows, removal_radii
 from glru.updates.moments import coordinates
@@ -47,6 +49,8 @@ class GroupRows:
         problem = family.problem
         strengths = np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
         self.strengths = strengths
+        every = family.removals(np.arange(problem.n_rows))
+        self.norms, self.score_errors = every.norms, every.score_errors
         # The penalty's Hessian in the coordinates of the metric.
         self.penalty = base.metric.inverse.T @ (strengths[:, None] * base.metric.inverse)
 
@@ -59,21 +63,32 @@ class GroupRows:
         family, base, problem = self.family, self.family.base, self.family.problem
         size, values = base.metric.size, family.values
         shrunk, pulls = np.empty((groups.size, size, size)), np.empty((groups.size, size))
+        pull_errors = np.zeros(groups.size)
         for k, group in enumerate(groups):
             rows = self.rows_of(int(group))
             places = coordinates(problem.take(rows), base.metric)
-            weights = problem.weights[rows]
+            weights, slopes = problem.weights[rows], values.slopes[rows]
             shrunk[k] = places.T @ ((weights * values.curvatures[rows])[:, None] * places)
-            pulls[k] = (weights * values.slopes[rows]) @ places
+            pulls[k] = (weights * slopes) @ places
+            if base.constant == 0.0:
+                # Slopes at scores that are off, their weights, and sums of coordinates.
+                unit = gamma(rows.size + size + 32) + 3.0 * base.metric.solve_error + sum_error(problem.totals.depth)
+                off = problem.loss.smoothness * self.score_errors[rows] + unit * np.abs(slopes)
+                pull_errors[k] = float((weights * off) @ self.norms[rows]) * (1.0 + gamma(rows.size + 16))
         shares, theta = self._shares(groups, shrunk)
         factors = np.where(shares > 0.0, self.factors[groups], 1.0)
         extra = (factors - 1.0)[:, None, None]
         systems = (1.0 + extra) * (np.eye(size) - shrunk) - extra * self.penalty
-        # At the base of all rows the losses' gradient is what is left of its gradient, less the penalty's.
+        # At the base the losses' gradient is what is left of the whole one, less the penalty's.
         whole = -(base.metric.factor @ base.step)
         penalty = base.metric.inverse.T @ (self.strengths * base.point.packed(problem.fit_intercept))
-        gradients = factors[:, None] * (whole - penalty - pulls) + penalty
-        new = GroupCandidates(self, groups, systems, shares, theta, factors, found)
+        gradients = factors[:, None] * (whole - pulls) - extra[:, 0] * penalty
+        errors = base.error_norm + pull_errors + 4.0 * base.metric.solve_error * base.step_norm
+        errors = factors * errors + extra[:, 0, 0] * 4.0 * (base.metric.solve_error + FEW) * float(length(penalty))
+        # Factors other than 1 are quotients of sums.
+        rounded = np.where(factors > 1.0, sum_error(problem.totals.depth), FEW)
+        errors += rounded * factors * (length(pulls, axis=1) + base.step_norm + float(length(penalty)))
+        new = GroupCandidates(self, groups, systems, shares, theta, factors, found, gradients, errors * (1.0 + FEW))
         start = base.point.packed(problem.fit_intercept)[:, None]
         new.models = start + base.metric.inverse @ new.solve(gradients).T
         return new
@@ -94,7 +109,10 @@ class GroupRows:
             shares = np.where(finite, 1.0 - base.eta - (1.0 + base.eta) * largest - off, 0.0)
             factors = np.where(finite, self.factors[groups], 1.0)
             wrong = base.eta * (2.0 + largest) + off
-            wrong = wrong + np.where(factors > 1.0, 8.0 * base.metric.solve_error + gamma(size * size + 32) * size, 0.0)
+            # A factor other than 1 is a quotient of sums, and the penalty's Hessian a product with the inverse.
+            rescaled = 8.0 * base.metric.solve_error + gamma(size * size + 32) * size
+            rescaled += sum_error(self.family.problem.totals.depth)
+            wrong = wrong + np.where(factors > 1.0, rescaled, 0.0)
             theta = np.where(shares > 0.0, factors * wrong / shares, np.inf)
         return np.maximum(shares, 0.0), theta
 
@@ -114,9 +132,12 @@ class GroupCandidates:
         theta: Array,
         factors: Array,
         found: Found,
+        base_gradients: Array,
+        base_errors: Array,
     ) -> None:
         self.family, self.groups, self.systems, self.shares = family, groups, systems, shares
         self.theta, self.factors, self.found = theta, factors, found
+        self.base_gradients, self.base_errors = base_gradients, base_errors
         self.models = self.steps = np.empty(0)
 
     def solve(self, gradients: Array) -> Array:
@@ -138,26 +159,43 @@ class GroupCandidates:
     def certify(self) -> Certified:
         """Radii around the candidates and the next ones, which are told to whoever keeps them."""
         base, shares = self.family.family.base, self.shares
-        measured = self.family.gradients.at(self.models, self.left_out, self.factors)
-        gradients = (base.metric.inverse.T @ measured.gradients).T
+        moves = (base.metric.factor @ (self.models - base.point.packed(base.metric.fit_intercept)[:, None])).T
+        gradients, norms, rounding, moved = self._follow(moves) if base.constant == 0.0 else self._measure()
         self.steps = self.solve(gradients)
         # What the computed steps leave of their equations counts as an error of the gradient, and so does computing it.
         left = np.einsum("kij,kj->ki", self.systems, self.steps) + gradients
         sizes = np.linalg.norm(self.systems, axis=(1, 2)) * np.linalg.norm(self.steps, axis=1)
         sizes += np.linalg.norm(gradients, axis=1)
         unit = gamma(8 * base.metric.size + 32) + 2.0 * base.metric.solve_error
-        rounding = measured.rounding + (np.linalg.norm(left, axis=1) + unit * sizes) * (1.0 + FEW)
+        rounding = rounding + (np.linalg.norm(left, axis=1) + unit * sizes) * (1.0 + FEW)
         with np.errstate(all="ignore"):
-            nu = measured.nu / np.sqrt(shares)
-        exponents, slack = base.constant * measured.moved, 4.0 * (base.metric.solve_error + FEW)
+            nu = norms / np.sqrt(shares)
+        exponents, slack = base.constant * moved, 4.0 * (base.metric.solve_error + FEW)
         here, ahead = removal_radii(
             base.constant, shares, self.family.family.largest_norm, nu, exponents, self.theta, slack, rounding
         )
-        moves = (base.metric.factor @ (self.models - base.point.packed(base.metric.fit_intercept)[:, None])).T
         better = ahead < here
         self.found(self.groups, moves + np.where(better[:, None], self.steps, 0.0), np.where(better, ahead, here))
         radii = np.minimum(here, ahead)
         return Certified(-radii, radii, np.where(np.isfinite(nu), nu, np.inf), np.zeros(nu.size))
+
+    def _measure(self) -> tuple[Array, Array, Array, Array]:
+        """Gradients in the coordinates of the metric, at least their norms, their errors and the largest moves of a score, from the data."""
+        found = self.family.gradients.at(self.models, self.left_out, self.factors)
+        gradients = (self.family.family.base.metric.inverse.T @ found.gradients).T
+        return gradients, found.nu, found.rounding, found.moved
+
+    def _follow(self, moves: Array) -> tuple[Array, Array, Array, Array]:
+        """What :meth:`_measure` gives, of a quadratic loss: the gradients at the base and the Hessians times the moves."""
+        gradients = self.base_gradients + np.einsum("kij,kj->ki", self.systems, moves)
+        sizes = np.linalg.norm(self.systems, axis=(1, 2)) * np.linalg.norm(moves, axis=1)
+        unit = gamma(8 * moves.shape[1] + 32) + 4.0 * self.family.family.base.metric.solve_error
+        off = np.where(self.shares > 0.0, self.theta * self.shares, 0.0) * np.linalg.norm(moves, axis=1) * (1.0 + FEW)
+        rounding = (self.base_errors + off + unit * sizes + FEW * np.linalg.norm(self.base_gradients, axis=1)) * (
+            1.0 + FEW
+        )
+        norms = (np.linalg.norm(gradients, axis=1) * (1.0 + unit) + rounding) * (1.0 + FEW) + TINY
+        return gradients, norms, rounding, np.zeros(moves.shape[0])
 
     def step(self, members: NDArray[np.bool_]) -> "GroupCandidates":
         """Some of the candidates after one more Newton step."""
@@ -169,6 +207,8 @@ class GroupCandidates:
             self.theta[members],
             self.factors[members],
             self.found,
+            self.base_gradients[members],
+            self.base_errors[members],
         )
         new.models = self.models[:, members] + self.family.family.base.metric.inverse @ self.steps[members].T
         return new
