@@ -322,7 +322,7 @@ class ScoreBounds(tuple[Array, Array]):
         for side, end in ((-1.0, self.lower), (1.0, self.upper)):
             z = np.nan_to_num(end)
             # A value is that of a score which is off by some units of the numbers involved, and off by a few units itself.
-            wide = FEW * (2.0 + np.abs(z) + np.abs(np.nan_to_num(best))) + loss.score_noise
+            wide = FEW * (2.0 + np.abs(z) + np.abs(np.where(y > 0.0, best, 0.0))) + loss.score_noise
             ends.append([loss.value(y, z + step * wide) for step in (side, -side)])
         least = np.where(inside, 0.0, np.minimum(ends[0][1], ends[1][1]))
         most = np.where(self.bounded, np.maximum(ends[0][0], ends[1][0]), np.inf)

@@ -21,6 +21,11 @@ from glru.losses.logistic import divergence, entropy_excess
 LARGEST = 1e300
 """Exponentials are at most this: with weights and data their products have to stay numbers."""
 
+LOG_LARGEST = float(np.log(LARGEST))
+
+NEAR = 0.03
+"""Distances from the best score below which values come from a series."""
+
 LARGEST_TARGET = 1e100
 """Targets are at most this, so that no sum of them comes near an exponential that was cut off."""
 
@@ -89,9 +94,13 @@ class Poisson(LogLink):
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
         mean = exponential(z)
-        with np.errstate(divide="ignore", over="ignore"):
-            value = np.minimum(y * bregman(np.where(y > 0.0, z - np.log(y), 0.0)), LARGEST)
-        return np.where(y > 0.0, value, mean), mean - y, mean
+        slope = mean - y
+        # y (e^t - 1 - t) with t the distance from the best score: a difference of what is known, but near it.
+        t = z - np.log(np.where(y > 0.0, y, 1.0))
+        value = np.asarray(slope - y * t)
+        near = (np.abs(t) < NEAR) & (y > 0.0)
+        value[near] = y[near] * _bregman_series(t[near])
+        return value, slope, mean
 
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
@@ -261,7 +270,7 @@ class Tweedie(LogLink):
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.exp(a * there) * bregman(a * t) / a + y * np.exp(-b * there) * bregman(-b * t) / b
         zero = np.where(g >= 0.0, mean_divergence(np.maximum(g, 0.0), a * z) / a, np.inf)
-        far = np.isnan(found) | (np.abs(t) * max(a, b) > np.log(LARGEST))
+        far = np.isnan(found) | (np.abs(t) * max(a, b) > LOG_LARGEST)
         return np.where(y > 0.0, np.where(far, np.inf, found), zero)
 
     def _score_of(self, y: Array, g: Array) -> Array:
@@ -365,34 +374,43 @@ class NegativeBinomial(LogLink):
 
 def exponential(x: Array) -> Array:
     """``e^x``, at most ``LARGEST``."""
-    return np.exp(np.minimum(x, np.log(LARGEST)))
+    return np.exp(np.minimum(x, LOG_LARGEST))
 
 
 def bregman(t: Array) -> Array:
     """``e^t - 1 - t``, accurate near zero where it is ``t^2 / 2``, and at most ``LARGEST``."""
-    found = np.expm1(np.minimum(t, np.log(LARGEST))) - t
-    small = np.abs(t) < 0.03
-    if np.any(small):
-        # Seven terms leave a relative error below 0.03^7 / 181440 < 1e-15 of the first.
-        series = np.full_like(t, 1.0 / 40320.0)
-        for k in (5040.0, 720.0, 120.0, 24.0, 6.0, 2.0):
-            series = series * t + 1.0 / k
-        found = np.where(small, t * t * series, found)
+    found = np.asarray(np.expm1(np.minimum(t, LOG_LARGEST)) - t)
+    small = np.abs(t) < NEAR
+    found[small] = _bregman_series(np.asarray(t)[small])
     return found
+
+
+def _bregman_series(t: Array) -> Array:
+    """The same for small ``|t|``."""
+    # Seven terms leave a relative error below 0.03^7 / 181440 < 1e-15 of the first.
+    series = np.full_like(t, 1.0 / 40320.0)
+    for k in (5040.0, 720.0, 120.0, 24.0, 6.0, 2.0):
+        series = series * t + 1.0 / k
+    return t * t * series
 
 
 def mean_divergence(u: Array, log_mean: Array) -> Array:
     """``u log(u / m) - u + m`` for a mean given by its logarithm, without cancellation; infinite where ``u < 0`` or ``m`` is cut off."""
-    inside = (u >= 0.0) & (log_mean < np.log(LARGEST))
-    u, log_mean = np.atleast_1d(np.where(inside, u, 0.0)), np.atleast_1d(np.where(inside, log_mean, 0.0))
+    inside = (u >= 0.0) & (log_mean < LOG_LARGEST)
+    every = bool(np.all(inside))
+    if not every:
+        u, log_mean = np.where(inside, u, 0.0), np.where(inside, log_mean, 0.0)
+    u, log_mean = np.atleast_1d(u), np.atleast_1d(log_mean)
     mean = np.exp(log_mean)
     excess = u - mean
     near = np.abs(excess) < mean
-    ratio = np.divide(excess, mean, out=np.zeros_like(mean), where=near)
-    # Far from the mean nothing cancels, and its logarithm survives its underflow.
-    far = np.maximum(xlogy(u, u) - u * log_mean - excess, 0.0)
-    found = np.where(near, mean * entropy_excess(ratio), far)
-    return np.where(inside, found.reshape(inside.shape), np.inf)
+    found = mean * entropy_excess(np.divide(excess, mean, out=np.zeros_like(mean), where=near))
+    if not np.all(near):
+        # Far from the mean nothing cancels, and its logarithm survives its underflow.
+        far = ~near
+        found[far] = np.maximum(xlogy(u[far], u[far]) - u[far] * log_mean[far] - excess[far], 0.0)
+    found = found.reshape(inside.shape)
+    return found if every else np.where(inside, found, np.inf)
 
 
 def _entropy(u: Array, y: Array) -> Array:

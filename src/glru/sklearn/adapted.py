@@ -277,6 +277,10 @@ class Adapted:
         lower, upper = (self.stacked([part[end] for part in parts]) for end in (0, 1))
         return ScoreBounds(lower, upper)
 
+    def means(self, scores: Array) -> Array:
+        """What ``predict`` of a regression gives for scores."""
+        return np.exp(scores) if self.objective.loss.log_link else scores
+
     def labels(self, scores: Array) -> NDArray[Any]:
         """The classes that scores stand for, as ``predict`` gives them."""
         assert self.classes is not None

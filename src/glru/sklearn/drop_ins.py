@@ -34,6 +34,7 @@ from glru.sklearn.preprocessing import weight_name
 from glru.sklearn.scoring import (
     ErrorScore,
     checked_scorers,
+    deviance_scorer,
     fold_scores,
     refitted_scores,
     sees_labels_only,
@@ -190,6 +191,8 @@ def estimator_cross_validate(
     if not isinstance(error_score, int | float | np.number) and error_score != "raise":
         raise ValueError(f"error_score must be a number or 'raise'; got {error_score!r}.")
     classification = adapted.classes is not None
+    if scoring is None and adapted.problems[0].loss.log_link:
+        scoring = deviance_scorer(adapted.problems[0].loss)
     scorers = checked_scorers(scoring, classification)
     proven = {name: scorer for name, scorer in scorers.items() if scorer is None or sees_predictions_only(scorer)}
     if isinstance(cv, Iterator):
@@ -224,7 +227,9 @@ def estimator_cross_validate(
 def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
     """What a method of the estimator gives for held-out scores, in the order of the splits."""
     adapted = found.adapted
-    if adapted.classes is None or method == "decision_function":
+    if adapted.classes is None:
+        return adapted.means(found.scores)
+    if method == "decision_function":
         return found.scores
     if method == "predict":
         return found.labels

@@ -7,6 +7,8 @@ LinearSVC                 :math:`C \sum_i s_i \ell(y_i, z_i) + \tfrac12 \|(w, b 
 Ridge, RidgeClassifier    :math:`\sum_i s_i (y_i - z_i)^2 + \alpha \|w\|^2`
 LinearRegression          the same with :math:`\alpha = 0`
 ElasticNet, Lasso         :math:`\tfrac{1}{2 \sum s} \sum_i s_i (y_i - z_i)^2 + \alpha r \|w\|_1 + \alpha \tfrac{1 - r}{2} \|w\|^2`
+PoissonRegressor          :math:`\tfrac{1}{\sum s} \sum_i s_i \ell(y_i, z_i) + \tfrac{\alpha}{2} \|w\|^2` with half the deviance of a log link; likewise
+                          GammaRegressor and TweedieRegressor (power 0: of the squared loss)
 GLRUClassifier and -CV    the first one with any loss, or ``lam`` and ``kappa`` under the mean of the losses
 ========================  ==========================================================================================
 
@@ -22,7 +24,19 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru.losses import Hinge, Huber, Logistic, Loss, Multinomial, SmoothedHinge, Squared, SquaredHinge
+from glru.losses import (
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Multinomial,
+    Poisson,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+)
 from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
 from glru.problem import Problem, Scaling
 
@@ -247,10 +261,44 @@ def _glru_regressor(model: Any) -> Objective:
     )
 
 
+def _generalised(loss_of: Callable[[Any], Loss]) -> Callable[[Any], Objective]:
+    """The objective of a generalised linear model with a loss."""
+
+    def objective(model: Any) -> Objective:
+        return Objective(
+            loss=loss_of(model),
+            quadratic=_at_least("alpha", model.alpha),
+            absolute=0.0,
+            scaling="mean",
+            intercept=model.fit_intercept,
+            targets="numbers",
+        )
+
+    return objective
+
+
+def _tweedie_loss(model: Any) -> Loss:
+    power = float(model.power)
+    link = ("identity" if power <= 0.0 else "log") if model.link == "auto" else model.link
+    if power == 0.0 and link == "identity":
+        return Squared()
+    if link != "log" or not 1.0 <= power <= 2.0:
+        raise ValueError(
+            f"TweedieRegressor is known with power 0 and the identity link, and with a power from 1 to 2 and the log link; got power={model.power!r} "
+            f"and link={model.link!r}."
+        )
+    return Poisson() if power == 1.0 else Gamma() if power == 2.0 else Tweedie(power)
+
+
 def _named_loss(loss: Any, task: str) -> Loss:
     if isinstance(loss, Loss):
         if loss.task != task:
             raise ValueError(f"loss must be one for a {task}: {', '.join(LOSSES[task])}; got {loss!r}.")
+        if loss.log_link:
+            raise ValueError(
+                f"{loss!r} has a log link, and predictions here are scores. Use scikit-learn's PoissonRegressor, GammaRegressor or TweedieRegressor, or a "
+                "glru.Problem."
+            )
         return loss
     return LOSSES[task][_choice("loss", loss, LOSSES[task])]()
 
@@ -377,6 +425,9 @@ OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "RidgeClassifier": _unconstrained(_ridge_classifier),
     "ElasticNet": _unconstrained(_elastic_net),
     "Lasso": _unconstrained(_elastic_net),
+    "PoissonRegressor": _generalised(lambda model: Poisson()),
+    "GammaRegressor": _generalised(lambda model: Gamma()),
+    "TweedieRegressor": _generalised(_tweedie_loss),
     "GLRUClassifier": _glru_classifier,
     "GLRURegressor": _glru_regressor,
 }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from glru.cascade import Report, reporter
 from glru.linalg import Array
+from glru.losses import Gamma, Loss, Tweedie
 from glru.model_selection.splits import Rows
 from glru.sklearn.held_out import HeldOut
 from glru.sklearn.preprocessing import count_rows, is_a, params_of, rows_of
@@ -55,6 +56,14 @@ def _checked_scorer(scoring: Any, classification: bool) -> Any:
             "Wrap it in sklearn.metrics.make_scorer."
         )
     return scoring
+
+
+def deviance_scorer(loss: Loss) -> Any:
+    """What ``score`` of a generalised linear model is: the share of the deviance that it explains."""
+    from sklearn.metrics import d2_tweedie_score, make_scorer
+
+    power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
+    return make_scorer(d2_tweedie_score, power=power)
 
 
 def sees_predictions_only(scorer: Any) -> bool:
@@ -252,7 +261,7 @@ def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
             return True
 
         def predict(self, X: Any) -> Array:
-            return proven_scores()
+            return adapted.means(proven_scores())
 
     class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_ = classes

@@ -1,0 +1,95 @@
+"""scikit-learn's generalised linear models: the same coefficients, predictions and scores, proven."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
+from sklearn.metrics import mean_poisson_deviance
+from sklearn.model_selection import KFold, LeaveOneOut, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import glru
+from tests.cases import each
+
+TIGHT = {"solver": "newton-cholesky", "tol": 1e-12, "max_iter": 1000}
+MODELS = {
+    "poisson": PoissonRegressor(alpha=0.1, **TIGHT),
+    "poisson-free": PoissonRegressor(alpha=0.0, fit_intercept=False, **TIGHT),
+    "gamma": GammaRegressor(alpha=0.5, **TIGHT),
+    "tweedie": TweedieRegressor(power=1.5, alpha=0.2, **TIGHT),
+    "tweedie-poisson": TweedieRegressor(power=1, alpha=0.2, **TIGHT),
+    "tweedie-normal": TweedieRegressor(power=0, alpha=0.2, **TIGHT),
+}
+
+every_model = each(MODELS, "model")
+
+
+def data(model, n=60, d=3, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, d))
+    y = random.poisson(2.0 * np.exp(0.4 * X[:, 0])).astype(float)
+    return X, y + 0.5 if isinstance(model, GammaRegressor) else y, random.integers(1, 4, size=n).astype(float)
+
+
+@every_model
+def test_the_objective_is_that_of_scikit_learn(model):
+    X, y, weight = data(model)
+    for used in (None, weight):
+        model.fit(X, y, sample_weight=used)
+        certificate = glru.certify(model, X, y, sample_weight=used)
+        assert certificate.relative_gap < 1e-12
+        lower, upper = certificate.score_bounds(X)
+        scores = X @ model.coef_ + model.intercept_
+        assert np.all(lower - 1e-7 <= scores) and np.all(scores <= upper + 1e-7)
+
+
+@every_model
+@pytest.mark.parametrize("cv", [KFold(4), LeaveOneOut()], ids=["folds", "rows"])
+def test_predictions_are_means(model, cv):
+    X, y, _ = data(model)
+    for estimator in (model, make_pipeline(StandardScaler(), model)):
+        np.testing.assert_allclose(
+            glru.cross_val_predict(estimator, X, y, cv=cv), cross_val_predict(estimator, X, y, cv=cv), rtol=1e-5
+        )
+
+
+@every_model
+def test_scores_are_shares_of_the_deviance(model):
+    X, y, _ = data(model)
+    np.testing.assert_allclose(glru.cross_val_score(model, X, y, cv=4), cross_val_score(model, X, y, cv=4), atol=1e-6)
+
+
+def test_metrics_of_held_out_rows():
+    X, y, _ = data(PoissonRegressor())
+    model = MODELS["poisson"]
+    means = cross_val_predict(model, X, y, cv=LeaveOneOut())
+    result = glru.loocv(model, X, y)
+    low, high = result.metric_bounds("deviance")
+    assert low <= mean_poisson_deviance(y, means) + 1e-6 and mean_poisson_deviance(y, means) - 1e-6 <= high < low + 1e-5
+    low, high = result.metric_bounds("squared_error")
+    assert low - 1e-5 <= np.mean((y - means) ** 2) <= high + 1e-5
+    assert "deviance" in repr(result)
+
+
+def test_after_a_row_has_left():
+    X, y, _ = data(PoissonRegressor())
+    model = MODELS["poisson"].fit(X, y)
+    lower, upper = glru.after(model, glru.RemoveRows([3]), X=X, y=y).score_bounds(X[:5])
+    again = PoissonRegressor(alpha=0.1, **TIGHT).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
+    scores = X[:5] @ again.coef_ + again.intercept_
+    assert np.all(lower - 1e-7 <= scores) and np.all(scores <= upper + 1e-7) and np.all(upper - lower < 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (TweedieRegressor(power=3), "a power from 1 to 2 and the log link; got power=3"),
+        (TweedieRegressor(power=1, link="identity"), "got power=1 and link='identity'"),
+        (glru.GLRURegressor(glru.Poisson()), "has a log link, and predictions here are scores"),
+    ],
+    ids=["power", "link", "ours"],
+)
+def test_what_is_not_known_is_refused(model, message):
+    X, y, _ = data(model)
+    with pytest.raises(ValueError, match=message):
+        glru.cross_val_predict(model, X, y)
