@@ -17,21 +17,25 @@ class Solver(BaseSolver):
 
     def run(self, _):
         X, y, lmbd = self.X, self.y, self.lmbd
-        gram = X @ X.T
         if self.loss == "squared":
-            scores = gram @ np.linalg.solve(gram + lmbd * np.eye(len(y)), y)
+            scores = X @ inverse_product(X, np.ones(len(y)), lmbd, X.T @ y)
             slope, curvature = scores - y, np.ones(len(y))
         else:
             model = LogisticRegression(C=1.0 / lmbd, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
             scores = X @ model.coef_[0]
             chance = 1.0 / (1.0 + np.exp(y * scores))
             slope, curvature = -y * chance, chance * (1.0 - chance)
-        root = np.sqrt(curvature)
-        inner = lmbd * np.eye(len(y)) + root[:, None] * gram * root
-        leverages = (
-            np.diag(gram) - np.einsum("ij,ij->j", root[:, None] * gram, np.linalg.solve(inner, root[:, None] * gram))
-        ) / lmbd
+        leverages = np.einsum("ij,ji->i", X, inverse_product(X, curvature, lmbd, X.T))
         self.scores = scores + slope * leverages / (1.0 - curvature * leverages)
 
     def get_result(self):
         return {"scores": self.scores}
+
+
+def inverse_product(X, curvature, lmbd, right):
+    """``(X^T D X + lmbd I)^-1 right`` by a system of the smaller side of X."""
+    if X.shape[1] <= X.shape[0]:
+        return np.linalg.solve(X.T @ (curvature[:, None] * X) + lmbd * np.eye(X.shape[1]), right)
+    root = np.sqrt(curvature)[:, None] * X
+    inner = lmbd * np.eye(X.shape[0]) + root @ root.T
+    return (right - root.T @ np.linalg.solve(inner, root @ right)) / lmbd
