@@ -45,10 +45,11 @@ def direct_is_cheaper(problem: Problem) -> bool:
     size = n_scores * width
     if size > min(DIRECT_UNKNOWNS, problem.largest):
         return False
-    # Nanoseconds, roughly: a Gram matrix for each pair of classes and the factor, against one for each class and 12 products.
+    # Nanoseconds, roughly: a Gram matrix for each pair of classes and the factor, against one for each class and a few products: the blocks
+    # serve several steps, and most of these take 3 to 12 products.
     pairs = 0.5 * n_scores * (n_scores - 1)
     direct = pairs * problem.matrix.gram_cost + 0.02 * float(size) ** 3
-    return direct < n_scores * problem.matrix.gram_cost + 12.0 * (n_scores * problem.matrix.product_cost + 1e5)
+    return direct < n_scores * problem.matrix.gram_cost + 3.0 * (n_scores * problem.matrix.product_cost + 1e5)
 
 
 def class_newton(problem: Problem, start: Point, stop: Stop) -> Run:
