@@ -115,7 +115,7 @@ GROUPS = (
 """Headings of the reference, and which public names stand under each: the first that fits."""
 
 
-def write_reference(app):
+def write_reference(app, config):
     """Write the page that lists every public name, from ``__all__`` of the package and of its public modules."""
     groups = {heading: [] for heading, _ in GROUPS}
     modules = []
@@ -151,7 +151,7 @@ def write_reference(app):
         page.write_text(text, encoding="utf-8")
 
 
-def draw_figures(app):
+def draw_figures(app, config):
     """Draw the figures of the guide that are older than the code that draws them."""
     import figures
 
@@ -212,8 +212,8 @@ class Drawn(SphinxDirective):
 def setup(app):
     app.add_directive("drawn", Drawn)
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
-    app.connect("builder-inited", write_reference, priority=1)
-    app.connect("builder-inited", draw_figures, priority=1)
+    app.connect("config-inited", write_reference)  # before Sphinx looks for pages
+    app.connect("config-inited", draw_figures)
     app.connect("source-read", replace_diagrams)
     app.connect("autodoc-skip-member", skip_inherited)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
