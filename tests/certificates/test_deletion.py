@@ -159,6 +159,34 @@ def test_regressions_in_their_own_units(name, strength):
     assert result.top(5).certified and result.n_trainings == 0
 
 
+@pytest.mark.parametrize(
+    "loss", [glru.Poisson(), glru.Gamma(), glru.Tweedie(1.5), glru.NegativeBinomial(2.0)], ids=repr
+)
+@pytest.mark.parametrize("exposed", [False, True])
+def test_generalised_linear_models(loss, exposed):
+    """Log links, with and without an exposure: moves of coefficients in 40 digits, and the jackknife of groups."""
+    random = np.random.default_rng(5)
+    X, offset = random.normal(size=(40, 2)), random.uniform(-1.0, 1.0, 40)
+    y = random.poisson(np.exp(0.5 * X[:, 0] + offset + 0.5)) + (0.5 if isinstance(loss, glru.Gamma) else 0.0)
+    options = {"offset": offset} if exposed else {}
+    problem = glru.Problem(X, y, loss, glru.L2(np.zeros(2)), fit_intercept=True, scaling="sum", **options)
+    truth = Truth(problem)
+    for width in (1e-2, 1e-7):
+        result = glru.influence(problem, width=width)
+        for row in (3, 20):
+            move, doubts, without = truth.move(np.array([row]))
+            lower, upper = result.dfbeta([row])
+            assert all(a - off <= m <= b + off for m, off, a, b in zip(move, doubts, lower[0], upper[0], strict=True))
+            low, high = result.bounds("held_out_score")
+            assert low[row] <= without.scores(X)[row][0] <= high[row]
+    assert "open" not in result.decided_by and len(result.to_frame()) == 40
+    groups = np.arange(40) % 5
+    jackknife = glru.jackknife(problem, groups=groups, width=1e-6)
+    moves = np.array([[-float(m) for m in truth.move(np.flatnonzero(groups == g))[0]] for g in range(5)])
+    errors, (lower, upper) = np.sqrt(0.8 * (moves**2).sum(axis=0)), jackknife.standard_error_bounds
+    assert np.all(lower <= errors * (1 + 1e-12)) and np.all(errors <= upper * (1 + 1e-12))
+
+
 def test_losses_and_penalties_without_a_local_certificate_are_trained():
     X, y = data(25, 2, loss="squared")
     for loss, penalty in ((glru.Huber(0.5), glru.L2(0.1)), (glru.Squared(), glru.ElasticNet(0.1, 0.05))):

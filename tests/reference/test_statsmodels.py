@@ -96,3 +96,33 @@ def test_the_cluster_jackknife_is_a_loop_of_fits():
     lower, upper = result.standard_error_bounds
     errors = np.sqrt(24 / 25 * (moves**2).sum(axis=0))
     assert np.all(lower <= errors * (1 + 1e-7)) and np.all(errors <= upper * (1 + 1e-7))
+
+
+GLMS = {
+    "scotland": (glru.Gamma(), lambda: sm.families.Gamma(sm.families.links.Log())),
+    "cpunish": (glru.Poisson(), sm.families.Poisson),
+    "star98": (glru.Poisson(), sm.families.Poisson),
+}
+
+
+@pytest.mark.parametrize("name", GLMS)
+def test_generalised_linear_models_of_bundled_data(name):
+    """Refits by statsmodels without the rows of largest Cook's distance are within the intervals, up to their own precision."""
+    loss, family = GLMS[name]
+    X, y = DATA[name]()
+    X = X[:, X.std(axis=0) > 0.0]
+    problem = unpenalised((X - X.mean(axis=0)) / X.std(axis=0), y, loss)
+    result, design = glru.influence(problem, width=1e-5), np.column_stack([problem.X, np.ones(len(y))])
+    fit = sm.GLM(y, design, family=family()).fit(tol=1e-12, maxiter=200)
+    low, high = result.dispersion
+    assert low * (1 - 1e-6) <= fit.scale <= high * (1 + 1e-6)
+    # Standard errors of statsmodels are those of the expected information, which is the observed one for a canonical link.
+    np.testing.assert_allclose(result.standard_errors, fit.bse, rtol=1e-5 if isinstance(loss, glru.Poisson) else 0.05)
+    top = result.top(4)
+    assert top.certified
+    lower, upper = result.dfbeta(top.rows)
+    for k, row in enumerate(top.rows):
+        kept = np.arange(len(y)) != row
+        found = sm.GLM(y[kept], design[kept], family=family()).fit(tol=1e-13, maxiter=300, start_params=fit.params)
+        moved, off = fit.params - found.params, 1e-5 * result.standard_errors
+        assert np.all(lower[k] - off <= moved) and np.all(moved <= upper[k] + off)

@@ -17,7 +17,7 @@ from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
 from glru.deletion.deletions import OPEN, STAGES, Deletions, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
 from glru.linalg import FEW, Array, calm_blas, gamma, length
-from glru.losses import Squared
+from glru.losses import Gamma, Loss, Squared, Tweedie, WithOffset
 from glru.model_selection.loocv import check_width
 from glru.problem import Problem
 from glru.solution import Solution
@@ -113,8 +113,8 @@ class Influence(Shown):
       :math:`\sqrt{\varphi \bar s \, x_i^\top H^{-1} x_i}`;
     * ``cooks_distance``: :math:`(w - w_{-i})^\top H (w - w_{-i}) / (p \varphi \bar s)`, ``p`` the sum of the leverages, without a penalty the number of coefficients;
     * ``leverage``: :math:`s_i \ell''_i \, x_i^\top H^{-1} x_i`;
-    * ``held_out_score``: :math:`x_i^\top w_{-i}`; ``deletion_residual``: minus the derivative of the loss there, which is the target less the
-      prediction for the squared and the logistic loss; ``deviance_residual``: the signed root of twice the loss there above its least value.
+    * ``held_out_score``: :math:`x_i^\top w_{-i}`, an offset not counted; ``deletion_residual``: minus the derivative of the loss there, which is the
+      target less the prediction for the squared, the logistic and the Poisson loss; ``deviance_residual``: the signed root of twice the loss there above its least value.
 
     Attributes
     ----------
@@ -126,7 +126,8 @@ class Influence(Shown):
     coef, standard_errors : array of shape (n_coefs,)
         The model of all rows and the standard errors that ``dfbetas`` are scaled by.
     dispersion : tuple of float
-        Bounds of :math:`\varphi`: 1, or for the squared loss the weighted residual variance with :math:`n - p` degrees of freedom.
+        Bounds of :math:`\varphi`: 1; for the squared loss the weighted residual variance with :math:`n - p` degrees of freedom, for the Gamma and
+        Tweedie losses Pearson's statistic divided by them.
     width : float
         What was asked for: a row's move is known to this share of its length, or of the root mean square of all lengths where that is more.
     stages : array of str
@@ -308,6 +309,9 @@ class Influence(Shown):
     def dispersion(self) -> Interval:
         """Bounds of the dispersion."""
         problem, reference = self.problem, self._deletions.reference
+        power = _variance_power(problem.loss)
+        if power is not None:
+            return self._pearson_dispersion(power)
         if not isinstance(problem.loss, Squared):
             return 1.0, 1.0
         # The weighted residuals move by at most the norm of the move of the model.
@@ -324,6 +328,26 @@ class Influence(Shown):
             least**2 / (n_used - low) * (1.0 - 4.0 * FEW - 2.0 * weight_slack(problem)),
             most**2 / (n_used - high) * (1.0 + 4.0 * FEW + 2.0 * weight_slack(problem)),
         )
+
+    def _pearson_dispersion(self, power: float) -> Interval:
+        """Bounds of the sum of ``s (y - mu)^2 / mu^p`` by the degrees of freedom: a signed root of a term falls with its score."""
+        problem, reference = self.problem, self._deletions.reference
+        # A power of the mean multiplies the errors of its logarithm by less than 2, and its own evaluation is off by a few units.
+        half = reference.norms * reference.radius + reference.errors + problem.score_noise + 64.0 * FEW
+        scores = reference.values.scores + problem.offset
+        with np.errstate(all="ignore"):
+            ends = [
+                np.exp(-0.5 * power * z) * (problem.targets - np.exp(z))
+                for z in (scores + half + FEW * np.abs(scores), scores - half - FEW * np.abs(scores))
+            ]
+            lower, upper = absolute(enlarge((ends[0], ends[1]), LOSS_UNITS))
+            weights = problem.weights / self._mean_weight
+            share = gamma(problem.n_rows + 16) + 2.0 * weight_slack(problem) + LOSS_UNITS
+            least, most = float(weights @ np.square(lower)), float(weights @ np.square(upper))
+        n_used, (low, high) = np.count_nonzero(problem.weights), self._freedom
+        if not (n_used - high > 0.0 and np.isfinite(most)):
+            return 0.0, np.inf
+        return float(least / (n_used - low) * (1.0 - share)), float(most / (n_used - high) * (1.0 + share))
 
     @cached_property
     def _unit(self) -> Interval:
@@ -400,8 +424,8 @@ class Influence(Shown):
 
     def _evaluated_at(self) -> Bounds:
         """Held-out scores, widened by what the evaluation of a loss does as an error of its score."""
-        lower, upper = self.bounds("held_out_score")
-        return lower - 4.0 * FEW * (1.0 + np.abs(lower)), upper + 4.0 * FEW * (1.0 + np.abs(upper))
+        (lower, upper), noise = self.bounds("held_out_score"), self.problem.score_noise + 4.0 * FEW
+        return lower - noise - 4.0 * FEW * np.abs(lower), upper + noise + 4.0 * FEW * np.abs(upper)
 
     def _deletion_residual(self) -> Bounds:
         lower, upper = self._evaluated_at()
@@ -580,7 +604,7 @@ class Influence(Shown):
     def targets(self) -> NDArray[Any]:
         """The targets as the caller has them."""
         problem = self.problem
-        return problem.y if problem.classes is None else problem.classes[(problem.y > 0.0).astype(np.intp)]
+        return problem.targets if problem.classes is None else problem.classes[(problem.y > 0.0).astype(np.intp)]
 
     def plot(self, kind: str = "leverage", ax: Any = None, column: str | int | None = None) -> Any:
         """Draw a picture of the deletions.
@@ -644,6 +668,12 @@ def influence_of_rows(
         deletions = Deletions(solution, None, budget, report, memory)
         deletions.run(width)
     return Influence(deletions, width)
+
+
+def _variance_power(loss: Loss) -> float | None:
+    """The power of the mean that a variance with an unknown dispersion is proportional to; None where the dispersion is known, or not of this kind."""
+    inner = loss.loss if isinstance(loss, WithOffset) else loss
+    return 2.0 if isinstance(inner, Gamma) else inner.power if isinstance(inner, Tweedie) else None
 
 
 def contested_rows(lower: Array, upper: Array, k: int) -> Rows:
