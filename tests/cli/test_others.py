@@ -1,11 +1,13 @@
 """``glru whatif``, ``tune``, ``data`` and ``version``."""
 
 import json
+import re
 
 import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
+from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 import glru
@@ -22,7 +24,7 @@ def cancer():
 
 
 def test_whatif_removes(cancer, tmp_path):
-    _, X, solution = cancer
+    data, X, solution = cancer
     out = tmp_path / "queries.csv"
     said = answer(
         "whatif",
@@ -54,6 +56,17 @@ def test_whatif_removes(cancer, tmp_path):
     }
     assert said["result"]["retrained_outside"] < 1e-3
     assert said["settings"]["remove_rows"] == gone
+    y = np.delete(data.y, gone)
+    assert said["result"]["before"]["errors"] == int(np.sum(old * y <= 0))
+    assert said["result"]["after"]["errors"]["lower"] == int(np.sum(labels == -y))
+    assert said["result"]["before"]["roc_auc"] == pytest.approx(roc_auc_score(y, old))
+    retrained = after.retrain(tol=1e-12)
+    names = np.delete(data.feature_names, [0, 3]).tolist()
+    for entry in said["result"]["coefficients"]:
+        place = names.index(entry["column"])
+        assert entry["lower"] - 1e-6 <= retrained.coef[place] <= entry["upper"] + 1e-6
+        assert entry["before"] == np.delete(solution.coef, [0, 3])[place]
+    assert {"class", "probability_lower", "probability_upper"} <= set(rows.columns)
 
 
 def test_whatif_adds_and_queries(tmp_path):
@@ -143,7 +156,10 @@ def test_whatif_refuses(tmp_path):
 
 def test_whatif_for_people():
     text = glru_command("whatif", "breast_cancer", "--remove-rows", "3", "--lam", 0.1).stdout
-    assert "568 rows x 30 columns" in text and "568 unchanged, 0 changed, 0 open" in text
+    text = " ".join(text.split())
+    assert "568 rows x 30 columns" in text and "of 568 queries 568 keep their label, 0 change it, 0 open" in text
+    assert re.search(r"errors \d+ before, \d+ after, on the 568 training rows that remain", text)
+    assert "those that change most: " in text and "move" not in text
     text = glru_command("whatif", "diabetes", "--remove-rows", "3", "--lam", 0.1).stdout
     assert "median width" in text and "labels" not in text
 

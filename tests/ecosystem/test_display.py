@@ -251,7 +251,7 @@ def test_stepwise_display(closing):
     assert display.title.startswith("5 to 2 features in 3 steps, every choice proven")
     display.plot()
     assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["start", *display.moves]
-    assert display.ax_.get_ylabel() == "log-loss on validation rows (nats)"
+    assert display.ax_.get_ylabel() == "log-loss (nats)"
     display.figure_.canvas.draw()
     forward = glru.stepwise(
         train, X_val=problem.X[40:], y_val=problem.y[40:], direction="forward", forced=True, max_features=2

@@ -148,7 +148,7 @@ def test_large_data_stays_small():
     page = loocv_page(result, "data", ORIGIN)
     assert len(page) < 2_000_000
     kinds = re.findall(r'<g class="mark (good|bad|open)"', page)
-    assert 1500 <= len(kinds) <= 1510 and kinds.count("bad") == pytest.approx(1500 * result.n_errors / 60_000, abs=5)
+    assert 1500 <= len(kinds) <= 1510 + 51 + 10 and kinds.count("bad") == pytest.approx(1500 * result.n_errors / 60_000, abs=5)
     assert f"correct ({60_000 - result.n_errors:,})" in page and f"wrong ({result.n_errors:,})" in page
     sizes = [int(size.replace(",", "")) for size in re.findall(r"<title>([\d,]+) rows side by side", page)]
     assert sum(sizes) + page.count("<title>row ") == 60_000
@@ -219,15 +219,19 @@ def test_hover(browser, pages, result, tmp_path):
     assert not tip.is_displayed()
 
 
+INSPECTED = 4
+"""The place of the table of rows to inspect: metrics, confusion matrix, calibration and influence come before it."""
+
+
 def column(browser, place):
     script = """return Array.from(document.querySelectorAll('table.sortable')[arguments[1]].tBodies[0].rows,
         row => row.cells[arguments[0]].dataset.value ?? row.cells[arguments[0]].textContent)"""
-    return browser.execute_script(script, place, 1)
+    return browser.execute_script(script, place, INSPECTED)
 
 
 def test_tables_sort(browser, pages, tmp_path):
     opened(browser, tmp_path, pages["loocv"])
-    table = browser.find_elements("css selector", "table.sortable")[1]
+    table = browser.find_elements("css selector", "table.sortable")[INSPECTED]
     button = table.find_elements("css selector", "th button")[3]
     assert button.text == "score from"
     before = [float(value) for value in column(browser, 3)]

@@ -11,6 +11,13 @@ from glru._versions import versions
 from glru.cli.output import SCHEMA
 
 
+def print_version(asked: bool) -> None:
+    """Print the version and end, where that is asked for."""
+    if asked:
+        sys.stdout.write(f"glru {glru.__version__}\n")
+        raise typer.Exit
+
+
 def version(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

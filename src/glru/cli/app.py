@@ -1,8 +1,10 @@
 """The commands of the command line, put together."""
 
+from typing import Annotated
+
 import typer
 
-from glru.cli.about import version
+from glru.cli.about import print_version, version
 from glru.cli.certify import certify
 from glru.cli.commands import command
 from glru.cli.data import data
@@ -12,10 +14,19 @@ from glru.cli.tune import tune
 from glru.cli.whatif import whatif
 
 app = typer.Typer(
-    help="What a linear model becomes when its training data changes, without retraining it, and with proof.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def main(
+    show: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Print the version of glru.", callback=print_version)
+    ] = False,
+) -> None:
+    """What a linear model becomes when its training data changes, without retraining it, and with proof."""
+
+
 for function in (loocv, select, whatif, tune, certify, data, version):
     command(app)(function)

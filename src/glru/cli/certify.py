@@ -27,7 +27,7 @@ def certify(
     ],
 ) -> None:
     """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
-    files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet)
+    files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet, table=out.table, log=out.log)
     output.check(files, inputs.files_of(inputs.file_of(data), model))
     begin = time.perf_counter()
     with bar(out.quiet):

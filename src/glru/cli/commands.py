@@ -3,15 +3,21 @@
 import functools
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
 
-BAD_INPUT, INTERRUPTED = 1, 130
+from glru._budget import OutOfTime
+
+BAD_INPUT, TIME_IS_UP, INTERRUPTED = 1, 3, 130
+"""Exit codes, beside 0 (done) and 2 (wrong usage)."""
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -47,7 +53,8 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
             key: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for key, group in groups.items()
         }
-        with _plain_errors():
+        log = next((group.log for group in arguments.values() if getattr(group, "log", None)), None)
+        with _plain_errors(log):
             function(**arguments, **values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -55,19 +62,37 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def write_log(path: Path | None, text: str) -> None:
+    """Add lines to the log, each with the time."""
+    if path is not None:
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{now}  {line}\n" for line in text.splitlines())
+
+
 @contextmanager
-def _plain_errors() -> Iterator[None]:
+def _plain_errors(log: Path | None) -> Iterator[None]:
     """Print a message instead of a traceback where the user can correct the cause."""
     try:
+        write_log(log, shlex.join(["glru", *sys.argv[1:]]))
         yield
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output has closed it; typer ends the process quietly.
         raise
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        sys.stderr.write(f"error: {_reason(error)}\n")
+        reason = _reason(error)
+        sys.stderr.write(f"error: {reason}\n")
+        if not (isinstance(error, OSError) and error.filename == str(log)):
+            write_log(log, f"error: {reason}")
         raise typer.Exit(BAD_INPUT) from None
+    except OutOfTime:
+        message = "the time is up, and no result is complete; --checkpoint keeps what is finished"
+        sys.stderr.write(f"error: {message}\n")
+        write_log(log, f"error: {message}")
+        raise typer.Exit(TIME_IS_UP) from None
     except KeyboardInterrupt:
+        write_log(log, "interrupted")
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
 

@@ -1,6 +1,7 @@
 """From options to a training problem."""
 
 import glob
+import hashlib
 import re
 import shlex
 import sys
@@ -8,9 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 import glru
@@ -19,9 +22,9 @@ from glru._versions import versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import describe_features, has_gaps
-from glru.datasets.files import STANDARD_INPUT, expand
+from glru.datasets.files import STANDARD_INPUT, expand, standard_input
 from glru.datasets.preparation import target_column
-from glru.linalg import Array, RawMatrix
+from glru.linalg import Array, RawMatrix, as_matrix
 from glru.report import Provenance
 from glru.sklearn import adapt, objectives
 from glru.sklearn.adapted import Adapted
@@ -238,7 +241,32 @@ def split_list(text: str) -> list[str]:
 
 def provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
     """What a report says about how to repeat the run."""
-    return Provenance(command_line(), [("source", job.prepared.source), *lines], versions())
+    shown = [line for line in lines if line not in job.check.lines]
+    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    settings = [
+        ("source", job.prepared.source),
+        ("SHA-256 of the data", checksum(job.prepared)),
+        ("date", date),
+        *shown,
+    ]
+    return Provenance(command_line(), settings, versions(), job.check.lines)
+
+
+def checksum(prepared: Prepared) -> str:
+    """The SHA-256 of the data's files, as sha256sum gives it for one; of the values for a dataset by name."""
+    digest = hashlib.sha256()
+    path = Path(prepared.source)
+    if path == STANDARD_INPUT:
+        digest.update(standard_input())
+    elif path.exists() or glob.has_magic(prepared.source):
+        for file in expand(path):
+            with file.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+    else:
+        for part in (*as_matrix(prepared.raw).parts.values(), prepared.y):
+            digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
 
 
 def command_line() -> str:

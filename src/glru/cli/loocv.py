@@ -9,7 +9,8 @@ import typer
 import glru
 from glru.bounds import signs
 from glru.cli import inputs, output
-from glru.cli.options import Checkpoint, DataOptions, LossOptions, OutputOptions, StrengthOptions
+from glru.cli.commands import TIME_IS_UP
+from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import trained
@@ -17,6 +18,7 @@ from glru.report import loocv_page
 from glru.report.format import format_count
 from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.metrics import auc_caveat, constant_errors, constant_squared_error, metrics_of, sampling_interval
+from glru.report.quality import coefficients_section
 from glru.sklearn.drop_ins import adapted_loocv
 
 TOP, WORK = 20, 2e10
@@ -65,6 +67,7 @@ def loocv(
         ),
     ] = False,
     checkpoint: Checkpoint = None,
+    max_seconds: MaxSeconds = None,
 ) -> None:
     """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
     output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
@@ -75,19 +78,22 @@ def loocv(
         if not fit_once:
             job = inputs.refit_steps(job, strength)
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
+        limit: dict[str, Any] = {} if max_seconds is None else {"max_seconds": max_seconds}
         stored = None if checkpoint is None else Store(checkpoint)
         solution = trained(job.problem, loss.tol, stored)
         fit = time.perf_counter() - begin - job.seconds
         if job.adapted is None:
-            result = glru.loocv(solution, progress=report, checkpoint=stored, **options)
+            result = glru.loocv(solution, progress=report, checkpoint=stored, **options, **limit)
         else:
-            result = adapted_loocv(job.adapted, [solution], progress=report, checkpoint=stored, **options)
+            result = adapted_loocv(job.adapted, [solution], progress=report, checkpoint=stored, **options, **limit)
         seconds = {"read": job.seconds, "train": fit} | result.seconds
         check = brute_force(job, result, verify, seed, report) if verify else None
     if check:
         seconds["verify"] = check["seconds"]
     seconds["total"] = time.perf_counter() - begin
     output.deliver(outcome(job, solution, result, options, check, seconds), out)
+    if max_seconds is not None and result.n_undetermined and seconds["total"] >= max_seconds:
+        raise typer.Exit(TIME_IS_UP)
 
 
 def brute_force(
@@ -206,7 +212,16 @@ def _page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVRe
         job.prepared.targets.classes,
         job.prepared.ids,
         influence,
+        _coefficients(job, solution),
     )
+
+
+def _coefficients(job: inputs.Job, solution: glru.Solution) -> Any:
+    """The section on the coefficients of the model of all rows."""
+    scaler = job.prepared.transformer.named_steps.get("scale")
+    lower, upper = glru.after(solution, glru.RemoveRows([])).coef_bounds()
+    units = None if scaler is None else scaler.scale_
+    return coefficients_section(job.prepared.names, lower, upper, units, isinstance(job.problem.loss, glru.Logistic))
 
 
 def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:

@@ -173,9 +173,17 @@ class FileOptions:
     out: Annotated[
         Path | None, typer.Option(help="Write a line for each row: .csv or .parquet.", rich_help_panel=OUTPUT)
     ] = None
+    table: Annotated[
+        Literal["md", "tex", "html"] | None,
+        typer.Option(help="Print the result as a table for a paper: Markdown, LaTeX or HTML.", rich_help_panel=OUTPUT),
+    ] = None
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).", rich_help_panel=OUTPUT)
     ] = False
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Add the command, its result or error, and times to this file.", rich_help_panel=OUTPUT),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -189,6 +197,15 @@ class OutputOptions(FileOptions):
         Path | None, typer.Option(help="Write a report to look at in a browser, one file.", rich_help_panel=OUTPUT)
     ] = None
 
+
+MaxSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--max-seconds",
+        help="End after so long with what is proven by then; the exit code is 3.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 Checkpoint = Annotated[
     Path | None,

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import glru
 from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
 from glru.bounds import ScoreBounds
+from glru.cli.commands import write_log
 from glru.cli.options import OutputOptions
 from glru.report.format import format_interval
 
@@ -105,10 +107,44 @@ def deliver(outcome: Outcome, output: OutputOptions) -> None:
         written.append(_write(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
     if output.html is not None and outcome.page is not None:
         written.append(_write(output.html, outcome.page().encode()))
+    lines = outcome.lines + [("written", str(path)) for path in written]
+    write_log(output.log, "\n".join([outcome.title, *(f"  {name}: {text}" for name, text in lines)]))
     if output.json:
         sys.stdout.write(outcome.as_json() + "\n")
+    elif output.table is not None:
+        sys.stdout.write(PAPER_TABLES[output.table](outcome.title, outcome.lines))
     elif not output.quiet:
-        show(outcome.title, outcome.lines + [("written", str(path)) for path in written])
+        show(outcome.title, lines)
+
+
+def _markdown(title: str, lines: list[tuple[str, str]]) -> str:
+    def cell(text: str) -> str:
+        return text.replace("\\", "\\\\").replace("|", "\\|")
+
+    body = "".join(f"| {cell(name)} | {cell(text)} |\n" for name, text in lines)
+    return f"**{title}**\n\n| | |\n|---|---|\n{body}"
+
+
+def _latex(title: str, lines: list[tuple[str, str]]) -> str:
+    special = {character: f"\\{character}" for character in "&%$#_{}"}
+    special |= {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+    }
+    table = str.maketrans(special)
+    body = "".join(f"  {name.translate(table)} & {text.translate(table)} \\\\\n" for name, text in lines)
+    return f"\\begin{{tabular}}{{lp{{0.7\\linewidth}}}}\n  \\multicolumn{{2}}{{l}}{{{title.translate(table)}}} \\\\\n  \\hline\n{body}\\end{{tabular}}\n"
+
+
+def _html(title: str, lines: list[tuple[str, str]]) -> str:
+    body = "".join(f'  <tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>\n' for name, text in lines)
+    return f"<table>\n  <caption>{escape(title)}</caption>\n{body}</table>\n"
+
+
+PAPER_TABLES = {"md": _markdown, "tex": _latex, "html": _html}
 
 
 def _write(path: Path, data: bytes) -> Path:

@@ -8,16 +8,18 @@ import numpy as np
 import typer
 
 import glru
+from glru._budget import Budget
 from glru.cli import inputs, output
-from glru.cli.commands import INTERRUPTED
+from glru.cli.commands import INTERRUPTED, TIME_IS_UP
 from glru.cli.loocv import describe
-from glru.cli.options import DataOptions, LossOptions, OutputOptions, StrengthOptions
+from glru.cli.options import DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.stepwise import NAMES, step_name
 from glru.report import stepwise_page
+from glru.report.metrics import sampling_interval
 
-STEPS = 15
-"""Steps that are printed."""
+STEPS, SHOWN = 15, 12
+"""Steps and names that are printed."""
 
 
 def select(
@@ -46,28 +48,46 @@ def select(
     loo: Annotated[bool, typer.Option("--loo", help="Judge by leave-one-out instead of validation rows.")] = False,
     max_steps: Annotated[int | None, typer.Option(min=0, help="Most steps.")] = None,
     min_features: Annotated[int, typer.Option(min=1, help="Where removing ends.")] = 1,
+    nested: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="K",
+            help="Repeat the whole selection without each of K folds, for an error of rows it never saw.",
+        ),
+    ] = 0,
+    max_seconds: MaxSeconds = None,
 ) -> None:
     """Remove or add features while that makes the model better on validation rows, as training every candidate would."""
     output.check(out, inputs.files_of(inputs.file_of(data), validation))
+    if nested == 1 or (nested and validation is not None):
+        raise typer.BadParameter("--nested needs at least 2 folds of DATA, and no --validation.")
     begin = time.perf_counter()
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength, fill=validation is not None)
         rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
         problem, X_val, y_val = _split(job, data, validation, share, seed, loo)
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)
+        options: dict[str, Any] = {
+            "direction": direction,
+            "method": method,
+            "criterion": rule,
+            "max_steps": max_steps,
+            "min_features": min_features,
+            "groups": job.prepared.origins if encoded else None,
+            "tol": loss.tol,
+        }
         result = glru.stepwise(
             problem,
             X_val=X_val,
             y_val=y_val,
-            direction=direction,
-            method=method,
-            criterion=rule,
-            max_steps=max_steps,
-            min_features=min_features,
-            groups=job.prepared.origins if encoded else None,
-            tol=loss.tol,
+            max_seconds=max_seconds,
             progress=lambda what, done, left: report(what, done, done + left),
+            **options,
         )
+        honest = None
+        if nested and not result.interrupted:
+            honest = nested_error(job.problem, nested, (share, seed, loo), options, Budget(max_seconds), report)
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     settings: dict[str, Any] = {
         "direction": direction,
@@ -78,9 +98,35 @@ def select(
     }
     settings |= {"max_steps": max_steps, "validation": str(validation) if validation else None}
     settings |= {"validation_rows": None if X_val is None else int(X_val.shape[0])}
-    output.deliver(outcome(job, result, settings, seconds), out)
+    settings["nested"] = nested
+    output.deliver(outcome(job, result, settings, seconds, honest), out)
     if result.interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(INTERRUPTED if max_seconds is None else TIME_IS_UP)
+
+
+def nested_error(
+    problem: glru.Problem, k: int, split: tuple[float, int, bool], options: dict[str, Any], budget: Budget, report: Any
+) -> dict[str, Any]:
+    """The error of rows that neither the selection nor the training has seen: the selection is repeated without each of k folds."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    share, seed, loo = split
+    labelled = problem.loss.task == "classification"
+    folds = (StratifiedKFold if labelled else KFold)(k, shuffle=True, random_state=seed)
+    total, sizes = 0.0, []
+    for fold, (train, test) in enumerate(folds.split(np.zeros(problem.n_rows), problem.y)):
+        budget.check()
+        part = _rows(problem, train)
+        fitted, X_val, y_val = (part, None, None) if loo else _hold_out(part, share, seed)
+        chosen = glru.stepwise(fitted, X_val=X_val, y_val=y_val, max_seconds=budget.seconds_left, **options).selected
+        own = part.derive(X=part.matrix[:, chosen]) if chosen.size < part.n_columns else part
+        model = glru.solve(own, tol=options["tol"])
+        scores = problem.X[test][:, chosen] @ model.coef + model.intercept
+        total += float(np.sum(scores * problem.y[test] <= 0.0) if labelled else np.sum((scores - problem.y[test]) ** 2))
+        sizes.append(int(chosen.size))
+        report("nested selection", fold + 1, k)
+    found: dict[str, Any] = {"folds": k, "n_features": sizes}
+    return found | ({"errors": int(total)} if labelled else {"squared_error": total / problem.n_rows})
 
 
 def _split(
@@ -92,18 +138,29 @@ def _split(
         return problem, None, None
     if validation is not None:
         return problem, *inputs.new_labelled_rows(validation, data, job.prepared)
+    return _hold_out(problem, share, seed)
+
+
+def _hold_out(problem: glru.Problem, share: float, seed: int) -> tuple[glru.Problem, Any, Any]:
+    """A problem without some of its rows, and these rows."""
     from sklearn.model_selection import train_test_split
 
     labels = problem.y if problem.loss.task == "classification" else None
-    rows = np.arange(problem.n_rows)
-    train, test = train_test_split(rows, test_size=share, random_state=seed, stratify=labels)
+    train, test = train_test_split(np.arange(problem.n_rows), test_size=share, random_state=seed, stratify=labels)
     train, test = np.sort(train), np.sort(test)
-    part = problem.derive(X=problem.matrix[train], y=problem.y[train], sample_weight=problem.sample_weight[train])
-    return part, problem.X[test], problem.y[test]
+    return _rows(problem, train), problem.X[test], problem.y[test]
+
+
+def _rows(problem: glru.Problem, rows: Any) -> glru.Problem:
+    return problem.derive(X=problem.matrix[rows], y=problem.y[rows], sample_weight=problem.sample_weight[rows])
 
 
 def outcome(
-    job: inputs.Job, result: glru.results.StepwiseResult, settings: dict[str, Any], seconds: dict[str, float]
+    job: inputs.Job,
+    result: glru.results.StepwiseResult,
+    settings: dict[str, Any],
+    seconds: dict[str, float],
+    honest: dict[str, Any] | None,
 ) -> output.Outcome:
     """The selection in every output format."""
     names = job.prepared.names
@@ -128,6 +185,8 @@ def outcome(
         "interrupted": result.interrupted,
         "start": {"lower": result.start_value[0], "upper": result.start_value[1]},
         "n_trainings": result.n_trainings,
+        "nested": honest,
+        "suggestion": suggest(result),
         "path": steps,
     }
     lines = describe(job)
@@ -145,7 +204,12 @@ def outcome(
         unproven = result.proven[STEPS:].count(False)
         more = f"{len(result.path) - STEPS} more steps"
         lines.append(("...", f"{more}, {unproven} of them not proven" if unproven else more))
-    lines.append(("selected", f"{result.selected.size} features"))
+    chosen = list(dict.fromkeys(job.prepared.origins[column] for column in result.selected))
+    more = f" and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""
+    lines.append(("selected", f"{result.selected.size} features: {', '.join(chosen[:SHOWN])}{more}"))
+    lines.append(("honest error", _describe_honesty(job, result, settings, honest)))
+    if values["suggestion"]:
+        lines.append(("suggestion", values["suggestion"]))
     candidates = sum(step.n_candidates for step in result.path)
     lines.append(("trainings", f"{result.n_trainings} of {candidates} candidates"))
     proof = (
@@ -170,6 +234,38 @@ def outcome(
         table=lambda: columns,
         display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
         page=lambda: stepwise_page(result, names, job.prepared.name, inputs.provenance(job, describe(job))),
+    )
+
+
+def suggest(result: glru.results.StepwiseResult) -> str | None:
+    """What to try where the number of errors cannot tell features apart."""
+    if result.criterion != "error" or not result.path:
+        return None
+    first = result.path[0]
+    levels = np.unique(first.upper[np.isfinite(first.upper)]).size
+    if first.action != "stop" and levels > max(3, first.n_candidates // 4):
+        return None
+    other = " or --direction forward" if result.direction == "backward" else ""
+    return (
+        f"the {first.n_candidates} candidates of the first step differ in {levels} numbers of errors only, which cannot tell features apart; try "
+        f"--criterion log_loss{other}"
+    )
+
+
+def _describe_honesty(
+    job: inputs.Job, result: glru.results.StepwiseResult, settings: dict[str, Any], honest: dict[str, Any] | None
+) -> str:
+    """Say which rows the criterion is about, and what other rows would give."""
+    if honest is None:
+        return "the values above are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
+    sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} features"
+    if "errors" not in honest:
+        return f"squared error {honest['squared_error']:.4g} on rows that no selection saw ({honest['folds']} folds, {sizes}; not certified)"
+    n_rows = job.problem.n_rows
+    low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(honest["errors"], honest["errors"], n_rows))
+    return (
+        f"{honest['errors']} of {n_rows} rows that no selection saw ({100.0 * honest['errors'] / n_rows:.3g} %; 95 % interval {low} to {high} %; "
+        f"{honest['folds']} folds, {sizes}; trained models, not certified)"
     )
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import typer
 
 import glru
+from glru._budget import Budget
 from glru.cli import inputs, output
 from glru.cli.loocv import describe
-from glru.cli.options import Checkpoint, DataOptions, LossOptions, OutputOptions, StrengthOptions, number
+from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions, number
 from glru.cli.progress import bar
 from glru.report import path_page
 
@@ -35,12 +36,13 @@ def tune(
         float | None, typer.Option(help="Refine until every held-out score is known to this width.")
     ] = None,
     checkpoint: Checkpoint = None,
+    max_seconds: MaxSeconds = None,
 ) -> None:
     """The best strength of the penalty, proven by exact leave-one-out cross-validation at every strength."""
     output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
     if lam is not None and C is not None:
         raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
-    begin = time.perf_counter()
+    begin, budget = time.perf_counter(), Budget(max_seconds)
     values = grid(C if C is not None else lam or LAMS)
     strength = StrengthOptions(C=1.0) if C is not None else StrengthOptions(lam=1.0)
     with bar(out.quiet) as report:
@@ -51,7 +53,7 @@ def tune(
             criterion=criterion,
             width=width,
             tol=loss.tol,
-            progress=_count_strengths(report, len(values)),
+            progress=_count_strengths(report, len(values), budget),
             checkpoint=checkpoint,
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
@@ -72,12 +74,13 @@ def grid(text: str) -> list[float]:
     raise typer.BadParameter(f"strengths must be above 0, as 1,0.1,0.01 or LOW:HIGH:COUNT; got {text!r}.")
 
 
-def _count_strengths(report: Any, count: int) -> Any:
-    """A report that also says which of the strengths is being worked on."""
+def _count_strengths(report: Any, count: int, budget: Budget) -> Any:
+    """A report that also says which of the strengths is being worked on, and ends the run when the time is up."""
     turn, last = 1, 0
 
     def told(stage: str, done: int, total: int) -> None:
         nonlocal turn, last
+        budget.check()
         turn, last = (turn + 1 if done < last else turn), done
         report(f"strength {min(turn, count)} of {count}: {stage}", done, total)
 

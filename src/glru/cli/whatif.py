@@ -13,11 +13,14 @@ import glru
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.loocv import describe
-from glru.cli.options import DataOptions, LossOptions, OutputOptions, StrengthOptions
+from glru.cli.options import DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
 from glru.linalg import Array, RawMatrix
 from glru.report import after_page
+
+TOP = 10
+"""Coefficients and names that are told."""
 
 
 def whatif(
@@ -43,6 +46,7 @@ def whatif(
         Literal["auto", "carry", "newton"], typer.Option(help="carry: the old model, quickest; newton: tighter.")
     ] = "auto",
     retrain: Annotated[bool, typer.Option("--retrain", help="Retrain as well, and compare.")] = False,
+    max_seconds: MaxSeconds = None,
 ) -> None:
     """What is proven about the model that retraining on the changed data would give."""
     output.check(out, inputs.files_of(inputs.file_of(data), add_rows, query))
@@ -55,7 +59,7 @@ def whatif(
         change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
         solution = glru.solve(job.problem, tol=loss.tol)
         fit = time.perf_counter()
-        after = glru.after(solution, change, candidate=candidate, bound=bound)
+        after = glru.after(solution, change, candidate=candidate, bound=bound, max_seconds=max_seconds)
         X, names, strange = _queries(job, data, query, removed)
         old = X @ solution.coef + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
@@ -74,7 +78,9 @@ def whatif(
     }
     settings |= {"remove_columns": inputs.split_list(remove_columns), "query": str(query) if query else None}
     settings |= {"bound": bound, "candidate": candidate}
-    output.deliver(outcome(job, after, names, (old, bounds, new), settings, seconds), out)
+    y = None if query is not None else np.delete(job.problem.y, removed)
+    compared = compare(job, after, kept_columns, (old, bounds), y, names)
+    output.deliver(outcome(job, after, names, (old, bounds, new), compared, settings, seconds), out)
 
 
 def positions(text: str, n_rows: int) -> list[int]:
@@ -136,11 +142,73 @@ def _queries(
     return job.problem.X[kept], [job.row_name(int(row)) for row in kept], {}
 
 
+def compare(
+    job: inputs.Job,
+    after: glru.results.After,
+    kept_columns: list[int],
+    scores: tuple[Array, ScoreBounds],
+    y: Array | None,
+    names: list[str],
+) -> dict[str, Any]:
+    """The model before beside the retrained one: errors, AUC, coefficients, and whose label changes."""
+    (old, bounds), loss = scores, job.problem.loss
+    found: dict[str, Any] = {"before": {}, "after": {}}
+    exact, labelled = ScoreBounds(old, old), loss.task == "classification"
+    if y is not None:
+        found["before"]["rows"] = int(y.size)
+        if labelled:
+            found["before"]["errors"] = exact.errors(y)[0]
+            found["after"]["errors"] = dict(zip(("lower", "upper"), bounds.errors(y), strict=True))
+        metric = "roc_auc" if labelled else "squared_error"
+        if not labelled or np.ptp(y):
+            found["before"][metric] = exact.metric(metric, loss, y)[0]
+            found["after"][metric] = dict(zip(("lower", "upper"), bounds.metric(metric, loss, y), strict=True))
+    coef, (lower, upper) = after.solution.coef[kept_columns], after.coef_bounds()
+    # Each coefficient moves at least so far.
+    moves = np.maximum(np.maximum(lower - coef, coef - upper), 0.0)
+    order = np.argsort(-np.nan_to_num(moves), kind="stable")[:TOP]
+    found["coefficients"] = [
+        {
+            "column": job.prepared.names[kept_columns[k]],
+            "before": float(coef[k]),
+            "lower": float(lower[k]),
+            "upper": float(upper[k]),
+        }
+        for k in order
+    ]
+    if labelled:
+        found["changed"] = [names[k] for k in np.flatnonzero(verdicts_of(bounds, old) == -1)]
+    return found
+
+
+def sentences(compared: dict[str, Any]) -> list[tuple[str, str]]:
+    """The comparison in words."""
+    before, after = compared["before"], compared["after"]
+    lines = []
+    rows = f"on the {before['rows']} training rows that remain" if "rows" in before else ""
+    for name, what in (("errors", "errors"), ("roc_auc", "roc auc"), ("squared_error", "squared error")):
+        if name in before:
+            ends = output.interval(after[name]["lower"], after[name]["upper"])
+            lines.append((what, f"{output.interval(before[name], before[name])} before, {ends} after, {rows}"))
+    told = [
+        f"{entry['column']} from {entry['before']:.4g} to {output.interval(entry['lower'], entry['upper'])}"
+        for entry in compared["coefficients"][:3]
+    ]
+    if told:
+        lines.append(("coefficients", f"those that change most: {'; '.join(told)}"))
+    if compared.get("changed"):
+        changed = compared["changed"]
+        more = f" and {len(changed) - TOP} more" if len(changed) > TOP else ""
+        lines.append(("whose label changes", ", ".join(changed[:TOP]) + more))
+    return lines
+
+
 def outcome(
     job: inputs.Job,
     after: glru.results.After,
     names: list[str],
     scores: tuple[Array, ScoreBounds, Array | None],
+    compared: dict[str, Any],
     settings: dict[str, Any],
     seconds: dict[str, float],
 ) -> output.Outcome:
@@ -156,27 +224,28 @@ def outcome(
         "labels": None,
         "remark": after.remark,
         "retrained_outside": None,
+        **compared,
     }
     changed = f"{after.problem.n_rows} rows x {after.problem.n_columns} columns"
     lines = [*describe(job), ("changed data", changed)]
     if after.remark is not None:
         lines.append(("nothing proven", after.remark))
-    lines.append(
-        (
-            "certificate",
-            f"duality gap at most {after.gap:.3g}; coefficients move at most {after.radius:.3g} from the candidate",
-        )
-    )
+    lines += sentences(compared)
     columns: dict[str, Any] = {"query": names, "old_score": old, "score_lower": lower, "score_upper": upper}
     if job.problem.loss.task == "classification":
         verdicts = verdicts_of(bounds, old)
         counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
         values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
-        lines.append(("labels", f"{counts[0]} unchanged, {counts[1]} changed, {counts[2]} open, of {old.size} queries"))
+        told = f"of {old.size} queries {counts[0]} keep their label, {counts[1]} change it, {counts[2]} open"
+        lines.append(("labels", told))
+        columns["class"] = output.class_names(job.prepared.targets.classes, bounds.signs)
+        columns |= output.probabilities(job.problem, bounds)
         columns["label"] = bounds.signs
         columns["verdict"] = np.select(
             [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
         ).tolist()
+    known = f"the retrained coefficients are known to within {after.radius:.3g} of their computed values"
+    lines.append(("certificate", f"{known}; the duality gap is at most {after.gap:.3g}"))
     lines.append(("score intervals", f"median width {np.median(widths):.3g}, largest {widths.max():.3g}"))
     if new is not None:
         columns["retrained_score"] = new
@@ -197,5 +266,14 @@ def outcome(
         seconds,
         table=lambda: columns,
         display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old, job.prepared.targets.classes),
-        page=lambda: after_page(after, bounds, old, names, job.prepared.name, inputs.provenance(job, lines[:3])),
+        page=lambda: after_page(
+            after,
+            bounds,
+            old,
+            names,
+            job.prepared.name,
+            inputs.provenance(job, describe(job)),
+            job.prepared.targets.classes or ("-1", "+1"),
+            [f"{name}: {text}." for name, text in sentences(compared)],
+        ),
     )

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, axes
+from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, axes, shorten
 from glru.linalg import Array
 from glru.selection import StepwiseResult
 
@@ -15,9 +15,9 @@ NAMED = 30
 """Largest number of steps for which the features are written below the axis."""
 
 NAMES = {
-    "error": "wrong labels (validation rows)",
-    "log_loss": "log-loss on validation rows (nats)",
-    "squared_error": "squared error on validation rows",
+    "error": "wrong labels (rows)",
+    "log_loss": "log-loss (nats)",
+    "squared_error": "squared error",
     "aic": "AIC",
     "bic": "BIC",
 }
@@ -134,7 +134,7 @@ class StepwiseDisplay:
                 doubtful, self.upper[doubtful], "o", color=ORANGE, markersize=9, fillstyle="none", label="not proven"
             )
         if named:
-            ax.set_xticks(places, ["start", *self.moves], rotation=60, ha="right", fontsize=8)
+            ax.set_xticks(places, ["start", *map(shorten, self.moves)], rotation=60, ha="right", fontsize=8)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
         ax.set_ylabel(NAMES[self.criterion])
         ax.set_ylim(bottom=0.0 if self.criterion == "error" else None)
@@ -163,7 +163,11 @@ class StepwiseDisplay:
 
 
 def step_name(step: Any, names: Sequence[str] | None) -> str:
-    """What the columns of a step are called."""
-    if names is not None:
-        return ", ".join(names[column] for column in step.columns)
-    return str(step.label)
+    """What the columns of a step are called; those of one text column by its name."""
+    if names is None:
+        return str(step.label)
+    own = [names[column] for column in step.columns]
+    origins = {name.partition("=")[0] for name in own}
+    if len(own) > 1 and len(origins) == 1 and all("=" in name for name in own):
+        return f"{origins.pop()} ({len(own)} levels)"
+    return ", ".join(own)

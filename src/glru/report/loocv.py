@@ -14,7 +14,9 @@ from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
 from glru.report.classes import class_parts
 from glru.report.format import format_count, format_interval
+from glru.report.metrics import constant_errors, constant_squared_error, sampling_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
+from glru.report.quality import calibration_section, confusion_section, metrics_section, roc_section
 from glru.report.svg import Axis, Mark, around, bars, intervals
 
 DRAWN, LISTED = 1500, 200
@@ -32,6 +34,7 @@ def loocv_page(
     classes: tuple[str, str] | None = None,
     row_names: Sequence[str] | None = None,
     influence: InfluenceDisplay | None = None,
+    coefficients: Section | None = None,
 ) -> str:
     """A report of leave-one-out cross-validation.
 
@@ -49,6 +52,8 @@ def loocv_page(
         What the rows are called; their positions if not given.
     influence : InfluenceDisplay, default=None
         The most influential rows, for a section of their own.
+    coefficients : Section, default=None
+        From :func:`glru.report.quality.coefficients_section`.
 
     Returns
     -------
@@ -68,7 +73,9 @@ def loocv_page(
     else:
         summary, numbers, sections = _regression(result, data_name, name)
     if influence is not None:
-        sections.insert(1, _influence(influence, classes or ("-1", "+1"), name))
+        sections.insert(-2, _influence(influence, classes or ("-1", "+1"), name))
+    if coefficients is not None:
+        sections.insert(-2, coefficients)
     return page(title, summary, cards(numbers), sections, origin)
 
 
@@ -81,9 +88,14 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     errors = format_interval(result.errors_lower, result.errors_upper)
     summary = [
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong class from the "
-        "model trained on all other rows.",
+        f"model trained on all other rows; the constant answer, always the more frequent class, gets {constant_errors(y):,} wrong.",
         _describe_proof(result, n_rows),
     ]
+    low, high = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
+    summary.insert(
+        1,
+        f"For other rows of the same kind, the error rate lies between {100 * low:.3g} and {100 * high:.3g} % (95 % interval).",
+    )
     low, high = result.metric_bounds("accuracy")
     accuracy = format_interval(100.0 * low, 100.0 * high)
     numbers = [("held-out errors", errors), ("held-out accuracy", f"{accuracy} %")]
@@ -105,6 +117,11 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
     sections = [
         draw_sides(result.bounds, y, verdicts, KINDS, classes, f"held-out score ({unit})", "Held-out scores", tip)
     ]
+    sections += [metrics_section(result, classes), confusion_section(result, classes)]
+    if np.ptp(y):
+        sections.append(roc_section(result))
+    if result.problem.loss.probabilities:
+        sections.append(calibration_section(result, classes))
     sections.append(_list_rows(result, verdicts, class_name, name))
     sections.append(_stages(result))
     return summary, numbers, sections
@@ -240,7 +257,8 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     mse, r2 = result.metric_bounds("squared_error"), result.metric_bounds("r2")
     summary = [
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once and predicted by the model trained on "
-        f"all other rows: the held-out R² is {format_interval(*r2)}.",
+        f"all other rows: the held-out R² is {format_interval(*r2)}; the mean squared error is {format_interval(*mse)}, that of the constant "
+        f"answer, the mean of the other rows, {constant_squared_error(y):.4g}.",
         _describe_proof(result, n_rows),
     ]
     numbers = [
@@ -264,6 +282,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
         Section(
             "Held-out predictions", "On the diagonal a prediction is exact. Hover over a row for details." + note, plot
         ),
+        metrics_section(result, None),
         Section("Rows to inspect", "The largest residuals. Click a column name to sort.", table(header, rows)),
         _stages(result),
     ]

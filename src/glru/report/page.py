@@ -27,11 +27,14 @@ class Provenance:
         Data and model, in words.
     versions : dict
         What was installed.
+    check : sequence of (str, str), default=()
+        What the look at the data found.
     """
 
     command: str
     settings: Sequence[tuple[str, str]]
     versions: dict[str, str]
+    check: Sequence[tuple[str, str]] = ()
 
 
 @final
@@ -81,6 +84,9 @@ def page(title: str, summary: Sequence[str], numbers: str, sections: Sequence[Se
         for section in sections
     ]
     settings = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in origin.settings)
+    found = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in origin.check)
+    if found:
+        parts.insert(0, f"<section><h2>Data check</h2><dl>{found}</dl></section>")
     versions = ", ".join(f"{name} {value}" for name, value in origin.versions.items())
     return f"""<!DOCTYPE html>
 <html lang="en">

@@ -118,7 +118,13 @@ def intervals(
     else:
         ends = (LEFT, _y(y, 0.0), WIDTH - RIGHT, _y(y, 0.0))
     parts = [_line(*ends, "zero"), *(_mark(x, y, mark) for mark in marks)]
-    parts += [_text(_x(x, place), HEIGHT - BOTTOM + 18.0, text, "middle") for place, text in names]
+    for place, text in names:
+        share = x.share(place)
+        # Near an edge a centred text would be cut off.
+        anchor, at = (
+            ("end", WIDTH - RIGHT) if share > 0.85 else ("start", LEFT) if share < 0.15 else ("middle", _x(x, place))
+        )
+        parts.append(_text(at, HEIGHT - BOTTOM + 18.0, text, anchor))
     return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
 
 
