@@ -148,7 +148,9 @@ def test_large_data_stays_small():
     page = loocv_page(result, "data", ORIGIN)
     assert len(page) < 2_000_000
     kinds = re.findall(r'<g class="mark (good|bad|open)"', page)
-    assert 1500 <= len(kinds) <= 1510 + 51 + 10 and kinds.count("bad") == pytest.approx(1500 * result.n_errors / 60_000, abs=5)
+    assert 1500 <= len(kinds) <= 1510 + 51 + 10 and kinds.count("bad") == pytest.approx(
+        1500 * result.n_errors / 60_000, abs=5
+    )
     assert f"correct ({60_000 - result.n_errors:,})" in page and f"wrong ({result.n_errors:,})" in page
     sizes = [int(size.replace(",", "")) for size in re.findall(r"<title>([\d,]+) rows side by side", page)]
     assert sum(sizes) + page.count("<title>row ") == 60_000
