@@ -24,7 +24,7 @@ from glru.solvers.api import prefers_products
 from glru.solvers.newton import Until, zero_point
 from glru.sums import chunks
 from glru.updates import newton_candidate
-from glru.updates.folds import Folds, has_folds, has_hessians
+from glru.updates.folds import Folds, forms_hessians, has_folds
 from glru.updates.newton import length_along, newton_step
 from glru.updates.row_models import RowModels, has_wide_rows
 
@@ -514,7 +514,7 @@ def grid_bounds(
     for batch in _batches(tests, n_rows):
         asked = tests[batch]
         # Folds without Hessians of their own gain nothing from company.
-        together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if has_hessians(first) else 1
+        together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if forms_hessians(n_rows, first.n_columns) else 1
         for begin in range(0, len(problems), together):
             places = range(begin, min(begin + together, len(problems)))
             mine = [fold for place in places for fold in folds[place][batch]]

@@ -46,8 +46,8 @@ MOST_STEPS = 60
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
-LARGEST = 2000
-"""Hessians of more columns are not formed."""
+LARGEST, SMALL = 2000, 100
+"""Hessians of more columns are not formed, and of so many columns they cost little: see :func:`forms_hessians`."""
 
 STEP_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 4e5, 5e4, 5e5
 """What calls cost beside their arithmetic, in nanoseconds: of a step, of a factor of one fold, and of a proof by that factor."""
@@ -84,9 +84,12 @@ def has_folds(problem: Problem) -> bool:
     return certified and few and np.isfinite(problem.loss.smoothness) and problem.penalty.strong_convexity > 0.0
 
 
-def has_hessians(problem: Problem) -> bool:
-    """Whether Hessians over the columns are formed."""
-    return problem.n_columns <= min(problem.n_rows, LARGEST)
+def forms_hessians(n_rows: int, n_columns: int) -> bool:
+    """Whether Hessians over the columns are formed.
+
+    Where rows are less than twice as many as columns, conjugate gradients take less time, down to strengths of 1e-8.
+    """
+    return n_columns <= (min(n_rows, SMALL) if 2 * n_columns > n_rows else LARGEST)
 
 
 @final
@@ -432,7 +435,7 @@ class Folds:
     @property
     def is_direct(self) -> bool:
         """Whether Hessians over the columns are formed."""
-        return self.n_columns <= min(self.n_rows, LARGEST)
+        return forms_hessians(self.n_rows, self.n_columns)
 
     @property
     def size(self) -> int:
