@@ -65,7 +65,7 @@ class Jackknife(Shown):
     >>> problem = glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(2)), fit_intercept=True, scaling="sum")
     >>> result = glru.jackknife(problem, groups=groups)
     >>> result.standard_errors.round(4)
-    array([0.1012, 0.1095, 0.268 ])
+    array([0.1027, 0.1096, 0.2912])
     """
 
     def __init__(self, deletions: Deletions, width: float, groups: NDArray[Any] | None, center: Center) -> None:
