@@ -57,10 +57,12 @@ from glru.updates.class_rows import ClassRows
 from glru.updates.columns import (
     LocalColumns,
     SmoothColumns,
+    SubsetModels,
     WideColumns,
     carried_columns,
     has_local_columns,
     has_smooth_columns,
+    has_subsets,
     has_wide_columns,
 )
 from glru.updates.columns.one_step import least_radius, row_norm_cuts
@@ -119,6 +121,7 @@ __all__ = [
     "Solution",
     "Steps",
     "Stop",
+    "SubsetModels",
     "TallRefits",
     "TallRows",
     "ThirdDerivatives",
@@ -172,6 +175,7 @@ __all__ = [
     "has_refitted_rows",
     "has_row_models",
     "has_smooth_columns",
+    "has_subsets",
     "has_wide_columns",
     "has_wide_rows",
     "intersect",

@@ -31,7 +31,7 @@ SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", 
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
-INFORMATION = "decisions/test_information.py"
+INFORMATION, SUBSETS = "decisions/test_information.py", "decisions/test_subsets.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
@@ -79,6 +79,14 @@ def _base_without(**parts):
         return mutant
 
     return change
+
+
+def _exact_factors(factor_all):
+    def mutant(hessians, depth):
+        found = factor_all(hessians, depth)
+        return replace(found, eta=0.0 * np.ones_like(found.eta), solve_error=0.0 * found.solve_error)
+
+    return mutant
 
 
 def _same_curvatures(bounds_nearby):
@@ -378,6 +386,14 @@ MUTANTS: dict[str, Mutant] = {
     "sums-over-rows-taken-as-exact": Mutant(
         "glru.selection.criteria:Criterion.add_terms", inside(gamma=nothing), SLACK
     ),
+    # Sets of columns.
+    "gradients-of-sets-taken-as-exact": Mutant(
+        "glru.updates.columns.subsets:Step.bounds", inside(sum_error=nothing, gamma=nothing, FEW=zero), SUBSETS
+    ),
+    "half-the-gradients-of-sets": Mutant(
+        "glru.updates.columns.subsets:Step.bounds", inside(_lengths=scaled(0.5)), SUBSETS
+    ),
+    "factors-of-sets-taken-as-exact": Mutant("glru.updates.columns.subsets:factor_all", _exact_factors, SUBSETS),
     # Information criteria.
     "singular-values-taken-as-exact": Mutant("glru.selection.dof:freedom_at", inside(UNIT=zero, FEW=zero), INFORMATION),
     "degrees-of-freedom-of-curvatures-that-do-not-move": Mutant(

@@ -44,7 +44,9 @@ class Contest:
 
     @property
     def may_win(self) -> NDArray[np.bool_]:
-        """The candidates that may still win and whose values are not known exactly."""
+        """The candidates that may still win and whose values are not known exactly; all of these, if the resolution is infinite."""
+        if np.isinf(self.resolution):
+            return self.upper > self.lower
         may_win: NDArray[np.bool_] = (self.upper > self.lower) & (self.lower <= self.upper.min() + self.resolution)
         # Behind a candidate that is within the resolution of the least value whatever that is, none wins; nor behind one that is
         # no worse.

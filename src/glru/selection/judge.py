@@ -249,7 +249,7 @@ class ValidationJudge(Judge):
         if contest is None:
             contest = Contest(np.full(len(moves), self.rows.criterion.least), np.full(len(moves), np.inf), 0.0)
         pending = Pending(self, moves, contest, budget)
-        stage = self.screening.bound(moves, pending)
+        *_, stage = self.screening.bound(moves, pending)
         return Screened(pending.lower, pending.upper, pending.certain, stage)
 
     def refine(self, move: Move, goal: Goal) -> Value:
@@ -331,10 +331,15 @@ class Pending:
     ----------
     lower, upper, certain : array of shape (n_moves,)
         As in :class:`Screened`.
+    others : sequence of Pending
+        The same moves in the other folds, whose sums are added; ``error``: the relative error of that.
     """
 
-    def __init__(self, judge: ValidationJudge, moves: list[Move], contest: Contest, budget: Budget) -> None:
-        self.judge, self.contest, self.budget = judge, contest, budget
+    def __init__(
+        self, judge: ValidationJudge, moves: list[Move], contest: Contest, budget: Budget, error: float = 0.0
+    ) -> None:
+        self.judge, self.contest, self.budget, self.error = judge, contest, budget, error
+        self.others: Sequence[Pending] = ()
         self.size, self.offset = len(moves), contest.lower.size - len(moves)
         least = judge.rows.criterion.least
         self.lower, self.upper = np.full(len(moves), least), np.full(len(moves), np.inf)
@@ -379,17 +384,35 @@ class Pending:
         low, high = self._complete(places, rows.criterion.add_terms(low, high, rows.weights), lower, upper)
         self.lower[places] = np.maximum(self.lower[places], low)
         self.upper[places] = np.maximum(np.minimum(self.upper[places], high), self.lower[places])
-        self.contest.settle(places + self.offset, self.lower[places], self.upper[places])
+        self.contest.settle(places + self.offset, *self._whole(places, self.lower[places], self.upper[places]))
+
+    def _whole(self, places: Columns, lower: Array, upper: Array) -> Bounds:
+        """Bounds of the values over all folds, from those of this one."""
+        for other in self.others:
+            least, most = other.lower[places], other.upper[places]
+            if lower.shape != places.shape:
+                least, most = least.min(), most.max()
+            lower, upper = lower + least, upper + most
+        return lower * (1.0 - self.error), upper * (1.0 + self.error)
 
     def open_places(self) -> Columns:
         """The moves that may still be the best and are not known well enough, the most promising first."""
-        wide = self.upper - self.lower > self.judge.precision
+        wide = self.upper - self.lower > self._enough(self.upper)
         open_ones = np.flatnonzero(self.contest.may_win[self.offset :] & wide)
         return open_ones[np.argsort(self.lower[open_ones], kind="stable")]
 
+    def _enough(self, value: Array) -> Array | float:
+        """Values near this one are known well enough up to this; to a few digits, where nobody is to win."""
+        precision = self.judge.precision
+        if np.isinf(self.contest.resolution):
+            rough = self.judge.rows.criterion.width(ROUGH, 1.0)
+            scale = value if self.judge.rows.criterion.price is None else np.ones_like(value)
+            return np.fmax(precision, rough * np.where(np.isfinite(value), scale, 0.0))
+        return precision
+
     def best_place(self) -> Columns:
         """The move that is best, as far as is known, unless its value is known well enough."""
-        best = int(self.upper.argmin())
+        best = int(self.contest.upper[self.offset :].argmin())
         rough = self.judge.rows.criterion.width(ROUGH, self.upper[best])
         wide = self.upper[best] - self.lower[best] > max(self.judge.precision, rough)
         return np.array([best] if wide else [], dtype=np.intp)
@@ -403,8 +426,10 @@ class Pending:
             lower, upper = (np.where(zeros[:, None], 0.0, to_host(ends)) for ends in (lower, upper))
         low, high = rows.criterion.sum_bounds(rows.y[:, None], lower, upper, rows.weights)
         low, high = self._complete(places, (low, high), lower, upper)
+        known = high - low <= self._enough(high)
+        low, high = self._whole(places, low, high)
         least = min(float(self.contest.upper.min()), float(high.min(initial=np.inf)))
-        known = (high - low <= self.judge.precision) | (low > least + self.contest.resolution)
+        known |= low > least + self.contest.resolution
         # What changes nothing comes first: no move as bad as that wins.
         known |= low >= (self.contest.upper[0] if self.offset else np.inf)
         return known
@@ -498,11 +523,33 @@ class FoldsJudge(Judge):
         return self._add([judge.value(thorough) for judge in self.judges])
 
     def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
-        found = [judge.screen(moves, budget) for judge in self.judges]
+        own = [judge for judge in self.judges if isinstance(judge, ValidationJudge)]
+        found: Sequence[Screened | Pending]
+        if len(own) < len(self.judges):
+            found = screened = [judge.screen(moves, budget) for judge in self.judges]
+            stage = screened[0].stage
+        else:
+            found, stage = self._screen_together(own, moves, budget, contest)
         self._screened = {move: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
         lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
         certain = np.sum([s.certain for s in found], axis=0)
-        return Screened(lower * (1.0 - self._error), upper * (1.0 + self._error), certain, found[0].stage)
+        return Screened(lower * (1.0 - self._error), upper * (1.0 + self._error), certain, stage)
+
+    def _screen_together(
+        self, judges: list[ValidationJudge], moves: list[Move], budget: Budget, contest: Contest | None
+    ) -> tuple[list[Pending], str]:
+        """The bounds of every fold; all are bounded once before any is bounded more tightly, so that it is known what matters."""
+        if contest is None:
+            contest = Contest(np.full(len(moves), self.criterion.least), np.full(len(moves), np.inf), 0.0)
+        found = [Pending(judge, moves, contest, budget, self._error) for judge in judges]
+        for k, pending in enumerate(found):
+            pending.others = found[:k] + found[k + 1 :]
+        working = [judge.screening.bound(moves, part) for judge, part in zip(judges, found, strict=True)]
+        stages = [next(bounds) for bounds in working]
+        for bounds in working:
+            for _ in bounds:
+                pass
+        return found, stages[0]
 
     def refine(self, move: Move, goal: Goal) -> Value:
         known = self._screened.get(move, [(0.0, np.inf)] * len(self.judges))

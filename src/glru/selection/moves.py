@@ -1,7 +1,7 @@
 """The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, final
 
@@ -25,16 +25,17 @@ from glru.solvers import train
 from glru.solvers.api import warn_if_short
 from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
 from glru.updates import newton_candidate
-from glru.updates.batch import Decided
 from glru.updates.carried_rows import has_carried
 from glru.updates.columns import (
     Block,
     LocalColumns,
     SmoothColumns,
+    SubsetModels,
     WideColumns,
     carried_columns,
     has_local_columns,
     has_smooth_columns,
+    has_subsets,
     has_wide_columns,
 )
 from glru.updates.mapping import new_coefficients
@@ -46,6 +47,9 @@ MOST_ROWS = 1000
 
 FIRST_BATCH = 32
 """Candidates of the first batch that is stepped on together; the best of them rule out many of the others. Each next batch is larger."""
+
+SETS_COST = 4
+"""Models are bounded in metrics of their own where all of these cost no more than this times a factor over the rows."""
 
 POLISHED = 1e-12
 """Relative gap from which the columns of large sparse data are bounded."""
@@ -171,7 +175,10 @@ class Pending(Protocol):
         ...
 
     def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
-        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each."""
+        """Which of some moves are known well enough or cannot win, given bounds of the rows' scores after each.
+
+        Bounds of fewer moves are of some of them, and it is not known which.
+        """
         ...
 
 
@@ -179,10 +186,11 @@ class Screening(ABC):
     """What is found of all moves of a step together, from the present model, before any is refined on its own."""
 
     @abstractmethod
-    def bound(self, moves: list[Move], pending: Pending) -> str:
-        """Bound the validation scores after every move, more tightly where the move may still be the best.
+    def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+        """Bound the validation scores after every move.
 
-        Returns the stage that found the bounds.
+        First bounds of all come with the first item, tighter ones of moves that may still be the best with the next; items are the
+        stages that found them.
         """
 
     @abstractmethod
@@ -210,21 +218,70 @@ class ColumnFamilies(Screening):
         self.model, self.X, self.method = model, X, method
         self._local: LocalColumns | None = None
         self._wide: WideColumns | SmoothColumns | None = None
+        self._subsets: SubsetModels | None = None
+        self._found: dict[Move, Point] = {}
 
-    def bound(self, moves: list[Move], pending: Pending) -> str:
-        alone = np.ones(len(moves), dtype=bool)
+    def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+        alone, tighten = np.ones(len(moves), dtype=bool), []
         for add in (False, True):
             places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
             columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
-            if places.size and self._bound_family(places, columns, add, pending):
+            more = self._bound_family(places, columns, add, pending) if places.size else None
+            if more is not None:
+                tighten.append(more)
                 alone[places] = False
+        for places in self._sets(moves, np.flatnonzero(alone)):
+            tighten.append(partial(self._bound_sets, moves, places, pending))
+            alone[places] = False
         for k in np.flatnonzero(alone).tolist():
             pending.budget.check()
             problem, point = self.model.trial(moves[k], carried=True)
             queries = self._select(moves[k].apply(self.model.chosen))
             lower, upper = certified_bounds(certify(problem, point), queries)
             pending.take(np.array([k]), lower[:, None], upper[:, None])
-        return "newton" if self.method == "certified" and not alone.all() else "carry"
+        stage = "newton" if self.method == "certified" and not alone.all() else "carry"
+        yield stage
+        for more in tighten:
+            more()
+        yield stage
+
+    def _sets(self, moves: list[Move], places: Columns) -> Iterator[Columns]:
+        """Moves whose models are stepped on together, each in the metric of its own Hessian: those with as many columns."""
+        model = self.model
+        if self.method != "certified" or not has_subsets(model.whole):
+            return
+        signs = np.array([1 if moves[k].add else -1 for k in places])
+        sizes = model.chosen.size + signs * np.array([len(moves[k].columns) for k in places])
+        for size in np.unique(sizes):
+            here = places[sizes == size]
+            if size + model.whole.fit_intercept > 0 and here.size * size**2 <= SETS_COST * model.whole.n_rows**2:
+                yield here
+
+    def _bound_sets(self, moves: list[Move], places: Columns, pending: Pending) -> None:
+        self._step_on(
+            places,
+            pending,
+            lambda here, decided: self._set_bounds(
+                [moves[k] for k in places[here]],
+                lambda members, lower, upper: decided(places[here][members], lower, upper),
+            ),
+        )
+
+    def _set_bounds(self, moves: list[Move], decided: Callable[[Columns, Array, Array], Any]) -> tuple[Array, Array]:
+        """Bounds after moves to models of as many columns, from the present model; the models are kept."""
+        model = self.model
+        self._subsets = self._subsets or SubsetModels(model.whole, self.X)
+        near, whole = model.near, np.zeros(model.whole.n_columns)
+        whole[model.chosen] = near.coef
+        columns = np.array([move.apply(model.chosen) for move in moves]).reshape(len(moves), -1)
+        starts = whole[columns]
+        if model.whole.fit_intercept:
+            starts = np.column_stack([starts, np.full(len(moves), near.intercept)])
+        lower, upper, models = self._subsets.bounds(columns, starts, decided)
+        size = columns.shape[1]
+        for move, found in zip(moves, models, strict=True):
+            self._found[move] = Point(found[:size], float(found[size]) if model.whole.fit_intercept else 0.0)
+        return lower, upper
 
     def present(self) -> Bounds | None:
         problem = self.model.problem
@@ -258,6 +315,8 @@ class ColumnFamilies(Screening):
         return self.model.trial(move)
 
     def candidate(self, move: Move) -> Point | None:
+        if move in self._found:
+            return self._found[move]
         if self._local is None or len(move.columns) > 1 or move.add:
             return None
         return self._local.candidate(int(np.searchsorted(self.model.chosen, move.columns[0])))
@@ -265,53 +324,68 @@ class ColumnFamilies(Screening):
     def refine(self, move: Move, decided: AllDecided) -> Bounds | None:
         """More Newton steps of one move in the dimension of the rows, if the moves of its kind were bounded there."""
         columns = np.array(move.columns, dtype=np.intp)
+        if move in self._found:
+            lower, upper = self._set_bounds(
+                [move], lambda _, lower, upper: np.array([decided(lower[:, 0], upper[:, 0])])
+            )
+            return lower[:, 0], upper[:, 0]
         if self._wide is None or columns.size > 1 or has_products(self.model.problem):
             return None
         found = self._wide.refine_one(self._block(columns, move.add), decided)
         return found.lower, found.upper
 
-    def _bound_family(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> bool:
-        """Bound moves of single columns, if a family applies."""
+    def _bound_family(
+        self, places: Columns, columns: Columns, add: bool, pending: Pending
+    ) -> Callable[[], None] | None:
+        """Bound moves of single columns, if a family applies; what is returned bounds those more tightly that matter."""
         problem, own = self.model.problem, np.searchsorted(self.model.chosen, columns)
         if self.method != "certified":
             if self.method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
                 pending.take(places, *carried_columns(self.model.solution, self.queries, own))
-                return True
+                return lambda: None
+        elif (
+            add and next(self._sets([Move((int(j),), add) for j in columns], np.arange(columns.size)), None) is not None
+        ):
+            return None
         elif self._rows_are_few(add) and self._has_squares(columns) and has_wide_columns(problem):
-            self._bound_wide(places, columns, add, pending)
-            return True
+            return self._bound_wide(places, columns, add, pending)
         elif self._rows_are_few(add) and self._has_squares(columns) and has_smooth_columns(problem):
             self._wide = self._wide or SmoothColumns(self.model.solution, self.queries)
             assert isinstance(self._wide, SmoothColumns)
             make = partial(self._columns, columns, pending.budget)
             lam = self.model.whole.quadratic[columns]
             pending.take(places, *self._wide.bounds(make, lam, 1.0 if add else -1.0, columns.size))
-            return True
+            return lambda: None
         elif not add and has_local_columns(problem):
             local = self._local_family()
             pending.take(places, *local.closed_form(own))
-            self._step_on(places, pending, lambda here, decided: local.bounds(own[here], decided, BATCH_STEPS))
-            return True
-        return False
+            return lambda: self._step_on(
+                places,
+                pending,
+                lambda here, decided: local.bounds(own[here], partial(decided, places[here]), BATCH_STEPS),
+            )
+        return None
 
-    def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> None:
+    def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> Callable[[], None]:
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
         family, sign = self._wide_family(), 1.0 if add else -1.0
         lam, centers = self.model.whole.quadratic[columns], self._centers(columns, add)
         bounds = family.bounds(partial(self._columns, columns, pending.budget), lam, sign, columns.size, centers)
         pending.take(places, *bounds)
-        self._step_on(
+        return lambda: self._step_on(
             places,
             pending,
-            lambda here, decided: family.refined(self._block(columns[here], add), decided, BATCH_STEPS),
+            lambda here, decided: family.refined(
+                self._block(columns[here], add), partial(decided, places[here]), BATCH_STEPS
+            ),
         )
 
     def _step_on(
-        self, places: Columns, pending: Pending, refine: Callable[[Columns, Decided], tuple[Array, Array]]
+        self, places: Columns, pending: Pending, refine: Callable[[Columns, Any], tuple[Array, Array]]
     ) -> None:
         """Bound those moves of a family more tightly that may still be the best, in batches, and the best one in the end.
 
-        ``refine(here, decided)``: bounds for some members of the family.
+        ``refine(here, decided)``: bounds for some members of the family; ``decided(moves, lower, upper)``.
         """
         own, width = np.full(pending.size, -1), FIRST_BATCH
         own[places] = np.arange(places.size)
@@ -324,7 +398,7 @@ class ColumnFamilies(Screening):
             if not here.size:
                 return
             batch = places[here]
-            pending.take(batch, *refine(here, partial(pending.decided, batch)))
+            pending.take(batch, *refine(here, pending.decided))
             # Each is asked once.
             own[batch] = -1
             width = min(2 * width, max(FIRST_BATCH, self.model.problem.arrays.batch // self.model.problem.n_rows))
@@ -383,8 +457,8 @@ class SummedHessian(Screening):
     def __init__(self, model: Model, n_rows: int) -> None:
         self.model, self.n_rows = model, n_rows
 
-    def bound(self, moves: list[Move], pending: Pending) -> str:
-        return "newton"
+    def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+        yield "newton"
 
     def trial(self, move: Move) -> tuple[Problem, Point]:
         """The problem after a move, and where the quadratic model of the whole problem is least on its columns."""

@@ -4,15 +4,18 @@ from glru.updates.carried_rows import carried_columns
 from glru.updates.columns.local import LocalColumns, has_local_columns
 from glru.updates.columns.models import Block
 from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns
+from glru.updates.columns.subsets import SubsetModels, has_subsets
 from glru.updates.columns.wide import WideColumns, has_wide_columns
 
 __all__ = [
     "Block",
     "LocalColumns",
     "SmoothColumns",
+    "SubsetModels",
     "WideColumns",
     "carried_columns",
     "has_local_columns",
     "has_smooth_columns",
+    "has_subsets",
     "has_wide_columns",
 ]
