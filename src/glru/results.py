@@ -3,7 +3,7 @@
 from glru.after import After, Retraining
 from glru.deletion import Influence, Jackknife, Ranking
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
-from glru.selection import StepwiseResult
+from glru.selection import FeatureImportance, StepwiseResult
 from glru.sklearn.after import ModelAfter
 from glru.sklearn.certify import ModelCertificate
 from glru.verify import Verification
@@ -11,6 +11,7 @@ from glru.verify import Verification
 __all__ = [
     "After",
     "CrossValResult",
+    "FeatureImportance",
     "Influence",
     "Jackknife",
     "LOOCVPath",

@@ -4,6 +4,7 @@ from glru.display.after import AfterDisplay
 from glru.display.classes import ConfusionDisplay
 from glru.display.deletion import DeletionDisplay
 from glru.display.determination import DeterminationRateDisplay
+from glru.display.importance import ImportanceDisplay
 from glru.display.influence import InfluenceDisplay
 from glru.display.loocv import LOOCVDisplay
 from glru.display.path import RegularizationPathDisplay
@@ -14,6 +15,7 @@ __all__ = [
     "ConfusionDisplay",
     "DeletionDisplay",
     "DeterminationRateDisplay",
+    "ImportanceDisplay",
     "InfluenceDisplay",
     "LOOCVDisplay",
     "RegularizationPathDisplay",

@@ -1,6 +1,7 @@
 """Choosing features with proof."""
 
+from glru.selection.importance import FeatureImportance, measure_importance
 from glru.selection.result import Step, StepwiseResult
 from glru.selection.search import Settings, search
 
-__all__ = ["Settings", "Step", "StepwiseResult", "search"]
+__all__ = ["FeatureImportance", "Settings", "Step", "StepwiseResult", "measure_importance", "search"]

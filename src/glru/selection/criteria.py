@@ -137,8 +137,11 @@ NAMES = (*CRITERIA, *INFORMATION)
 """The names of all criteria."""
 
 
-def find_criterion(name: str, problem: Problem) -> Criterion:
-    """The criterion of a name, if it goes with the problem."""
+def find_criterion(name: str | None, problem: Problem) -> Criterion:
+    """The criterion of a name, if it goes with the problem; None: the usual one of its loss."""
+    if name is None:
+        name = "log_loss" if problem.loss.probabilities else "error"
+        name = name if problem.loss.task == "classification" else "squared_error"
     if name not in NAMES:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {name!r}.")
     if problem.loss.log_link:

@@ -57,10 +57,10 @@ class FeatureImportance:
     >>> result.order, result.n_trainings
     (array([0, 1, 2]), 0)
     >>> result
-    FeatureImportance('log_loss' 0.4484 with all 3 features)
-      0                        +0.1636
-      1                        +0.0332
-      2                        -0.0003
+    FeatureImportance('log_loss' 0.361944 with all 3 features)
+      0                        +0.2754
+      1                        +0.07662
+      2                        -0.001692
     """
 
     columns: tuple[tuple[int, ...], ...]
@@ -76,7 +76,8 @@ class FeatureImportance:
     @property
     def increase(self) -> Array:
         """The middle of each interval; 0 where nothing is known."""
-        return np.nan_to_num(0.5 * (self.lower + self.upper), nan=0.0, posinf=0.0, neginf=0.0)
+        known = np.isfinite(self.lower) & np.isfinite(self.upper)
+        return 0.5 * (np.where(known, self.lower, 0.0) + np.where(known, self.upper, 0.0))
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -115,8 +116,8 @@ class FeatureImportance:
         lines = [f"FeatureImportance({self.criterion!r} {shown} with all {len(self.features)} features){state}"]
         for k in self.order[:SHOWN]:
             low, high = float(self.lower[k]), float(self.upper[k])
-            close = high - low <= 2e-4 * max(abs(self.value[1]), 1e-300)
-            text = f"{0.5 * (low + high):+.4f}" if close else show_interval(low, high)
+            close = high - low <= 2e-4 * abs(self.value[1])
+            text = f"{0.5 * (low + high):+.4g}" if close else show_interval(low, high)
             lines.append(f"  {_label(self.features[k]):<24} {text}")
         if len(self.features) > SHOWN:
             lines.append(f"  ... and {len(self.features) - SHOWN} more")
@@ -140,9 +141,7 @@ def measure_importance(problem: Any, X_val: Any, y_val: Any, settings: Settings)
     contest = Contest(np.full(len(moves), criterion.least), np.full(len(moves), np.inf), np.inf)
     value, n_trainings, interrupted = (criterion.least, np.inf), 0, False
     with reporter(settings.progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
-        judge = make_judge(
-            problem, solution, np.arange(problem.n_columns), X_val, y_val, criterion, settings, budget
-        )
+        judge = make_judge(problem, solution, np.arange(problem.n_columns), X_val, y_val, criterion, settings, budget)
         try:
             present = judge.value(thorough=True)
             value = present.lower, present.upper

@@ -45,12 +45,12 @@ CriterionName = Literal["error", "log_loss", "squared_error", "aic", "bic"]
 class Settings:
     """How to search; every option but one is that of :func:`glru.stepwise`, and checked as far as no data is needed.
 
-    ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
+    ``criterion``: None for the usual one of the loss. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
     """
 
     direction: Direction = "backward"
     method: Method = "certified"
-    criterion: CriterionName = "error"
+    criterion: CriterionName | None = "error"
     max_steps: int | None = None
     min_features: int = 1
     max_features: int | None = None
@@ -68,7 +68,7 @@ class Settings:
             raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {self.direction!r}.")
         if self.method not in ("certified", "glru", "naive"):
             raise ValueError(f"method must be 'certified', 'glru' or 'naive'; got {self.method!r}.")
-        if self.criterion not in NAMES:
+        if self.criterion is not None and self.criterion not in NAMES:
             raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {self.criterion!r}.")
         if self.forced and self.direction == "both":
             raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
@@ -80,15 +80,21 @@ class Settings:
             raise ValueError(f"max_steps must be at least 0; got {self.max_steps!r}.")
 
 
-@np.errstate(all="ignore")
-def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settings) -> StepwiseResult:
-    """Search stepwise from a problem or its solution; see :func:`glru.stepwise`."""
+def start_of(problem: Any, settings: Settings) -> tuple[Problem, Solution | None]:
+    """The problem that was given, alone or with its solution, if it can be judged."""
     solution = problem if isinstance(problem, Solution) else None
-    problem = problem.problem if isinstance(problem, Solution) else problem
+    problem = solution.problem if solution is not None else problem
     if not isinstance(problem, Problem):
         raise TypeError(f"expected a glru.Problem; got {type(problem).__name__}.")
     if problem.loss.several:
         require_judge(problem, settings.method)
+    return problem, solution
+
+
+@np.errstate(all="ignore")
+def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settings) -> StepwiseResult:
+    """Search stepwise from a problem or its solution; see :func:`glru.stepwise`."""
+    problem, solution = start_of(problem, settings)
     budget = Budget(settings.max_seconds)
     criterion = find_criterion(settings.criterion, problem)
     moving = movable_groups(problem, settings)

@@ -7,6 +7,8 @@ import numpy as np
 
 from glru import _inputs
 from glru.problem import Problem
+from glru.selection import FeatureImportance, measure_importance
+from glru.selection.criteria import INFORMATION
 from glru.selection.result import Step, StepwiseResult
 from glru.selection.search import Settings, search
 from glru.sklearn.adapt import adapt
@@ -29,7 +31,40 @@ def estimator_stepwise(
     The steps in front of a pipeline's model are fitted to the rows that are trained on, in every fold again. ``keeps_columns``: refuse
     steps that make another number of columns.
     """
+    problem, rows, settings, offset = _prepare(estimator, X, y, X_val, y_val, sample_weight, settings, keeps_columns)
+    result = search(problem, *rows, settings)
+    return _shifted(result, offset) if offset else result
+
+
+def estimator_importance(
+    estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
+) -> FeatureImportance:
+    """What the features of an estimator's objective are worth; its penalised intercept, if it has one, is none of them."""
+    problem, rows, settings, offset = _prepare(estimator, X, y, X_val, y_val, sample_weight, settings)
+    result = measure_importance(problem, *rows, settings)
+    if not offset:
+        return result
+    columns = tuple(tuple(j - offset for j in group) for group in result.columns)
+    features = result.features
+    if problem.column_names is None:
+        features = tuple(group[0] if len(group) == 1 else group for group in columns)
+    return replace(result, columns=columns, features=features)
+
+
+def _prepare(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    X_val: Any,
+    y_val: Any,
+    sample_weight: Any,
+    settings: Settings,
+    keeps_columns: bool = False,
+) -> tuple[Problem, tuple[Any, Any], Settings, int]:
+    """The problem of an estimator, its validation rows, the settings in its columns, and how many of these come before the features."""
     adapted = adapt(estimator, X, y, sample_weight)
+    if settings.criterion is None and adapted.classes is not None and not adapted.problems[0].loss.probabilities:
+        settings = replace(settings, criterion="error")
     _check(adapted, settings.criterion)
     n_columns = adapted.problems[0].n_columns - adapted.offset
     if keeps_columns and n_columns != X.shape[1]:
@@ -37,14 +72,14 @@ def estimator_stepwise(
             f"the steps in front of the model must keep the {X.shape[1]} columns, so that some of them can be chosen; they make "
             f"{n_columns}. Put such steps before the selector."
         )
-    if adapted.shifts is not None and X_val is None:
+    if adapted.shifts is not None and X_val is None and settings.criterion not in INFORMATION:
         settings = _refitted_folds(adapted, settings)
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
-    if not offset:
-        return search(problem, X_val, y_val, settings)
-    return _shifted(search(problem, X_val, y_val, _shifted_settings(settings, problem, offset)), offset)
+    if offset:
+        settings = _shifted_settings(settings, problem, offset)
+    return problem, (X_val, y_val), settings, offset
 
 
 def _check(adapted: Adapted, criterion: Any) -> None:
