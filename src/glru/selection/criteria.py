@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import log, pi
+from math import lcm, log, pi
 from typing import Any, final
 
 import numpy as np
@@ -36,6 +36,8 @@ class Criterion:
         What one degree of freedom adds; None: the criterion is the sum alone.
     total : float
         The total weight of the training rows, where degrees of freedom have a price.
+    unit : float
+        What a sum of numbers of rows is multiplied by to be shown: 1, unless rows count differently.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Criterion:
     counts: bool
     price: float | None = None
     total: float = 0.0
+    unit: float = 1.0
 
     @property
     def least(self) -> float:
@@ -89,7 +92,8 @@ class Criterion:
         """Bounds of the sum from bounds of its terms, wherever these live; sums come to the host."""
         xp = namespace(least)
         # Numbers of rows are added without an error.
-        error = 0.0 if self.counts and weights is None else gamma(least.shape[0] + 4)
+        exact = self.counts and (weights is None or bool(np.all(weights == np.rint(weights))))
+        error = 0.0 if exact else gamma(least.shape[0] + 4)
         if weights is not None:
             factors = arrays_of(least).put(weights.reshape((-1,) + (1,) * (least.ndim - 1)))
             # Rows without a weight have no part in the sum, whatever is known of them.
@@ -98,6 +102,8 @@ class Criterion:
 
     def mean_bounds(self, lower: Any, upper: Any, n_rows: int) -> tuple[Any, Any]:
         """Bounds of the criterion from those of its sum: themselves if it counts, else divided by the rows, rounded outward."""
+        if self.counts and self.unit != 1.0:
+            return lower * self.unit * (1.0 - FEW), upper * self.unit * (1.0 + FEW)
         if self.counts or self.price is not None:
             return lower, upper
         return (lower / n_rows * (1.0 - FEW), upper / n_rows * (1.0 + FEW))
@@ -129,6 +135,20 @@ CRITERIA = {
     "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False),
 }
 
+
+def weigh_folds(criterion: Criterion, sizes: list[int]) -> tuple[Criterion, list[float]]:
+    """The criterion whose value is the mean over folds of their means, and what each row of a fold counts.
+
+    Numbers of rows are multiplied by whole numbers, so that their sums stay exact.
+    """
+    n_rows, whole = sum(sizes), lcm(*sizes)
+    if criterion.counts and whole <= MOST_WHOLE:
+        return replace(criterion, unit=n_rows / (len(sizes) * whole)), [float(whole // size) for size in sizes]
+    return criterion, [n_rows / (len(sizes) * size) for size in sizes]
+
+
+MOST_WHOLE = 10**9
+"""Rows count at most this as whole numbers; their sums are then exact."""
 
 INFORMATION: dict[str, Callable[[float], float]] = {"aic": lambda total: 2.0, "bic": log}
 """The price of a degree of freedom, given the total weight of the rows."""

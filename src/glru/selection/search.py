@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import numpy as np
@@ -13,13 +13,13 @@ from glru._budget import Budget, OutOfTime
 from glru.cascade import Report, reporter
 from glru.changes import layout_of
 from glru.changes.base import column_positions, matched_columns
-from glru.linalg import Array, Matrix, calm_blas
+from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.point import Point
 from glru.problem import Problem
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
-from glru.selection.criteria import NAMES, Criterion, find_criterion
+from glru.selection.criteria import NAMES, Criterion, find_criterion, weigh_folds
 from glru.selection.judge import (
     ROUGH,
     FoldsJudge,
@@ -45,7 +45,8 @@ CriterionName = Literal["error", "log_loss", "squared_error", "aic", "bic"]
 class Settings:
     """How to search; every option but one is that of :func:`glru.stepwise`, and checked as far as no data is needed.
 
-    ``criterion``: None for the usual one of the loss. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
+    ``criterion``: None for the usual one of the loss. ``gain``: stop before a step, the first one excepted, that makes the criterion
+    less by less than this. ``fold_means``: the criterion is the mean over folds of their means, as in scikit-learn, not that over all rows. ``folds``: the problems of the splits in ``cv`` and the places of their test rows, where they differ in more than weights.
     """
 
     direction: Direction = "backward"
@@ -55,6 +56,8 @@ class Settings:
     min_features: int = 1
     max_features: int | None = None
     forced: bool = False
+    gain: float | None = None
+    fold_means: bool = False
     groups: Sequence[Any] | None = None
     keep: Sequence[Any] = ()
     cv: Any = None
@@ -97,6 +100,11 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     problem, solution = start_of(problem, settings)
     budget = Budget(settings.max_seconds)
     criterion = find_criterion(settings.criterion, problem)
+    if settings.fold_means and settings.cv is not None:
+        folds = list(_folds_of(problem, settings.cv)) if settings.folds is None else settings.folds
+        settings = replace(settings, folds=folds)
+        sizes = [test.size for _, test in folds]
+        criterion = weigh_folds(criterion, sizes)[0] if len(set(sizes)) > 1 else criterion
     moving = movable_groups(problem, settings)
     start = np.arange(problem.n_columns)
     if settings.direction == "forward":
@@ -160,11 +168,31 @@ class Walk:
         if ahead.tobytes() in self.visited:
             # Every step makes the criterion less, so columns that come back were told apart by noise alone.
             return False
+        judge = self.judge.after(move)
+        value = judge.value() if known is None else known
+        if self.path and not self._is_worth(value, contest):
+            self.path.append(contest.record(self.problem, None, self.value))
+            return False
         self.visited.add(ahead.tobytes())
-        self.chosen, self.judge = ahead, self.judge.after(move)
-        self.value = self.judge.value() if known is None else known
+        self.chosen, self.judge, self.value = ahead, judge, value
         self.path.append(contest.record(self.problem, move, self.value))
         return True
+
+    def _is_worth(self, value: Value, contest: "StepContest") -> bool:
+        """Whether a step makes the criterion less by what is asked for; where that is not proven, its values decide and it is marked."""
+        if self.settings.gain is None:
+            return True
+        scale, gain = self.judge.n_rows if self.criterion.counts else 1, self.settings.gain
+        ends = [self.criterion.mean_bounds(one.lower, one.upper, self.judge.n_rows) for one in (self.value, value)]
+        (old_low, old_high), (low, high) = ends
+        # Two roundings.
+        least, most = (old_low - high) / scale, (old_high - low) / scale
+        least, most = least - FEW * (abs(old_low) + abs(high)) / scale, most + FEW * (abs(old_high) + abs(low)) / scale
+        if least >= gain or most < gain:
+            return bool(least >= gain)
+        if most - least > FEW * 4.0 * (abs(old_high) + abs(high)) / scale:
+            contest.n_open += 1
+        return bool(0.5 * (least + most) >= gain)
 
     def _moves(self) -> list[Move]:
         """All moves in the order in which ties are broken: by their lowest column."""
@@ -321,17 +349,27 @@ def make_judge(
     if settings.cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol, start, budget), criterion, method)
     judges = []
-    for fold, test in _folds_of(problem, settings.cv) if settings.folds is None else settings.folds:
+    folds = list(_folds_of(problem, settings.cv)) if settings.folds is None else settings.folds
+    sizes = [test.size for _, test in folds]
+    counted = weigh_folds(criterion, sizes)[1] if settings.fold_means and len(set(sizes)) > 1 else [None] * len(sizes)
+    for (fold, test), weight in zip(folds, counted, strict=True):
         model = Model(fold, chosen, tol, budget=budget)
-        judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], criterion, method))
+        weights = None if weight is None else np.full(test.size, weight)
+        judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], criterion, method, weights))
     return FoldsJudge(judges, criterion)
 
 
-def _judge_rows(model: Model, X: Matrix, y: Any, criterion: Criterion, method: str) -> Judge:
+def _judge_rows(
+    model: Model, X: Matrix, y: Any, criterion: Criterion, method: str, weights: Array | None = None
+) -> Judge:
     """The judge of validation rows, with one score or one per class."""
     if model.whole.loss.several:
+        if weights is not None:
+            raise ValueError(
+                "the mean over folds of different sizes has one score per row; got one per class. Give folds of one size."
+            )
         return ClassJudge(model, ClassRows(model.whole, X, y, criterion), method)
-    return ValidationJudge(model, ValidationRows(model.whole, X, y, criterion), method)
+    return ValidationJudge(model, ValidationRows(model.whole, X, y, criterion, weights), method)
 
 
 def _folds_of(problem: Problem, cv: Any) -> Iterator[tuple[Problem, NDArray[np.intp]]]:

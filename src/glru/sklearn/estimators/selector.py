@@ -9,10 +9,39 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
+from glru.linalg import use_threads
 from glru.selection import Settings
 from glru.sklearn.estimators.base import validated
 from glru.sklearn.preprocessing import weight_name
 from glru.sklearn.stepwise import estimator_stepwise
+
+SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
+    "accuracy": "error",
+    "neg_log_loss": "log_loss",
+    "neg_mean_squared_error": "squared_error",
+}
+"""Criteria by scikit-learn's names of their negatives, of the accuracy by that of what is left of it."""
+
+
+def _number_of_features(wanted: Any, n_features: int, until_tol: bool) -> int | None:
+    """The number of features to go on to; None: no such number."""
+    if wanted is None or (wanted == "auto" and until_tol):
+        return None
+    if wanted == "auto":
+        return max(n_features // 2, 1)
+    share = isinstance(wanted, float)
+    number = int(n_features * wanted) if share else wanted
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | np.integer)
+        or not 0 < number < n_features
+        or (share and wanted > 1)
+    ):
+        raise ValueError(
+            f"n_features_to_select must be 'auto', a number between 1 and {n_features - 1}, or a share of the {n_features} features; "
+            f"got {wanted!r}."
+        )
+    return int(number)
 
 
 class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -30,12 +59,26 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
         The rows that judge: a share of the data drawn at random (stratified for a classifier), rows of their own,
         leave-one-out, or folds as in scikit-learn.
-    criterion : {"auto", "error", "log_loss", "squared_error"}, default="auto"
-        What to make small; "auto" is "error" for a classifier and "squared_error" for a regressor.
+    criterion : {"auto", "error", "log_loss", "squared_error", "aic", "bic"}, default="auto"
+        What to make small; "auto" is "error" for a classifier and "squared_error" for a regressor. "aic" and "bic" judge on the rows
+        that are trained on, without ``validation``.
     method : {"certified", "glru", "naive"}, default="certified"
         As in :func:`glru.stepwise`.
-    max_steps, min_features, max_features, forced, groups, keep, tol
+    max_steps, min_features, max_features, forced, groups, keep, max_seconds, progress
         As in :func:`glru.stepwise`.
+    n_features_to_select : "auto", int or float, default=None
+        As in scikit-learn's ``SequentialFeatureSelector``: go on to this number or share of the features, whatever the criterion says.
+        "auto" is half of them, or with ``tol`` as many as that asks for. Without it the search ends where no step is better.
+    tol : float, default=None
+        With ``n_features_to_select="auto"``: end before a step, the first one excepted, that makes the score better by less than this.
+    scoring : {"accuracy", "neg_log_loss", "neg_mean_squared_error"}, default=None
+        The criterion by scikit-learn's name of it; the score is then the mean over folds of their means, as there.
+    cv : int, splitter or iterable, default=None
+        Folds that judge, in place of ``validation``.
+    training_tol : float, default=1e-6
+        Relative gap of the model of each step.
+    n_jobs : int, default=None
+        Threads, as in :func:`glru.loocv`.
     random_state : int, default=None
         Seed of the random share of rows.
 
@@ -69,7 +112,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         estimator: Any,
         direction: Literal["backward", "forward", "both"] = "backward",
         validation: Any = 0.1,
-        criterion: Literal["auto", "error", "log_loss", "squared_error"] = "auto",
+        criterion: Literal["auto", "error", "log_loss", "squared_error", "aic", "bic"] = "auto",
         method: Literal["certified", "glru", "naive"] = "certified",
         max_steps: int | None = None,
         min_features: int = 1,
@@ -77,7 +120,15 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         forced: bool = False,
         groups: Any = None,
         keep: Any = (),
-        tol: float = 1e-6,
+        *,
+        n_features_to_select: Any = None,
+        tol: float | None = None,
+        scoring: Literal["accuracy", "neg_log_loss", "neg_mean_squared_error"] | None = None,
+        cv: Any = None,
+        training_tol: float = 1e-6,
+        max_seconds: float | None = None,
+        n_jobs: int | None = None,
+        progress: Any = False,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -91,7 +142,14 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         self.forced = forced
         self.groups = groups
         self.keep = keep
+        self.n_features_to_select = n_features_to_select
         self.tol = tol
+        self.scoring = scoring
+        self.cv = cv
+        self.training_tol = training_tol
+        self.max_seconds = max_seconds
+        self.n_jobs = n_jobs
+        self.progress = progress
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "StepwiseSelector":
@@ -109,34 +167,54 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         data = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         matrix, targets = data
         classifier = is_classifier(self.estimator)
-        criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
         train, X_val, y_val, cv = self._rows(matrix, targets, classifier)
         weight = None if sample_weight is None else np.asarray(sample_weight)[train]
-        settings = Settings(
-            direction=self.direction,
-            method=self.method,
-            criterion=criterion,
-            max_steps=self.max_steps,
-            min_features=self.min_features,
-            max_features=self.max_features,
-            forced=self.forced,
-            groups=self._places(self.groups),
-            keep=self._places(self.keep),
-            cv=cv,
-            tol=self.tol,
-        )
-        self.result_ = estimator_stepwise(
-            self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings, keeps_columns=True
-        )
+        settings = self._settings(classifier, matrix.shape[1], cv)
+        with use_threads(self.n_jobs):
+            self.result_ = estimator_stepwise(
+                self.estimator, matrix[train], targets[train], X_val, y_val, weight, settings, keeps_columns=True
+            )
         self.support_ = np.zeros(matrix.shape[1], dtype=bool)
         self.support_[self.result_.selected] = True
         fit_options = {} if sample_weight is None else {weight_name(self.estimator): sample_weight}
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets, **fit_options)
         return self
 
+    def _settings(self, classifier: bool, n_features: int, cv: Any) -> Settings:
+        """The options of the search, scikit-learn's in its own words."""
+        if self.scoring is not None and self.scoring not in SCORING:
+            raise ValueError(f"scoring must be one of {', '.join(map(repr, SCORING))}; got {self.scoring!r}.")
+        criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
+        target = _number_of_features(self.n_features_to_select, n_features, self.tol is not None)
+        if self.tol is not None and self.n_features_to_select != "auto":
+            raise ValueError(f"tol goes with n_features_to_select='auto'; got {self.n_features_to_select!r}.")
+        forward = self.direction == "forward"
+        least, most = self.min_features, self.max_features
+        if target is not None:
+            least, most = (least, target) if forward else (target, most)
+        return Settings(
+            direction=self.direction,
+            method=self.method,
+            criterion=criterion if self.scoring is None else SCORING[self.scoring],
+            max_steps=self.max_steps,
+            min_features=least,
+            max_features=most,
+            forced=self.forced or self.n_features_to_select is not None,
+            gain=self.tol,
+            fold_means=self.scoring is not None and cv is not None,
+            groups=self._places(self.groups),
+            keep=self._places(self.keep),
+            cv=cv,
+            tol=self.training_tol,
+            max_seconds=self.max_seconds,
+            progress=self.progress,
+        )
+
     def _rows(self, X: Any, y: Any, classifier: bool) -> tuple[NDArray[np.intp], Any, Any, Any]:
         """The rows to train on, and what judges: validation rows and their targets, or folds."""
-        every, judge = np.arange(X.shape[0]), self.validation
+        every, judge = np.arange(X.shape[0]), self.validation if self.cv is None else self.cv
+        if self.criterion in ("aic", "bic") and self.scoring is None:
+            return every, None, None, None
         if isinstance(judge, tuple) and len(judge) == 2:
             return every, validated(self, judge[0], reset=False, accept_sparse="csr"), judge[1], None
         if judge is None or (isinstance(judge, str) and judge == "loo"):
