@@ -174,7 +174,7 @@ def find_criterion(name: str | None, problem: Problem) -> Criterion:
 def _sum_criterion(name: str, problem: Problem) -> Criterion:
     loss, criterion = problem.loss, CRITERIA[name]
     # A regression on -1 and +1 has errors, too.
-    signs = problem.in_memory and loss.task == "regression" and bool(np.all(np.abs(problem.y) == 1.0))
+    signs = problem.in_memory and loss.task == "regression" and bool(np.all(np.abs(problem.targets) == 1.0))
     if name == "log_loss" and not loss.probabilities:
         other = "'error'" if loss.task == "classification" or signs else "'squared_error'"
         raise ValueError(

@@ -39,6 +39,7 @@ def has_subsets(problem: Problem) -> bool:
         and problem.arrays.stable
         and not problem.matrix.is_thin
         and problem.loss.self_concordance is not None
+        and np.isfinite(problem.loss.smoothness)
         and problem.penalty.smooth
     )
 
