@@ -2,7 +2,7 @@
 
 ``ATTACK_CASES``: ``bounds`` (certificates), ``answers`` (trained models, labels, choices), ``refits`` (refitted preprocessing),
 ``pipelines`` (the same from raw data on), ``multinomial`` (one score per class), ``deletions`` (influence and
-the jackknife), or by default an equal share of the time each.
+the jackknife), ``generalised`` (bounds of losses with a log link), or by default an equal share of the time each.
 """
 
 import os

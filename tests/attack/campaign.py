@@ -13,6 +13,7 @@ import numpy as np
 from tests.attack.answers import ANSWERS
 from tests.attack.cases import KINDS
 from tests.attack.deletions import DELETIONS
+from tests.attack.generalised import GENERALISED
 from tests.attack.multinomial import MULTINOMIAL
 from tests.attack.pipelines import PIPELINES
 from tests.attack.refits import REFITS
@@ -24,6 +25,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
     "pipelines": PIPELINES,
     "multinomial": MULTINOMIAL,
     "deletions": DELETIONS,
+    "generalised": GENERALISED,
 }
 """Kinds of cases by the name of their group; a seed is a case of each group."""
 

@@ -1,5 +1,7 @@
 """Problems aimed at the weak spots of float64: each recipe spoils a small ordinary problem in one way."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,31 @@ LOSSES = (
     glru.SmoothedHinge(10.0),
     glru.Hinge(),
 )
+
+
+LOG_LINK = (
+    glru.Poisson(),
+    glru.Poisson(),
+    glru.Gamma(),
+    glru.Tweedie(1.05),
+    glru.Tweedie(1.5),
+    glru.Tweedie(1.9),
+    glru.NegativeBinomial(0.1),
+    glru.NegativeBinomial(3.0),
+)
+
+drawn = LOSSES
+
+
+@contextmanager
+def drawing(losses: tuple[glru.losses.Loss, ...]) -> Iterator[None]:
+    """Problems whose loss is not asked for have one of these."""
+    global drawn
+    before, drawn = drawn, losses
+    try:
+        yield
+    finally:
+        drawn = before
 
 
 @dataclass
@@ -179,7 +206,7 @@ RECIPES = (
 
 def hostile_problem(random: np.random.Generator, loss: glru.losses.Loss | None = None) -> glru.Problem:
     """A problem made by one to three recipes."""
-    loss = LOSSES[random.integers(len(LOSSES))] if loss is None else loss
+    loss = drawn[random.integers(len(drawn))] if loss is None else loss
     n, d = int(random.choice([3, 5, 7, 9, 11])), int(random.choice([1, 2, 3, 4, 12]))
     X = random.normal(random.choice([0.0, 0.3, 3.0]), 1.0, (n, d))
     z = X @ random.normal(0.0, 1.0, d) + random.normal(0.0, random.choice([0.1, 1.0]), n)
@@ -188,7 +215,10 @@ def hostile_problem(random: np.random.Generator, loss: glru.losses.Loss | None =
         recipe(draft)
     X = draft.X
     n, d = X.shape
-    if loss.task == "regression":
+    offset = None
+    if loss.log_link:
+        y, offset = counts(random, loss, draft.z[:n])
+    elif loss.task == "regression":
         y = draft.z[:n] * 10.0 ** random.choice([-4, 0, 0, 0, 4])
     else:
         y = np.where(draft.z[:n] > np.median(draft.z[:n]), 1.0, -1.0) if draft.signs is None else draft.signs[:n].copy()
@@ -207,11 +237,23 @@ def hostile_problem(random: np.random.Generator, loss: glru.losses.Loss | None =
         bool(random.random() < 0.35),
         str(random.choice(["mean", "sum"])),
         weight,
+        offset=offset,
     )
     if not draft.alone:
         return problem
     kept = int(np.argmax(problem.sample_weight))
     return glru.RemoveRows(np.delete(np.arange(n), kept)).apply(problem)
+
+
+def counts(random: np.random.Generator, loss: glru.losses.Loss, z: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Targets of a log link, tiny and huge ones and most of them zero among others, and offsets or none."""
+    size = 10.0 ** random.choice([-4, -1, 0, 0, 0, 2, 8])
+    y = np.round(size * np.exp(np.clip(z, -5.0, 5.0)))
+    if random.random() < 0.2:
+        y = np.where(np.arange(y.size) == 0, y + 1.0, 0.0)
+    y = y + 10.0 ** random.uniform(-6.0, 0.0) if isinstance(loss, glru.Gamma) else y
+    spread = random.choice([0.0, 0.0, 0.5, 3.0, 30.0])
+    return y, random.uniform(-spread, spread, y.size) if spread else None
 
 
 def _penalty(random: np.random.Generator, strength: float, d: int, free: bool) -> glru.penalties.Penalty:
@@ -252,16 +294,18 @@ def unscaled_rows(random: np.random.Generator, n: int, d: int) -> tuple[np.ndarr
 
 def unscaled_problem(random: np.random.Generator, loss: glru.losses.Loss | None = None) -> glru.Problem:
     """A problem of unscaled columns, tall or wide, with one strength for all of them."""
-    loss = LOSSES[random.integers(len(LOSSES))] if loss is None else loss
+    loss = drawn[random.integers(len(drawn))] if loss is None else loss
     n, d = [(24, 3), (16, 5), (10, 2), (9, 20), (8, 40), (12, 12)][random.integers(6)]
     X, z = unscaled_rows(random, n, d)
-    y = np.where(z > np.median(z), 1.0, -1.0)
-    if loss.task == "regression":
+    y, offset = np.where(z > np.median(z), 1.0, -1.0), None
+    if loss.log_link:
+        y, offset = counts(random, loss, z)
+    elif loss.task == "regression":
         y = z * 10.0 ** random.choice([-3, 0, 0, 4])
     scaling = str(random.choice(["mean", "sum"]))
     strength = 10.0 ** random.uniform(-4.0, 3.0)
     penalty = glru.L2(strength) if random.random() < 0.8 else glru.ElasticNet(strength, 0.1 * min(strength, 1.0))
-    return glru.Problem(X, y, loss, penalty, bool(random.random() < 0.6), scaling)
+    return glru.Problem(X, y, loss, penalty, bool(random.random() < 0.6), scaling, offset=offset)
 
 
 def hostile_change(random: np.random.Generator, problem: glru.Problem) -> glru.Change:
@@ -285,7 +329,8 @@ def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.C
     def some_targets(m: int) -> np.ndarray:
         if problem.loss.task == "classification":
             return np.asarray(random.choice([-1.0, 1.0], m))
-        return random.normal(0.0, 1.0, m) * (np.abs(problem.y).max() + 1e-3)
+        numbers = random.normal(0.0, 1.0, m) * (np.abs(problem.targets).max() + 1e-3)
+        return np.abs(numbers) if problem.loss.log_link else numbers
 
     if kind == "out" and n > count:
         return glru.RemoveRows(rows)
@@ -305,7 +350,8 @@ def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.C
         return glru.Relabel(rows, some_targets(rows.size))
     if kind == "reweight":
         return glru.Reweight(rows, 10.0 ** random.uniform(-6.0, 6.0, rows.size) * (random.random(rows.size) < 0.8))
-    return glru.AddRows(random.normal(0.2, 1.0, (count, d)) * size, some_targets(count))
+    rows, y = random.normal(0.2, 1.0, (count, d)) * size, some_targets(count)
+    return glru.AddRows(rows, y, offset=random.normal(0.0, 1.0, count) if problem.offset.any() else None)
 
 
 def hostile_wide_problem(random: np.random.Generator) -> glru.Problem:

@@ -36,10 +36,16 @@ DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 DELETION = "certificates/test_deletion.py"
+GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
 nothing = always(0.0)
 zero = become(0.0)
+
+
+def _constant_curvature(_):
+    """As if the curvature did not grow on the way to the exact score."""
+    return lambda self, y, z, errors: self.curvature(y, z) * errors
 
 
 def _gradients_without_the_rest(extend):
@@ -411,6 +417,16 @@ MUTANTS: dict[str, Mutant] = {
     "open-labels-taken-as-right": Mutant("glru.bounds:errors", result(lambda ends: (ends[0], ends[0])), RULES),
     "two-classes-level-taken-as-decided": Mutant(
         "glru.bounds:class_margins", result(lambda ends: (np.nextafter(ends[0], np.inf), ends[1])), RULES
+    ),
+    # Losses without smoothness.
+    "slopes-bounded-by-nothing": Mutant("glru.sums:slope_spread", scaled(0.0), GENERALISED),
+    "slopes-of-rows-bounded-by-nothing": Mutant("glru.losses.base:Loss.slope_errors", scaled(0.0), CONTRACTS),
+    "curvature-taken-as-constant-on-the-way": Mutant(
+        "glru.losses.base:Loss.slope_errors", _constant_curvature, CONTRACTS
+    ),
+    "exponentials-taken-as-exact": Mutant("glru.losses.log_link:LogLink.score_noise", nothing, CONTRACTS),
+    "offsets-taken-as-exact": Mutant(
+        "glru.losses.offset:WithOffset.noise_of", lambda _: lambda self, y: self.loss.score_noise, GENERALISED
     ),
     # Rows in blocks.
     "blocks-one-factor-for-all-rows": Mutant(

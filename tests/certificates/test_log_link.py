@@ -7,7 +7,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
+from glru.verify.precise import precise, precise_problem
 from tests.cases import each
+from tests.core import LocalEllipsoid
 
 LOSSES = {
     "poisson": glru.Poisson(),
@@ -137,3 +139,25 @@ def test_offsets_are_refused_where_they_have_no_meaning():
         glru.after(glru.solve(problem), glru.AddRows(X[:1], y[:1]))
     with pytest.raises(ValueError, match="stepwise selection has no criterion for losses with a log link"):
         glru.stepwise(problem, X_val=X, y_val=y)
+
+
+@pytest.mark.parametrize(
+    ("loss", "size", "offsets"), [(glru.Poisson(), 18.0, 0.0), (glru.Gamma(), 0.0, 490.0)], ids=["counts", "offsets"]
+)
+def test_rounding_of_slopes_that_cancel(loss, size, offsets):
+    """Where the model fits perfectly a slope is all rounding: of an exponential that is large, of a sum with a large offset."""
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        X, offset = random.normal(size=(6, 2)), offsets * random.uniform(-1.0, 0.4, 6)
+        y = np.exp(X @ [0.5, -0.25] + size + offset)
+        problem = glru.Problem(X, y, loss, glru.L2(0.0), fit_intercept=True, offset=offset if offsets else None)
+        point = glru.Point(np.array([0.5, -0.25]), size)
+        exact = precise_problem(problem, 50)
+        mp = exact.mp
+        slopes, curvatures = exact.slopes(exact.scores(precise(mp, point.coef) / exact.scales, mp.mpf(size)))
+        design = np.column_stack([exact.X, np.full(6, mp.one, dtype=object)])
+        gradient = mp.matrix(list(design.T @ (exact.weights * slopes)))
+        hessian = mp.matrix((design.T @ ((exact.weights * curvatures)[:, None] * design)).tolist())
+        norm = mp.sqrt((gradient.T * mp.lu_solve(hessian, gradient))[0])
+        nu = LocalEllipsoid.at(problem, point).nu
+        assert norm <= nu <= 1e-8 * np.sqrt(float(problem.weights @ y if size else 1.0))
