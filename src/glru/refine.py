@@ -515,13 +515,20 @@ def grid_bounds(
         asked = tests[batch]
         # Folds without Hessians of their own gain nothing from company.
         together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if forms_hessians(n_rows, first.n_columns) else 1
+        moved: Array | None = None
         for begin in range(0, len(problems), together):
             places = range(begin, min(begin + together, len(problems)))
             mine = [fold for place in places for fold in folds[place][batch]]
             begins = np.repeat(np.array([starts[place] for place in places]).T, len(asked), axis=1)
-            begins = begins if len(places) > 1 else begins[:, :1]
+            if moved is not None:
+                # Under the next penalties folds differ from the model of all rows about as much as under the last one.
+                begins = begins + np.tile(moved, len(places))
+            elif len(places) == 1:
+                begins = begins[:, :1]
             every = list(asked) * len(places)
             found, models = Folds(first, mine, len(places)).bounds(begins, every, narrow, budget)
+            moved = models[:, -len(asked) :] - starts[places[-1]][:, None]
+            moved = moved if np.all(np.isfinite(moved)) else None
             owners = np.repeat(np.arange(len(places)), len(asked))
             for k, (fold, test, bounds, model) in enumerate(zip(mine, every, found, models.T, strict=True)):
                 if np.all(is_decided(*bounds, width)):
