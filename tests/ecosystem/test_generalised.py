@@ -93,3 +93,9 @@ def test_what_is_not_known_is_refused(model, message):
     X, y, _ = data(model)
     with pytest.raises(ValueError, match=message):
         glru.cross_val_predict(model, X, y)
+
+
+def test_live_models_are_refused():
+    X, y, _ = data(PoissonRegressor())
+    with pytest.raises(ValueError, match="a live model predicts scores"):
+        glru.LiveModel(PoissonRegressor()).fit(X, y)

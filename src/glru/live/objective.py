@@ -61,6 +61,10 @@ class ModelSpec:
                 "Scale or weight the data first and give the model alone."
             )
         classes, objective = adapted.classes, adapted.objective
+        if objective.loss.log_link:
+            raise ValueError(
+                f"a live model predicts scores, and those of {objective.loss!r} are logarithms of means. Use glru.after with the estimator."
+            )
         if classes is not None and classes.size != 2:
             raise ValueError(
                 f"a live model needs two classes or a regression; got {classes.size} classes. "
