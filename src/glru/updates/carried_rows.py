@@ -331,7 +331,7 @@ class NoRemovals:
 
 
 def _inverse(problem: Problem) -> Array:
-    return 1.0 / np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+    return 1.0 / problem.quadratic
 
 
 def row_norms(problem: Problem) -> Array:

@@ -90,7 +90,7 @@ class WideRows(RowModels):
         _, self.slopes, self.curvatures = problem.loss.expand(problem.y, self.base)
         self.factors = removal_factors(problem)
         known = self.factors[np.isfinite(self.factors)]
-        self.factor = float(np.median(known)) if known.size else 1.0
+        self.factor = float(np.partition(known, known.size // 2)[known.size // 2]) if known.size else 1.0
         self.weights = self.factor * problem.weights
         self.used = self.weights > 0.0
         self.n_together = 0
