@@ -22,7 +22,7 @@ from glru.problem import Problem
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
 from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts
+from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
 from glru.updates.gradients import EXACT_STEPS, Gradients, Measured, model_scores, newton_directions, split_models
 
 Columns = NDArray[np.intp]
@@ -138,12 +138,15 @@ class LocalColumns:
             size = np.abs(delta) + delta_error
             tau_error = unit * self.largest_norm * axes
             used = problem.weights > 0.0
+            most = np.abs(tau if used.all() else tau[used]).max(axis=0) * (1.0 + FEW)
+            # The units of the objective and of the columns are in tau, whose fourth powers may underflow.
+            scale = unit_of(most)
+            tau /= scale
             tau *= tau
-            most = np.sqrt((tau if used.all() else tau[used]).max(axis=0)) * (1.0 + FEW)
             rounded = 1.0 + gamma(problem.n_rows + 8)
-            second = self.curvatures @ tau * rounded
+            second = scale * np.sqrt(self.curvatures @ tau) * rounded
             tau *= tau
-            sums = second, self.curvatures @ tau * rounded, most
+            sums = second, scale * (self.curvatures @ tau) ** 0.25 * rounded, most
             total = float(self.curvatures.sum()) * rounded
             moves = Moves.of(sums, np.abs(delta), size * tau_error + delta_error * most, total)
             exponent = (constant * float(self.base.moved[0]) + sum_error(problem.totals.depth)) * (1.0 + FEW) + FEW

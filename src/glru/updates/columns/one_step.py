@@ -74,6 +74,12 @@ def lost_shares(shares: Array, away: Array, most: float) -> Array:
     return found * (1.0 + gamma(shares.size + 4))
 
 
+def unit_of(largest: Array) -> Array:
+    """Powers of two near some sizes, 1 where there is none: powers of what is divided by them do not underflow or overflow."""
+    _, exponents = np.frexp(np.where(np.isfinite(largest), largest, 0.0))
+    return np.ldexp(1.0, np.clip(exponents, -1000, 1000))
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Moves:
@@ -95,10 +101,10 @@ class Moves:
     def of(cls, sums: tuple[Array, Array, Array], scale: Array, error: Array, total: float) -> "Moves":
         """Moves ``scale tau`` from sums over ``tau``, each off by at most ``error``.
 
-        ``sums``: ``sum d tau^2``, ``sum d tau^4`` and the largest ``|tau|``; ``total``: ``sum d``.
+        ``sums``: ``(sum d tau^2)^(1/2)``, ``(sum d tau^4)^(1/4)`` and the largest ``|tau|``; ``total``: ``sum d``.
         """
-        second = scale * np.sqrt(sums[0]) + error * np.sqrt(total)
-        fourth = scale * sums[1] ** 0.25 + error * total**0.25
+        second = scale * sums[0] + error * np.sqrt(total)
+        fourth = scale * sums[1] + error * total**0.25
         return cls(*(part * (1.0 + FEW) for part in (second, fourth, scale * sums[2] + error)))
 
     def gradient_norms(self, constant: float, exponent: float) -> Array:

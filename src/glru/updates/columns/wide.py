@@ -28,7 +28,7 @@ from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
-from glru.updates.columns.one_step import FOLLOWED, Moved, Moves, least_radius, lost_shares, row_norm_cuts
+from glru.updates.columns.one_step import FOLLOWED, Moved, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
@@ -219,15 +219,24 @@ class WideColumns(ColumnModels):
         return values, self.arrays.xp.matrix_transpose(self.known.duals) @ values
 
     def column_sums(self, values: Any, tau: Any) -> tuple[Array, ...]:
-        """For every column ``x``: ``x D x``, ``x x``, ``x D tau``, ``tau D tau``, ``sum d tau^4`` and the largest ``|tau|``."""
+        """For every column ``x``: ``x D tau``, the largest ``|tau|``, and the roots of ``x D x``, ``x x``, ``tau D tau`` and ``sum d tau^4``.
+
+        Powers are taken in units of the largest entry, so that the units of a column do not matter.
+        """
         arrays, d = self.arrays, self.arrays.put(self.metric.curvatures)
-        squares = values * values
-        found = to_host(d @ squares), to_host(arrays.xp.sum(squares, axis=0)), to_host(d @ (values * tau))
-        squares = tau * tau
-        most = np.sqrt(arrays.largest_of(squares, self.used)) * (1.0 + FEW)
-        second = to_host(d @ squares)
+        inner, xp = to_host(d @ (values * tau)), arrays.xp
+        scale = unit_of(to_host(xp.max(xp.abs(values), axis=0)))
+        squares = values / arrays.put(scale)
         squares *= squares
-        return *found, second, to_host(d @ squares), most
+        weighted, sizes = (scale * np.sqrt(to_host(found)) for found in (d @ squares, xp.sum(squares, axis=0)))
+        squares = xp.abs(tau)
+        most = arrays.largest_of(squares, self.used) * (1.0 + FEW)
+        scale = unit_of(most)
+        squares /= arrays.put(scale)
+        squares *= squares
+        second = scale * np.sqrt(to_host(d @ squares))
+        squares *= squares
+        return inner, most, weighted, sizes, second, scale * to_host(d @ squares) ** 0.25
 
     def radius(self, nu: Array, exponent: Array, added: Array | float = 0.0, more: Sequence[Moved] = ()) -> Array:
         """The radius of the local certificate; ``added``: what is added to the squared norms of rows.
@@ -258,18 +267,18 @@ class Steps:
         base = family.base
         unit, root = gamma(family.problem.n_rows + 8), np.sqrt(block.lam)
         self.values, self.tau = family.column_images(block.columns)
-        sums = family.column_sums(self.values, self.tau)
-        squares, lengths, inner, second, self.quartic, self.most = sums
-        squares, lengths = squares * (1.0 + unit), np.sqrt(lengths) * (1.0 + unit) + TINY
+        inner, self.most, *roots = family.column_sums(self.values, self.tau)
+        weighted, lengths, self.second, self.fourth = (root * (1.0 + unit) for root in roots)
+        lengths = lengths + TINY
         # An image misses ``residual_norm`` of its row, which e_j meets in the metric of the penalty, and X^T D x_j twice in D.
-        seen = root if block.sign < 0.0 else 2.0 * np.sqrt(squares)
+        seen = root if block.sign < 0.0 else 2.0 * weighted
         self.seen = seen * (1.0 + FEW) + TINY
         self.tau_error = (family.residual_norm * self.seen + unit * family.size * lengths + FEW * self.most) * (
             1.0 + FEW
         )
         # lam +- x^T D tau.
-        off = family.total * self.tau_error + unit * np.sqrt(second * (1.0 + unit))
-        off = np.sqrt(squares) * off * (1.0 + FEW) + FEW * (block.lam + np.abs(inner))
+        off = family.total * self.tau_error + unit * self.second
+        off = weighted * off * (1.0 + FEW) + FEW * (block.lam + np.abs(inner))
         self.system = block.lam + block.sign * inner
         self.least = np.where(self.system > off, (self.system - off) * (1.0 - FEW), np.nan)
         # x^T b.
@@ -280,15 +289,13 @@ class Steps:
             self.delta_error = (right_error + np.abs(self.delta) * off) / self.least * (1.0 + FEW)
         self.delta_error += FEW * np.abs(self.delta)
         self.size = np.abs(self.delta) + self.delta_error
-        self.second, self.squares, self.lengths = second * (1.0 + unit), squares, lengths
+        self.weighted, self.lengths = weighted, lengths
 
     def _gradient_norms(self) -> tuple[Array, Array]:
         """At least the norms of the candidates' gradients, and the logarithm of what the Hessian loses at most."""
         family, base, constant = self.family, self.family.base, self.family.constant
         error = self.size * self.tau_error + self.delta_error * self.most
-        unit = 1.0 + gamma(family.problem.n_rows + 8)
-        sums = self.second, self.quartic * unit, self.most
-        moves = Moves.of(sums, np.abs(self.delta), error, family.total**2)
+        moves = Moves.of((self.second, self.fourth, self.most), np.abs(self.delta), error, family.total**2)
         exponent = (constant * base.moved + family.unit) * (1.0 + FEW) + FEW
         nu = moves.gradient_norms(constant, exponent) + self._base_norms()
         return nu * (1.0 + FEW) + TINY, (constant * moves.most + exponent) * (1.0 + FEW)
@@ -307,7 +314,7 @@ class Steps:
         met = met + (family.unit + gamma(base.residuals.size + 8)) * self.lengths * sizes * (1.0 + FEW)
         nu = np.full(met.shape, base.nu)
         if family.side.n_free:
-            nu = nu + base.free_size * family.metric.free_norm * np.sqrt(self.squares / self.least) * (1.0 + FEW)
+            nu = nu + base.free_size * family.metric.free_norm * (self.weighted / np.sqrt(self.least)) * (1.0 + FEW)
         return np.hypot(nu, met / np.sqrt(block.lam)) * (1.0 + FEW)
 
     @property
@@ -429,7 +436,7 @@ class Candidates:
             exponent = family.exponent(moved * (1.0 + FEW), errors, family.used)
             free = np.full(multiples.size, metric.free_norm)
             if block.sign > 0.0:
-                free = free * np.sqrt(1.0 + steps.squares / steps.least) * (1.0 + FEW)
+                free = free * np.hypot(1.0, steps.weighted / np.sqrt(steps.least)) * (1.0 + FEW)
                 own = np.abs(arrays.inner(steps.values, residuals)) + family.unit * steps.lengths * np.sqrt(
                     arrays.inner(sizes, sizes) + arrays.inner(residuals, residuals)
                 )
