@@ -2,7 +2,8 @@
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from numbers import Integral
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -112,6 +113,11 @@ def as_labels(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     classes = classes_of(raw)
     require_two(classes)
     return np.where(raw == classes[1], 1.0, -1.0), classes
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether a value is a whole number; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool | np.bool_)
 
 
 def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:

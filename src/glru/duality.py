@@ -248,6 +248,8 @@ def _balanced_classes(problem: Problem, dual: Array) -> Array:
         columns = constraint_columns(problem)
         for _ in range(2):
             residual, _, matrix = class_constraints(problem, dual, q)
+            if not np.all(np.isfinite(matrix)):
+                break
             moves = columns @ np.linalg.lstsq(matrix, residual.ravel(), rcond=None)[0].reshape(residual.shape).T
             if not np.all(np.ptp(moves, axis=1) < 0.5):
                 break

@@ -327,14 +327,28 @@ def test_what_is_refused():
             call(LogisticRegression(), X, np.arange(40) % 3)
         with pytest.raises(ValueError, match="without each row"):
             call(LogisticRegression(class_weight="balanced"), X, y)
-        with pytest.raises(ValueError, match="regular Hessian"):
+        with pytest.raises(TypeError, match="width must be a number"):
+            call(problem, width="a")
+        with pytest.raises(ValueError, match="max_memory must be"):
+            call(problem, max_memory=-5)
+        with pytest.raises(ValueError, match=r"regular Hessian|with a curvature"):
             call(glru.Problem(X, y, glru.Hinge(), fit_intercept=True))
     result = glru.influence(problem)
-    for wrong in (lambda: result.bounds("size"), lambda: result.top(0), lambda: result.top(3, by="dfbetas")):
+    for wrong in (
+        lambda: result.bounds("size"),
+        lambda: result.top(0),
+        lambda: result.top(2.5),
+        lambda: result.top(True),
+        lambda: result.top(3, by="dfbetas"),
+        lambda: result.top(3, by="dfbetas", column=True),
+    ):
         with pytest.raises(ValueError, match=r"must be|needs a column"):
             wrong()
-    with pytest.raises(ValueError, match="rows must be numbers"):
-        result.dfbetas([40])
+    for rows in ([40], [1.5], [True] * 40, ["a"]):
+        with pytest.raises(ValueError, match="rows must be whole numbers"):
+            result.dfbetas(rows)
+    with pytest.raises(ValueError, match="all numbers or all text"):
+        glru.jackknife(problem, groups=[None] * 20 + ["a"] * 20)
     with pytest.raises(ValueError, match="level"):
         glru.jackknife(problem).confidence_interval(2.0)
 
@@ -380,3 +394,15 @@ def test_candidates_are_kept_only_where_they_are_better():
     deletions._closed_form(np.arange(40), sharp=False)
     np.testing.assert_array_equal(deletions.radii, before)
     np.testing.assert_array_equal(deletions.directions(np.arange(40)), moves)
+
+
+def test_residuals_that_underflow():
+    """The loss of a row with a score of 750 underflows; its deviance residual does not."""
+    X = np.vstack([np.random.default_rng(0).normal(size=(20, 1)), [[640.0]]])
+    y = np.append(np.where(X[:20, 0] > 0.0, 1.0, -1.0), 1.0)
+    result = glru.influence(glru.Problem(X, y, penalty=glru.L2(0.01)))
+    score = result.bounds("held_out_score")[0][-1]
+    assert score > 746.0
+    lower, upper = result.bounds("deviance_residual")
+    assert lower[-1] < 1e-163 < upper[-1]
+    assert np.all(np.subtract(*result.bounds("deletion_residual")[::-1])[-1:] > 0.0)

@@ -585,3 +585,20 @@ def test_columns_that_come_and_go_by_noise_alone():
     )
     assert not naive.interrupted and len(naive.path) < 4
     assert set(naive.selected) - {3} == set(certified.selected) - {3}
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+@pytest.mark.parametrize(("column", "objective"), [(0, 300), (-330, 0), (330, 0), (0, -600), (-200, 300)])
+def test_columns_and_objectives_of_any_size(direction, column, objective):
+    """The same models in other units have the same bounds, whatever powers of moves underflow on the way."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(30, 3))
+    y = np.where(X[:, 0] + random.normal(size=30) > 0.0, 1.0, -1.0)
+    found = []
+    for c, s in ((1.0, 1.0), (2.0**column, 2.0**objective)):
+        problem = glru.Problem(X * c, y, penalty=glru.L2(c * c * s), sample_weight=np.full(30, s), scaling="sum")
+        step = glru.stepwise(
+            problem, X_val=X * c, y_val=y, criterion="log_loss", direction=direction, max_steps=1
+        ).path[0]
+        found.append((step.first_lower, step.first_upper))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)

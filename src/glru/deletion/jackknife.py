@@ -17,11 +17,10 @@ from glru._budget import Budget
 from glru._results import Shown, make_frame
 from glru.bounds import Bounds
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
-from glru.deletion.deletions import STAGES, Deletions, require_deletions
+from glru.deletion.deletions import STAGES, Deletions, check_limits, require_deletions
 from glru.deletion.intervals import around
 from glru.deletion.result import coef_names
 from glru.linalg import FEW, Array, calm_blas, gamma, length
-from glru.model_selection.loocv import check_width
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train
@@ -247,7 +246,7 @@ def jackknife_deletions(
     """The jackknife of a problem or of its solution; the parameters are those of :func:`glru.jackknife`."""
     problem = model.problem if isinstance(model, Solution) else model
     require_deletions(problem, "jackknife")
-    check_width(width)
+    check_limits(width, max_memory)
     if center not in (None, "estimate", "mean"):
         raise ValueError(f"center must be 'estimate', 'mean' or None; got {center!r}.")
     codes, labels = None, None
@@ -268,7 +267,11 @@ def _group_codes(groups: Any, problem: Problem) -> tuple[NDArray[Any], NDArray[n
     values = np.asarray(groups)
     if values.shape != (problem.n_rows,):
         raise ValueError(f"groups must have one entry per row, {problem.n_rows}; got an array of shape {values.shape}.")
-    labels, codes = np.unique(values, return_inverse=True)
+    try:
+        labels, codes = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise ValueError(f"groups must be all numbers or all text, without gaps; got values of {kinds}.") from error
     used = np.bincount(codes, problem.weights > 0.0, labels.size) > 0.0
     if np.count_nonzero(used) < 2:
         raise ValueError(

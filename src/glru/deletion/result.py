@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
+from glru._inputs import is_whole
 from glru._results import Shown, make_frame, show_interval
 from glru.bounds import Bounds, Interval
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
-from glru.deletion.deletions import OPEN, STAGES, Deletions, require_deletions, weight_slack
+from glru.deletion.deletions import OPEN, STAGES, Deletions, check_limits, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
-from glru.linalg import FEW, Array, calm_blas, gamma, length
-from glru.losses import Gamma, Loss, Squared, Tweedie, WithOffset
-from glru.model_selection.loocv import check_width
+from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length
+from glru.losses import Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train
@@ -435,13 +435,16 @@ class Influence(Shown):
         ends = -loss.derivative_range(y)[1], -loss.derivative_range(y)[0]
         known = np.isfinite(lower) & np.isfinite(upper)
         least, most = enlarge((least, most), LOSS_UNITS)
+        # What underflows is smaller than this.
+        least, most = least - TINY, most + TINY
         return np.where(known, np.maximum(least, ends[0]), ends[0]), np.where(known, np.minimum(most, ends[1]), ends[1])
 
     def _deviance_residual(self) -> Bounds:
         lower, upper = self._evaluated_at()
         known = np.isfinite(lower) & np.isfinite(upper)
         found = enlarge((self._deviance_at(upper), self._deviance_at(lower)), LOSS_UNITS)
-        return np.where(known, found[0], -np.inf), np.where(known, found[1], np.inf)
+        # The root of a loss that underflows is smaller than TINY.
+        return np.where(known, found[0] - TINY, -np.inf), np.where(known, found[1] + TINY, np.inf)
 
     def _deviance_at(self, scores: Array) -> Array:
         """The signed roots of twice the losses above their least values; they fall with the scores."""
@@ -452,10 +455,11 @@ class Influence(Shown):
     def _chosen(self, rows: Sequence[int] | Rows | None) -> Rows:
         if rows is None:
             return np.arange(self.n_rows)
-        chosen = np.asarray(rows, dtype=np.intp).reshape(-1)
-        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.n_rows):
-            raise ValueError(f"rows must be numbers from 0 to {self.n_rows - 1}; got {rows!r}.")
-        return chosen
+        given = np.asarray(rows)
+        chosen = given.reshape(-1)
+        if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= self.n_rows):
+            raise ValueError(f"rows must be whole numbers from 0 to {self.n_rows - 1}; got {rows!r}.")
+        return chosen.astype(np.intp)
 
     def dfbeta(self, rows: Sequence[int] | Rows | None = None) -> Bounds:
         """Certified ends of the change of every coefficient, of all rows' model less the one without a row.
@@ -534,8 +538,8 @@ class Influence(Shown):
         Ranking
             The rows, bounds of the quantity, and whether they are proven; rows that float64 cannot put in order are named as ties.
         """
-        if not 1 <= k <= self.n_rows:
-            raise ValueError(f"k must be between 1 and the number of rows, {self.n_rows}; got {k!r}.")
+        if not is_whole(k) or not 1 <= k <= self.n_rows:
+            raise ValueError(f"k must be a whole number from 1 to the number of rows, {self.n_rows}; got {k!r}.")
         place = self._place_of(by, column)
         name = by if place is None else f"dfbetas of {self.coef_names[place]}"
         for _ in range(ROUNDS):
@@ -561,7 +565,7 @@ class Influence(Shown):
             return None
         if isinstance(column, str) and column in self.coef_names:
             return self.coef_names.index(column)
-        if isinstance(column, int | np.integer) and 0 <= column < len(self.coef_names):
+        if is_whole(column) and 0 <= column < len(self.coef_names):
             return int(column)
         raise ValueError(
             f"by='dfbetas' needs a column, one of {', '.join(self.coef_names)} or its place; got {column!r}."
@@ -660,7 +664,12 @@ def influence_of_rows(
     """The deletions of all rows of a problem or of its solution; the parameters are those of :func:`glru.influence`."""
     problem = model.problem if isinstance(model, Solution) else model
     require_deletions(problem, "influence")
-    check_width(width)
+    if isinstance(problem.loss, Hinge):
+        raise ValueError(
+            f"glru.influence needs a loss with a curvature; got {problem.loss!r}. Use glru.SmoothedHinge() or glru.SquaredHinge(), "
+            "or glru.loocv for held-out scores."
+        )
+    check_limits(width, max_memory)
     budget = Budget(max_seconds)
     solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
     with reporter(progress) as report, calm_blas(problem.work):
