@@ -62,11 +62,11 @@ def retrain(problem: Problem, digits: int = 50) -> Trained | None:
     return retrain_precise(precise_problem(problem, digits + 15), digits)
 
 
+@np.errstate(all="ignore")  # what is not finite ends in None
 def retrain_precise(exact: Precise, digits: int) -> Trained | None:
     """An optimum of a problem in arbitrary precision, as :func:`retrain` finds it."""
-    with np.errstate(all="ignore"):
-        start = Start(exact)
-        w, b, slopes = start.find()
+    start = Start(exact)
+    w, b, slopes = start.find()
     if w is None:
         return None
     sets = _Sets(exact, w, b, slopes)
