@@ -317,15 +317,16 @@ class ScoreBounds(tuple[Array, Array]):
         loss = loss.loss if isinstance(loss, WithOffset) else loss
         with np.errstate(divide="ignore"):
             best = np.log(y)
-        inside = (self.lower <= best) & (best <= self.upper)
-        ends = []
+        outer = []
         for side, end in ((-1.0, self.lower), (1.0, self.upper)):
-            z = np.nan_to_num(end)
+            z = np.clip(end, -1e150, 1e150)
             # A value is that of a score which is off by some units of the numbers involved, and off by a few units itself.
             wide = FEW * (2.0 + np.abs(z) + np.abs(np.where(y > 0.0, best, 0.0))) + loss.score_noise
-            ends.append([loss.value(y, z + step * wide) for step in (side, -side)])
-        least = np.where(inside, 0.0, np.minimum(ends[0][1], ends[1][1]))
-        most = np.where(self.bounded, np.maximum(ends[0][0], ends[1][0]), np.inf)
+            outer.append(z + side * wide)
+        inside = (outer[0] <= best) & (best <= outer[1])
+        values = [loss.value(y, z) for z in outer]
+        least = np.where(inside, 0.0, np.minimum(*values))
+        most = np.where(self.bounded, np.maximum(*values), np.inf)
         slack = gamma(y.size + 8) + FEW
         return 2.0 * float(least.mean()) * (1.0 - slack), 2.0 * float(most.mean()) * (1.0 + slack) + TINY
 

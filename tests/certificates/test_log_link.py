@@ -2,6 +2,7 @@
 
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -9,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 import glru
 from glru.verify.precise import precise, precise_problem
 from tests.cases import each
-from tests.core import LocalEllipsoid
+from tests.core import LocalEllipsoid, ScoreBounds
 
 LOSSES = {
     "poisson": glru.Poisson(),
@@ -161,3 +162,43 @@ def test_rounding_of_slopes_that_cancel(loss, size, offsets):
         norm = mp.sqrt((gradient.T * mp.lu_solve(hessian, gradient))[0])
         nu = LocalEllipsoid.at(problem, point).nu
         assert norm <= nu <= 1e-8 * np.sqrt(float(problem.weights @ y if size else 1.0))
+
+
+@pytest.mark.parametrize("loss", [glru.Gamma(), glru.Tweedie(1.99)])
+def test_tiny_targets_beyond_the_largest_exponential(loss):
+    """The exponential of a score of -700 is cut off; its product with a target of 1e-305 is an ordinary number."""
+    rest = 2.0 - (loss.power if isinstance(loss, glru.Tweedie) else 2.0)
+    target, score = mpmath.mpf(1e-305), -700
+    with mpmath.workdps(40):
+        lam = float((target * mpmath.exp(-(rest - 1) * score) - mpmath.exp(rest * score)) / score)
+
+        def slope(w):
+            return mpmath.mpf(lam) * w + mpmath.exp(rest * w) - target * mpmath.exp((rest - 1) * w)
+
+        exact = mpmath.findroot(slope, (-690, -710), solver="anderson")
+    problem = glru.Problem(np.ones((3, 1)), np.full(3, 1e-305), loss=loss, penalty=glru.L2(lam))
+    lower, upper = glru.loocv(problem).bounds
+    assert np.all(lower <= upper)
+    assert lower[0] <= exact <= upper[0]
+
+
+def test_deviance_near_the_best_score():
+    """A score in the interval has a deviance in its bounds, also where the best score lies just outside."""
+    y = np.array([1.0 + 1e-8])
+    lower, upper = ScoreBounds(np.array([-1.0]), np.array([0.0])).metric("deviance", glru.Poisson(), y)
+    with mpmath.workdps(40):
+        target = mpmath.mpf(float(y[0]))
+        deviance = 2 * (target * mpmath.log(target) - target + 1)
+    assert lower <= deviance <= upper
+
+
+def test_a_few_unpenalised_columns_that_depend_on_each_other():
+    """Many optima: the training says that it has certified none of them."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(12, 2))
+    y = random.poisson(2.0, 12).astype(float)
+    with pytest.warns(ConvergenceWarning):
+        solution = glru.solve(
+            glru.Problem(np.column_stack([X, X[:, 0]]), y, loss=glru.Poisson(), penalty=glru.L2([0.0, 0.1, 0.0]))
+        )
+    assert solution.status != "converged"

@@ -149,7 +149,7 @@ class Gamma(LogLink):
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
-        ratio = np.minimum(y * exponential(-z), LARGEST)
+        ratio = grown(y, -z)
         return bregman(np.log(y) - z), 1.0 - ratio, ratio
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
@@ -229,7 +229,7 @@ class Tweedie(LogLink):
     def _parts(self, y: Array, z: Array) -> tuple[Array, Array]:
         """``e^(a z)`` and ``y e^(-b z)``."""
         a, b = self._exponents
-        return exponential(a * z), np.minimum(y * exponential(-b * z), LARGEST)
+        return exponential(a * z), grown(y, -b * z)
 
     def expand(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array, Array]:
         y, z = floats(y, z)
@@ -375,6 +375,13 @@ class NegativeBinomial(LogLink):
 def exponential(x: Array) -> Array:
     """``e^x``, at most ``LARGEST``."""
     return np.exp(np.minimum(x, LOG_LARGEST))
+
+
+def grown(y: Array, x: Array) -> Array:
+    """``y e^x``, at most ``LARGEST``: in two steps, so that a tiny ``y`` meets no exponential that was cut off."""
+    half = exponential(0.5 * x)
+    with np.errstate(over="ignore"):
+        return np.minimum(y * half * half, LARGEST)
 
 
 def bregman(t: Array) -> Array:

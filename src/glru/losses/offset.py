@@ -30,6 +30,9 @@ class WithOffset(Loss):
     log_link: ClassVar[bool] = True
     loss: Loss
 
+    def __repr__(self) -> str:
+        return repr(self.loss)
+
     @property
     def smoothness(self) -> float:
         return self.loss.smoothness

@@ -116,11 +116,11 @@ def solve(
 def warn_if_short(solution: Solution, tol: float) -> Solution:
     """The solution, with a warning where its training ended short of its target.
 
-    Without any penalty the gap is proven here and now: columns that depend on each other have many optima, and a run that
-    ends at one of them has found nothing that could be certified.
+    With unpenalised columns the gap is proven here and now: columns that depend on each other have many optima, and a run
+    that ends at one of them has found nothing that could be certified.
     """
     problem = solution.problem
-    bare = problem.in_memory and 0 < problem.n_columns == problem.unpenalised.size
+    bare = problem.in_memory and problem.unpenalised.size > 0
     if bare and not problem.loss.several and solution.status == "converged" and not np.isfinite(solution.gap):
         solution = replace(solution, status="stalled")
     if _is_short(solution):

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -90,10 +91,14 @@ def value_bounds(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple
         splits = [np.flatnonzero(found.folds == k) for k in range(len(found.splits))]
         values = np.array([_value_of(found, criterion, places) for places in splits])
         if criterion == "error":
-            values /= np.array([places.size for places in splits])[:, None]
+            # Whole numbers over one denominator, so that equal shares of errors are equal.
+            whole = lcm(*(places.size for places in splits))
+            shares = [whole // places.size for places in splits]
+            low, high = (sum(int(n) * share for n, share in zip(end, shares, strict=True)) for end in values.T)
+            return low / (whole * len(splits)), high / (whole * len(splits))
         lower, upper = values.mean(axis=0)
-        # The sums are rounded as often as there are splits; equal numbers of errors give equal means.
-        slack = 0.0 if criterion == "error" else gamma(len(splits) + 2) * float(np.abs(values).max())
+        # The sums are rounded as often as there are splits.
+        slack = gamma(len(splits) + 2) * float(np.abs(values).max())
         return float(lower) - slack, float(upper) + slack
     return _value_of(found, criterion, np.arange(found.rows.size))
 
