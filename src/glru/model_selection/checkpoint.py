@@ -177,8 +177,8 @@ def _journal(sizes: Array, *parts: NDArray[Any]) -> Journal:
     ]
     # One score per class has lines of queries for ends.
     flat = all(part.ndim == 1 for part in (sizes, rows, rest[-1])) and rest[0].ndim in (1, 2)
-    fit = rest[0].shape == rest[1].shape and all(len(part) == sizes.sum(dtype=object) for part in parts)
-    if not kinds or not flat or np.any(sizes < 0) or not fit:
+    good = kinds and flat and not np.any(sizes < 0) and rest[0].shape == rest[1].shape
+    if not (good and all(len(part) == sizes.sum(dtype=object) for part in parts)):
         raise ValueError("answers must be rows with two ends each.")
     edges = np.cumsum(sizes)[:-1]
     return list(zip(*(np.split(part, edges) for part in parts), strict=True))

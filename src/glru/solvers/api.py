@@ -14,6 +14,7 @@ from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from glru.point import Point
 from glru.problem import Problem, not_in_memory
+from glru.regions import LocalEllipsoid, has_local
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, relative, solution_at
 from glru.solvers.dual_cd import dual_cd
@@ -116,16 +117,22 @@ def solve(
 def warn_if_short(solution: Solution, tol: float) -> Solution:
     """The solution, with a warning where its training ended short of its target.
 
-    With unpenalised columns the gap is proven here and now: columns that depend on each other have many optima, and a run
-    that ends at one of them has found nothing that could be certified.
+    With unpenalised columns that is proven here and now: columns that depend on each other have many optima, and a run that
+    ends at one of them has found nothing that could be certified, by a gap or by the Hessian.
     """
     problem = solution.problem
-    bare = problem.in_memory and problem.unpenalised.size > 0
-    if bare and not problem.loss.several and solution.status == "converged" and not np.isfinite(solution.gap):
+    bare = problem.in_memory and problem.unpenalised.size > 0 and not problem.loss.several
+    if bare and solution.status == "converged" and not (np.isfinite(solution.gap) or _has_ellipsoid(solution)):
         solution = replace(solution, status="stalled")
     if _is_short(solution):
         _warn(solution, tol)
     return solution
+
+
+def _has_ellipsoid(solution: Solution) -> bool:
+    """Whether the local certificate holds around a model: there is one optimum, and it is near."""
+    problem = solution.problem
+    return has_local(problem) and bool(np.isfinite(LocalEllipsoid.at(problem, solution.point).radius))
 
 
 @np.errstate(all="ignore")  # a step that overflows is rejected, and a gap that does is infinite
