@@ -631,7 +631,7 @@ def require_one_score(problem: Problem, what: str) -> None:
     if problem.loss.several:
         raise ValueError(
             f"{what} has no proof for {problem.loss!r} yet, which has one score per class. Use a one-vs-rest model (one glru.Logistic() "
-            "problem per class, or scikit-learn's OneVsRestClassifier), or glru.loocv and glru.cross_val_predict, which have one."
+            "problem per class, or scikit-learn's OneVsRestClassifier), or glru.loocv, glru.cross_val_predict, glru.after and glru.stepwise, which have one."
         )
 
 
