@@ -153,7 +153,7 @@ def outcome(
     values["constant_answer"] = _constant_answer(job)
     caveat = None
     if problem.loss.task == "classification":
-        caveat = auc_caveat(result, solution)
+        caveat = auc_caveat(result)
         values["roc_auc_caveat"] = caveat
     else:
         lines.append(

@@ -5,7 +5,6 @@ from scipy.stats import binomtest
 
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
-from glru.solution import Solution
 
 Interval = tuple[float, float]
 
@@ -64,13 +63,13 @@ def sampling_interval(least: int, most: int, n_rows: int) -> Interval:
     return float(low), float(high)
 
 
-def auc_caveat(result: LOOCVResult, solution: Solution) -> str | None:
+def auc_caveat(result: LOOCVResult) -> str | None:
     """Why the pooled AUC misleads: every row's own absence moves the intercept away from its class; None where that is small."""
     share = float(np.mean(result.y > 0.0))
     if not result.problem.fit_intercept or share in (0.0, 1.0):
         return None
     shift = 1.0 / (result.y.size * share * (1.0 - share))
-    spread = float(np.std(solution.scores))
+    spread = float(np.std(np.nan_to_num(result.bounds.middle)))
     if spread >= CLEAR * shift:
         return None
     return (

@@ -8,7 +8,7 @@ from scipy.special import expit
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
-from glru.report.metrics import confusion, constant_errors, metrics_of, sampling_interval
+from glru.report.metrics import auc_caveat, confusion, constant_errors, metrics_of, sampling_interval
 from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, band, intervals
 
@@ -27,6 +27,7 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
     meanings = {
         "sensitivity": f"share of {(classes or ('', '+1'))[1]} recognised",
         "specificity": f"share of {(classes or ('-1', ''))[0]} recognised",
+        "roc_auc": (auc_caveat(result) if result.classes is not None else None) or "",
     }
     rows: list[list[Cell]] = [
         [name.replace("_", " "), format_interval(*ends), meanings.get(name, "")]
