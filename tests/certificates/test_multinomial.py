@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.certificates.class_truth import LONG, retrain_classes, retrained_without
@@ -169,3 +170,14 @@ def test_residuals_whose_squares_underflow_cost_what_they_cost():
         start = glru.solve(problem, start=Point(coef, np.zeros(3)), until=lambda state: True)
         assert start.primal_value > 1.01 * best.primal_value
         assert start.gap >= start.primal_value - best.primal_value
+
+
+def test_constraints_that_overflow_leave_a_gap_without_an_end():
+    """Weights of 2^600 times the squares of a free column of 1e100 are not finite: nothing is certified, and nothing breaks."""
+    X = np.random.default_rng(0).normal(size=(12, 2)) * [1.0, 1e100]
+    unit = 2.0**600
+    problem = glru.Problem(
+        X, np.arange(12) % 3, glru.Multinomial(), glru.L2([unit, 0.0]), True, "sum", sample_weight=np.full(12, unit)
+    )
+    with pytest.warns(ConvergenceWarning):
+        assert glru.solve(problem).gap == np.inf
