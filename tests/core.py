@@ -43,6 +43,7 @@ from glru.selection.dof import Freedom, bounds_nearby, freedom_at
 from glru.selection.judge import FoldsJudge, Judge, Screened, ValidationJudge, ValidationRows, Value
 from glru.selection.moves import Model, Move
 from glru.sklearn import adapt, translated
+from glru.sklearn.estimators.tuned import value_bounds
 from glru.solution import Solution
 from glru.solvers import api as solvers
 from glru.solvers import train
@@ -217,6 +218,7 @@ __all__ = [
     "train",
     "translated",
     "unbounded",
+    "value_bounds",
     "weighted_sum",
     "whole_gradient",
     "wide_rows",

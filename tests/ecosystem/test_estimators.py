@@ -1,6 +1,7 @@
 """The estimators: scikit-learn's own checks, its tools, its data types, and the answers after the fit."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import glru
-from tests.core import adapt
+from tests.core import ScoreBounds, adapt, value_bounds
 from tests.ecosystem.models import TIGHT, cancer, diabetes, quietly, raw_cancer, wine
 
 ESTIMATORS = [
@@ -307,3 +308,17 @@ def test_models_without_data_hold_no_row(model):
             ask()
     if not isinstance(model, glru.GLRUClassifierCV | glru.GLRURegressorCV):
         assert glru.loocv(again, X, y).decided.all()
+
+
+def test_equal_shares_of_errors_are_equal():
+    """Three errors in ten folds of ten rows are as many in one fold as in three, though the float means differ in the last digit."""
+    folds, y, values = np.repeat(np.arange(10), 10), np.ones(100), []
+    for wrong in ([0, 1, 2], [0, 10, 20]):
+        scores = np.ones(100)
+        scores[wrong] = -1.0
+        targets = SimpleNamespace(targets=SimpleNamespace(y=y), targets_of=lambda signs: signs)
+        found = SimpleNamespace(
+            folds=folds, splits=range(10), rows=np.arange(100), bounds=ScoreBounds(scores, scores), adapted=targets
+        )
+        values.append(value_bounds(found, "error", by_fold=True))
+    assert values == [(0.03, 0.03)] * 2
