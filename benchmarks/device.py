@@ -65,6 +65,7 @@ def _stages(torch, problem, peak) -> None:
     matrix = at.hessian(curvatures)
     factor = cholesky(matrix)
     unit = torch.eye(D, dtype=torch.float64, device="cuda")
+    inverse = solve_upper(factor, unit)
     metric = DeviceMetric(matrix, at.fit_intercept, N, 0.1)
     models = torch.randn(D, 1000, dtype=torch.float64, device="cuda") / D
     gradients = Gradients(at, metric, glru.Point(np.zeros(D)), 0.0)
@@ -72,7 +73,7 @@ def _stages(torch, problem, peak) -> None:
         ("Hessian", lambda: at.hessian(curvatures), 2 * N * D * D),
         ("Cholesky", lambda: cholesky(matrix), D**3 / 3),
         ("inverse factor", lambda: solve_upper(factor, unit), D**3),
-        ("both residuals", lambda: metric._judge(N, matrix, factor, unit), 4 * D**3),
+        ("both residuals", lambda: metric._judge(N, matrix, factor, inverse), 4 * D**3),
         ("norms of all rows", lambda: metric.norms(at.matrix), 2 * N * D * D),
         ("gradients of 1000 models", lambda: gradients.at(models), 1000 * (4 * N * D + 2 * D * D)),
     ]

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import glru
+from tests.attack.campaign import GROUPS
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,3 +46,8 @@ def test_make_help_names_every_target():
     assert {f"make {target}" for target in phony if target != "help"} <= set(
         re.findall(r'@echo "(make [a-z-]+)', makefile)
     )
+
+
+def test_every_kind_of_case_is_attacked_at_night():
+    attack = yaml.safe_load(text(".github/workflows/attack.yml"))["jobs"]["attack"]
+    assert attack["strategy"]["matrix"]["cases"] == list(GROUPS)
