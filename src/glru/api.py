@@ -552,6 +552,7 @@ def stepwise(
     sample_weight: Any = None,
     tol: float = 1e-6,
     max_seconds: float | None = None,
+    checkpoint: str | Path | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
     progress: Progress = False,
@@ -609,6 +610,8 @@ def stepwise(
         Show progress, or call ``progress(stage, n_steps, n_features_left)``.
     max_seconds : float, default=None
         End the search after this many seconds, in the middle of a step if need be: the path so far is returned.
+    checkpoint : str or Path, default=None
+        A file that keeps finished steps. A search that was killed, or ended by a limit, goes on from it.
 
     Returns
     -------
@@ -659,6 +662,7 @@ def stepwise(
         cv=cv,
         tol=tol,
         max_seconds=max_seconds,
+        checkpoint=checkpoint,
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):

@@ -1,5 +1,6 @@
 """A run that is stopped anywhere and started again gives the result of a run that was not."""
 
+import contextlib
 import sys
 
 import numpy as np
@@ -124,6 +125,99 @@ def test_paths(tmp_path):
             assert np.array_equal(resumed.lower, expected.lower) and np.array_equal(resumed.upper, expected.upper)
             for first, second in zip(resumed.results, expected.results, strict=True):
                 same(first, second)
+
+
+def searches():
+    problem = make(glru.Logistic(), glru.L2(0.02), 40, 5, seed=3, fit_intercept=True)
+    X_val, y_val = np.random.default_rng(1).normal(size=(20, 5)), np.arange(20) % 2 * 2 - 1
+    rows = {"X_val": X_val, "y_val": y_val}
+    return {
+        "rows": (problem, rows | {"criterion": "log_loss", "forced": True}),
+        "forward": (problem, rows | {"direction": "forward"}),
+        "both": (problem, rows | {"direction": "both", "criterion": "log_loss"}),
+        "folds": (problem, {"cv": 3, "forced": True}),
+        "leave-one-out": (problem, {"criterion": "log_loss", "forced": True}),
+        "information": (problem, {"criterion": "aic"}),
+        "naive": (problem, rows | {"method": "naive", "forced": True}),
+        "groups": (problem, rows | {"groups": [0, 0, 1, 1, 2], "keep": [4], "forced": True}),
+        "classes": (classes(fit_intercept=True), {"cv": 2, "forced": True}),
+    }
+
+
+@pytest.mark.parametrize("name", searches())
+def test_a_search_goes_on(name, tmp_path, monkeypatch):
+    problem, options = searches()[name]
+    expected = glru.stepwise(problem, **options)
+    steps = [(step.action, step.columns) for step in expected.path]
+    for after in range(len(steps)):
+        path = tmp_path / f"{after}"
+        with pytest.raises(Stop) if steps[after][0] != "stop" else contextlib.nullcontext():
+            glru.stepwise(problem, checkpoint=path, progress=stopping(after), **options)
+        shorter = glru.stepwise(problem, checkpoint=path, max_steps=after, **options)
+        resumed = glru.stepwise(problem, checkpoint=path, **options)
+        assert [(step.action, step.columns) for step in resumed.path] == steps
+        assert [(step.action, step.columns) for step in shorter.path] == steps[:after]
+        assert np.array_equal(resumed.selected, expected.selected) and resumed.certified == expected.certified
+        for first, second in zip(resumed.path, expected.path, strict=True):
+            assert first.value_lower <= second.value_upper and second.value_lower <= first.value_upper
+            assert first.candidates == second.candidates and first.feature == second.feature
+        for first, second in zip(resumed.path[: after + 1], expected.path, strict=False):
+            assert first.decided_by == second.decided_by and first.n_open == second.n_open
+            for part in ("lower", "upper", "first_lower", "first_upper", "first_certain"):
+                assert np.array_equal(getattr(first, part), getattr(second, part))
+    # A finished search trains nothing again.
+    monkeypatch.setattr(sys.modules["glru.selection.moves"], "train", None)
+    again = glru.stepwise(problem, checkpoint=path, **options)
+    assert np.array_equal(again.selected, expected.selected)
+
+
+def test_searches_share_no_steps(tmp_path):
+    path, (problem, options) = tmp_path / "runs", searches()["rows"]
+    others = [
+        (problem, {"criterion": "error"}),
+        (problem, {"min_features": 2}),
+        (problem, {"y_val": -options["y_val"]}),
+        (problem.derive(penalty=glru.L2(5.0)), {}),
+        (problem, {"keep": [1]}),
+        (problem, {"X_val": None, "y_val": None, "cv": 2}),
+        (problem, {"X_val": None, "y_val": None, "cv": 3}),
+    ]
+    for _ in range(2):
+        for other, more in others:
+            first, second = (glru.stepwise(other, **options | more | {"checkpoint": c}) for c in (None, path))
+            assert [step.columns for step in first.path] == [step.columns for step in second.path]
+            assert np.allclose(first.path[0].lower, second.path[0].lower, rtol=1e-6)
+
+
+@pytest.mark.parametrize("place", range(14))
+def test_a_forged_search_is_refused(place, tmp_path):
+    path, (problem, options) = tmp_path / "run", searches()["rows"]
+    glru.stepwise(problem, checkpoint=path, **options)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    steps = next(name for name in arrays if name.endswith("/steps"))
+    tables = steps.replace("steps", "tables")
+    forged = [
+        {steps: arrays[steps][:, :-1]},
+        {steps: arrays[steps][:-1]},
+        {steps: arrays[steps].astype(np.float32)},
+        {steps: arrays[steps][0]},
+        {steps: np.where(np.arange(14) == 1, 77.0, arrays[steps])},
+        {steps: np.where(np.arange(14) == 1, 0.5, arrays[steps])},
+        {steps: np.where(np.arange(14) == 0, 1.0, arrays[steps])},
+        {steps: np.where(np.arange(14) == 0, -1.0, arrays[steps])},
+        {steps: np.where(np.arange(14) == 0, np.nan, arrays[steps])},
+        {steps: np.where(np.arange(14) == 7, np.nan, arrays[steps])},
+        {tables: arrays[tables][:-1]},
+        {tables: arrays[tables][:, :-1]},
+        {tables: arrays[tables].ravel()},
+        {tables: None},
+    ][place]
+    changed = {name: array for name, array in (arrays | forged).items() if array is not None}
+    with path.open("wb") as file:
+        np.savez(file, **changed)
+    with pytest.raises(ValueError, match="checkpoint"):
+        glru.stepwise(problem, checkpoint=path, **options)
 
 
 def test_what_is_not_a_checkpoint(tmp_path):

@@ -1,7 +1,7 @@
 """Finished work of a long run, kept in a file so that a killed run goes on where it was.
 
-A run is a fixed sequence of calls, each of which proves bounds for some rows; what it does next depends only on what
-the calls before gave. So the file keeps the answers in order, and a run that finds them there takes them from the file
+A run is a fixed sequence of calls, each of which proves bounds for some rows, or of the steps of a search; what it does next depends
+only on what came before. So the file keeps the answers in order, and a run that finds them there takes them from the file
 until it comes to the first that is missing. Answers are filed under a hash of the data, of all that decides them and of
 the version of glru: a file can serve several runs, and never gives one the answers of another.
 """
@@ -35,7 +35,7 @@ EVERY, WRITES = 1.0, 10.0
 PARTS = ("rows", "lower", "upper", "limited")
 """What is kept of every answer."""
 
-ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|rows|lower|upper|limited)")
+ENTRY = re.compile(r"[0-9a-f]+/(coef|dual|numbers|words|sizes|rows|lower|upper|limited|steps|tables)")
 """The names of the arrays in the file."""
 
 PROBLEM = ("loss", "penalty", "fit_intercept", "scaling", "y", "sample_weight", "weights")
@@ -45,6 +45,8 @@ SOLUTION = ("problem", "coef", "intercept", "dual")
 Hash = hashlib.blake2b
 Work = Callable[[Rows], Found]
 Journal = list[tuple[Rows, Array, Array, NDArray[np.bool_]]]
+Steps = list[tuple[Array, Array]]
+"""Finished steps of a search: some numbers of each, and a table with one column per candidate."""
 
 
 @final
@@ -61,6 +63,7 @@ class Checkpoint:
         self.path = Path(path)
         self._arrays: dict[str, Array] = {}
         self._journals: dict[str, Journal] = {}
+        self._steps: dict[str, Steps] = {}
         self._written, self._pause = time.perf_counter(), EVERY
         check_target(self.path, "a checkpoint")
         if self.path.exists():
@@ -118,18 +121,30 @@ class Checkpoint:
             if place < len(journal):
                 known, lower, upper, limited = journal[place]
                 if not np.array_equal(known, rows):
-                    raise ValueError(f"the checkpoint {self.path} does not fit this run. Remove it and start again.")
+                    raise self.misfit()
             else:
                 lower, upper, limited = work(rows)
                 if budget.spent:
                     return lower, upper, limited
                 journal.append((rows.copy(), lower.copy(), upper.copy(), limited.copy()))
-                if time.perf_counter() - self._written > self._pause:
-                    self.save()
+                self.save_in_time()
             place += 1
             return lower, upper, limited
 
         return done
+
+    def steps(self, *settings: Any) -> Steps:
+        """The finished steps of a search of these settings, to which new ones are appended."""
+        return self._steps.setdefault(digest(*settings), [])
+
+    def misfit(self) -> ValueError:
+        """The error of a file that holds something else under the key of this run."""
+        return ValueError(f"the checkpoint {self.path} does not fit this run. Remove it and start again.")
+
+    def save_in_time(self) -> None:
+        """Write all finished work, unless that was done a moment ago."""
+        if time.perf_counter() - self._written > self._pause:
+            self.save()
 
     def save(self) -> None:
         """Write all finished work."""
@@ -140,6 +155,10 @@ class Checkpoint:
                 arrays[f"{key}/sizes"] = np.array([rows.size for rows, *_ in journal])
                 for name, parts in zip(PARTS, zip(*journal, strict=True), strict=True):
                     arrays[f"{key}/{name}"] = np.concatenate(parts)
+        for key, steps in self._steps.items():
+            if steps:
+                arrays[f"{key}/steps"] = np.array([numbers for numbers, _ in steps])
+                arrays[f"{key}/tables"] = np.concatenate([table for _, table in steps], axis=1)
 
         def write(part: Path) -> None:
             with part.open("wb") as file:
@@ -160,6 +179,9 @@ class Checkpoint:
             for name in [name for name in arrays if name.endswith("/sizes")]:
                 key = name.removesuffix("/sizes")
                 self._journals[key] = _journal(arrays.pop(name), *(arrays.pop(f"{key}/{part}") for part in PARTS))
+            for name in [name for name in arrays if name.endswith("/steps")]:
+                key = name.removesuffix("/steps")
+                self._steps[key] = _steps(arrays.pop(name), arrays.pop(f"{key}/tables"))
             self._arrays = arrays
         except (ValueError, KeyError) as error:
             raise ValueError(
@@ -182,6 +204,17 @@ def _journal(sizes: Array, *parts: NDArray[Any]) -> Journal:
         raise ValueError("answers must be rows with two ends each.")
     edges = np.cumsum(sizes)[:-1]
     return list(zip(*(np.split(part, edges) for part in parts), strict=True))
+
+
+def _steps(numbers: NDArray[Any], tables: NDArray[Any]) -> Steps:
+    """The steps of a search in their order; the first number of each is the number of its candidates."""
+    if any(part.dtype != np.float64 or part.ndim != 2 for part in (numbers, tables)) or not numbers.size:
+        raise ValueError("steps must be numbers and a table each.")
+    sizes = numbers[:, 0]
+    if not np.all((sizes >= 0) & (sizes == np.rint(sizes)) & (sizes < 2**53)) or sizes.sum() != tables.shape[1]:
+        raise ValueError("the tables of steps must have one column per candidate.")
+    edges = np.cumsum(sizes.astype(np.intp))[:-1]
+    return list(zip(numbers, np.split(tables, edges, axis=1), strict=True))
 
 
 def digest(*values: Any) -> str:

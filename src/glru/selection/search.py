@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
@@ -14,9 +15,10 @@ from glru.cascade import Report, reporter
 from glru.changes import layout_of
 from glru.changes.base import column_positions, matched_columns
 from glru.linalg import FEW, Array, Matrix, calm_blas
+from glru.model_selection.checkpoint import Checkpoint, Steps
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Problem, not_in_memory
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import NAMES, Criterion, find_criterion, weigh_folds
@@ -64,6 +66,7 @@ class Settings:
     folds: Sequence[tuple[Problem, NDArray[np.intp]]] | None = None
     tol: float = 1e-6
     max_seconds: float | None = None
+    checkpoint: str | Path | None = None
     progress: bool | Report = False
 
     def __post_init__(self) -> None:
@@ -100,10 +103,12 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     problem, solution = start_of(problem, settings)
     budget = Budget(settings.max_seconds)
     criterion = find_criterion(settings.criterion, problem)
-    if settings.fold_means and settings.cv is not None:
-        folds = list(_folds_of(problem, settings.cv)) if settings.folds is None else settings.folds
-        settings = replace(settings, folds=folds)
-        sizes = [test.size for _, test in folds]
+    if settings.checkpoint is not None and not problem.in_memory:
+        raise not_in_memory(problem, "checkpoint")
+    if settings.cv is not None and settings.folds is None and problem.in_memory:
+        settings = replace(settings, folds=list(_folds_of(problem, settings.cv)))
+    if settings.fold_means and settings.folds is not None:
+        sizes = [test.size for _, test in settings.folds]
         criterion = weigh_folds(criterion, sizes)[0] if len(set(sizes)) > 1 else criterion
     moving = movable_groups(problem, settings)
     start = np.arange(problem.n_columns)
@@ -112,8 +117,24 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     with reporter(settings.progress) as report, calm_blas(problem.work if problem.in_memory else 0.0):
         judge = make_judge(problem, solution, start, X_val, y_val, criterion, settings, budget)
         walk = Walk(problem, judge, start, moving, criterion, settings, budget)
+        if settings.checkpoint is not None:
+            walk.resume(Checkpoint(settings.checkpoint), _all_that_decides(problem, X_val, y_val, moving, settings))
+            if walk.path:
+                walk.judge = make_judge(problem, None, walk.chosen, X_val, y_val, criterion, settings, budget)
         walk.run(report)
     return walk.result()
+
+
+def _all_that_decides(
+    problem: Problem, X_val: Any, y_val: Any, moving: list[Columns], settings: Settings
+) -> tuple[Any, ...]:
+    """All that decides a path, but for where it ends."""
+    rows: list[Any] = [] if settings.folds is None else [part for fold in settings.folds for part in fold]
+    if X_val is not None and y_val is not None:
+        X, y = validation_rows(problem, X_val, y_val)
+        rows = [*X.parts.values(), y]
+    names = ("direction", "method", "criterion", "min_features", "max_features", "forced", "gain", "fold_means", "tol")
+    return ("stepwise", problem, rows, moving, *(getattr(settings, name) for name in names))
 
 
 @final
@@ -137,13 +158,59 @@ class Walk:
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
         self.interrupted = False
+        self.checkpoint: Checkpoint | None = None
+        self.done: Steps = []
+
+    def resume(self, checkpoint: Checkpoint, settings: tuple[Any, ...]) -> None:
+        """Take the steps that a checkpoint holds; those to come are kept there."""
+        self.checkpoint, self.done = checkpoint, checkpoint.steps(*settings)
+        most = self.settings.max_steps
+        for numbers, table in self.done[: None if most is None else most + 1]:
+            if numbers.shape != (len(NUMBERS) + len(STAGES),) or len(table) != len(TABLE):
+                raise checkpoint.misfit()
+            known = dict(zip((*NUMBERS, *STAGES), numbers.tolist(), strict=True))
+            if not all(known[name] >= 0.0 for name in ("n_open", *STAGES)):
+                raise checkpoint.misfit()
+            value = Value(known["lower"], known["upper"], "newton", known["guess"])
+            if self.first.stage == "undetermined":
+                self.value = self.first = value
+                continue
+            moves, place = self._moves(), known["place"]
+            if len(moves) != table.shape[1] or place not in range(-1, len(moves)):
+                raise checkpoint.misfit()
+            move = None if place < 0 else moves[int(place)]
+            counts = {stage: int(known[stage]) for stage in STAGES if known[stage] > 0.0}
+            step = _make_step(self.problem, moves, move, known, counts, table)
+            self.path.append(step)
+            if move is not None:
+                self.value, self.chosen = value, move.apply(self.chosen)
+                self.visited.add(self.chosen.tobytes())
+
+    def _keep(self, place: int, step: Step | None = None) -> None:
+        """Keep a step, or the value of the start, in the checkpoint."""
+        if self.checkpoint is None:
+            return
+        n_moves, value = 0 if step is None else step.n_candidates, self.value
+        numbers = [n_moves, place, value.lower, value.upper, value.guess]
+        table = np.empty((len(TABLE), 0))
+        if step is None:
+            numbers += [0.0] * (len(NUMBERS) + len(STAGES) - len(numbers))
+        else:
+            numbers += [step.value_lower, step.value_upper, step.n_open, step.seconds]
+            numbers += [step.decided_by.get(stage, 0) for stage in STAGES]
+            table = np.array([getattr(step, name) for name in TABLE])
+        self.done.append((np.array(numbers, dtype=np.float64), table))
+        self.checkpoint.save_in_time()
 
     def run(self, report: Report) -> None:
         """Make steps until no move is better, a limit is reached or somebody interrupts."""
         most, n_rows = self.settings.max_steps, self.judge.n_rows
+        ended = bool(self.path) and self.path[-1].action == "stop"
         try:
-            self.value = self.first = self.judge.value()
-            while (most is None or len(self.path) < most) and self._step():
+            if self.first.stage == "undetermined":
+                self.value = self.first = self.judge.value()
+                self._keep(-1)
+            while not ended and (most is None or len(self.path) < most) and self._step():
                 value = self.criterion.mean_bounds(self.value.lower, self.value.upper, n_rows)[1]
                 report(f"{self.criterion.name} {value:.4g}", len(self.path), self.chosen.size)
         except (KeyboardInterrupt, OutOfTime):
@@ -152,6 +219,9 @@ class Walk:
             for step in self.path:
                 if step.columns:
                     self.chosen = Move(step.columns, add=step.action == "add").apply(self.chosen)
+        finally:
+            if self.checkpoint is not None:
+                self.checkpoint.save()
 
     def _step(self) -> bool:
         """Make one step; whether there may be another."""
@@ -162,7 +232,7 @@ class Walk:
         contest = StepContest(self.judge, moves, self.value, self.criterion, self.settings, self.budget)
         move, known = contest.decide()
         if move is None:
-            self.path.append(contest.record(self.problem, None, self.value))
+            self._take(contest, None)
             return False
         ahead = move.apply(self.chosen)
         if ahead.tobytes() in self.visited:
@@ -171,12 +241,17 @@ class Walk:
         judge = self.judge.after(move)
         value = judge.value() if known is None else known
         if self.path and not self._is_worth(value, contest):
-            self.path.append(contest.record(self.problem, None, self.value))
+            self._take(contest, None)
             return False
         self.visited.add(ahead.tobytes())
         self.chosen, self.judge, self.value = ahead, judge, value
-        self.path.append(contest.record(self.problem, move, self.value))
+        self._take(contest, move)
         return True
+
+    def _take(self, contest: "StepContest", move: Move | None) -> None:
+        """Take a step into the path, and keep it."""
+        self.path.append(contest.record(self.problem, move, self.value))
+        self._keep(-1 if move is None else contest.moves.index(move), self.path[-1])
 
     def _is_worth(self, value: Value, contest: "StepContest") -> bool:
         """Whether a step makes the criterion less by what is asked for; where that is not proven, its values decide and it is marked."""
@@ -283,31 +358,54 @@ class StepContest:
     def record(self, problem: Problem, move: Move | None, value: Value) -> Step:
         """The step for the path; ``value``: after the move."""
         n_rows, bounds = self.judge.n_rows, self.criterion.mean_bounds
-        columns = () if move is None else move.columns
-        names: tuple[Any, ...] = columns
-        if problem.column_names is not None:
-            names = tuple(problem.column_names[j] for j in columns)
         low, high = bounds(value.lower, value.upper, n_rows)
-        lower, upper = bounds(self.contest.lower[self.offset :], self.contest.upper[self.offset :], n_rows)
-        first_lower, first_upper = bounds(self.screened.lower, self.screened.upper, n_rows)
-        return Step(
-            action="stop" if move is None else move.action,
-            columns=columns,
-            feature=names[0] if len(names) == 1 else names,
-            value_lower=low,
-            value_upper=high,
-            n_candidates=len(self.moves),
-            n_trainings=self.stages.count("training"),
-            n_open=self.n_open,
-            decided_by={stage: self.stages.count(stage) for stage in dict.fromkeys(self.stages)},
-            seconds=self.seconds,
-            candidates=tuple((candidate.action, candidate.columns) for candidate in self.moves),
-            lower=lower,
-            upper=upper,
-            first_lower=first_lower,
-            first_upper=first_upper,
-            first_certain=self.screened.certain,
-        )
+        known = {"value_lower": low, "value_upper": high, "n_open": self.n_open, "seconds": self.seconds}
+        counts = {stage: self.stages.count(stage) for stage in dict.fromkeys(self.stages)}
+        ends = bounds(self.contest.lower[self.offset :], self.contest.upper[self.offset :], n_rows)
+        first = bounds(self.screened.lower, self.screened.upper, n_rows)
+        return _make_step(problem, self.moves, move, known, counts, (*ends, *first, self.screened.certain))
+
+
+STAGES = ("carry", "newton", "refine", "loocv", "training")
+"""What decides a candidate."""
+
+NUMBERS = ("n_moves", "place", "lower", "upper", "guess", "value_lower", "value_upper", "n_open", "seconds")
+TABLE = ("lower", "upper", "first_lower", "first_upper", "first_certain")
+"""What a checkpoint keeps of a step: the place of its move (-1: none), the sum after it, and bounds of all candidates."""
+
+
+def _make_step(
+    problem: Problem,
+    moves: list[Move],
+    move: Move | None,
+    known: dict[str, float],
+    counts: dict[str, int],
+    table: Sequence[Array] | Array,
+) -> Step:
+    """One step for the path, from what is known of it and of its candidates."""
+    columns = () if move is None else move.columns
+    names: tuple[Any, ...] = columns
+    if problem.column_names is not None:
+        names = tuple(problem.column_names[j] for j in columns)
+    lower, upper, first_lower, first_upper, first_certain = table
+    return Step(
+        action="stop" if move is None else move.action,
+        columns=columns,
+        feature=names[0] if len(names) == 1 else names,
+        value_lower=known["value_lower"],
+        value_upper=known["value_upper"],
+        n_candidates=len(moves),
+        n_trainings=counts.get("training", 0),
+        n_open=int(known["n_open"]),
+        decided_by=counts,
+        seconds=known["seconds"],
+        candidates=tuple((candidate.action, candidate.columns) for candidate in moves),
+        lower=lower,
+        upper=upper,
+        first_lower=first_lower,
+        first_upper=first_upper,
+        first_certain=first_certain,
+    )
 
 
 def make_judge(

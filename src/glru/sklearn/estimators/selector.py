@@ -1,5 +1,6 @@
 """A scikit-learn selector that chooses features with proof."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -64,7 +65,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         that are trained on, without ``validation``.
     method : {"certified", "glru", "naive"}, default="certified"
         As in :func:`glru.stepwise`.
-    max_steps, min_features, max_features, forced, groups, keep, max_seconds, progress
+    max_steps, min_features, max_features, forced, groups, keep, max_seconds, checkpoint, progress
         As in :func:`glru.stepwise`.
     n_features_to_select : "auto", int or float, default=None
         As in scikit-learn's ``SequentialFeatureSelector``: go on to this number or share of the features, whatever the criterion says.
@@ -127,6 +128,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         cv: Any = None,
         training_tol: float = 1e-6,
         max_seconds: float | None = None,
+        checkpoint: str | Path | None = None,
         n_jobs: int | None = None,
         progress: Any = False,
         random_state: Any = None,
@@ -148,6 +150,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         self.cv = cv
         self.training_tol = training_tol
         self.max_seconds = max_seconds
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.progress = progress
         self.random_state = random_state
@@ -207,6 +210,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             cv=cv,
             tol=self.training_tol,
             max_seconds=self.max_seconds,
+            checkpoint=self.checkpoint,
             progress=self.progress,
         )
 
