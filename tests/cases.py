@@ -34,6 +34,7 @@ OTHER_LOSSES: dict[str, Loss] = {
     "tweedie-high": glru.Tweedie(1.9),
     "negative-binomial": glru.NegativeBinomial(1.0),
     "negative-binomial-small": glru.NegativeBinomial(0.25),
+    "binomial": glru.losses.Binomial(),
 }
 """Further parameters, for the contracts only."""
 
@@ -84,11 +85,13 @@ def targets(X: Any, loss: Loss, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed + 1)
     n, d = X.shape
     z = X @ random.normal(0.0, 1.0, d) + random.normal(0.5, 1.0, n)
-    if loss.log_link:
+    if loss.link == "log":
         # Counts, a few of them zero; of a Gamma distribution what is above zero.
         return np.where(np.arange(n) % 5 == 0, 0.0, np.round(np.exp(np.clip(z, -3.0, 3.0)))) + 0.5 * isinstance(
             loss, glru.Gamma
         )
+    if loss.link == "logit":
+        return np.round(8.0 / (1.0 + np.exp(-z))) / 8.0
     if loss.task == "regression":
         return np.where(np.arange(n) % 7 == 0, 3.0 * z, z)
     y = np.where(z > np.median(z), 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""The public functions: each takes a problem, its solution, or an estimator of scikit-learn with its data.
+"""The public functions: each takes a problem, its solution, results of statsmodels, or an estimator of scikit-learn with its data.
 
 Only this module decides which of these it was given. What an option does is written in the modules that do it.
 """
@@ -38,7 +38,8 @@ from glru.sklearn.preprocessing import split_params, weight_name
 from glru.sklearn.scoring import ErrorScore
 from glru.sklearn.stepwise import estimator_importance, estimator_stepwise
 from glru.solution import Solution
-from glru.solvers import solve
+from glru.solvers import solve, train
+from glru.statsmodels import adapt_results, is_statsmodels
 
 Progress = bool | Report
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -86,9 +87,10 @@ def loocv(
 
     Parameters
     ----------
-    model : Problem, Solution or estimator
+    model : Problem, Solution, estimator or results of statsmodels
         What to validate. A problem is trained first; a solution is used as it is, converged or not. An estimator is one of
-        scikit-learn's linear models or of this library's, fitted or not. For rows in blocks see the notes.
+        scikit-learn's linear models or of this library's, fitted or not. Results of statsmodels hold their data
+        (:func:`glru.statsmodels.to_problem` says which there are). For rows in blocks see the notes.
     X, y, sample_weight : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     method : {"certified", "glru", "naive", "approx", "approx-glru"}, default="certified"
@@ -170,6 +172,7 @@ def loocv(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
+        model = _core(model, tol)
         if is_estimator(model):
             _require_data("loocv", model, X, y)
             _refuse(f"{type(model).__name__}, whose rows are in memory", max_trainings=max_trainings, output=output)
@@ -264,7 +267,7 @@ def cross_val_predict(
 
     Parameters
     ----------
-    model : Problem, Solution or estimator
+    model : Problem, Solution, estimator or results of statsmodels
         What to validate; a problem is trained on all rows first. Estimators: ``LogisticRegression``, ``LinearSVC``,
         ``LinearRegression``, ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
         a ``OneVsRestClassifier``; any of these at the end of a ``Pipeline``, whose steps are fitted to the train rows of each split.
@@ -327,6 +330,7 @@ def cross_val_predict(
     """
     shown = progress or verbose > 0
     with use_threads(n_jobs):
+        model = _core(model, tol)
         if is_estimator(model):
             _require_data("cross_val_predict", model, X, y)
             _refuse(
@@ -568,7 +572,7 @@ def stepwise(
 
     Parameters
     ----------
-    model : Problem, Solution or estimator
+    model : Problem, Solution, estimator or results of statsmodels
         The training problem with all columns, or its solution; or a linear model for two classes or a regression, fitted or not. The steps
         of a pipeline in front of such a model are fitted to the rows that are trained on, with ``cv`` in every fold again; it needs ``cv``
         or validation rows, and columns are those that the steps make.
@@ -666,6 +670,7 @@ def stepwise(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
+        model = _core(model, tol)
         if is_estimator(model):
             _require_data("stepwise", model, X, y)
             return estimator_stepwise(model, X, y, X_val, y_val, sample_weight, settings)
@@ -704,7 +709,7 @@ def feature_importance(
 
     Parameters
     ----------
-    model : Problem, Solution or estimator
+    model : Problem, Solution, estimator or results of statsmodels
         The training problem with all columns, its solution, or a linear model of scikit-learn, as in :func:`glru.stepwise`.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
@@ -757,6 +762,7 @@ def feature_importance(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
+        model = _core(model, tol)
         if is_estimator(model):
             _require_data("feature_importance", model, X, y)
             return estimator_importance(model, X, y, X_val, y_val, sample_weight, settings)
@@ -814,7 +820,7 @@ def after(
 
     Parameters
     ----------
-    model : Solution, Problem or estimator
+    model : Solution, Problem, estimator or results of statsmodels
         The trained model. It need not have converged: the bounds widen, they do not fail. Or a problem, which is trained first, or
         one of scikit-learn's linear models (or this library's), which is trained on the data in ``X`` and ``y``.
     change : Change
@@ -863,6 +869,7 @@ def after(
     >>> out.needs_retraining(X[500:]).verdict
     'no'
     """
+    model = _core(model, tol)
     if not is_estimator(model):
         _refuse_data("after", model, X, y, sample_weight)
         model = solve(model, tol=tol) if isinstance(model, Problem) else model
@@ -898,7 +905,7 @@ def influence(
 
     Parameters
     ----------
-    model : Problem, Solution or estimator
+    model : Problem, Solution, estimator or results of statsmodels
         The model. A problem is trained first; a solution is used as it is. An estimator is one of scikit-learn's linear models or of this
         library's with one score per row, fitted or not, without steps in front of it.
     X, y, sample_weight : array, default=None
@@ -940,7 +947,9 @@ def influence(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
-        return influence_of_rows(_deletion_problem("influence", model, X, y, sample_weight), width, tol, **options)
+        counted = adapt_results(model).n_observations if is_statsmodels(model) else None
+        problem = _deletion_problem("influence", _core(model, tol), X, y, sample_weight)
+        return influence_of_rows(problem, width, tol, **options, n_observations=counted)
 
 
 @suggest_options
@@ -999,8 +1008,16 @@ def jackknife(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
-        problem = _deletion_problem("jackknife", model, X, y, sample_weight)
+        problem = _deletion_problem("jackknife", _core(model, tol), X, y, sample_weight)
         return jackknife_deletions(problem, groups, center, width, tol, **options)
+
+
+def _core(model: Any, tol: float) -> Any:
+    """A fit of statsmodels as the solution of its problem; anything else as it is."""
+    if not is_statsmodels(model):
+        return model
+    fit = adapt_results(model)
+    return train(fit.problem, tol=tol, start=fit.point)
 
 
 def _deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from glru.linalg import FEW, TINY, UNIT, Array, gamma, namespace, outward
 from glru.losses import Loss, WithOffset
@@ -284,8 +284,8 @@ class ScoreBounds(tuple[Array, Array]):
         Parameters
         ----------
         name : {"deviance", "log_loss", "accuracy", "brier", "roc_auc", "squared_error", "absolute_error", "r2", "balanced_accuracy", "macro_f1"}
-            The metric; log-loss and Brier score are for losses whose scores are log-odds, "deviance" is the mean unit deviance of losses with a log
-            link, whose other metrics are those of the means. With one score per class "balanced_accuracy" and "macro_f1" are
+            The metric; log-loss and Brier score are for losses whose scores are log-odds, "deviance" is the mean unit deviance of losses with a log or
+            logit link, whose other metrics are those of the means. With one score per class "balanced_accuracy" and "macro_f1" are
             there too, the Brier score sums over the classes, and "roc_auc" is the mean over the classes, each against the rest.
         loss : Loss
             The loss of the model.
@@ -298,30 +298,31 @@ class ScoreBounds(tuple[Array, Array]):
         metrics = CLASSIFICATION if labelled else REGRESSION
         if self.lower.ndim == 2:
             return self._class_metric(name, loss, y)
-        if loss.log_link and name == "deviance":
+        if loss.link != "identity" and name == "deviance":
             return self._deviance(loss, y)
         if name not in metrics:
             raise ValueError(f"metric must be one of {', '.join(metrics)} for this loss; got {name!r}.")
         if name in ("log_loss", "brier"):
             require_probabilities(name, loss)
-        low, high = metrics[name](y, *(self.means() if loss.log_link else self))
+        low, high = metrics[name](y, *(self if loss.link == "identity" else self.means(loss)))
         return float(low), float(high)
 
-    def means(self) -> Bounds:
-        """Bounds of the means that scores are the logarithms of."""
+    def means(self, loss: Loss) -> Bounds:
+        """Bounds of the means that a loss predicts at the scores."""
+        mean = np.exp if loss.link == "log" else expit
         with np.errstate(over="ignore"):
-            return np.exp(self.lower) * (1.0 - FEW), np.exp(self.upper) * (1.0 + FEW)
+            return mean(self.lower) * (1.0 - FEW), mean(self.upper) * (1.0 + FEW)
 
     def _deviance(self, loss: Loss, y: Array) -> Interval:
-        """The mean unit deviance: twice the loss, which is convex in the score and zero at the logarithm of the target."""
+        """The mean unit deviance: twice the loss, which is convex in the score and zero where the mean is the target."""
         loss = loss.loss if isinstance(loss, WithOffset) else loss
         with np.errstate(divide="ignore"):
-            best = np.log(y)
+            best = np.log(y) if loss.link == "log" else logit(y)
         outer = []
         for side, end in ((-1.0, self.lower), (1.0, self.upper)):
             z = np.clip(end, -1e150, 1e150)
             # A value is that of a score which is off by some units of the numbers involved, and off by a few units itself.
-            wide = FEW * (2.0 + np.abs(z) + np.abs(np.where(y > 0.0, best, 0.0))) + loss.score_noise
+            wide = FEW * (2.0 + np.abs(z) + np.abs(np.where(np.isfinite(best), best, 0.0))) + loss.score_noise
             outer.append(z + side * wide)
         inside = (outer[0] <= best) & (best <= outer[1])
         values = [loss.value(y, z) for z in outer]

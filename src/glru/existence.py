@@ -7,7 +7,8 @@ A penalty on every column makes the optimum exist and be unique. Columns without
   some (the classes are separated, or nearly so). There is such a direction if and only if the linear program
   :math:`\max \sum_i y_i x_i^\top w` subject to :math:`0 \le y_i x_i^\top w \le 1` has a value above 0;
 * a loss with a log link falls for ever in a direction that lowers the scores of rows with :math:`y_i = 0` and leaves those of all others as
-  they are (a group of rows without a single count), which is the same program over the rows with :math:`y_i = 0`.
+  they are (a group of rows without a single count), which is the same program over the rows with :math:`y_i = 0`. Of shares with a logit link, scores
+  of rows with :math:`y_i = 1` may rise, too.
 """
 
 import numpy as np
@@ -44,21 +45,27 @@ def missing_optimum(problem: Problem) -> str | None:
             "no optimum exists: unpenalised columns separate the classes, so that larger coefficients are always better. "
             "Penalise them."
         )
-    if problem.loss.log_link and free.size <= MOST_ENTRIES and _lowers(_scaled(free), y == 0.0):
+    if problem.loss.link == "identity" or free.size > MOST_ENTRIES:
+        return None
+    falling = y == 0.0
+    rising = (y == 1.0) & (problem.loss.link == "logit")
+    if _escapes(_scaled(free), rising.astype(np.float64) - falling):
+        which, others = ("0", "above 0") if not rising.any() else ("0 or 1", "between them")
         return (
-            "no optimum exists: along unpenalised columns (the intercept counts as one) the scores of some rows with y = 0 can fall for ever, and "
-            "those of rows with y > 0 stay. Penalise them, or remove the columns or the group of rows that have no y above 0."
+            f"no optimum exists: along unpenalised columns (the intercept counts as one) the scores of some rows with y = {which} can move on for ever, and "
+            f"those of rows with y {others} stay. Penalise them, or remove the columns or the group of rows that have no y {others}."
         )
     return None
 
 
-def _lowers(columns: np.ndarray, zero: np.ndarray) -> bool:
-    """Whether some ``w`` lowers the scores of some rows in ``zero``, raises none of them, and leaves all others."""
-    if not zero.any():
+def _escapes(columns: np.ndarray, directions: np.ndarray) -> bool:
+    """Whether some ``w`` moves the scores of some rows in their direction (-1 or +1), none against it, and leaves rows of direction 0."""
+    moving = directions != 0.0
+    if not moving.any():
         return False
-    _, sizes, directions = np.linalg.svd(columns[~zero], full_matrices=True)
+    _, sizes, axes = np.linalg.svd(columns[~moving], full_matrices=True)
     rank = int(np.count_nonzero(sizes > 1e-12 * max(columns.shape) * sizes.max(initial=0.0)))
-    return rank < columns.shape[1] and _separates(-columns[zero] @ directions[rank:].T)
+    return rank < columns.shape[1] and _separates(directions[moving, None] * columns[moving] @ axes[rank:].T)
 
 
 def lacks_class(problem: Problem) -> bool:

@@ -120,7 +120,7 @@ class Problem:
     sample_weight : array of shape (n_rows,), or str, default=None
         Non-negative weights; ones if not given. Of rows in blocks as ``y``.
     offset : array of shape (n_rows,), default=None
-        A fixed number per row that is added to its score, for losses with a log link and rows in memory: the logarithm of the exposure. Scores
+        A fixed number per row that is added to its score, for losses with a log or logit link and rows in memory: the logarithm of the exposure. Scores
         of models are ``X w + b`` without it; held-out scores of leave-one-out contain that of their row.
     block_bytes : int, default=64 MiB
         Size of a block of a memory map or a Parquet file. Dask's blocks are taken as they are.
@@ -213,7 +213,7 @@ class Problem:
         else:
             y, classes = _inputs.as_vector(y, n_rows, "y"), None
             loss.check_targets(y)
-        if loss.log_link:
+        if loss.link != "identity":
             matrix.require_host(f"{loss!r} is trained on the host")
         if offset is not None:
             y = join_targets(y, as_offset(offset, n_rows))
@@ -228,7 +228,7 @@ class Problem:
             raise ValueError(
                 f"rows in blocks have losses of one score; got {self.loss!r}. Give rows that fit in memory, for example np.asarray(X)."
             )
-        if self.loss.log_link:
+        if self.loss.link != "identity":
             raise ValueError(
                 f"{self.loss!r} needs all rows in memory; got rows in blocks. Give rows that fit in memory, for example np.asarray(X)."
             )
@@ -452,8 +452,8 @@ class Problem:
 
     @cached_property
     def score_scale(self) -> float:
-        """The size of differences of scores in a regression: the range of the targets; 1 where scores are logarithms of means."""
-        if self.loss.log_link:
+        """The size of differences of scores in a regression: the range of the targets; 1 where scores are logarithms or log-odds of means."""
+        if self.loss.link != "identity":
             return 1.0
         if isinstance(self.rows, Blocks):
             return self.rows.summary.highest.value + self.rows.summary.lowest.value
@@ -614,9 +614,11 @@ def as_offset(values: Any, count: int) -> Array:
 
 def check_offset(loss: Loss, X: Any) -> None:
     """Refuse an offset where the loss or the source of rows has none."""
-    if not loss.log_link:
-        remedy = " Subtract it from y." if loss.task == "regression" else ""
-        raise ValueError(f"offset needs a loss with a log link such as glru.Poisson(); got {loss!r}.{remedy}")
+    if loss.link == "identity":
+        remedy = (
+            " Subtract it from y." if loss.task == "regression" else " glru.losses.Binomial() takes 0 and 1 as numbers."
+        )
+        raise ValueError(f"offset needs a loss with a log or logit link such as glru.Poisson(); got {loss!r}.{remedy}")
     if is_out_of_memory(X):
         raise ValueError("offset needs all rows in memory; got rows in blocks. Give np.asarray(X).")
 

@@ -32,6 +32,8 @@ LOG_LINK = (
     glru.Tweedie(1.9),
     glru.NegativeBinomial(0.1),
     glru.NegativeBinomial(3.0),
+    glru.losses.Binomial(),
+    glru.losses.Binomial(),
 )
 
 drawn = LOSSES
@@ -216,7 +218,7 @@ def hostile_problem(random: np.random.Generator, loss: glru.losses.Loss | None =
     X = draft.X
     n, d = X.shape
     offset = None
-    if loss.log_link:
+    if loss.link != "identity":
         y, offset = counts(random, loss, draft.z[:n])
     elif loss.task == "regression":
         y = draft.z[:n] * 10.0 ** random.choice([-4, 0, 0, 0, 4])
@@ -252,6 +254,9 @@ def counts(random: np.random.Generator, loss: glru.losses.Loss, z: np.ndarray) -
     if random.random() < 0.2:
         y = np.where(np.arange(y.size) == 0, y + 1.0, 0.0)
     y = y + 10.0 ** random.uniform(-6.0, 0.0) if isinstance(loss, glru.Gamma) else y
+    if loss.link == "logit":
+        # Shares, zeros and ones and next to them.
+        y = y / np.maximum(y + np.round(random.choice([0.0, 1.0, 1e8]) * random.random(y.size)), 1.0)
     spread = random.choice([0.0, 0.0, 0.5, 3.0, 30.0])
     return y, random.uniform(-spread, spread, y.size) if spread else None
 
@@ -298,7 +303,7 @@ def unscaled_problem(random: np.random.Generator, loss: glru.losses.Loss | None 
     n, d = [(24, 3), (16, 5), (10, 2), (9, 20), (8, 40), (12, 12)][random.integers(6)]
     X, z = unscaled_rows(random, n, d)
     y, offset = np.where(z > np.median(z), 1.0, -1.0), None
-    if loss.log_link:
+    if loss.link != "identity":
         y, offset = counts(random, loss, z)
     elif loss.task == "regression":
         y = z * 10.0 ** random.choice([-3, 0, 0, 4])
@@ -330,7 +335,9 @@ def _single_change(random: np.random.Generator, problem: glru.Problem) -> glru.C
         if problem.loss.task == "classification":
             return np.asarray(random.choice([-1.0, 1.0], m))
         numbers = random.normal(0.0, 1.0, m) * (np.abs(problem.targets).max() + 1e-3)
-        return np.abs(numbers) if problem.loss.log_link else numbers
+        if problem.loss.link == "logit":
+            return np.abs(numbers) / (1.0 + np.abs(numbers))
+        return np.abs(numbers) if problem.loss.link == "log" else numbers
 
     if kind == "out" and n > count:
         return glru.RemoveRows(rows)

@@ -91,6 +91,9 @@ def slope_and_curvature(loss, y: Decimal, z: Decimal) -> tuple[Decimal, Decimal]
             a, b = 2 - Decimal(loss.power), Decimal(loss.power) - 1
             up, down = (a * z).exp(), y * (-b * z).exp()
             return up - down, a * up + b * down
+        case glru.losses.Binomial():
+            mean = ONE / (ONE + min(max(-z, -FAR), FAR).exp())
+            return mean - y, mean * (ONE - mean)
         case glru.NegativeBinomial():
             theta, mean = Decimal(loss.theta), z.exp()
             return theta * (mean - y) / (theta + mean), (y + theta) * theta * mean / (theta + mean) ** 2

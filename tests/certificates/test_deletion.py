@@ -160,7 +160,9 @@ def test_regressions_in_their_own_units(name, strength):
 
 
 @pytest.mark.parametrize(
-    "loss", [glru.Poisson(), glru.Gamma(), glru.Tweedie(1.5), glru.NegativeBinomial(2.0)], ids=repr
+    "loss",
+    [glru.Poisson(), glru.Gamma(), glru.Tweedie(1.5), glru.NegativeBinomial(2.0), glru.losses.Binomial()],
+    ids=repr,
 )
 @pytest.mark.parametrize("exposed", [False, True])
 def test_generalised_linear_models(loss, exposed):
@@ -168,6 +170,7 @@ def test_generalised_linear_models(loss, exposed):
     random = np.random.default_rng(5)
     X, offset = random.normal(size=(40, 2)), random.uniform(-1.0, 1.0, 40)
     y = random.poisson(np.exp(0.5 * X[:, 0] + offset + 0.5)) + (0.5 if isinstance(loss, glru.Gamma) else 0.0)
+    y = y / (y + random.integers(1, 6, 40)) if loss.link == "logit" else y
     options = {"offset": offset} if exposed else {}
     problem = glru.Problem(X, y, loss, glru.L2(np.zeros(2)), fit_intercept=True, scaling="sum", **options)
     truth = Truth(problem)

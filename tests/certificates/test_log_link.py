@@ -17,6 +17,7 @@ LOSSES = {
     "gamma": glru.Gamma(),
     "tweedie": glru.Tweedie(1.3),
     "negative-binomial": glru.NegativeBinomial(1.5),
+    "binomial": glru.losses.Binomial(),
 }
 
 every_loss = each(LOSSES, "loss")
@@ -27,6 +28,8 @@ def data(loss, n=14, d=2, seed=0, scale=1.0, spread=0.5):
     random = np.random.default_rng(seed)
     X, offset = random.normal(size=(n, d)), spread * random.normal(size=n)
     y = random.poisson(scale * np.exp(0.5 * X[:, 0] + offset)).astype(float)
+    if loss.link == "logit":
+        y = y / (y + random.poisson(scale, n) + 1.0)
     return X, y + 0.5 if isinstance(loss, glru.Gamma) else y, offset
 
 
@@ -46,12 +49,12 @@ def test_held_out_scores_hold_in_50_digits(loss, lam, spread):
 def test_folds_and_changes_hold_in_50_digits(loss):
     X, y, offset = data(loss, scale=3.0)
     problem = glru.Problem(X, y, loss, glru.L2(0.01), scaling="sum", offset=offset)
-    folds = glru.cross_val_predict(problem, cv=3)
+    folds, other = glru.cross_val_predict(problem, cv=3), 1.0 if loss.link == "logit" else 7.0
     assert glru.verify(folds, problem, sample=3).n_wrong == 0
     changes = (
         glru.RemoveRows([1, 5]),
-        glru.AddRows(X[:2] + 1.0, y[:2] + 2.0, offset=[0.3, -2.0]),
-        glru.Relabel([3], [7.0]),
+        glru.AddRows(X[:2] + 1.0, np.minimum(y[:2] + 2.0, other), offset=[0.3, -2.0]),
+        glru.Relabel([3], [other]),
         glru.Reweight([0], 4.0),
         glru.Repenalise(glru.L2(0.0)),
     )
@@ -69,7 +72,7 @@ def test_folds_and_changes_hold_in_50_digits(loss):
 def test_tiny_and_huge_means(loss, scale):
     """Counts of a hundred million, and all targets zero but a few."""
     X, y, offset = data(loss, 16, 2, seed=3, scale=scale)
-    y[:2] += 1.0
+    y[:2] = 1.0 if loss.link == "logit" else y[:2] + 1.0
     problem = glru.Problem(X, y, loss, glru.L2(0.1), fit_intercept=True, offset=offset)
     result = glru.loocv(problem)
     assert glru.verify(result, problem, sample=4).n_wrong == 0
@@ -112,7 +115,7 @@ def test_a_group_without_a_count_has_no_optimum():
     group = np.repeat([0.0, 1.0], 10)
     y[10:] = 0.0
     problem = glru.Problem(np.column_stack([X, group]), y, glru.Poisson(), glru.L2(0.0), fit_intercept=True)
-    with pytest.warns(ConvergenceWarning, match="No optimum exists: .* rows with y = 0 can fall for ever"):
+    with pytest.warns(ConvergenceWarning, match="No optimum exists: .* rows with y = 0 can move on for ever"):
         solution = glru.solve(problem)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -131,14 +134,14 @@ def test_dependent_columns_without_a_penalty():
 
 def test_offsets_are_refused_where_they_have_no_meaning():
     X, y, offset = data(glru.Poisson())
-    with pytest.raises(ValueError, match=r"offset needs a loss with a log link .* Subtract it from y"):
+    with pytest.raises(ValueError, match=r"offset needs a loss with a log or logit link .* Subtract it from y"):
         glru.Problem(X, y, glru.Squared(), offset=offset)
     with pytest.raises(ValueError, match="offset must be at most 500 in size; entry 0 is 1000"):
         glru.Problem(X, y, glru.Poisson(), offset=offset + np.where(np.arange(14) == 0, 1000.0 - offset, 0.0))
     problem = glru.Problem(X, y, glru.Poisson(), offset=offset)
     with pytest.raises(ValueError, match="new rows must have an offset if the problem has one"):
         glru.after(glru.solve(problem), glru.AddRows(X[:1], y[:1]))
-    with pytest.raises(ValueError, match="stepwise selection has no criterion for losses with a log link"):
+    with pytest.raises(ValueError, match="stepwise selection has no criterion for losses with a log or logit link"):
         glru.stepwise(problem, X_val=X, y_val=y)
 
 

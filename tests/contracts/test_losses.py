@@ -19,8 +19,10 @@ every_loss = each(LOSS, "loss")
 
 def labels(loss):
     """A column of targets, to be broadcast against scores."""
-    if loss.log_link:
+    if loss.link == "log":
         return np.array([[0.25], [1.0], [3.0]]) if isinstance(loss, glru.Gamma) else np.array([[0.0], [1.0], [3.0]])
+    if loss.link == "logit":
+        return np.array([[0.0], [0.25], [1.0]])
     return np.array([[-1.0], [1.0]]) if loss.task == "classification" else np.array([[-1.25], [0.0], [2.0]])
 
 
@@ -72,12 +74,14 @@ def test_third_derivative_is_the_limit_of_differences(loss):
 def test_conjugate_is_the_supremum(loss):
     """Brute force over a grid of scores, edges of the domain included."""
     # The mean of a Tweedie distribution of power 1.9 falls as slowly as e^(z / 10).
-    z = np.arange(-40_000, 40_001) / (100.0 if loss.log_link else 1000.0)
+    z = np.arange(-40_000, 40_001) / (100.0 if loss.link == "log" else 1000.0)
     for y in labels(loss).ravel():
         values = loss.value(y, z)
         for share in (0.0, 1e-3, 0.2, 0.5, 0.7, 0.999, 1.0):
             g = inside(loss, y, share)
-            assert loss.conjugate(y, g) == pytest.approx(np.max(g * z - values), abs=1e-4 if loss.log_link else 1e-6)
+            assert loss.conjugate(y, g) == pytest.approx(
+                np.max(g * z - values), abs=1e-4 if loss.link == "log" else 1e-6
+            )
 
 
 @every_loss
@@ -92,7 +96,7 @@ def test_derivative_range_is_the_domain_of_the_conjugate(loss):
         assert np.all(loss.fenchel_young(y[bounded], 0.3, beyond) == np.inf)
         far = np.copysign(1e6, outward)
         slope = np.where(bounded, edge, 0.0) + np.copysign(0.1, outward)
-        if loss.log_link:
+        if loss.link == "log":
             # Exponentials are cut off: the derivative is as large as they are, or next to the edge.
             reach = loss.gradient(y, np.copysign(600.0, outward))
             assert np.all(np.abs(reach - edge)[bounded] <= 1e-12) and np.all(np.abs(reach[~bounded]) > 1e5)
@@ -129,7 +133,7 @@ def test_fenchel_young_is_value_plus_conjugate_minus_product(loss):
 def test_fenchel_young_is_zero_at_the_derivative_only(loss, size):
     """Zero on the whole subdifferential, non-negative everywhere, positive well away from it."""
     y, z = labels(loss), size * SCORES
-    if loss.log_link:
+    if loss.link == "log":
         z = z[np.abs(z) < 300.0]
     lower, upper = loss.derivative(y, z)
     # A slope is rounded to one part in 2^53, and the value grows with the square of that over the curvature.
@@ -140,7 +144,7 @@ def test_fenchel_young_is_zero_at_the_derivative_only(loss, size):
     for g in (lower, upper, 0.5 * (lower + upper)):
         assert np.all(loss.fenchel_young(y, z, g) <= rounding)
     low, high = loss.derivative_range(y)
-    step = 0.01 * (1.0 + np.abs(lower)) if loss.log_link else 0.01
+    step = 0.01 * (1.0 + np.abs(lower)) if loss.link == "log" else 0.01
     for g in (lower - step, upper + step):
         allowed = (g >= low) & (g <= high)
         assert np.all((loss.fenchel_young(y, z, g) * (1.0 + curvature))[allowed] > 1e-6)
@@ -152,7 +156,7 @@ def test_fenchel_young_is_zero_at_the_derivative_only(loss, size):
 def test_fenchel_young_is_never_negative(loss, data):
     """Whatever the score and the slope."""
     y = data.draw(st.sampled_from([-1.0, 1.0])) if loss.task == "classification" else data.draw(st.floats(-9, 9))
-    y = abs(y) + 0.125 if loss.log_link else y
+    y = abs(y) + 0.125 if loss.link == "log" else abs(y) / 9.0 if loss.link == "logit" else y
     z = data.draw(st.floats(-1e4, 1e4))
     g = loss.project(y, data.draw(st.floats(-1e4, 1e4) | st.floats(-1, 1)))
     assert loss.fenchel_young(y, z, g) >= 0.0
@@ -203,7 +207,7 @@ def test_smoothness_is_valid_and_tight(loss):
     slopes = np.diff(loss.gradient(y, z))
     assert np.all(slopes >= 0.0)
     if np.isinf(loss.smoothness):
-        assert isinstance(loss, glru.Hinge) or loss.log_link
+        assert isinstance(loss, glru.Hinge) or loss.link == "log"
     else:
         assert np.all(slopes <= loss.smoothness * np.diff(z) + 1e-14)
         assert np.max(loss.curvature(y, z)) == pytest.approx(loss.smoothness, rel=1e-12)
@@ -230,7 +234,7 @@ def test_far_scores_are_finite(loss):
     y, z = labels(loss), np.array([-1e4, -800.0, 800.0, 1e4])
     lower, upper = loss.derivative(y, z)
     everything = (loss.value(y, z), lower, upper, loss.curvature(y, z), *loss.expand(y, z), loss.conjugate(y, lower))
-    if loss.log_link:
+    if loss.link == "log":
         # Exponentials are cut off; the Fenchel-Young value is infinite there, or right.
         assert all(np.all(np.isfinite(array)) for array in (*everything[:4], *loss.expand(y, z)))
         assert not np.any(np.isnan(loss.fenchel_young(y, z, inside(loss, y, 0.5))))
@@ -304,7 +308,7 @@ def test_limits_meet(loss, other):
     np.testing.assert_allclose(loss.fenchel_young(y, SCORES, g), other.fenchel_young(y, SCORES, g), atol=1e-8)
 
 
-LOG_LINK = {name: loss for name, loss in LOSS.items() if loss.log_link}
+LOG_LINK = {name: loss for name, loss in LOSS.items() if loss.link == "log"}
 
 
 @each(LOG_LINK, "loss")
@@ -368,6 +372,43 @@ def _exact_derivatives(loss, y, z):
     power = {glru.Poisson: 1, glru.Gamma: 2}.get(type(loss)) or mpmath.mpf(loss.power)
     up, down = mean ** (2 - power), y * mean ** (1 - power)
     return up - down, (2 - power) * up + (power - 1) * down
+
+
+@pytest.mark.parametrize("y", [0.0, 1e-9, 1 / 3, 0.3, 0.5, 0.7, 1 - 1e-9, 1.0])
+def test_shares_against_many_digits(y):
+    """Slopes are as if the score were off by a few units; the Fenchel-Young value is never below the exact one, and not far above."""
+    loss, random = glru.losses.Binomial(), np.random.default_rng(0)
+    mpmath.mp.dps = 320
+    exact_y = mpmath.mpf(y)
+    for z in np.concatenate([random.normal(0.0, 3.0, 40), random.normal(0.0, 20.0, 40), [-300.0, -40.0, 40.0, 300.0]]):
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(z)))
+        slope, curvature = float(loss.gradient(y, z)), float(loss.curvature(y, z))
+        noise = (
+            loss.score_noise * curvature
+            + 8.0 * EPS * abs(slope)
+            + (EPS if not 0.0 < y < 0.5 else 0.5 * EPS) * (z > 30.0)
+        )
+        assert abs(slope - (p - exact_y)) <= noise
+        assert abs(curvature - p * (1 - p)) <= 8.0 * EPS * curvature
+        for near in (z, z + 1e-12, z - 1e-6, z + 1e-2, z - 1.0, z + 20.0, -z):
+            g = float(loss.gradient(y, near))
+            u = exact_y + mpmath.mpf(g)
+            assert 0 <= u <= 1
+            exact = sum(a * mpmath.log(a / b) for a, b in ((u, p), (1 - u, 1 - p)) if a > 0)
+            wide = 4.0 * EPS * (1.0 + abs(z) + abs(g) + y) + loss.score_noise
+            got = max(float(loss.fenchel_young(y, z + sign * wide, g)) for sign in (-1.0, 1.0)) * (1.0 + 8.0 * EPS)
+            off = abs(slope - g)
+            assert exact <= got <= 1.01 * exact + 8.0 * wide * (off + 1e4 * curvature * wide) + 1e-300
+
+
+def test_shares_of_labels_are_the_logistic_loss():
+    z = np.linspace(-50.0, 50.0, 301)
+    for y in (0.0, 1.0):
+        ours, theirs = glru.losses.Binomial().expand(y, z), glru.Logistic().expand(2.0 * y - 1.0, z)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-13)
+    with pytest.raises(ValueError, match=r"shares from 0 to 1 .*; entry 1 is 1\.5\. Divide successes by trials"):
+        glru.Problem(np.eye(2), [0.5, 1.5], loss=glru.losses.Binomial())
 
 
 @each(LOG_LINK, "loss")

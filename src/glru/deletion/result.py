@@ -152,8 +152,8 @@ class Influence(Shown):
     ((1, 3), True)
     """
 
-    def __init__(self, deletions: Deletions, width: float) -> None:
-        self._deletions, self.width = deletions, width
+    def __init__(self, deletions: Deletions, width: float, n_observations: float | None = None) -> None:
+        self._deletions, self.width, self._n_observations = deletions, width, n_observations
         self.problem = deletions.problem
         self.coef_names = coef_names(self.problem)
 
@@ -268,8 +268,16 @@ class Influence(Shown):
         theta = self._deletions.reference.theta + weight_slack(self.problem)
         return theta / (1.0 - theta) + FEW if theta < 0.5 else np.inf
 
+    @property
+    def _n_counted(self) -> float:
+        """The number of observations that degrees of freedom are counted from."""
+        return self._n_observations or float(np.count_nonzero(self.problem.weights))
+
     @cached_property
     def _mean_weight(self) -> float:
+        """The weight of one observation: the mean of the rows', or 1 where weights count observations."""
+        if self._n_observations is not None:
+            return 1.0
         weights = self.problem.weights
         return float(weights.sum()) / max(int(np.count_nonzero(weights)), 1)
 
@@ -321,7 +329,7 @@ class Influence(Shown):
         off += (gamma(problem.n_rows + 8) + weight_slack(problem)) * size
         unit = float(np.sqrt(self._mean_weight))
         least, most = max(size - off, 0.0) / unit, (size + off) / unit
-        n_used, (low, high) = np.count_nonzero(problem.weights), self._freedom
+        n_used, (low, high) = self._n_counted, self._freedom
         if not n_used - high > 0.0:
             return (0.0, np.inf)
         return (
@@ -344,7 +352,7 @@ class Influence(Shown):
             weights = problem.weights / self._mean_weight
             share = gamma(problem.n_rows + 16) + 2.0 * weight_slack(problem) + LOSS_UNITS
             least, most = float(weights @ np.square(lower)), float(weights @ np.square(upper))
-        n_used, (low, high) = np.count_nonzero(problem.weights), self._freedom
+        n_used, (low, high) = self._n_counted, self._freedom
         if not (n_used - high > 0.0 and np.isfinite(most)):
             return 0.0, np.inf
         return float(least / (n_used - low) * (1.0 - share)), float(most / (n_used - high) * (1.0 + share))
@@ -660,8 +668,12 @@ def influence_of_rows(
     max_seconds: float | None,
     max_memory: int | None,
     progress: bool | Report,
+    n_observations: float | None = None,
 ) -> Influence:
-    """The deletions of all rows of a problem or of its solution; the parameters are those of :func:`glru.influence`."""
+    """The deletions of all rows of a problem or of its solution; the parameters are those of :func:`glru.influence`.
+
+    ``n_observations``: where weights are those of a likelihood, so that standard errors shrink as they grow, how many observations there are.
+    """
     problem = model.problem if isinstance(model, Solution) else model
     require_deletions(problem, "influence")
     if isinstance(problem.loss, Hinge):
@@ -676,7 +688,7 @@ def influence_of_rows(
         memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
         deletions = Deletions(solution, None, budget, report, memory)
         deletions.run(width)
-    return Influence(deletions, width)
+    return Influence(deletions, width, n_observations)
 
 
 def _variance_power(loss: Loss) -> float | None:

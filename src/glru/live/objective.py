@@ -61,7 +61,7 @@ class ModelSpec:
                 "Scale or weight the data first and give the model alone."
             )
         classes, objective = adapted.classes, adapted.objective
-        if objective.loss.log_link:
+        if objective.loss.link != "identity":
             raise ValueError(
                 f"a live model predicts scores, and those of {objective.loss!r} are logarithms of means. Use glru.after with the estimator."
             )

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from glru.linalg import FEW, Array, arrays_of, floats, namespace
 
 Task = Literal["classification", "regression"]
+Link = Literal["identity", "log", "logit"]
 
 
 class Loss(ABC):
@@ -34,8 +35,8 @@ class Loss(ABC):
         Whether ``F_l(y; z, g) <= (l'(z) - g)^2 / l''(z)``.
     probabilities : bool
         Whether scores are log-odds, so that there are probabilities, a log-loss and a Brier score.
-    log_link : bool
-        Whether scores are logarithms of means, which are what is predicted.
+    link : {"identity", "log", "logit"}
+        What the score of a regression is of the mean that is predicted: the mean itself, its logarithm, or its log-odds.
     several : bool
         Whether a row has one score per class, along the last axis; targets are then places of classes.
 
@@ -49,13 +50,17 @@ class Loss(ABC):
     task: ClassVar[Task]
     chi_square: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
-    log_link: ClassVar[bool] = False
     several: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def smoothness(self) -> float:
         """Lipschitz constant of the derivative, ``inf`` if there is none."""
+
+    @property
+    def link(self) -> Link:
+        """What the score of a regression is of the mean that is predicted."""
+        return "identity"
 
     @property
     def self_concordance(self) -> float | None:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 
 from glru.linalg import FEW, Array, floats
-from glru.losses.base import Loss, Task, positive_parameter
+from glru.losses.base import Link, Loss, Task, positive_parameter
 from glru.losses.logistic import divergence, entropy_excess
 
 LARGEST = 1e300
@@ -34,9 +34,12 @@ class LogLink(Loss):
     """A half deviance of a mean ``e^z``."""
 
     task: ClassVar[Task] = "regression"
-    log_link: ClassVar[bool] = True
     positive: ClassVar[bool] = False
     """Whether targets have to be above 0."""
+
+    @property
+    def link(self) -> Link:
+        return "log"
 
     @property
     def smoothness(self) -> float:

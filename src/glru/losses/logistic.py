@@ -1,4 +1,4 @@
-"""The logistic loss."""
+"""The logistic loss, of labels and of shares."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr, expit, xlog1py, xlogy
 
-from glru.linalg import Array, floats, is_foreign, namespace
-from glru.losses.base import Loss, Task
+from glru.linalg import FEW, Array, floats, is_foreign, namespace
+from glru.losses.base import Link, Loss, Task
 
 VECTORISED = 4096
 """From this number of scores on, slopes are made by NumPy's exponential, which is vectorised, instead of ``expit``."""
@@ -110,6 +110,104 @@ class Logistic(Loss):
             part = slice(start, start + CHUNK)
             value[part], size[part] = _fenchel_young_slope(y[part], z[part], g[part])
         return value, size
+
+
+@final
+@dataclass(frozen=True)
+class Binomial(Loss):
+    r"""Half binomial deviance of a share with a logit link, :math:`\ell(y, z) = \log(1 + e^z) - y z + y \log y + (1 - y) \log(1 - y)`, for :math:`0 \le y \le 1`.
+
+    The Kullback-Leibler divergence of :math:`(y, 1 - y)` from :math:`(p, 1 - p)`, :math:`p = 1 / (1 + e^{-z})`: ``k`` successes in ``n`` trials are the
+    share ``k / n`` with the weight ``n``. Labels 0 and 1 are shares, too, of the same loss as :class:`Logistic`.
+
+    * derivative: :math:`p - y`, with range :math:`(-y, 1 - y)`
+    * conjugate: :math:`u \log u + (1 - u) \log(1 - u) - y \log y - (1 - y) \log(1 - y)` with :math:`u = g + y \in [0, 1]`
+    * smoothness 1/4, self-concordance 1
+
+    Examples
+    --------
+    >>> from glru.losses import Binomial
+    >>> float(Binomial().value(0.5, 0.0)), round(float(Binomial().value(1.0, 0.0)), 6)
+    (0.0, 0.693147)
+    """
+
+    task: ClassVar[Task] = "regression"
+    self_concordance: ClassVar[float | None] = 1.0
+    fourth_constant: ClassVar[float | None] = 1.0
+    chi_square: ClassVar[bool] = True
+
+    @property
+    def link(self) -> Link:
+        return "logit"
+
+    @property
+    def smoothness(self) -> float:
+        return 0.25
+
+    @property
+    def score_noise(self) -> float:
+        # p and 1 - p are off by a few units of the smaller one, as if the score were off by that.
+        return FEW
+
+    def check_targets(self, y: Array) -> None:
+        bad = np.flatnonzero(~((y >= 0.0) & (y <= 1.0)))
+        if bad.size:
+            raise ValueError(
+                f"y must be shares from 0 to 1 for {self!r}; entry {bad[0]} is {y[bad[0]]}. Divide successes by trials, and give the trials as sample_weight."
+            )
+
+    def value(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return self.fenchel_young(y, z, np.zeros_like(z))
+
+    def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
+        y, z = floats(y, z)
+        tail = np.exp(-np.abs(z))
+        # Of p - y whichever of p and 1 - p is below 1/2 is subtracted from: what cancels is small.
+        slope = np.where(z >= 0.0, (1.0 - y) - y * tail, (1.0 - y) * tail - y) / (1.0 + tail)
+        slope = np.minimum(slope, self.derivative_range(y)[1])
+        return slope, slope
+
+    def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        tail = np.exp(-np.abs(z))
+        return tail / (1.0 + tail) ** 2
+
+    def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return -self.curvature(y, z) * np.tanh(0.5 * z)
+
+    def majorant_curvature(self, z: ArrayLike) -> Array:
+        return Logistic().majorant_curvature(z)
+
+    def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
+        y, g = floats(y, g)
+        up, down = _moved_shares(y, g)
+        inside = (up >= 0.0) & (down >= 0.0)
+        up, down = np.where(inside, up, 0.0), np.where(inside, down, 0.0)
+        return np.where(inside, entr(y) + entr(1.0 - y) - entr(up) - entr(down), np.inf)
+
+    def derivative_range(self, y: ArrayLike) -> tuple[Array, Array]:
+        (y,) = floats(y)
+        rest = 1.0 - y
+        # Rounded down: what is at most this is inside.
+        return 0.0 - y, np.where(1.0 - rest < y, np.nextafter(rest, 0.0), rest)
+
+    def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
+        y, z, g = floats(y, z, g)
+        up, down = _moved_shares(y, g)
+        inside = (up >= 0.0) & (down >= 0.0)
+        # The share that belongs to the smaller of p and 1 - p.
+        q = np.where(inside, np.where(z > 0.0, down, up), 0.0)
+        found, _ = divergence(np.atleast_1d(q), np.broadcast_to(np.abs(z), np.atleast_1d(q).shape))
+        return np.where(inside, found.reshape(q.shape), np.inf)
+
+
+def _moved_shares(y: Array, g: Array) -> tuple[Array, Array]:
+    """``y + g`` and ``1 - y - g``, each to a few units of itself."""
+    rest = 1.0 - y
+    # What rounding took from 1 - y comes back where the difference is small.
+    return y + g, (rest - g) + ((1.0 - rest) - y)
 
 
 def _fenchel_young_slope(y: Array, z: Array, g: Array) -> tuple[Array, Array]:

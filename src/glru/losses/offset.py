@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glru.linalg import FEW, Array
-from glru.losses.base import Loss, Task
+from glru.losses.base import Link, Loss, Task
 
 TARGETS = np.dtype([("y", np.float64), ("offset", np.float64)])
 """Targets with their offsets: what is done to rows is done to both, and arithmetic on them is an error."""
@@ -27,11 +27,14 @@ class WithOffset(Loss):
     """
 
     task: ClassVar[Task] = "regression"
-    log_link: ClassVar[bool] = True
     loss: Loss
 
     def __repr__(self) -> str:
         return repr(self.loss)
+
+    @property
+    def link(self) -> Link:
+        return self.loss.link
 
     @property
     def smoothness(self) -> float:

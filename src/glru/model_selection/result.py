@@ -186,7 +186,7 @@ class HeldOutScores(Shown):
     def _show_metrics(self) -> list[tuple[str, str]]:
         """The lines of the metrics that people want."""
         if self._classes is None:
-            names = ["deviance"] if self.problem.loss.log_link else ["squared_error", "absolute_error"]
+            names = ["deviance"] if self.problem.loss.link != "identity" else ["squared_error", "absolute_error"]
         else:
             names = ["accuracy"]
             if self._bounds.lower.ndim == 1 or self.problem.loss.several:

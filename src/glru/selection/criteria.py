@@ -164,9 +164,9 @@ def find_criterion(name: str | None, problem: Problem) -> Criterion:
         name = name if problem.loss.task == "classification" else "squared_error"
     if name not in NAMES:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {name!r}.")
-    if problem.loss.log_link:
+    if problem.loss.link != "identity":
         raise ValueError(
-            f"stepwise selection has no criterion for losses with a log link; got {problem.loss!r}. Use glru.Squared() or a classification loss."
+            f"stepwise selection has no criterion for losses with a log or logit link; got {problem.loss!r}. Use glru.Squared() or a classification loss."
         )
     return _information(name, problem) if name in INFORMATION else _sum_criterion(name, problem)
 

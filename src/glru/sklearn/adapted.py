@@ -279,7 +279,7 @@ class Adapted:
 
     def means(self, scores: Array) -> Array:
         """What ``predict`` of a regression gives for scores."""
-        return np.exp(scores) if self.objective.loss.log_link else scores
+        return np.exp(scores) if self.objective.loss.link == "log" else scores
 
     def labels(self, scores: Array) -> NDArray[Any]:
         """The classes that scores stand for, as ``predict`` gives them."""

@@ -191,7 +191,7 @@ def estimator_cross_validate(
     if not isinstance(error_score, int | float | np.number) and error_score != "raise":
         raise ValueError(f"error_score must be a number or 'raise'; got {error_score!r}.")
     classification = adapted.classes is not None
-    if scoring is None and adapted.problems[0].loss.log_link:
+    if scoring is None and adapted.problems[0].loss.link == "log":
         scoring = deviance_scorer(adapted.problems[0].loss)
     scorers = checked_scorers(scoring, classification)
     proven = {name: scorer for name, scorer in scorers.items() if scorer is None or sees_predictions_only(scorer)}

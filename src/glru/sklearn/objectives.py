@@ -294,7 +294,7 @@ def _named_loss(loss: Any, task: str) -> Loss:
     if isinstance(loss, Loss):
         if loss.task != task:
             raise ValueError(f"loss must be one for a {task}: {', '.join(LOSSES[task])}; got {loss!r}.")
-        if loss.log_link:
+        if loss.link == "log":
             raise ValueError(
                 f"{loss!r} has a log link, and predictions here are scores. Use scikit-learn's PoissonRegressor, GammaRegressor or TweedieRegressor, or a "
                 "glru.Problem."

@@ -216,7 +216,7 @@ def zero_point(problem: Problem) -> Point:
 
 def _mean_score(problem: Problem) -> float:
     """The best intercept without any column under a log link: far from it exponentials are large or curvatures vanish."""
-    if not (problem.loss.log_link and problem.fit_intercept):
+    if not (problem.loss.link == "log" and problem.fit_intercept):
         return 0.0
     total = float(problem.weights @ problem.targets)
     return float(np.log(total / (problem.weights @ np.exp(problem.offset)))) if total > 0.0 else 0.0

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from glru._extras import require
 from glru.losses import (
+    Binomial,
     Gamma,
     Hinge,
     Huber,
@@ -102,6 +103,11 @@ class Precise:
             tail = mp.exp(-min(abs(z), mp.mpf(10) ** 6))
             small, large = tail / (1 + tail), 1 / (1 + tail)
             return -y * (small if y * z >= 0 else large), small * large
+        if isinstance(loss, Binomial):
+            tail = mp.exp(-min(abs(z), mp.mpf(10) ** 6))
+            # The slope from whichever of p and 1 - p is small: neither loses digits to the other.
+            slope = (1 - y - y * tail) if z >= 0 else ((1 - y) * tail - y)
+            return slope / (1 + tail), tail / (1 + tail) ** 2
         if isinstance(loss, SquaredHinge):
             return (-2 * y * short, mp.mpf(2)) if short > 0 else (mp.zero, mp.zero)
         if isinstance(loss, SmoothedHinge):

@@ -5,7 +5,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.losses import Gamma, Hinge, Huber, Logistic, NegativeBinomial, SmoothedHinge, SquaredHinge, Tweedie
+from glru.losses import Binomial, Gamma, Hinge, Huber, Logistic, NegativeBinomial, SmoothedHinge, SquaredHinge, Tweedie
 from glru.verify.precise import Precise
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ class Start:
     def find(self) -> tuple[Floats | None, float, Floats]:
         """Coefficients, intercept and slopes ``-y g`` of the rows."""
         w = np.zeros(self.X.shape[1])
-        if self.exact.loss.log_link and self.exact.intercept and self.s @ self.y > 0.0:
+        if self.exact.loss.link == "log" and self.exact.intercept and self.s @ self.y > 0.0:
             w[-1] = np.log(self.s @ self.y / (self.s @ np.exp(self.offset)))
         for width in WIDTHS:
             for _ in range(100):
@@ -83,7 +83,11 @@ class Start:
             tail = np.exp(-np.abs(z))
             miss = np.where(self.y * z >= 0.0, tail, 1.0) / (1.0 + tail)
             return -self.y * miss, tail / (1.0 + tail) ** 2
-        if loss.log_link:
+        if isinstance(loss, Binomial):
+            z = z + self.offset
+            tail = np.exp(-np.abs(z))
+            return (np.where(z >= 0.0, 1.0, tail) / (1.0 + tail)) - self.y, tail / (1.0 + tail) ** 2
+        if loss.link == "log":
             return self._log_link(z + self.offset)
         edge = max(loss.gamma, width) if isinstance(loss, Huber) else np.inf
         return np.clip(z - self.y, -edge, edge), np.where(np.abs(z - self.y) <= edge, 1.0, 0.0)
