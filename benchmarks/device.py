@@ -12,7 +12,7 @@ import glru
 from benchmarks.loocv import synthetic
 from benchmarks.timing import print_table
 from glru.linalg.factor import cholesky, solve_upper
-from glru.metric.device import DeviceMetric
+from glru.metric.columns import DeviceMetric
 from glru.updates.gradients import Gradients
 
 N, D, QUERIES = 6000, 4955, 1000

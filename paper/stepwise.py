@@ -9,7 +9,7 @@ import numpy as np
 from glru.bounds import ScoreBounds, errors, margins
 from glru.changes import RemoveColumns
 from glru.linalg import Array, RawMatrix, as_matrix
-from glru.point import Point
+from glru.problem import Point
 from glru.selection import Settings as SearchSettings
 from glru.selection import Step, search
 from glru.solution import Solution

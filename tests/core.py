@@ -1,6 +1,6 @@
 """The core of the library as the tests reach it: a name or a module that moves is followed here, and nowhere else in the tests."""
 
-from glru import _archives, _budget, cascade, duality, linalg, refine
+from glru import _budget, _files, cascade, duality, linalg, refine
 from glru._files import check_target, write_atomically
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
 from glru.cascade import STAGES, Cascade, summed
@@ -21,15 +21,13 @@ from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outwa
 from glru.linalg.arrays import HostArrays
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
-from glru.metric import device
-from glru.metric.device import column_metric
-from glru.metric.diagonal import DiagonalMetric
+from glru.metric import columns as metrics
+from glru.metric.columns import DiagonalMetric, column_metric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassEllipsoid, widen_queries
@@ -132,8 +130,8 @@ __all__ = [
     "WideColumns",
     "WideRefits",
     "WideRows",
-    "_archives",
     "_budget",
+    "_files",
     "adapt",
     "as_matrix",
     "bounds_nearby",
@@ -156,7 +154,6 @@ __all__ = [
     "coordinates",
     "correlation_range",
     "decide",
-    "device",
     "dual_gap",
     "duality",
     "expand",
@@ -191,6 +188,7 @@ __all__ = [
     "linear_range",
     "local_rows",
     "loss_terms",
+    "metrics",
     "moves",
     "newton",
     "newton_candidate",

@@ -43,8 +43,7 @@ from glru.losses import (
 )
 from glru.model_selection import loocv_path
 from glru.penalties import L1, L2, ElasticNet
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solution import Solution
 from glru.solvers import solve
 from glru.verify import verify

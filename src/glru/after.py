@@ -12,14 +12,11 @@ from glru import _inputs
 from glru._budget import Budget
 from glru.bounds import ScoreBounds, from_queries, intersect, is_decided
 from glru.certificate import Certificate, ball_radius, certify
-from glru.changes import AddRows, Change, RemoveRows, layout_of
-from glru.changes.base import Composite, matched_columns, row_positions
-from glru.duality import feasible_dual
-from glru.existence import lacks_class, missing_optimum
+from glru.changes import AddRows, Change, Composite, RemoveRows, layout_of, matched_columns, row_positions
+from glru.duality import feasible_dual, lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import Hinge
-from glru.point import Point
-from glru.problem import Problem, not_in_memory
+from glru.problem import Point, Problem, not_in_memory
 from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbounded_queries

@@ -22,8 +22,7 @@ from glru.bounds import Bounds, ScoreBounds, from_queries, intersect, is_decided
 from glru.certificate import certify
 from glru.linalg import Array, outward, to_host
 from glru.losses import Hinge
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import Refinement, certified_bounds, class_bounds, class_training
 from glru.regions import EVERY
 from glru.regions.classes import has_classes, query_centers, unbounded_queries

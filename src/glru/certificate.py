@@ -31,8 +31,7 @@ from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namesp
 from glru.losses import Loss, Multinomial
 from glru.losses.multinomial import divergence
 from glru.penalties import Penalty
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 
 LOOSE_SCORE_ERRORS = 32.0
 """Errors of scores may be bounded by this multiple of their size: a digit and a half saves a pass over the data."""

@@ -14,8 +14,7 @@ from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.metric.rows import uses_rows
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassEllipsoid, unbounded_queries
 from glru.solution import Solution, dual_of

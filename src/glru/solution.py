@@ -9,8 +9,7 @@ import numpy as np
 from glru import duality
 from glru.certificate import Certificate, certify
 from glru.linalg import Array
-from glru.point import Point
-from glru.problem import Problem, not_in_memory
+from glru.problem import Point, Problem, not_in_memory
 from glru.regions.local import LocalEllipsoid
 from glru.sums import DualGap, Expansion, dual_gap
 

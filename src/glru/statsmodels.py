@@ -25,8 +25,7 @@ import numpy as np
 from glru.linalg import Array
 from glru.losses import Binomial, Gamma, Logistic, Loss, NegativeBinomial, Poisson, Squared, Tweedie
 from glru.penalties import L2, Penalty
-from glru.point import Point
-from glru.problem import Problem, Scaling
+from glru.problem import Point, Problem, Scaling
 
 KNOWN = (
     "results of OLS, WLS, Logit, Poisson, or of GLM with the families Gaussian (identity link), Binomial (logit link), Poisson, Gamma, Tweedie and "

@@ -17,8 +17,7 @@ from glru.certificate import loss_terms, penalty_terms, proven, score_errors, we
 from glru.duality import constraint_columns, constraint_sums, move_size, room_of
 from glru.linalg import FEW, Array, arrays_of, gamma
 from glru.losses import Loss
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.rows import Max, Totals
 
 

@@ -213,7 +213,7 @@ MUTANTS: dict[str, Mutant] = {
         "glru.metric.columns:ColumnMetric.norms", _rows_without_intercept, ROUNDING
     ),
     "curvature-that-is-not-there": Mutant(
-        "glru.rows.totals:Totals.least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"
+        "glru.rows.passes:Totals.least_curvature", always(1e6), f"{FAMILIES} {ATTACK}"
     ),
     "underflow-forgotten-in-a-gradient": Mutant(
         "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
@@ -221,8 +221,8 @@ MUTANTS: dict[str, Mutant] = {
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
     "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),
     "underflowed-diagonals-scaled": Mutant("glru.metric.columns:powers_of_two", _every_power, SLACK),
-    "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.device:inverse_residual", scaled(0.0), DEVICES),
-    "factor-of-a-device-taken-as-exact": Mutant("glru.metric.device:factor_residual", scaled(0.0), DEVICES),
+    "inverse-of-a-device-taken-as-exact": Mutant("glru.metric.columns:inverse_residual", scaled(0.0), DEVICES),
+    "factor-of-a-device-taken-as-exact": Mutant("glru.metric.columns:factor_residual", scaled(0.0), DEVICES),
     # Carried certificates.
     "old-weights-in-carried-rows": Mutant("glru.updates.carry:weight_factor", always(1.0), CARRY),
     "rows-that-come-forgotten": Mutant(
@@ -374,9 +374,9 @@ MUTANTS: dict[str, Mutant] = {
     "hundredth-of-the-radius-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(least_radius=scaled(0.01)), COLUMNS
     ),
-    "half-the-norms-of-the-penalty": Mutant("glru.metric.diagonal:DiagonalMetric.norms", scaled(0.5), SLACK),
+    "half-the-norms-of-the-penalty": Mutant("glru.metric.columns:DiagonalMetric.norms", scaled(0.5), SLACK),
     "half-the-gradient-beside-the-penalty": Mutant(
-        "glru.metric.diagonal:DiagonalMetric.gradient_norm", scaled(0.5), SLACK
+        "glru.metric.columns:DiagonalMetric.gradient_norm", scaled(0.5), SLACK
     ),
     "rows-moved-far-carry-nothing-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(lost_shares=scaled(0.0)), COLUMNS

@@ -10,8 +10,7 @@ import pytest
 
 import glru
 from tests.cases import SINCE_1_8
-from tests.core import HOST, as_matrix, conjugate_gradients, is_foreign, outward, to_host
-from tests.core import device as device_metric
+from tests.core import HOST, as_matrix, conjugate_gradients, is_foreign, metrics, outward, to_host
 
 strict = pytest.importorskip("array_api_strict")
 
@@ -187,9 +186,9 @@ def test_a_library_that_errs_widens_the_bounds(monkeypatch, bad):
     problem = glru.Problem(_strict(X), y, loss=glru.Squared(), penalty=glru.L2(0.01), fit_intercept=True)
     solution = glru.solve(problem, tol=1e-10)
     good = glru.loocv(solution)
-    right = getattr(device_metric, bad)
+    right = getattr(metrics, bad)
     noise = 1.0 + 1e-5 * np.random.default_rng(8).uniform(-1.0, 1.0, size=(6, 6))
-    monkeypatch.setattr(device_metric, bad, lambda *args: right(*args) * _strict(noise))
+    monkeypatch.setattr(metrics, bad, lambda *args: right(*args) * _strict(noise))
     found = glru.updates.local_rows.LocalRows(solution, 30 / 29).bounds(np.arange(30), lambda low, high: low > high)
     width = found[1] - found[0]
     assert np.all(width > 1e3 * (good.score_upper - good.score_lower))

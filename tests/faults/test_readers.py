@@ -18,7 +18,7 @@ from glru import datasets
 from glru.datasets import files
 from tests.cases import make
 from tests.cli.running import complaint, sample, write
-from tests.core import _archives
+from tests.core import _files
 from tests.live.test_files import busy, npy, rewritten
 from tests.live.test_model import data
 
@@ -239,7 +239,7 @@ def test_many_columns_that_are_meant(tmp_path, monkeypatch):
 
 @pytest.fixture
 def small_room(monkeypatch):
-    for module in (_archives, files):
+    for module in (_files, files):
         monkeypatch.setattr(module, "ROOM", 1 << 20)
 
 

@@ -23,8 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._archives import RATIO, ROOM, Archive, open_archive, unpacked_limit
 from glru._extras import require
+from glru._files import RATIO, ROOM, Archive, open_archive, unpacked_limit
 from glru.linalg import RawMatrix, as_matrix
 
 Format = Literal["csv", "tsv", "parquet", "npz", "libsvm"]

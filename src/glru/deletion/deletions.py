@@ -25,13 +25,11 @@ from glru._inputs import is_whole
 from glru.bounds import intersect
 from glru.cascade import ACCURATE, BATCH_STEPS, MANY_ROWS, MOST_FACTORS, Report, smallest_batch
 from glru.certificate import certify, score_errors
-from glru.existence import lacks_class, missing_optimum
+from glru.duality import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, gamma, length
-from glru.metric.columns import ColumnMetric
-from glru.metric.device import column_metric
+from glru.metric.columns import ColumnMetric, column_metric
 from glru.model_selection.loocv import check_width
-from glru.point import Point
-from glru.problem import Problem, not_in_memory, require_one_score
+from glru.problem import Point, Problem, not_in_memory, require_one_score
 from glru.refine import TRAINED, newton_ellipsoids
 from glru.regions import has_local, regions_of
 from glru.regions.local import local_radius

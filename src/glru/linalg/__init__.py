@@ -9,23 +9,28 @@ import numpy as np
 import scipy.sparse as sp
 
 from glru.linalg.arrays import (
+    FEW,
     HOST,
     SMALL,
+    TINY,
+    UNIT,
     Array,
     Arrays,
     Entries,
     arrays_of,
     floats,
+    gamma,
     is_foreign,
+    length,
     move_like,
     namespace,
+    outward,
     to_dense,
     to_host,
 )
 from glru.linalg.dense import CHUNK_BYTES, DenseMatrix
 from glru.linalg.device import DeviceMatrix
 from glru.linalg.matrix import Matrix, RawMatrix, dense_height
-from glru.linalg.rounding import FEW, TINY, UNIT, gamma, length, outward
 from glru.linalg.sparse import SparseMatrix
 from glru.linalg.threads import SMALL_WORK, calm_blas, in_parts, n_threads, use_threads
 

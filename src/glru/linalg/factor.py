@@ -11,9 +11,8 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from glru.linalg.arrays import Array, arrays_of, is_foreign, move_like, namespace, to_host
+from glru.linalg.arrays import UNIT, Array, arrays_of, is_foreign, move_like, namespace, to_host
 from glru.linalg.matrix import Matrix
-from glru.linalg.rounding import UNIT
 
 
 def core_factor(gram: Matrix, root: Array) -> Any:

@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru.linalg.arrays import SMALL, Array, Arrays
-from glru.linalg.rounding import gamma
+from glru.linalg.arrays import SMALL, Array, Arrays, gamma
 
 CALL = 2e4
 """Nanoseconds of a product that has next to nothing to multiply."""

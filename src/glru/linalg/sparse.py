@@ -8,10 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru.linalg.arrays import HOST, SMALL, Array, Arrays
+from glru.linalg.arrays import HOST, SMALL, Array, Arrays, gammas
 from glru.linalg.dense import DenseMatrix
 from glru.linalg.matrix import CALL, Matrix
-from glru.linalg.rounding import gammas
 from glru.linalg.threads import in_parts, total
 
 

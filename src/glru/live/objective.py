@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.changes.base import Layout, column_positions
+from glru.changes import Layout, column_positions
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import require_one_score

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, unbounded
 from glru.certificate import ball_radius
-from glru.changes import AddRows, Change, Composite, RemoveRows
-from glru.changes.base import row_positions
+from glru.changes import AddRows, Change, Composite, RemoveRows, row_positions
 from glru.linalg import Array, Matrix
 from glru.metric.rows import RowSide
 from glru.penalties import Penalty
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import Refinement
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.solution import Solution

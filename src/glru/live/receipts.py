@@ -15,8 +15,7 @@ from glru.live.history import ChangeEntry
 from glru.live.objective import ModelSpec
 from glru.live.queries import radius_of
 from glru.live.state import State, digest_data, digest_json, digest_model, digest_rows, parse_json
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions import regions_of, score_bounds
 from glru.solution import dual_of
 

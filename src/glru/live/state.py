@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.changes import AddColumns, AddRows, Change, Composite, RemoveColumns, RemoveRows
-from glru.changes.base import row_positions
+from glru.changes import AddColumns, AddRows, Change, Composite, RemoveColumns, RemoveRows, row_positions
 from glru.linalg import Array, Matrix, as_matrix
 from glru.live.objective import ModelSpec
 from glru.live.queries import Proofs

@@ -20,8 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._archives import open_archive
-from glru._files import exclusive, leftovers, remove_leftovers, write_atomically
+from glru._files import exclusive, leftovers, open_archive, remove_leftovers, write_atomically
 from glru.linalg import Array, Matrix, as_matrix
 from glru.live import history
 from glru.live.history import Entry
@@ -37,8 +36,7 @@ from glru.live.state import (
     as_keys,
     parse_json,
 )
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solution import Status, solution_at
 
 SCHEMA = "glru-live/2"

@@ -1,14 +1,48 @@
-"""The Hessian's inverse metric from a Cholesky factor over the columns (the intercept's last), with outward rounding."""
+"""The Hessian's inverse metric over the columns (the intercept's last), with outward rounding: factored, bounded, or on a device."""
 
+from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from glru.linalg import CHUNK_BYTES, FEW, HOST, TINY, Array, Arrays, Matrix, as_matrix, gamma
-from glru.linalg.factor import cholesky_solve, host_cholesky, solve_triangular
-from glru.metric.base import Metric
+from glru.linalg import (
+    CHUNK_BYTES,
+    FEW,
+    HOST,
+    TINY,
+    Array,
+    Arrays,
+    Matrix,
+    arrays_of,
+    as_matrix,
+    gamma,
+    move_like,
+    to_host,
+)
+from glru.linalg.factor import cholesky, cholesky_solve, host_cholesky, solve_triangular, solve_upper
+from glru.problem import Problem
+from glru.rows import Totals
+
+
+class Metric(ABC):
+    """Norms in the inverse of the Hessian of a problem at some scores; everything is rounded up."""
+
+    eta: float
+    """The Hessian is at least ``1 - eta`` times the metric used; ``inf`` where nothing is known."""
+
+    @abstractmethod
+    def norms(self, X: Matrix) -> Array:
+        """Norms of rows, with a 1 for the intercept."""
+
+    @abstractmethod
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        """Norm of a gradient whose entries (the intercept's last) are known up to ``slack``."""
+
+    @abstractmethod
+    def axis_norms(self) -> Array:
+        """Norms of the unit vectors (the intercept's last)."""
 
 
 def powers_of_two(diagonal: Array) -> Array:
@@ -154,3 +188,183 @@ class ColumnMetric(Metric):
 
     def axis_norms(self) -> Array:
         return np.sqrt(np.square(self.inverse).sum(axis=1)) * (1.0 + self.solve_error)
+
+
+@final
+class DiagonalMetric(Metric):
+    r"""The metric of the penalty and of the losses along the intercept, for a problem whose columns are all penalised.
+
+    It costs no more than a product with the data. With strengths :math:`\Lambda > 0` on all columns, weighted curvatures
+    :math:`D` with the sum :math:`\sigma` and the mean row :math:`m = X^\top D 1 / \sigma`, the part of the losses that the weighted mean leaves is positive semidefinite, so that
+
+    .. math:: \|(v, v_0)\|^2_{H^{-1}} \le \sum_j (v_j - m_j v_0)^2 / \lambda_j + v_0^2 / \sigma ,
+
+    and without an intercept :math:`\|v\|^2_{H^{-1}} \le \sum_j v_j^2 / \lambda_j`. No row has a norm above :math:`d_k^{-1/2}`, as
+    :math:`H \succeq d_k x_k x_k^\top`.
+    """
+
+    def __init__(self, problem: Problem, curvatures: Array) -> None:
+        self.problem, self.curvatures = problem, curvatures
+        self.inverse = 1.0 / problem.quadratic
+        # The curvatures' own evaluation and their weights.
+        self.eta = gamma(problem.n_rows + 16)
+        self.mean, self.mean_error, self.total = np.zeros(problem.n_columns), 0.0, np.inf
+        if problem.fit_intercept:
+            unit = gamma(problem.n_rows + 8)
+            total = float(curvatures.sum())
+            self.total = total * (1.0 - unit)
+            if not self.total > 0.0:
+                self.eta = np.inf
+                return
+            self.mean = (problem.matrix.T @ curvatures) / total
+            sizes = (abs(problem.matrix).T @ curvatures) / total
+            self.mean_error = 3.0 * unit * self._length(sizes) + TINY
+
+    def _length(self, vector: Array) -> float:
+        """At least the norm of a vector in the penalised coordinates."""
+        squares = float(np.square(vector) @ self.inverse)
+        return float(np.sqrt(squares)) * (1.0 + gamma(vector.size + 8)) + TINY * float(np.sqrt(self.inverse.max()))
+
+    @cached_property
+    def _mean_length(self) -> float:
+        return self._length(self.mean)
+
+    def norms(self, X: Matrix) -> Array:
+        unit = gamma(X.shape[1] + 16)
+        squares = X.squared_row_norms(self.inverse)
+        lengths = np.sqrt(squares) * (1.0 + unit) + TINY * float(np.sqrt(self.inverse.max()))
+        if not self.problem.fit_intercept:
+            return lengths
+        # The parts cancel; each is off by a share of (|x| + |m|)^2.
+        squares = squares - 2.0 * (X @ (self.mean * self.inverse)) + self._mean_length**2
+        squares = np.maximum(squares, 0.0) + 4.0 * unit * np.square(lengths + self._mean_length)
+        found = np.sqrt(squares + 1.0 / self.total) + self.mean_error
+        return found * (1.0 + FEW)
+
+    def row_norms(self) -> Array:
+        """At least the norms of the problem's own rows."""
+        with np.errstate(divide="ignore"):
+            return np.minimum(self.norms(self.problem.matrix), (1.0 + FEW) / np.sqrt(self.curvatures))
+
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        size = self.problem.n_columns
+        if not self.problem.fit_intercept:
+            return self._length(np.abs(gradient) + slack) * (1.0 + FEW)
+        shift = abs(float(gradient[size])) + float(slack[size])
+        along = np.abs(gradient[:size] - self.mean * gradient[size]) * (1.0 + FEW) + FEW * np.abs(gradient[:size])
+        along += FEW * np.abs(self.mean * gradient[size]) + slack[:size] + np.abs(self.mean) * slack[size]
+        first = self._length(along) + shift * self.mean_error
+        return float(np.hypot(first, shift / np.sqrt(self.total))) * (1.0 + FEW) + TINY
+
+    def axis_norms(self) -> Array:
+        found = np.sqrt(self.inverse) * (1.0 + FEW)
+        if not self.problem.fit_intercept:
+            return found
+        last = float(np.hypot(self._mean_length + self.mean_error, 1.0 / np.sqrt(self.total))) * (1.0 + FEW)
+        return np.append(found, last)
+
+
+def column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
+    """The metric of a Hessian given by its upper triangle, a sum over all rows, where it lives."""
+    kind = ColumnMetric if arrays_of(hessian).stable else DeviceMetric
+    return kind(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
+
+
+@final
+class DeviceMetric(ColumnMetric):
+    r"""The metric from a Cholesky factor that stays on the device.
+
+    How a device's library factors and solves is not relied upon: with the computed :math:`R` and :math:`V \approx R^{-1}`, the
+    residuals :math:`R^\top R - H` and :math:`R V - I` are formed by products, whose rounding is known in any order of
+    summation, and their norms enter the bounds. Everything after that is a product with :math:`V`.
+    """
+
+    def _factor(self, matrix: Any, depth: int) -> None:
+        self.arrays = arrays_of(matrix)
+        xp = self.arrays.xp
+        unit = xp.eye(matrix.shape[0], dtype=matrix.dtype, device=self.arrays.device)
+        self.factor = self.inverse = unit
+        if not bool(xp.isfinite(xp.sum(matrix))):
+            return
+        scales = self.arrays.put(powers_of_two(to_host(xp.linalg.diagonal(matrix))))
+        matrix = matrix * scales[None, :] * scales[:, None]
+        try:
+            factor = cholesky(matrix)
+        except LinAlgError:
+            return
+        inverse = solve_upper(factor, unit)
+        self.factor, self.inverse = factor / scales[None, :], inverse * scales[:, None]
+        self._judge(depth, matrix, factor, inverse)
+
+    def _judge(self, depth: int, matrix: Any, factor: Any, inverse: Any) -> None:
+        """``tau`` and ``eta`` from the residuals of the inverse and of the factor of the scaled matrix."""
+        xp, size = self.arrays.xp, self.size
+        unit = xp.eye(size, dtype=matrix.dtype, device=self.arrays.device)
+        rounded = 1.0 + 2.0 * gamma(size * size + 8)
+        norms = _frobenius(xp, factor), _frobenius(xp, inverse)
+        self.tau = (inverse_residual(xp, factor, inverse, unit) + gamma(size + 8) * norms[0] * norms[1]) * rounded
+        if not self.tau < 0.125:
+            return
+        # Products R^T R err by gamma |r_i| |r_j| in an entry, in Frobenius norm gamma |R|_F^2.
+        factored = factor_residual(xp, factor, matrix) + gamma(size + 8) * (norms[0] * norms[0])
+        trace = float(xp.linalg.trace(matrix))
+        error = (factored + gamma(depth + 4 * size + 16) * trace) * rounded
+        inverse_norm = norms[1] * rounded / (1.0 - self.tau)
+        # A product of Python's floats overflows to infinity, a power of them is an error.
+        eta = error * (inverse_norm * inverse_norm)
+        self.eta = eta if np.isfinite(eta) else np.inf
+
+    @property
+    def size(self) -> int:
+        return int(self.factor.shape[0])
+
+    @cached_property
+    def inverse_norm(self) -> float:
+        return _frobenius(self.arrays.xp, self.inverse)
+
+    def solve(self, vector: Any) -> Any:
+        there = self.arrays.put(vector)
+        solved = self.inverse @ (self.arrays.xp.matrix_transpose(self.inverse) @ there)
+        return move_like(solved, vector)
+
+    @cached_property
+    def solve_error(self) -> float:
+        # Half a solve errs by tau for V, by another for the product; the second half by tau more for what it is asked about.
+        return 3.0 * self.tau / (1.0 - 3.0 * self.tau) + FEW
+
+    def norms(self, X: Matrix) -> Array:
+        array = self.arrays.put(X.block())
+        block = self.arrays.with_ones(array) if self.fit_intercept else array
+        solved = block @ self.inverse
+        norms = np.sqrt(to_host(self.arrays.xp.sum(solved * solved, axis=1)))
+        return norms * (1.0 + self.solve_error) + self.tiny
+
+    def gradient_norm(self, gradient: Array, slack: Array) -> float:
+        transposed = self.arrays.xp.matrix_transpose(self.inverse)
+        solved = to_host(transposed @ self.arrays.put(gradient))
+        # Entry by entry: |R^-T e| <= |R^-T| |e|.
+        outer = float(np.linalg.norm(to_host(self.arrays.xp.abs(transposed) @ self.arrays.put(slack))))
+        return (float(np.linalg.norm(solved)) + self._least_of(outer, slack)) * (1.0 + self.solve_error) + TINY
+
+    def gradient_norms(self, gradients: Any) -> Array:
+        solved = self.arrays.xp.matrix_transpose(self.inverse) @ gradients
+        return np.sqrt(self.arrays.inner(solved, solved)) * (1.0 + self.solve_error)
+
+    def axis_norms(self) -> Array:
+        squares = to_host(self.arrays.xp.sum(self.inverse * self.inverse, axis=1))
+        return np.sqrt(squares) * (1.0 + self.solve_error)
+
+
+def inverse_residual(xp: Any, factor: Any, inverse: Any, unit: Any) -> float:
+    """The Frobenius norm of ``R V - I``, as computed."""
+    return _frobenius(xp, factor @ inverse - unit)
+
+
+def factor_residual(xp: Any, factor: Any, matrix: Any) -> float:
+    """The Frobenius norm of ``R^T R - H``, as computed."""
+    return _frobenius(xp, xp.matrix_transpose(factor) @ factor - matrix)
+
+
+def _frobenius(xp: Any, matrix: Any) -> float:
+    with np.errstate(all="ignore"):  # namespaces that are made of NumPy warn as it does
+        return float(xp.linalg.vector_norm(matrix))

@@ -26,7 +26,7 @@ from scipy.linalg import lstsq
 from glru.duality import constraint_columns
 from glru.linalg import CHUNK_BYTES, FEW, TINY, UNIT, Array, Matrix, as_matrix, gamma, length, to_host
 from glru.linalg.factor import cholesky_solve, core_factor, inverse_of
-from glru.metric.base import Metric
+from glru.metric.columns import Metric
 from glru.problem import Problem
 
 MOST_FREE = 32

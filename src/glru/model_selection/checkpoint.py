@@ -18,15 +18,13 @@ from typing import Any, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._archives import open_archive
 from glru._budget import Budget
-from glru._files import check_target, write_atomically
+from glru._files import check_target, open_archive, write_atomically
 from glru.cascade import Found, Rows
 from glru.linalg import Array
 from glru.losses import Loss
 from glru.penalties import Penalty
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solution import Solution, Status, solution_at
 
 EVERY, WRITES = 1.0, 10.0

@@ -11,7 +11,7 @@ from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate
 from glru.linalg import Matrix
 from glru.metric.rows import uses_rows
-from glru.point import Point
+from glru.problem import Point
 from glru.regions.gap import DualBox, PrimalBall, Region
 from glru.regions.local import LocalEllipsoid, has_local
 

@@ -21,8 +21,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, gamma
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
 

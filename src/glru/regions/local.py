@@ -20,13 +20,9 @@ import numpy as np
 from glru.bounds import Bounds, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Matrix, gamma
-from glru.metric.base import Metric
-from glru.metric.columns import ColumnMetric
-from glru.metric.device import column_metric
-from glru.metric.diagonal import DiagonalMetric
+from glru.metric.columns import ColumnMetric, DiagonalMetric, Metric, column_metric
 from glru.metric.rows import RowMetric, RowSide, uses_rows
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions.gap import Region, centers
 from glru.rows import Totals
 from glru.sums import (

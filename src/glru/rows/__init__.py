@@ -1,10 +1,9 @@
 """Where rows come from: memory (one block), memory maps, Parquet files and dask, with ``map`` and ``sum`` over their blocks."""
 
 from glru.rows.block import Block
-from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Traffic, read_rows
+from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Totals, Traffic, read_rows, totals_of_blocks
 from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
 from glru.rows.summary import MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
-from glru.rows.totals import Totals, totals_of_blocks
 
 __all__ = [
     "BLOCK_BYTES",

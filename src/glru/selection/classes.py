@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from glru._budget import Budget
 from glru.bounds import Bounds, intersect
 from glru.linalg import Array, Matrix, gamma
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import LOCAL_STEPS
 from glru.regions.classes import ClassEllipsoid, has_classes, scores_with_errors
 from glru.selection.contest import Contest, Goal

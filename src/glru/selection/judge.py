@@ -17,8 +17,7 @@ from glru.linalg import Array, Matrix, gamma, to_host
 from glru.losses import Loss
 from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import has_products, refine
 from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers

@@ -16,8 +16,7 @@ from glru.certificate import certify
 from glru.duality import feasible_dual
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import AllDecided, certified_bounds, has_products
 from glru.regions import DualBox
 from glru.solution import Solution
@@ -26,6 +25,7 @@ from glru.solvers.api import warn_if_short
 from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
 from glru.updates import newton_candidate
 from glru.updates.carried_rows import has_carried
+from glru.updates.carry import new_coefficients
 from glru.updates.columns import (
     Block,
     LocalColumns,
@@ -38,7 +38,6 @@ from glru.updates.columns import (
     has_subsets,
     has_wide_columns,
 )
-from glru.updates.mapping import new_coefficients
 
 Columns = NDArray[np.intp]
 

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru._budget import Budget, OutOfTime
 from glru.cascade import Report, reporter
-from glru.changes import layout_of
-from glru.changes.base import column_positions, matched_columns
+from glru.changes import column_positions, layout_of, matched_columns
 from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.model_selection.checkpoint import Checkpoint, Steps
 from glru.model_selection.cross_validation import splits_in_memory
-from glru.point import Point
-from glru.problem import Problem, not_in_memory
+from glru.problem import Point, Problem, not_in_memory
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import NAMES, Criterion, find_criterion, weigh_folds

@@ -2,6 +2,6 @@
 
 from glru.sklearn.adapt import adapt, is_estimator
 from glru.sklearn.adapted import Adapted
-from glru.sklearn.translate import translated
+from glru.sklearn.after import translated
 
 __all__ = ["Adapted", "adapt", "is_estimator", "translated"]

@@ -11,11 +11,10 @@ from scipy.special import expit
 
 from glru import _inputs
 from glru.bounds import Bounds, ScoreBounds, predicted
-from glru.changes.base import matched_columns
+from glru.changes import matched_columns
 from glru.linalg import UNIT, Array, Matrix, as_matrix, to_dense, to_host
 from glru.losses.multinomial import softmax
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.sklearn.column_maps import ColumnChanges, follow
 from glru.sklearn.columns import Splits
 from glru.sklearn.objectives import Objective

@@ -1,6 +1,10 @@
-"""What is known of a retrained estimator when its data changes: its scores, its labels, whether it needs retraining."""
+"""What is known of a retrained estimator when its data changes: its scores, its labels, whether it needs retraining.
+
+A change of the caller's data becomes one of an adapted problem: shifted columns, signs for classes, weights by class.
+"""
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, final
 
 import numpy as np
@@ -9,12 +13,123 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru.after import After, BoundName, CandidateName, Retraining, after
 from glru.bounds import ScoreBounds
-from glru.changes import Change, layout_of
-from glru.changes.base import matched_columns
+from glru.changes import (
+    AddRows,
+    Change,
+    Composite,
+    EditValues,
+    Relabel,
+    RemoveColumns,
+    RemoveRows,
+    Repenalise,
+    Reweight,
+    layout_of,
+    matched_columns,
+    row_positions,
+)
 from glru.linalg import Array, Matrix
 from glru.sklearn.adapted import Adapted, prepared
-from glru.sklearn.translate import translated
+from glru.sklearn.objectives import penalty_of
 from glru.solution import Solution
+
+
+def translated(adapted: Adapted, k: int, change: Change) -> Change:
+    """The change of the ``k``-th problem that a change of the caller's data means.
+
+    Labels are those of the estimator, columns those of the caller's data, weights before any class weights.
+    """
+    if not isinstance(change, Change):
+        raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
+    if adapted.shifts is not None:
+        raise ValueError(
+            f"when the data changes, {adapted.shifts}, which is more than the change itself. "
+            "Scale or weight the data first and give the model alone."
+        )
+    steps = change.steps if isinstance(change, Composite) else (change,)
+    if len(steps) > 1 and adapted.targets.class_weight is not None:
+        rows = any(isinstance(step, RemoveRows | AddRows) for step in steps)
+        if rows and any(isinstance(step, Reweight | Relabel) for step in steps):
+            raise ValueError(
+                "with class weights a change may not both add or remove rows and reweight or relabel some: which classes "
+                "those rows have is only known after the first part. Make two changes."
+            )
+    moved = [_translate(step, adapted, k) for step in steps]
+    return moved[0] if len(moved) == 1 else Composite(tuple(moved))
+
+
+@singledispatch
+def _translate(change: Change, adapted: Adapted, k: int) -> Change:
+    return change
+
+
+@_translate.register
+def _(change: AddRows, adapted: Adapted, k: int) -> Change:
+    count = change.matrix.shape[0]
+    weight = (
+        np.ones(count) if change.sample_weight is None else _inputs.as_vector(change.sample_weight, count, "weights")
+    )
+    y = adapted.targets.check(change.y, count)
+    X, names = change.X, adapted.problems[0].column_names
+    if adapted.objective.constant is not None:
+        known = None if names is None else names[adapted.offset :]
+        named = known is not None and change.names is not None and len(known) == len(change.names)
+        matrix = matched_columns(change.matrix, change.names, known) if named else change.matrix
+        X = prepared(matrix, adapted.objective.constant)
+    return AddRows(X, adapted.targets.values(k, y), adapted.targets.weighted(k, y, weight))
+
+
+@_translate.register
+def _(change: Relabel, adapted: Adapted, k: int) -> Change:
+    y = adapted.targets.check(change.y, np.size(change.rows))
+    relabelled = Relabel(change.rows, adapted.targets.values(k, y))
+    if adapted.targets.class_weight is None:
+        return relabelled
+    rows = row_positions(change.rows, adapted.problems[0].n_rows)
+    return relabelled + Reweight(rows, adapted.targets.weighted(k, y, adapted.targets.sample_weight[rows]))
+
+
+@_translate.register
+def _(change: Reweight, adapted: Adapted, k: int) -> Change:
+    if adapted.targets.class_weight is None:
+        return change
+    rows = row_positions(change.rows, adapted.problems[0].n_rows)
+    weight = change.new_weights(rows.size)
+    return Reweight(rows, adapted.targets.weighted(k, adapted.targets.y[rows], weight))
+
+
+@_translate.register
+def _(change: EditValues, adapted: Adapted, k: int) -> Change:
+    return EditValues(change.rows, _columns(change.columns, adapted), change.values)
+
+
+@_translate.register
+def _(change: RemoveColumns, adapted: Adapted, k: int) -> Change:
+    return RemoveColumns(_columns(change.columns, adapted))
+
+
+@_translate.register
+def _(change: Repenalise, adapted: Adapted, k: int) -> Change:
+    if adapted.offset == 0 or getattr(change.penalty, "n_columns", None) is None:
+        return change
+    # The column of a penalised intercept comes first, and keeps the strength that it has.
+    own, new = adapted.problems[k].penalty, change.penalty
+    n_columns = adapted.problems[k].n_columns - adapted.offset
+    quadratic, absolute = (
+        np.append(np.ravel(mine)[:1], np.broadcast_to(theirs, (n_columns,)))
+        for mine, theirs in ((own.quadratic, new.quadratic), (own.absolute, new.absolute))
+    )
+    return Repenalise(penalty_of(quadratic, absolute))
+
+
+def _columns(columns: Any, adapted: Adapted) -> Any:
+    """Columns of the data as columns of the problem; names stay."""
+    places = np.atleast_1d(np.asarray(columns))
+    if adapted.offset == 0 or places.dtype.kind not in "iu":
+        return columns
+    n_columns = adapted.problems[0].n_columns - adapted.offset
+    if np.any(places < 0):
+        raise ValueError(f"columns must be positions from 0 to {n_columns - 1}; got {places.min()}.")
+    return places + adapted.offset
 
 
 @final

@@ -12,8 +12,7 @@ from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
 from glru.duality import primal_value
 from glru.linalg import Array
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions import Region, regions_of, score_bounds
 from glru.regions.classes import ClassEllipsoid
 from glru.sklearn.adapt import adapt

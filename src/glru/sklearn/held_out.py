@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from glru._budget import UNLIMITED
 from glru.bounds import Bounds, ScoreBounds, concatenate
 from glru.cascade import Report, reporter
-from glru.existence import missing_optimum
+from glru.duality import missing_optimum
 from glru.linalg import Array, Matrix, calm_blas, outward, to_host
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.refine import fold_bounds, grid_bounds, single_fold_bounds
 from glru.regions import has_local
 from glru.regions.classes import require_classes

@@ -9,11 +9,10 @@ import numpy as np
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
-from glru.existence import missing_optimum
+from glru.duality import missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
-from glru.point import Point
-from glru.problem import Problem, not_in_memory
+from glru.problem import Point, Problem, not_in_memory
 from glru.regions import LocalEllipsoid, has_local
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, relative, solution_at

@@ -13,8 +13,7 @@ import numpy as np
 from glru import duality
 from glru.linalg import Array
 from glru.losses import Logistic
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solvers.newton import Run, Stop, end, state_at
 
 HOLD = 0.01

@@ -22,8 +22,7 @@ import numpy as np
 
 from glru.linalg import Array
 from glru.losses import Hinge, ProximalHinge, SmoothedHinge, SquaredHinge
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solution import relative, solution_at
 from glru.solvers.newton import (
     ColumnSpace,

@@ -18,8 +18,7 @@ from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import class_hessian, strengths_of
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions.classes import loss_gradient, packed, unpacked
 from glru.solvers.newton import Run, State, Stop, end, step_length
 

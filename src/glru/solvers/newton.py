@@ -26,8 +26,7 @@ from glru import duality
 from glru.linalg import UNIT, Array, gamma, to_host
 from glru.linalg.factor import solve_shifted
 from glru.metric.rows import NewtonSystem, RowSide
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions.local import LocalEllipsoid
 from glru.rows import Block, Blocks
 from glru.solution import Status, dual_of

@@ -17,8 +17,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from glru import duality
 from glru.linalg import UNIT, Array
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solution import Status
 from glru.solvers.newton import Goal, Run, State, Stop, end, sample_of, step_length, zero_point
 from glru.sums import Expansion, Floor, expand, hessian_product, objective_value, whole_gradient

@@ -20,8 +20,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from glru import duality
 from glru.linalg import UNIT, Array
 from glru.linalg.factor import solve_shifted
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solvers.newton import Run, State, Stop, end, step_length
 from glru.sums import Floor
 

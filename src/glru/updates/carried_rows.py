@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, widen
 from glru.certificate import ball_radius, loss_terms, penalty_terms, score_errors
 from glru.linalg import FEW, HOST, TINY, Array, Matrix, gamma
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions.gap import centers
 from glru.solution import Solution
 

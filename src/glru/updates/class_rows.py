@@ -23,8 +23,7 @@ from glru.bounds import Bounds, intersect
 from glru.linalg import FEW, HOST, TINY, Array, gamma
 from glru.losses import Multinomial
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.regions.classes import (
     ClassValues,
     column_norms,

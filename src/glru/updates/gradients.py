@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_host
 from glru.metric.columns import ColumnMetric
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.rows import Memory
 from glru.sums import slope_spread
 from glru.updates.carried_rows import sum_error

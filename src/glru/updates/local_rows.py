@@ -28,10 +28,8 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, UNIT, Array, gamma
-from glru.metric.columns import ColumnMetric
-from glru.metric.device import column_metric
-from glru.point import Point
-from glru.problem import Problem
+from glru.metric.columns import ColumnMetric, column_metric
+from glru.problem import Point, Problem
 from glru.regions.local import local_radius, row_norm_bound
 from glru.rows import MAX_COLUMNS
 from glru.sums import (

@@ -5,8 +5,7 @@ import numpy as np
 from glru import duality
 from glru.certificate import Certificate, certify
 from glru.linalg import Array
-from glru.point import Point
-from glru.problem import Problem
+from glru.problem import Point, Problem
 from glru.solvers.newton import ColumnSpace, RowSpace, Step, length_of, uses_row_space
 from glru.solvers.prox_newton import model_step
 

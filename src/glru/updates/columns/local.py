@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
 from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
-from glru.metric.device import column_metric
-from glru.point import Point
-from glru.problem import Problem
+from glru.metric.columns import column_metric
+from glru.problem import Point, Problem
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
 from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error

@@ -1,5 +1,6 @@
-"""Changes of rows: removed, added, relabelled, reweighted, edited."""
+"""Changes of the training data and of the penalty, as values that can be added up."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -7,10 +8,124 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.changes.base import Change, Layout, column_positions, layout_of, matched_columns, row_positions
 from glru.linalg import Array, Matrix
-from glru.losses import WithOffset, join_targets
-from glru.problem import Problem, as_offset
+from glru.losses import Loss, WithOffset, join_targets
+from glru.penalties import Penalty
+from glru.problem import Problem, as_offset, check_strengths
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """What a change has to fit: the shape, names, labels, penalty and loss of a problem, without its data."""
+
+    n_rows: int
+    n_columns: int
+    column_names: tuple[str, ...] | None
+    classes: NDArray[Any] | None
+    penalty: Penalty
+    loss: Loss
+
+
+def layout_of(problem: Problem) -> Layout:
+    """The layout of a problem."""
+    return Layout(
+        problem.n_rows, problem.n_columns, problem.column_names, problem.classes, problem.penalty, problem.loss
+    )
+
+
+class Change(ABC):
+    """A change of the training data. ``first + second`` is the change that does both, left to right.
+
+    Examples
+    --------
+    >>> import glru
+    >>> change = glru.RemoveRows([3]) + glru.RemoveColumns([0])
+    >>> isinstance(change, glru.Change)
+    True
+    """
+
+    @abstractmethod
+    def check(self, layout: Layout) -> Layout:
+        """The layout after the change; an error where the change does not fit."""
+
+    @abstractmethod
+    def apply(self, problem: Problem) -> Problem:
+        """The changed problem."""
+
+    def __add__(self, other: "Change") -> "Change":
+        if not isinstance(other, Change):
+            return NotImplemented
+        mine = self.steps if isinstance(self, Composite) else (self,)
+        theirs = other.steps if isinstance(other, Composite) else (other,)
+        return Composite(mine + theirs)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Composite(Change):
+    """Several changes, applied left to right; each names rows and columns as the ones before it left them."""
+
+    steps: tuple[Change, ...]
+
+    def check(self, layout: Layout) -> Layout:
+        for step in self.steps:
+            layout = step.check(layout)
+        return layout
+
+    def apply(self, problem: Problem) -> Problem:
+        for step in self.steps:
+            problem = step.apply(problem)
+        return problem
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.steps))
+
+
+def matched_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[str, ...] | None) -> Matrix:
+    """The columns of a frame in the expected order; an error where its names are others."""
+    if names is None or expected is None or names == expected:
+        return X
+    if set(names) != set(expected) or len(names) != len(expected):
+        missing = ", ".join(sorted(set(expected) - set(names)))
+        raise ValueError(f"a frame must have the problem's columns; missing: {missing}.")
+    return X[:, [names.index(name) for name in expected]]
+
+
+def row_positions(rows: Any, n_rows: int) -> NDArray[np.intp]:
+    """Row positions as given, checked to exist and to be distinct."""
+    return _positions(rows, n_rows, "row")
+
+
+def column_positions(columns: Any, layout: Layout) -> NDArray[np.intp]:
+    """Positions of columns given by position or by name, checked to exist and to be distinct."""
+    items = np.atleast_1d(np.asarray(columns, dtype=object)).tolist()
+    if not any(isinstance(item, str) for item in items):
+        return _positions(columns, layout.n_columns, "column")
+    if layout.column_names is None:
+        raise ValueError(f"columns can be named only where X came as a frame; got {items!r}. Give positions.")
+    places = {name: place for place, name in enumerate(layout.column_names)}
+    unknown = [item for item in items if item not in places]
+    if unknown:
+        known = ", ".join(layout.column_names[:10]) + (", ..." if len(places) > 10 else "")
+        raise ValueError(f"columns must be among those of the problem ({known}); got {', '.join(map(repr, unknown))}.")
+    if len(set(items)) != len(items):
+        raise ValueError(f"columns must be named once each; got {items!r}.")
+    return np.array([places[item] for item in items], dtype=np.intp)
+
+
+def _positions(items: Any, size: int, what: str) -> NDArray[np.intp]:
+    places = np.atleast_1d(np.asarray(items))
+    if places.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if places.dtype.kind not in "iu" or places.ndim != 1:
+        raise ValueError(f"{what}s must be given as integer positions; got {items!r}.")
+    wrong = places[(places < 0) | (places >= size)]
+    if wrong.size:
+        raise ValueError(f"{what}s must be positions from 0 to {size - 1}; got {', '.join(map(str, wrong[:5]))}.")
+    if np.unique(places).size != places.size:
+        raise ValueError(f"{what}s must be named once each; got {items!r}.")
+    return places.astype(np.intp)
 
 
 @final
@@ -290,3 +405,150 @@ def _weights(values: Any, count: int) -> Array:
     if np.any(weight < 0.0):
         raise ValueError(f"weights must be at least 0; got {weight.min()}.")
     return weight
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RemoveColumns(Change):
+    """Remove some columns.
+
+    Parameters
+    ----------
+    columns : sequence of int or str
+        Their positions, or their names where X came as a frame.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(3), [0.0, 1.0, 2.0], loss=glru.Squared())
+    >>> glru.RemoveColumns([0, 2]).apply(problem).n_columns
+    1
+    """
+
+    columns: Any
+
+    def check(self, layout: Layout) -> Layout:
+        gone = column_positions(self.columns, layout)
+        if gone.size == layout.n_columns:
+            raise ValueError(f"a change must leave at least one column; got the removal of all {gone.size}.")
+        names, penalty = layout.column_names, layout.penalty
+        if names is not None or penalty.n_columns is not None:
+            kept = np.delete(np.arange(layout.n_columns), gone)
+            names = None if names is None else tuple(names[j] for j in kept)
+            penalty = penalty.select(kept)
+        return replace(layout, n_columns=layout.n_columns - gone.size, column_names=names, penalty=penalty)
+
+    def apply(self, problem: Problem) -> Problem:
+        before = layout_of(problem)
+        kept = np.delete(np.arange(problem.n_columns), column_positions(self.columns, before))
+        after = self.check(before)
+        return problem.derive(X=problem.matrix[:, kept], penalty=after.penalty, column_names=after.column_names)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AddColumns(Change):
+    """Add columns behind the present ones.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame of shape (n_rows, n_new)
+        Their data.
+    penalty : Penalty, default=None
+        Their penalty, of the kind the problem has; the problem's own if not given, which needs the
+        same strength on all columns.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), [0.0, 1.0], loss=glru.Squared())
+    >>> glru.AddColumns([[1.0], [2.0]]).apply(problem).n_columns
+    3
+    """
+
+    X: Any
+    penalty: Penalty | None = None
+    matrix: Matrix = field(init=False, repr=False)
+    names: tuple[str, ...] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        matrix, names = _inputs.as_matrix(self.X)
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "names", names)
+
+    def check(self, layout: Layout) -> Layout:
+        n_rows, n_new = self.matrix.shape
+        if n_rows != layout.n_rows:
+            raise ValueError(f"new columns must have {layout.n_rows} rows, as the problem has; got {n_rows}.")
+        return replace(
+            layout,
+            n_columns=layout.n_columns + n_new,
+            column_names=self._all_names(layout),
+            penalty=layout.penalty.extended(layout.n_columns, self.new_penalty(layout), n_new),
+        )
+
+    def new_penalty(self, layout: Layout) -> Penalty:
+        """The penalty of the new columns."""
+        if self.penalty is None:
+            if layout.penalty.n_columns is not None:
+                raise ValueError(
+                    "new columns need strengths of their own where the problem's differ from column to column; "
+                    "give penalty=."
+                )
+            return layout.penalty
+        if type(self.penalty) is not type(layout.penalty):
+            raise ValueError(f"penalty must be of the problem's kind, {layout.penalty!r}; got {self.penalty!r}.")
+        if self.penalty.n_columns not in (None, self.matrix.shape[1]):
+            raise ValueError(f"penalty must have one strength a new column; got {self.penalty.n_columns}.")
+        return self.penalty
+
+    def _all_names(self, layout: Layout) -> tuple[str, ...] | None:
+        if layout.column_names is None:
+            return None
+        new = self.names or tuple(f"column {layout.n_columns + k}" for k in range(self.matrix.shape[1]))
+        twice = sorted(set(new) & set(layout.column_names))
+        if twice:
+            raise ValueError(f"new columns must have new names; got {', '.join(twice)} again.")
+        return layout.column_names + new
+
+    def apply(self, problem: Problem) -> Problem:
+        after = self.check(layout_of(problem))
+        X = problem.matrix.concatenate([problem.matrix, self.matrix], axis=1)
+        return problem.derive(X=X, penalty=after.penalty, column_names=after.column_names)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Repenalise(Change):
+    """Penalise the coefficients by another penalty: another strength, or strengths of their own for the columns.
+
+    Parameters
+    ----------
+    penalty : Penalty
+        The new penalty; strengths that differ by column have one entry per column.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> problem = glru.Problem(np.eye(2), [0.0, 1.0], loss=glru.Squared(), penalty=glru.L2(1.0))
+    >>> glru.Repenalise(glru.L2([0.5, 2.0])).apply(problem).penalty
+    L2(lam=array([0.5, 2. ]))
+
+    A scaler that is fitted again without some rows divides column ``j`` by ``t_j`` times what it was divided by. In the old
+    columns that is the removal of the rows and the strength ``t_j ** 2`` times what it was:
+
+    >>> change = glru.RemoveRows([1]) + glru.Repenalise(glru.L2([1.0, 0.81]))
+    >>> change.apply(problem).penalty
+    L2(lam=array([1.  , 0.81]))
+    """
+
+    penalty: Penalty
+
+    def check(self, layout: Layout) -> Layout:
+        if not isinstance(self.penalty, Penalty):
+            raise TypeError(f"penalty must be a glru penalty such as glru.L2(0.1); got {self.penalty!r}.")
+        check_strengths(self.penalty, layout.n_columns)
+        return replace(layout, penalty=self.penalty)
+
+    def apply(self, problem: Problem) -> Problem:
+        return problem.derive(penalty=self.check(layout_of(problem)).penalty)
