@@ -13,6 +13,7 @@ NAMES = [
     "wide",
     "stepwise",
     "drop_ins",
+    "pipelines",
     "memory",
     "versions",
     "carry_cost",

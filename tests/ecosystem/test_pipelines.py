@@ -8,11 +8,11 @@ import scipy.sparse as sp
 import sklearn
 from sklearn import model_selection
 from sklearn.base import clone
-from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_classif
-from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import (
     GroupKFold,
@@ -31,7 +31,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -116,6 +116,12 @@ ON_NUMBERS = {
     "threshold": make_pipeline(VarianceThreshold(), StandardScaler()),
     "threshold-above": make_pipeline(VarianceThreshold(0.2), StandardScaler()),
     "functions": make_pipeline(FunctionTransformer(np.cbrt), FunctionTransformer(double), MinMaxScaler()),
+    "union": FeatureUnion(
+        [("a", StandardScaler()), ("b", MinMaxScaler()), ("c", "drop")], transformer_weights={"a": 3.0}
+    ),
+    "weighted": ColumnTransformer(
+        [("a", StandardScaler(), [0, 1, 2]), ("b", "passthrough", [3, 4])], transformer_weights={"a": 0.5, "b": 2.0}
+    ),
     "scaled-twice": make_pipeline(MinMaxScaler(), StandardScaler(with_std=False), MaxAbsScaler()),
 }
 
@@ -138,6 +144,7 @@ WITH_MISSING = {
     "standard-constant": make_pipeline(StandardScaler(), SimpleImputer(strategy="constant", fill_value=0.5)),
     "mean-min-max": make_pipeline(SimpleImputer(), MinMaxScaler()),
     "frequent-max-abs": make_pipeline(SimpleImputer(strategy="most_frequent"), MaxAbsScaler()),
+    "marks": make_pipeline(make_union(SimpleImputer(), MissingIndicator()), StandardScaler()),
     "marked": make_pipeline(
         FunctionTransformer(np.nan_to_num, kw_args={"nan": -1.0}), SimpleImputer(missing_values=-1.0)
     ),
@@ -150,6 +157,23 @@ ON_FRAMES = {
     "dropped-first": make_column_transformer(
         (OneHotEncoder(drop="first", handle_unknown="ignore"), ["town", "size"]),
         remainder=make_pipeline(SimpleImputer(), MaxAbsScaler()),
+    ),
+    "rare-categories": make_column_transformer(
+        (OneHotEncoder(min_frequency=3, handle_unknown="infrequent_if_exist"), ["town", "size"]),
+        (SimpleImputer(), ["year"]),
+    ),
+    "rare-share": make_column_transformer(
+        (OneHotEncoder(min_frequency=0.2, drop="first", handle_unknown="ignore"), ["town", "size"]),
+        (SimpleImputer(), ["year"]),
+    ),
+    "rare-codes": make_column_transformer(
+        (
+            OrdinalEncoder(
+                handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2, max_categories=3
+            ),
+            ["town"],
+        ),
+        (SimpleImputer(), ["year"]),
     ),
     "ordinal": make_column_transformer(
         (
@@ -208,6 +232,21 @@ def test_closed_forms_with_missing_values(steps):
 @each(ON_FRAMES, "steps")
 def test_closed_forms_of_frames(steps):
     assert_described(steps, *frame())
+
+
+MODES = {"one-more": [3, 2, 2], "equal": [3, 3, 1], "single": [1, 1, 1], "only-one": [4]}
+
+
+@each(MODES, "counts")
+def test_modes_that_change_without_a_row(counts):
+    """The least of the most frequent values of the other rows, as scikit-learn takes it; no row is fitted by itself."""
+    X, y = numbers(24)
+    X = X[:, [0, 3]]
+    X[:, 1] = np.nan
+    for rows in (np.arange(sum(counts)), np.arange(sum(counts))[::-1]):
+        X[rows, 1] = np.repeat(np.arange(len(counts)) + 1.0, counts)
+        steps = make_pipeline(SimpleImputer(strategy="most_frequent"), MaxAbsScaler())
+        assert_described(steps, X, y, at_most_alone=0.0, count=20)
 
 
 UNFOLLOWED = {

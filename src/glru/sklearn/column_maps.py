@@ -75,16 +75,41 @@ class Walk:
 def _column_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
     from sklearn.utils import _safe_indexing
 
-    blocks = []
-    for _, part, chosen in step.transformers_:
+    blocks, weights = [], step.transformer_weights or {}
+    for name, part, chosen in step.transformers_:
         # scikit-learn before 1.7 keeps the remainder in a list of its own that warns when it is read.
         chosen = chosen.data if isinstance(chosen, UserList) else chosen
         if (isinstance(part, str) and part == "drop") or _none_of(chosen):
             continue
         given = _safe_indexing(columns.given, chosen, axis=1)
         places = None if columns.values is None else _positions(columns.given, chosen)
-        blocks.append(walk.through(part, columns.take(given, places)))
+        blocks.append(_times(walk.through(part, columns.take(given, places)), weights.get(name)))
     return join(step.transform(columns.given), blocks)
+
+
+def _feature_union(walk: Walk, step: Any, columns: Columns) -> Columns:
+    weights = step.transformer_weights or {}
+    blocks = [
+        _times(walk.through(part, columns), weights.get(name))
+        for name, part in step.transformer_list
+        if not (isinstance(part, str) and part == "drop")
+    ]
+    return join(step.transform(columns.given), blocks)
+
+
+def _times(columns: Columns, weight: float | None) -> Columns:
+    """Columns multiplied by the weight that a union of transformers gives them."""
+    if weight is None or weight == 1.0:
+        return columns
+    if not weight > 0.0:
+        raise Unfollowed(f"columns are multiplied by {weight!r}")
+    columns = columns.numbers()
+    return replace(
+        columns,
+        scale=columns.scale / weight,
+        scale0=columns.scale0 / weight,
+        scale_error=columns.scale_error / weight**2,
+    )
 
 
 def _none_of(chosen: Any) -> bool:
@@ -270,7 +295,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     elif step.strategy == "constant":
         fill = columns.shift + columns.scale * at_once
     else:
-        fill, fill0 = _most_frequent(walk, columns, holes)
+        fill, fill0 = _most_frequent(columns, holes)
     keep = ~holes[None, :]
     return replace(
         columns,
@@ -280,8 +305,8 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     )
 
 
-def _most_frequent(walk: Walk, columns: Columns, holes: Mask) -> tuple[Array, Array]:
-    """The most frequent values: without each row or in each split, and at once."""
+def _most_frequent(columns: Columns, holes: Mask) -> tuple[Array, Array]:
+    """The most frequent values, the least of them in a tie: without each row or in each split, and at once."""
     assert columns.values is not None
 
     def modes(values: Array) -> Array:
@@ -295,13 +320,18 @@ def _most_frequent(walk: Walk, columns: Columns, holes: Mask) -> tuple[Array, Ar
     at_once = modes(columns.values)
     if columns.splits is not None:
         return np.vstack([modes(columns.values[train]) for train, _ in columns.splits]), at_once
+    fill = at_once
     for j in np.flatnonzero(holes):
         column = columns.values[:, j]
-        _, counts = np.unique(column[~np.isnan(column)], return_counts=True)
-        close = np.partition(counts, -2)[-2] + 1 >= counts.max() if counts.size > 1 else counts[0] == 1
-        if close:
-            walk.set_apart(column == at_once[0, j], "without a row another value is the most frequent one")
-    return at_once, at_once
+        own, counts = np.unique(column[~np.isnan(column)], return_counts=True)
+        if not counts.size:
+            continue
+        counts[np.argmax(counts)] -= 1
+        next_one = own[np.argmax(counts)]
+        if next_one != at_once[0, j]:
+            fill = np.repeat(at_once, column.size, axis=0) if fill is at_once else fill
+            fill[column == at_once[0, j], j] = next_one
+    return fill, at_once
 
 
 def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns:
@@ -343,8 +373,9 @@ def _is_missing(value: Any, marker: Any) -> bool:
 
 def _one_hot_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
     given = _steadily(step, columns)
-    _require_all_frequent(step)
-    if isinstance(step.categories, str):
+    if _groups(step):
+        _set_apart_regrouped(walk, step, columns.given)
+    elif isinstance(step.categories, str):
         table = sp.csr_array(given.to_numpy() if hasattr(given, "to_numpy") else given)
         ends = np.cumsum([_n_encoded(step, j) for j in range(len(step.categories_))])
         for j, stop in enumerate(ends):
@@ -361,8 +392,9 @@ def _n_encoded(step: Any, j: int) -> int:
 
 def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
     given = _steadily(step, columns)
-    _require_all_frequent(step)
-    if isinstance(step.categories, str):
+    if _groups(step):
+        _set_apart_regrouped(walk, step, columns.given)
+    elif isinstance(step.categories, str):
         codes = as_numbers(given)
         assert codes is not None
         for j, column in enumerate(codes.T):
@@ -370,9 +402,56 @@ def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
     return replace(columns, given=given, values=None)
 
 
-def _require_all_frequent(step: Any) -> None:
-    if step.min_frequency is not None or step.max_categories is not None:
-        raise Unfollowed(f"{type(step).__name__} puts rare categories together")
+def _groups(step: Any) -> bool:
+    """Whether an encoder puts rare categories together."""
+    return step.min_frequency is not None or step.max_categories is not None
+
+
+def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
+    """Set rows apart without which other categories are rare, or one is not known; and splits likewise."""
+    table = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given, dtype=object)
+    learned = isinstance(step.categories, str)
+    for known, rare_ones, column in zip(step.categories_, step.infrequent_categories_, table.T, strict=True):
+        places = {_category(value): k for k, value in enumerate(known.tolist())}
+        try:
+            codes = np.array([places[_category(value)] for value in column.tolist()])
+        except KeyError:
+            raise Unfollowed(f"{type(step).__name__} puts rare categories together") from None
+        counts = np.bincount(codes, minlength=len(known))
+        # An ordinal encoder does not count missing values among the categories.
+        counted = np.array([is_a(step, "OneHotEncoder") or not _is_missing(value, None) for value in known.tolist()])
+        rare = _rare(step, counts, counted)
+        expected = [] if rare_ones is None else [places[_category(value)] for value in rare_ones.tolist()]
+        if sorted(expected) != np.flatnonzero(rare).tolist():
+            raise Unfollowed(f"{type(step).__name__} puts rare categories together")
+        if walk.splits is None:
+            others = [counts - (np.arange(counts.size) == k) for k in range(counts.size)]
+        else:
+            others = [np.bincount(codes[train], minlength=counts.size) for train, _ in walk.splits]
+        lost = np.array(
+            [(learned and not part.all()) or not np.array_equal(_rare(step, part, counted), rare) for part in others]
+        )
+        walk.set_apart(lost[codes] if walk.splits is None else lost, "without a row other categories are rare")
+
+
+def _category(value: Any) -> Any:
+    """A category as a key; all kinds of NaN are the same one."""
+    return "nan", None if value is not None and _is_missing(value, None) else (value,)
+
+
+def _rare(step: Any, counts: NDArray[np.intp], counted: Mask) -> Mask:
+    """Which categories an encoder puts together, from how often each occurs."""
+    rare, part = np.zeros(counts.size, dtype=bool), counts[counted]
+    least = step.min_frequency
+    if least is None:
+        own = np.zeros(part.size, dtype=bool)
+    else:
+        own = part < (least if isinstance(least, int | np.integer) else int(counts.sum()) * least)
+    if step.max_categories is not None and step.max_categories < part.size - own.sum() + 1:
+        kept = step.max_categories - 1
+        own[np.argsort(part, kind="stable")[: part.size - kept]] = True
+    rare[counted] = own
+    return rare
 
 
 def _set_apart_lost(walk: Walk, step: Any, codes: Array, given: Any, j: int, apart: bool) -> None:
@@ -408,6 +487,17 @@ def _steadily(step: Any, columns: Columns) -> Any:
 
 def _row_wise(walk: Walk, step: Any, columns: Columns) -> Columns:
     return replace(columns, given=_steadily(step, columns), values=None)
+
+
+def _missing_indicator(walk: Walk, step: Any, columns: Columns) -> Columns:
+    made = _row_wise(walk, step, columns)
+    if step.features == "missing-only":
+        marks = to_dense(made.given) > 0
+        left = marks.sum(axis=0) - marks
+        if walk.splits is not None:
+            left = np.array([marks[train].sum(axis=0) for train, _ in walk.splits])
+        walk.set_apart(left == 0, "a column has missing values in that row only")
+    return made
 
 
 def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -458,11 +548,13 @@ def _variance_threshold(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 FOLLOWED: dict[str, Callable[[Walk, Any, Columns], Columns]] = {
     "ColumnTransformer": _column_transformer,
+    "FeatureUnion": _feature_union,
     "StandardScaler": _standard_scaler,
     "MinMaxScaler": _min_max_scaler,
     "MaxAbsScaler": _max_abs_scaler,
     "RobustScaler": _robust_scaler,
     "SimpleImputer": _simple_imputer,
+    "MissingIndicator": _missing_indicator,
     "OneHotEncoder": _one_hot_encoder,
     "OrdinalEncoder": _ordinal_encoder,
     "FunctionTransformer": _function_transformer,

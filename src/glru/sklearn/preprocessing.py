@@ -161,11 +161,13 @@ def params_of(params: dict[str, Any], n_rows: int, rows: Rows) -> dict[str, Any]
 
 
 def step_names(steps: Any) -> list[str]:
-    """The kinds of the steps, those inside pipelines and column transformers included."""
+    """The kinds of the steps, those inside pipelines, unions and column transformers included."""
     if is_a(steps, "Pipeline"):
         parts = [step for _, step in steps.steps]
     elif is_a(steps, "ColumnTransformer"):
         parts = [step for _, step, _ in steps.transformers]
+    elif is_a(steps, "FeatureUnion"):
+        parts = [step for _, step in steps.transformer_list]
     else:
         return [type(steps).__name__]
     return [name for part in parts if part is not None and not isinstance(part, str) for name in step_names(part)]
