@@ -245,3 +245,23 @@ def test_mixed_words():
             mixed = chains[place] ^ word
             chains[place] = ((mixed << 31 | mixed >> 33) % 2**64 * 0x9E3779B97F4A7C15) % 2**64
         assert list(kernels.mix_words(words[:size])) == chains
+
+
+def test_ranges_and_slopes_of_many_models_are_those_of_one_at_a_time():
+    rng = np.random.default_rng(8)
+    moves, likely = rng.normal(size=(7, 4, 3)), rng.dirichlet(np.ones(4), size=7)
+    y, weights, left_out = rng.integers(0, 4, 7), rng.random(7), np.array([2, 9, 5])
+    weights[3] = 0.0
+    ranges, squares = np.full(3, 0.5), np.zeros(3)
+    kernels.add_ranges(moves, weights, ranges)
+    used = np.delete(moves, 3, axis=0)
+    assert np.array_equal(ranges, np.ptp(used, axis=1).max(axis=0))
+    factors = np.exp(moves)
+    kernels.class_slopes(factors, likely, y, weights, left_out, squares)
+    for model in range(3):
+        expected = likely * np.exp(moves[:, :, model])
+        expected /= expected.sum(axis=1, keepdims=True)
+        expected[np.arange(7), y] -= 1.0
+        counted = np.where(np.arange(7) == left_out[model], 0.0, weights)
+        assert np.allclose(factors[:, :, model], counted[:, None] * expected, rtol=0.0, atol=1e-15)
+        assert np.isclose(squares[model], counted @ expected[np.arange(7), y] ** 2)

@@ -284,6 +284,55 @@ def dual_pass_sparse(
 
 
 @njit(cache=True, nogil=True)
+def add_ranges(moves, weights, ranges):  # type: ignore[no-untyped-def]
+    """Raise ``ranges`` to the largest range over the classes of a row with a weight; ``moves``: rows, classes, models."""
+    n_rows, n_classes, n_models = moves.shape
+    low, high = np.empty(n_models), np.empty(n_models)
+    for i in range(n_rows):
+        if weights[i] > 0.0:
+            low[:] = moves[i, 0]
+            high[:] = moves[i, 0]
+            for a in range(1, n_classes):
+                for j in range(n_models):
+                    move = moves[i, a, j]
+                    low[j] = move if move < low[j] else low[j]
+                    high[j] = move if move > high[j] else high[j]
+            for j in range(n_models):
+                between = high[j] - low[j]
+                ranges[j] = between if between > ranges[j] else ranges[j]
+
+
+@njit(cache=True, nogil=True)
+def class_slopes(factors, likely, y, weights, left_out, squares):  # type: ignore[no-untyped-def]
+    """Turn factors of unnormalised probabilities (rows, classes, models) into weighted slopes ``s (p - e_y)``, zeros for a row that a model leaves out.
+
+    A row's own slope is minus the sum of the others; the squares of these sums, weighted, are added to ``squares``.
+    """
+    n_rows, n_classes, n_models = factors.shape
+    others, scale = np.empty(n_models), np.empty(n_models)
+    for i in range(n_rows):
+        own, weight = y[i], weights[i]
+        others[:] = 0.0
+        for a in range(n_classes):
+            share = likely[i, a]
+            if a != own:
+                for j in range(n_models):
+                    factors[i, a, j] *= share
+                    others[j] += factors[i, a, j]
+        for j in range(n_models):
+            kept = factors[i, own, j] * likely[i, own] + others[j]
+            counted = 0.0 if left_out[j] == i else weight
+            others[j] /= kept
+            scale[j] = counted / kept
+            factors[i, own, j] = -counted * others[j]
+            squares[j] += counted * (others[j] * others[j])
+        for a in range(n_classes):
+            if a != own:
+                for j in range(n_models):
+                    factors[i, a, j] *= scale[j]
+
+
+@njit(cache=True, nogil=True)
 def mix_words(words):  # type: ignore[no-untyped-def]
     """Four numbers that depend on every bit of an array of uint64 and on its place.
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
-from glru.linalg import FEW, HOST, TINY, Array, gamma
+from glru.linalg import FEW, HOST, TINY, Array, Matrix, gamma
 from glru.losses import Multinomial
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
@@ -50,7 +50,10 @@ EXACT_LEVERAGE = 0.3
 """From this leverage on it is the largest eigenvalue, below a Frobenius norm, which is cheaper."""
 
 CHUNK = 1 << 19
-"""Scores of all rows and classes under the candidates that are measured together: at most this many numbers."""
+"""Numbers of a work array: scores of all rows and classes under candidates that take exact steps together, or forms of some rows."""
+
+CACHED, CACHED_SCORES = 1 << 16, 320
+"""Scores of a part of the rows under the candidates that are measured together, and those of one row: they stay in the cache of a core."""
 
 
 @final
@@ -410,41 +413,33 @@ class ClassCandidates:
 
         The size is ``sqrt(sum_i s_i (1 - p_iy)^2)``, which no class's slopes exceed.
         """
+        from glru.linalg.kernels import add_ranges, class_slopes
+
         problem, family, rows = self.family.problem, self.family, self.removals.rows
         n_scores, width, n_models = problem.n_scores, family.metric.width, rows.size
         moves = self.moves.reshape(n_scores, width, n_models)
-        gradients, own = np.empty_like(moves), np.empty((n_models, n_scores))
-        moved, sizes = np.empty(n_models), np.empty(n_models)
-        size = min(64, max(8, CHUNK // max(1, n_scores * problem.n_rows)))
-        likely = np.ascontiguousarray(family.values.likely.T)[:, :, None]
-        unused = np.flatnonzero(problem.weights == 0.0)
-        every, weights = np.arange(problem.n_rows), problem.weights[:, None]
+        gradients, own = np.empty_like(moves), np.zeros((n_models, n_scores))
+        moved, squares = np.zeros(n_models), np.zeros(n_models)
+        size = min(n_models, max(8, CACHED_SCORES // n_scores))
+        parts = _row_parts(problem, CACHED // (n_scores * size))
+        likely, weights, y = family.values.likely, problem.weights, problem.y
         for start in range(0, n_models, size):
             here = slice(start, min(start + size, n_models))
-            mine, models = rows[here], np.arange(here.stop - start)
-            scores = _batch_scores(problem, moves[:, :, here])
-            own[here] = scores[:, mine, models].T
-            ranges = scores.max(axis=0)
-            ranges -= scores.min(axis=0)
-            ranges[mine, models] = 0.0
-            ranges[unused] = 0.0
-            moved[here] = ranges.max(axis=0)
-            np.exp(scores, out=scores)
-            scores *= likely
-            # The row's own slope is minus the sum of the others.
-            kept = scores[problem.y, every].copy()
-            scores[problem.y, every] = 0.0
-            others = scores.sum(axis=0)
-            kept += others
-            others /= kept
-            factor = np.divide(weights, kept, out=kept)
-            factor[mine, models] = 0.0
-            scores *= factor
-            others[mine, models] = 0.0
-            scores[problem.y, every] = -weights * others
-            sizes[here] = np.sqrt(problem.weights @ np.square(others))
-            gradients[:, :, here] = _batch_gradients(problem, scores)
-        return gradients, own, moved, sizes
+            models, mine = _flat(moves[:, :, here]), rows[here]
+            total = np.zeros_like(models)
+            for part, X in parts:
+                scores = _batch_scores(X, models, problem.fit_intercept)
+                table = scores.reshape(scores.shape[0], n_scores, -1)
+                owners = np.flatnonzero((mine >= part.start) & (mine < part.stop))
+                places = mine[owners] - part.start
+                own[start + owners] = table[places, :, owners]
+                table[places, :, owners] = 0.0
+                add_ranges(table, weights[part], moved[here])
+                np.exp(scores, out=scores)
+                class_slopes(table, likely[part], y[part], weights[part], mine - part.start, squares[here])
+                total += _batch_gradients(X, scores, problem.fit_intercept)
+            gradients[:, :, here] = np.swapaxes(total.reshape(width, n_scores, -1), 0, 1)
+        return gradients, own, moved, np.sqrt(squares)
 
     def _rounding(self, models: Array, losses: Array, first: Array, second: Array, size: Array) -> Array:
         """At least the norms of the gradients' errors."""
@@ -510,27 +505,29 @@ class ClassCandidates:
 def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Array, gradients: Array) -> Array:
     """The inverses of the models' own Hessians times their gradients, by conjugate gradients; without proof."""
     problem, metric = family.problem, family.metric
-    n_scores, found = problem.n_scores, np.empty_like(moves)
+    X, n_scores, found = problem.matrix, problem.n_scores, np.empty_like(moves)
     size = min(64, max(8, CHUNK // max(1, n_scores * problem.n_rows)))
-    base = np.ascontiguousarray(family.values.likely.T)[:, :, None]
     strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
     for start in range(0, moves.shape[1], size):
         here = slice(start, min(start + size, moves.shape[1]))
         mine = removals.take(here)
-        likely = np.exp(_batch_scores(problem, moves[:, here].reshape(n_scores, metric.width, -1)))
-        likely *= base
-        likely /= likely.sum(axis=0)
+        shape = problem.n_rows, n_scores, here.stop - start
+        models = _flat(moves[:, here].reshape(n_scores, metric.width, -1))
+        likely = np.exp(_batch_scores(X, models, problem.fit_intercept)).reshape(shape)
+        likely *= family.values.likely[:, :, None]
+        likely /= likely.sum(axis=1)[:, None, :]
         weights = problem.weights[:, None] * mine.factors
         weights[mine.rows, np.arange(mine.rows.size)] = 0.0
 
         def product(vectors: Array, likely: Array = likely, weights: Array = weights) -> Array:
             lines = vectors.reshape(n_scores, metric.width, -1)
-            scores = _batch_scores(problem, lines)
-            scores -= np.sum(likely * scores, axis=0)
+            scores = _batch_scores(X, _flat(lines), problem.fit_intercept).reshape(likely.shape)
+            scores -= np.sum(likely * scores, axis=1)[:, None, :]
             scores *= likely
-            scores *= weights
-            image = _batch_gradients(problem, scores) + strengths * lines + gauge * lines.sum(axis=0)
-            return image.reshape(vectors.shape)
+            scores *= weights[:, None, :]
+            image = _batch_gradients(X, scores.reshape(problem.n_rows, -1), problem.fit_intercept)
+            image = np.swapaxes(image.reshape(metric.width, n_scores, -1), 0, 1)
+            return (image + strengths * lines + gauge * lines.sum(axis=0)).reshape(vectors.shape)
 
         def solve(vectors: Array, mine: ClassRemovals = mine) -> Array:
             solved = metric.solve(vectors)
@@ -563,24 +560,31 @@ def _row_scores(X: Any, model: Array, fit_intercept: bool) -> Array:
     return scores + model[:, -1] if fit_intercept else scores
 
 
-def _batch_scores(problem: Problem, models: Array) -> Array:
-    """Scores under several models: classes, rows, models. Models: classes, columns (the intercept last), models."""
-    scores = np.empty((models.shape[0], problem.n_rows, models.shape[2]))
-    for line, out in zip(models, scores, strict=True):
-        out[:] = problem.matrix @ (line[:-1] if problem.fit_intercept else line)
-        if problem.fit_intercept:
-            out += line[-1]
+def _row_parts(problem: Problem, height: int) -> list[tuple[slice, Matrix]]:
+    """All rows in parts of at most ``height``, or a few more."""
+    height = max(64, height)
+    ends = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
+    return [(part, problem.matrix[part]) for part in ends]
+
+
+def _flat(models: Array) -> Array:
+    """Models (classes, columns, models) as a matrix: columns, and for every class a column per model."""
+    return np.ascontiguousarray(np.swapaxes(models, 0, 1)).reshape(models.shape[1], -1)
+
+
+def _batch_scores(X: Matrix, models: Array, fit_intercept: bool) -> Array:
+    """Scores of rows under models as :func:`_flat` gives them, the intercepts last."""
+    if not fit_intercept:
+        return np.asarray(X @ models)
+    scores: Array = X @ models[:-1]
+    scores += models[-1]
     return scores
 
 
-def _batch_gradients(problem: Problem, weighted: Array) -> Array:
-    """``X^T v`` of several vectors for every class, and their sums for an intercept."""
-    found = np.empty((weighted.shape[0], problem.n_columns + int(problem.fit_intercept), weighted.shape[2]))
-    for line, out in zip(weighted, found, strict=True):
-        out[: problem.n_columns] = problem.matrix.T @ line
-        if problem.fit_intercept:
-            out[-1] = line.sum(axis=0)
-    return found
+def _batch_gradients(X: Matrix, weighted: Array, fit_intercept: bool) -> Array:
+    """``X^T v`` of several vectors, and their sums for an intercept."""
+    found: Array = X.T @ weighted
+    return np.vstack([found, weighted.sum(axis=0)]) if fit_intercept else found
 
 
 def _dense_rows(family: ClassRows, rows: Rows) -> Array:
