@@ -71,6 +71,9 @@ NEAR_FINEST = 16.0
 FEW_ROWS, MANY_ROWS = 4, 32
 """Up to this number of open rows, training them, and refining them, is not preceded by the question whether it can help."""
 
+FEW_ENTRIES = 100_000
+"""Scores of all rows under the models of the open rows: so few cost less than closer closed forms do."""
+
 TRIED_ROWS = 8
 """After this number of rows, a step on single rows ends once it spares fewer than half a training: both together cost more."""
 
@@ -547,7 +550,7 @@ class Cascade:
             bounds = family.bounds(rows[mine], self.enough)
             for sharper in (LocalRows.sharp_bounds, self._second_order):
                 left = np.flatnonzero(~self.enough(*bounds))
-                if left.size > MANY_ROWS:
+                if left.size > MANY_ROWS and left.size * self.problem.n_rows > FEW_ENTRIES:
                     family = self._tight_family(float(factor))
                     found = intersect((bounds[0][left], bounds[1][left]), sharper(family, rows[mine][left]))
                     bounds[0][left], bounds[1][left] = found

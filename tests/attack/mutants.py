@@ -263,6 +263,9 @@ MUTANTS: dict[str, Mutant] = {
         "glru.deletion.result:rank", result(lambda ranking: replace(ranking, certified=True)), DELETION
     ),
     "mean-hessian-taken-as-the-old-one": Mutant("glru.updates.local_rows:_mean_hessian_error", scaled(0.01), FAMILIES),
+    "hundredth-of-the-radius-without-rows-that-move-far": Mutant(
+        "glru.updates.local_rows:RowCandidates._followed_radii", scaled(0.01), FAMILIES
+    ),
     "moves-of-long-rows-dropped": Mutant(
         "glru.updates.local_rows:RowRemovals._long_moves",
         result(lambda found: (0.0 * found[0], 0.0 * found[1])),

@@ -276,6 +276,41 @@ def test_long_rows_count_by_their_own_moves(seed, fit_intercept):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("fit_intercept", [False, True])
+def test_a_few_rows_that_move_far_leave_the_others_bounded(seed, fit_intercept):
+    """Rows of huge margins move far under every removal; their curvatures carry nothing, and intervals stay finite without them."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(60, 4))
+    X[:3] *= 1e3
+    X[:3, 0] = np.copysign(3e3, X[:3, 0])
+    y = np.where(X[:, 0] + random.normal(size=60) > 0.0, 1.0, -1.0)
+    y[:3] = np.sign(X[:3, 0])
+    solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.01), fit_intercept=fit_intercept), tol=1e-12)
+    factor = float(removal_factors(solution.problem)[0])
+    family, rows = LocalRows(LocalRows(solution, factor), factor), np.arange(60)
+    assert family.usable
+    assert np.sum(family.shares[:3]) < 0.5
+    scores, off = held_out(solution)
+    off = np.minimum(off, 1e-8 * (1.0 + np.abs(scores)))
+    first = family.refined(rows, never, 1)
+    assert_inside(scores, off, *first)
+    assert np.mean(np.isfinite(first[1])) > 0.7
+    assert_inside(scores, off, *family.refined(rows, never, 12))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_shares_of_rows_bound_what_their_curvatures_carry(fit_intercept):
+    """No row's part of the Hessian is larger than its share of the metric."""
+    problem = make(glru.Logistic(), glru.L2(0.05), n=40, d=3, fit_intercept=fit_intercept)
+    family = LocalRows(glru.solve(problem), 40 / 39)
+    places = coordinates(problem, family.base.metric)
+    curvatures = family.factors[1] * problem.weights * family.values.curvatures
+    assert np.all(curvatures * np.square(places).sum(axis=1) <= family.shares)
+    assert np.all(family.shares <= 1.1 * curvatures * np.square(places).sum(axis=1))
+    assert family.norm_cuts[0][1] == 0.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("lam", [0.02, 1e-4])
 def test_rows_to_second_order(seed, fit_intercept, lam):
     """Bounds of third order in the moves hold, also where the units of the columns differ, and are the narrower ones of small moves."""

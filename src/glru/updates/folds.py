@@ -35,6 +35,7 @@ from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
 from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
+from glru.updates.gradients import SECANTS, Secant, secant_directions
 
 Rows = NDArray[np.intp]
 Decided = Callable[[Array, Array], NDArray[np.bool_]]
@@ -205,8 +206,6 @@ class Factors:
     ``own``: with curvatures at each model's scores, instead of one set for each strength, at the mean of its models' scores.
     """
 
-    memory = 6
-
     def __init__(self, folds: "Folds", scores: Array, columns: Rows, own: bool) -> None:
         self.folds, groups = folds, folds.groups[columns]
         self.hessians = np.empty((columns.size, folds.size, folds.size))
@@ -225,7 +224,7 @@ class Factors:
         self.least = np.zeros(columns.size)
         self.failed = False
         self._factor(np.arange(columns.size), columns)
-        self.pairs: list[tuple[Array, Array]] = []
+        self.pairs: list[Secant] = []
 
     def _factor(self, which: Rows, columns: Rows) -> None:
         """Add the penalty to some of the losses' Hessians and factor them."""
@@ -284,22 +283,12 @@ class Factors:
 
     def remember(self, step: Array, change: Array) -> None:
         """Take in a step and the change of the gradients along it."""
-        self.pairs = [*self.pairs[1 - self.memory :], (step, change)]
+        self.pairs = [*self.pairs[1 - SECANTS :], (step, change)]
 
     def direction(self, gradient: Array) -> Array:
         """The step of L-BFGS, one column per fold."""
-        vector = -gradient
-        used = []
-        for step, change in reversed(self.pairs):
-            product = np.einsum("ij,ij->j", step, change)
-            inverse = np.divide(1.0, product, out=np.zeros_like(product), where=product > 0.0)
-            share = inverse * np.einsum("ij,ij->j", step, vector)
-            vector = vector - share * change
-            used.append((step, change, inverse, share))
-        vector = self._solve(vector)
-        for step, change, inverse, share in reversed(used):
-            vector = vector + (share - inverse * np.einsum("ij,ij->j", change, vector)) * step
-        return vector
+        found: Array = secant_directions(self.folds.problem.arrays, self.pairs, gradient, self._solve)
+        return found
 
 
 @final

@@ -5,7 +5,7 @@ are made in one pass, for rows in memory, on a device or in blocks. The Newton d
 one factored metric.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -307,6 +307,59 @@ def newton_directions(
         return products + strengths * directions
 
     return -conjugate_gradients(arrays, hessians, solve, gradients)
+
+
+SECANTS = 6
+"""Steps that are remembered of models that are stepped with Hessians from elsewhere."""
+
+Secant = tuple[Any, Any]
+"""Steps of models, one per column, and the changes of their gradients along them."""
+
+
+@final
+class Secants:
+    """The last steps of models, from which the next ones learn how their Hessians differ from one that all of them share."""
+
+    def __init__(self, arrays: Arrays, pairs: Sequence[Secant] = ()) -> None:
+        self.arrays, self.pairs = arrays, list(pairs)
+        self.begin: Secant | None = None
+
+    def next(self, members: NDArray[np.bool_], gradients: Any) -> "Secants":
+        """Those of some of the models, whose gradients after the last step are known now."""
+        pairs = self.pairs
+        if self.begin is not None:
+            step, before = self.begin
+            pairs = [*pairs[1 - SECANTS :], (step, gradients - before)]
+        take = self.arrays.take
+        return Secants(self.arrays, [(take(step, members), take(change, members)) for step, change in pairs])
+
+    def step(self, gradients: Any, plain: Any, solve: Map) -> Any:
+        """The next steps; ``plain``: those with the shared Hessian alone, ``solve``: its inverse times a matrix."""
+        step, xp = plain, self.arrays.xp
+        if self.pairs:
+            learned = secant_directions(self.arrays, self.pairs, gradients, solve)
+            step = xp.where(xp.isfinite(learned), learned, plain)
+        self.begin = step, gradients
+        return step
+
+
+def secant_directions(arrays: Arrays, secants: Sequence[Secant], gradients: Any, solve: Map) -> Any:
+    """Steps of L-BFGS, one per column: minus the inverse of a Hessian, corrected by earlier steps, times the gradients.
+
+    Hessians that differ from the one of ``solve`` in a few directions are learned from so many steps.
+    """
+    vector = -gradients
+    used = []
+    for step, change in reversed(secants):
+        product = arrays.inner(step, change)
+        inverse = np.divide(1.0, product, out=np.zeros_like(product), where=product > 0.0)
+        share = inverse * arrays.inner(step, vector)
+        vector = vector - change * arrays.put(share)
+        used.append((step, change, inverse, share))
+    vector = solve(vector)
+    for step, change, inverse, share in reversed(used):
+        vector = vector + step * arrays.put(share - inverse * arrays.inner(change, vector))
+    return vector
 
 
 def conjugate_gradients(arrays: Arrays, product: Map, solve: Map, right: Any) -> Any:

@@ -46,7 +46,8 @@ from glru.sums import (
 )
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
-from glru.updates.gradients import Gradients, Measured, model_scores, newton_directions
+from glru.updates.columns.one_step import FOLLOWED, NormCuts, lost_shares, row_norm_cuts
+from glru.updates.gradients import Gradients, Measured, Secants, model_scores, newton_directions
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
 Rows = NDArray[np.intp]
@@ -65,6 +66,12 @@ MOST_METRICS = 4
 
 MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
+
+FAR = 1.0
+"""A move of a score (times the self-concordance constant) from which on the rows that moved so far are left out of the Hessian."""
+
+FOLLOWED_FAR = (6.0, 15.0)
+"""Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED``."""
 
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
@@ -440,6 +447,7 @@ class LocalRows:
         problem, floor = self.problem, Floor.of(self.problem.loss)
         if here is None or here.hessian is None:
             here = expand(problem, self.point, floor)
+        before = np.inf
         for k in range(MOST_METRICS):
             metric = column_metric(problem.totals, whole_hessian(problem.totals, here.hessian, self._middle))
             if not metric.eta < MOST_ETA:
@@ -448,8 +456,10 @@ class LocalRows:
                 there, drift = self._step_on(here, metric)
                 self._place(there, metric, drift)
                 self.converged = drift <= MOST_DRIFT
-                if self.converged or not drift <= 1.0:
+                # Long rows move far in the first step, which also changes the weights of all rows.
+                if self.converged or not drift <= max(1.0, 0.5 * before):
                     return
+                before = drift
                 assert there.rows is not None
                 here = replace(there, hessian=loss_hessian(problem, problem.weights * there.rows.curvatures))
                 continue
@@ -621,6 +631,19 @@ class LocalRows:
         return curvatures, np.where(self.problem.weights > 0.0, norms, 0.0)
 
     @cached_property
+    def shares(self) -> Array:
+        """At least the share of the metric that each row's curvature carries: ``s_k h_k x_k x_k^T`` is at most this times the metric."""
+        curvatures, norms = self._counted(self._every.norms)
+        return curvatures * np.square(norms) * (1.0 + FEW)
+
+    @cached_property
+    def norm_cuts(self) -> NormCuts:
+        """Largest norms of rows, and the share of the metric that the rows of larger norms carry at most."""
+        curvatures, norms = self._counted(self._every.norms)
+        counted = self.problem.weights > 0.0
+        return row_norm_cuts(norms[counted], curvatures[counted])
+
+    @cached_property
     def _other_moments(self) -> SecondMoments:
         """The moments of the rows that are not long."""
         norms = self._every.norms.copy()
@@ -732,6 +755,7 @@ class RowCandidates:
         self.models: Any = None
         self.gradients: Any = None
         self.steps: Any = None
+        self.secants = Secants(self.arrays)
 
     @classmethod
     def first(
@@ -772,13 +796,58 @@ class RowCandidates:
         base, largest = self.family.base, self.family.largest_norm
         exponents = base.constant * found.moved
         bounds = base.ellipsoid_bounds(self.removals, largest, centers, nu, exponents, errors, moves)
+        far = self._far(found, bounds[1] - bounds[0])
+        if far.size:
+            half = (
+                self.removals.norms[far] * self._followed_radii(found, far) + errors[far] + FEW * np.abs(centers[far])
+            )
+            usable = np.isfinite(half)
+            closer = widen(np.where(usable, centers[far], 0.0), np.where(usable, half, np.inf))
+            bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
         return Certified(*bounds, nu, np.zeros(nu.size))
+
+    def _far(self, found: Measured, known: Array) -> Rows:
+        """The candidates under which some row's curvature may have changed much, or whose radius is infinite (in ``known``)."""
+        base = self.family.base
+        if not (base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero((base.constant * found.moved > FAR) | ~np.isfinite(known))
+
+    def _followed_radii(self, found: Measured, far: Rows) -> Array:
+        """At least the distances in the metric from some candidates to the optima, where few rows have moved far or are long.
+
+        The Hessian is at least that of the other rows: those few, left out, cost the share of the metric that their curvatures carry.
+        """
+        family, removals, constant = self.family, self.removals.take(far), self.family.base.constant
+        problem, (first, second) = family.problem, (part[far] for part in found.score_errors)
+        away = model_scores(problem.matrix, self.arrays.take(self.models, far), problem.fit_intercept)
+        away = np.abs(away - family.values.scores[:, None])
+        away[self.rows[far], np.arange(far.size)] = 0.0
+        off = problem.totals.largest_norm * first + second + family.largest_error
+        ways = [(constant * found.moved[far], np.zeros(far.size))]
+        ways += [
+            (constant * (most + off) * (1.0 + FEW), lost_shares(family.shares, away, most))
+            for most in (*FOLLOWED, *FOLLOWED_FAR)
+        ]
+        exponents, lost = (np.array(part) for part in zip(*ways, strict=True))
+        radius = np.full(far.size, np.inf)
+        for norm, longer in family.norm_cuts:
+            kept = removals.metric_shares - (lost + longer) * (1.0 + FEW)
+            with np.errstate(all="ignore"):
+                nu = found.nu[far] / np.sqrt(kept) * (1.0 + FEW)
+            here, _ = removal_radii(constant, kept, norm, nu, exponents, kept, 0.0, None)
+            radius = np.minimum(radius, here.min(axis=0))
+        return radius
 
     def radii(self) -> tuple[Array, Array, Array]:
         """At least the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
         found, nu = self.measure()
         base, largest = self.family.base, self.family.largest_norm
-        return *base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding), nu
+        here, ahead = base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding)
+        far = self._far(found, here)
+        if far.size:
+            here[far] = np.minimum(here[far], self._followed_radii(found, far))
+        return here, ahead, nu
 
     def measure(self) -> tuple[Measured, Array]:
         """The gradients of the candidates, which the next steps follow from, and at least their norms in the metrics without the rows."""
@@ -793,12 +862,14 @@ class RowCandidates:
         rows, factors = self.rows[members], self.factors[members]
         new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block, self.exact_steps)
         new.images = images
+        gradients = arrays.take(self.gradients, members)
         if self.exact_steps:
-            left_out, gradients = (rows, np.arange(rows.size)), arrays.take(self.gradients, members)
+            left_out = rows, np.arange(rows.size)
             solve = self.family.base.metric.solve
             new.models = models + newton_directions(self.family.problem, models, gradients, solve, left_out, factors)
         else:
-            new.models = models + arrays.take(self.steps, members)
+            new.secants = self.secants.next(members, self.gradients)
+            new.models = models + new.secants.step(gradients, arrays.take(self.steps, members), new.solve)
         return new
 
     def exact(self, members: NDArray[np.bool_]) -> None:

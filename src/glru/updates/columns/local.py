@@ -22,7 +22,15 @@ from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole
 from glru.updates.batch import SLOW, Certified, tighten
 from glru.updates.carried_rows import sum_error
 from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
-from glru.updates.gradients import EXACT_STEPS, Gradients, Measured, model_scores, newton_directions, split_models
+from glru.updates.gradients import (
+    EXACT_STEPS,
+    Gradients,
+    Measured,
+    Secants,
+    model_scores,
+    newton_directions,
+    split_models,
+)
 
 Columns = NDArray[np.intp]
 
@@ -266,6 +274,7 @@ class ColumnCandidates:
         self.family, self.columns, self.images, self.exact_steps = family, columns, images, exact
         self.models = family.problem.arrays.zeroed(models, self.entries)
         self.gradients: Any = None
+        self.secants = Secants(family.problem.arrays)
 
     @property
     def entries(self) -> Entries:
@@ -285,11 +294,15 @@ class ColumnCandidates:
             family.problem.arrays.take(matrix, members) for matrix in (self.models, self.images, self.gradients)
         )
         solve = partial(family.solve, images, (columns, np.arange(columns.size)))
+        secants = self.secants
         if self.exact_steps:
             models = models + newton_directions(family.problem, models, gradients, solve)
         else:
-            models = models - solve(gradients)
-        return ColumnCandidates(family, columns, models, images, self.exact_steps)
+            secants = secants.next(members, self.gradients)
+            models = models + secants.step(gradients, -solve(gradients), solve)
+        new = ColumnCandidates(family, columns, models, images, self.exact_steps)
+        new.secants = secants
+        return new
 
     def exact(self, members: NDArray[np.bool_]) -> None:
         """Exact steps are made by another batch, from the first candidates."""
