@@ -588,10 +588,10 @@ def stepwise(
         for those that matter and are still open. ``"glru"``: the paper's Algorithms 4 and 5: the old optimum's bounds,
         then trainings in the order of the lower bounds, with early stopping. ``"naive"``: Algorithm 3, one
         warm-started training per candidate.
-    criterion : {"error", "log_loss", "squared_error", "aic", "bic"}, default="error"
+    criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default="error"
         Number of wrong labels (classification), mean log-loss (the logistic loss), or mean squared error (regression) on
-        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too. Or, judged on the training rows,
-        Akaike's or the Bayesian information criterion of the logistic or the squared loss; see the notes.
+        the validation rows. A regression on -1 and +1 may be judged by its wrong labels, too. Losses with a log or logit link are judged by the
+        mean deviance. Or, judged on the training rows, Akaike's or the Bayesian information criterion; see the notes.
     max_steps : int, default=None
         Most steps.
     min_features, max_features : int, default=1, None
@@ -628,11 +628,12 @@ def stepwise(
     every candidate.
 
     "aic" is :math:`-2 \log L + 2 k` and "bic" :math:`-2 \log L + k \log n`, with ``L`` the likelihood of the model as it is trained
-    (binomial, or normal at its best variance), sample weights counted as repeated rows, and ``n`` their sum. ``k`` is the number of
+    (binomial, Poisson, negative binomial, or normal at its best variance), sample weights counted as repeated rows, and ``n`` their sum. ``k`` is the number of
     coefficients, the intercept included, as in statsmodels; R counts the variance of the normal distribution as one more, which
     changes no choice. With a penalty of squares ``k`` is the effective number, the trace of the hat matrix
     :math:`(X^\top D X + \Lambda)^{-1} X^\top D X` with the curvatures ``D`` at the optimum; intervals of it are proven from
-    singular values and from bounds of the scores.
+    singular values and from bounds of the scores. Losses with a log or logit link have these criteria without a penalty, and ``Gamma`` and ``Tweedie``,
+    whose dispersion is not known, not at all.
 
     Examples
     --------
@@ -715,9 +716,9 @@ def feature_importance(
         The data of an estimator; a problem and a solution hold theirs.
     X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
         The validation rows. Without them, and without ``cv``, the criterion is that of leave-one-out, unless it is "aic" or "bic".
-    criterion : {"error", "log_loss", "squared_error", "aic", "bic"}, default=None
+    criterion : {"error", "log_loss", "squared_error", "deviance", "aic", "bic"}, default=None
         What increases, as in :func:`glru.stepwise`; if not given, the log-loss of a logistic model, the wrong labels of another
-        classifier, or the squared error of a regression.
+        classifier, the mean deviance with a log or logit link, or the squared error of another regression.
     groups : sequence, default=None
         One label per column: columns with the same label, such as the dummies of a category, are left out together. Or a list of
         lists of columns.

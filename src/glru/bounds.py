@@ -115,6 +115,25 @@ def class_margins(places: NDArray[np.intp], lower: Array, upper: Array) -> Bound
     return lower[rows, places] - most, upper[rows, places] - least
 
 
+def half_deviances(loss: Loss, y: Any, lower: Array, upper: Array) -> Bounds:
+    """Bounds of losses with a log or logit link, from bounds of scores (without the offset that a target brings); to a few units of themselves."""
+    offset: Any = 0.0
+    if isinstance(loss, WithOffset):
+        loss, y, offset = loss.loss, y["y"], y["offset"]
+    with np.errstate(divide="ignore"):
+        best = np.log(y) if loss.link == "log" else logit(y)
+    size = np.abs(np.where(np.isfinite(best), best, 0.0)) + np.abs(offset)
+    outer = []
+    for side, end in ((-1.0, lower), (1.0, upper)):
+        z = np.clip(end, -1e150, 1e150)
+        # A value is that of a score which is off by some units of the numbers involved, and off by a few units itself.
+        outer.append(z + offset + side * (FEW * (2.0 + np.abs(z) + size) + loss.score_noise))
+    inside = (outer[0] <= best) & (best <= outer[1])
+    values = [loss.value(y, z) for z in outer]
+    known = np.isfinite(lower) & np.isfinite(upper)
+    return np.where(inside, 0.0, np.minimum(*values)), np.where(known, np.maximum(*values), np.inf)
+
+
 def errors(least: Any, most: Any) -> tuple[Any, Any]:
     """Where a label is certainly wrong, and where it may be, from bounds of its margin: right is a margin above zero."""
     return most <= 0.0, ~(least > 0.0)
@@ -315,19 +334,7 @@ class ScoreBounds(tuple[Array, Array]):
 
     def _deviance(self, loss: Loss, y: Array) -> Interval:
         """The mean unit deviance: twice the loss, which is convex in the score and zero where the mean is the target."""
-        loss = loss.loss if isinstance(loss, WithOffset) else loss
-        with np.errstate(divide="ignore"):
-            best = np.log(y) if loss.link == "log" else logit(y)
-        outer = []
-        for side, end in ((-1.0, self.lower), (1.0, self.upper)):
-            z = np.clip(end, -1e150, 1e150)
-            # A value is that of a score which is off by some units of the numbers involved, and off by a few units itself.
-            wide = FEW * (2.0 + np.abs(z) + np.abs(np.where(np.isfinite(best), best, 0.0))) + loss.score_noise
-            outer.append(z + side * wide)
-        inside = (outer[0] <= best) & (best <= outer[1])
-        values = [loss.value(y, z) for z in outer]
-        least = np.where(inside, 0.0, np.minimum(*values))
-        most = np.where(self.bounded, np.maximum(*values), np.inf)
+        least, most = half_deviances(loss.loss if isinstance(loss, WithOffset) else loss, y, self.lower, self.upper)
         slack = gamma(y.size + 8) + FEW
         return 2.0 * float(least.mean()) * (1.0 - slack), 2.0 * float(most.mean()) * (1.0 + slack) + TINY
 

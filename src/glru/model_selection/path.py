@@ -17,7 +17,7 @@ from glru.penalties import L2
 from glru.problem import Problem
 from glru.solution import Solution
 
-Criterion = Literal["error", "log_loss", "squared_error"]
+Criterion = Literal["error", "log_loss", "squared_error", "deviance"]
 
 
 @final
@@ -97,9 +97,9 @@ def loocv_path(
         What to validate, with an L2 penalty; its own strength is not used.
     lams : sequence of float
         The strengths.
-    criterion : {"error", "log_loss", "squared_error"}, default=None
-        What to minimise; "error" for a classification and "squared_error" for a regression if not given. Log-loss is for the logistic
-        loss.
+    criterion : {"error", "log_loss", "squared_error", "deviance"}, default=None
+        What to minimise; "error" for a classification, "deviance" for a loss with a log or logit link and "squared_error" for another
+        regression if not given. Log-loss is for the logistic loss.
     width : float, default=None
         Largest interval of a held-out score; with ``criterion="log_loss"`` 1e-6 if not given.
     tol, progress, checkpoint
@@ -122,11 +122,13 @@ def loocv_path(
     if not isinstance(problem.penalty, L2) or problem.penalty.n_columns is not None:
         raise ValueError(f"loocv_path needs an L2 penalty of one strength; got {problem.penalty!r}.")
     task = problem.loss.task
-    if criterion is None:
-        criterion = "error" if task == "classification" else "squared_error"
-    if criterion not in (("error", "log_loss") if task == "classification" else ("squared_error",)):
-        known = "'error' or 'log_loss'" if task == "classification" else "'squared_error'"
-        raise ValueError(f"criterion {criterion!r} does not fit a {task} loss; got {problem.loss!r}. Use {known}.")
+    known: tuple[Criterion, ...] = ("error", "log_loss") if task == "classification" else ("squared_error",)
+    known = known if problem.loss.link == "identity" else ("deviance", "squared_error")
+    criterion = known[0] if criterion is None else criterion
+    if criterion not in known:
+        raise ValueError(
+            f"criterion {criterion!r} does not fit a {task} loss; got {problem.loss!r}. Use {' or '.join(map(repr, known))}."
+        )
     if criterion == "log_loss":
         require_probabilities(criterion, problem.loss)
     if criterion == "log_loss" and width is None:

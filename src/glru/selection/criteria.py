@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import lcm, log, pi
 from typing import Any, final
 
 import numpy as np
+from scipy.special import gammaln, xlogy
 
-from glru.bounds import errors, log_losses, margins, residuals
+from glru.bounds import errors, half_deviances, log_losses, margins, residuals
 from glru.linalg import FEW, TINY, UNIT, Array, arrays_of, gamma, namespace, to_host
-from glru.losses import Logistic, Squared
+from glru.losses import Binomial, Logistic, Loss, NegativeBinomial, Poisson, Squared, WithOffset
 from glru.losses.base import where_true
 from glru.problem import Problem
 
@@ -17,7 +19,7 @@ from glru.problem import Problem
 @final
 @dataclass(frozen=True)
 class Criterion:
-    """What is to become small: a sum over validation rows, or such a sum over the training rows with a price on parameters.
+    r"""What is to become small: a sum over validation rows, or such a sum over the training rows with a price on parameters.
 
     Attributes
     ----------
@@ -36,6 +38,8 @@ class Criterion:
         What one degree of freedom adds; None: the criterion is the sum alone.
     total : float
         The total weight of the training rows, where degrees of freedom have a price.
+    constant : tuple of float, or None
+        Where parameters have a price: bounds of what :math:`-2 \log L` is above twice the sum; None for the normal distribution at its best variance.
     unit : float
         What a sum of numbers of rows is multiplied by to be shown: 1, unless rows count differently.
     """
@@ -47,12 +51,13 @@ class Criterion:
     counts: bool
     price: float | None = None
     total: float = 0.0
+    constant: tuple[float, float] | None = None
     unit: float = 1.0
 
     @property
     def least(self) -> float:
         """No value is below this."""
-        return 0.0 if self.price is None or self.task == "classification" else -np.inf
+        return 0.0 if self.price is None else -np.inf if self.constant is None else min(self.constant[0], 0.0)
 
     def width(self, share: float, value: float) -> float:
         """How far values near ``value`` are apart if they differ by a share of what they are measured by."""
@@ -63,12 +68,12 @@ class Criterion:
     def complete(self, lower: Any, upper: Any, dof: tuple[Any, Any]) -> tuple[Any, Any]:
         r"""Bounds of :math:`-2 \log L` plus the price of the degrees of freedom, from bounds of the sum and of these.
 
-        :math:`L` is the likelihood of the Bernoulli distribution, or of the normal distribution at its best variance: with ``n`` the
+        :math:`L` is the likelihood of a distribution without a parameter beside the mean, or of the normal distribution at its best variance: with ``n`` the
         total weight and ``S`` the sum of squares :math:`n (\log(2 \pi S / n) + 1)`.
         """
         assert self.price is not None
-        if self.task == "classification":
-            ends = 2.0 * lower, 2.0 * upper
+        if self.constant is not None:
+            ends = 2.0 * lower + self.constant[0], 2.0 * upper + self.constant[1]
         else:
             logs = np.log(lower / self.total), np.log(upper / self.total)
             # A relative error of a few units in S / n, and one of a few units in its logarithm.
@@ -79,8 +84,9 @@ class Criterion:
             )
         low, high = ends[0] + self.price * dof[0], ends[1] + self.price * dof[1]
         # Errors of the two additions, relative to what is added.
-        off_low = FEW * (np.abs(ends[0]) + self.price * dof[0])
-        off_high = FEW * (np.abs(ends[1]) + self.price * dof[1])
+        shift = 0.0 if self.constant is None else abs(self.constant[0])
+        off_low = FEW * (np.abs(ends[0]) + self.price * dof[0] + shift)
+        off_high = FEW * (np.abs(ends[1]) + self.price * dof[1] + shift)
         return np.where(np.isfinite(low), low - off_low, low), np.where(np.isfinite(high), high + off_high, high)
 
     def sum_bounds(self, y: Array, lower: Any, upper: Any, weights: Array | None = None) -> tuple[Array, Array]:
@@ -129,6 +135,18 @@ def _squared_errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     return near**2 * (1.0 - slack), far**2 * (1.0 + slack) + TINY
 
 
+def _half_deviances(loss: Loss, y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    # Targets without their offsets come with scores that contain them.
+    plain = isinstance(loss, WithOffset) and y.dtype.names is None
+    least, most = half_deviances(loss.loss if plain and isinstance(loss, WithOffset) else loss, y, lower, upper)
+    return least * (1.0 - FEW), most * (1.0 + FEW) + TINY
+
+
+def _deviances(loss: Loss, y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    least, most = _half_deviances(loss, y, lower, upper)
+    return 2.0 * least, 2.0 * most
+
+
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
     "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False),
@@ -153,7 +171,7 @@ MOST_WHOLE = 10**9
 INFORMATION: dict[str, Callable[[float], float]] = {"aic": lambda total: 2.0, "bic": log}
 """The price of a degree of freedom, given the total weight of the rows."""
 
-NAMES = (*CRITERIA, *INFORMATION)
+NAMES = (*CRITERIA, "deviance", *INFORMATION)
 """The names of all criteria."""
 
 
@@ -162,13 +180,18 @@ def find_criterion(name: str | None, problem: Problem) -> Criterion:
     if name is None:
         name = "log_loss" if problem.loss.probabilities else "error"
         name = name if problem.loss.task == "classification" else "squared_error"
+        name = name if problem.loss.link == "identity" else "deviance"
     if name not in NAMES:
         raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {name!r}.")
-    if problem.loss.link != "identity":
+    if name in INFORMATION:
+        return _information(name, problem)
+    if (name == "deviance") != (problem.loss.link != "identity"):
         raise ValueError(
-            f"stepwise selection has no criterion for losses with a log or logit link; got {problem.loss!r}. Use glru.Squared() or a classification loss."
+            f"the criterion 'deviance' is that of losses with a log or logit link, which have no other but 'aic' and 'bic'; got {name!r} with {problem.loss!r}."
         )
-    return _information(name, problem) if name in INFORMATION else _sum_criterion(name, problem)
+    if name == "deviance":
+        return Criterion(name, "regression", partial(_deviances, problem.loss), 1e-9, False)
+    return _sum_criterion(name, problem)
 
 
 def _sum_criterion(name: str, problem: Problem) -> Criterion:
@@ -188,10 +211,18 @@ def _sum_criterion(name: str, problem: Problem) -> Criterion:
 
 def _information(name: str, problem: Problem) -> Criterion:
     """AIC or BIC of a problem's loss, if that is a likelihood and its penalty, if any, one of squares."""
-    loss = problem.loss
-    if not isinstance(loss, Logistic | Squared):
+    loss = problem.loss.loss if isinstance(problem.loss, WithOffset) else problem.loss
+    if not isinstance(loss, Logistic | Squared | Poisson | NegativeBinomial | Binomial):
         raise ValueError(
-            f"the criterion {name!r} needs a likelihood, which the logistic and the squared loss have; got {loss!r}."
+            f"the criterion {name!r} needs a likelihood without a dispersion, which Logistic(), Squared(), Poisson(), NegativeBinomial() and Binomial() have; "
+            f"got {loss!r}. Use 'deviance' with cv."
+            if loss.link != "identity"
+            else f"the criterion {name!r} needs a likelihood, which the logistic and the "
+            f"squared loss have; got {loss!r}."
+        )
+    if loss.link != "identity" and np.any(problem.quadratic):
+        raise ValueError(
+            f"the criterion {name!r} of {loss!r} is known for models without a penalty; got {problem.penalty!r}. Use glru.L2(0.0), or 'deviance' with cv."
         )
     if not problem.in_memory:
         raise ValueError(f"the criterion {name!r} needs rows in memory. Give X_val and y_val, and another criterion.")
@@ -203,5 +234,41 @@ def _information(name: str, problem: Problem) -> Criterion:
     total = float(problem.sample_weight.sum())
     if name == "bic" and total < 1.0:
         raise ValueError(f"the criterion 'bic' counts rows by their weights, at least 1 in total; got {total!r}.")
-    base = CRITERIA["log_loss" if isinstance(loss, Logistic) else "squared_error"]
-    return replace(base, name=name, price=INFORMATION[name](total), total=total)
+    price = INFORMATION[name](total)
+    if loss.link != "identity":
+        terms = partial(_half_deviances, problem.loss)
+        return Criterion(name, "regression", terms, 1e-9, False, price, total, _saturated(problem, loss))
+    if isinstance(loss, Logistic):
+        return replace(CRITERIA["log_loss"], name=name, price=price, total=total, constant=(0.0, 0.0))
+    return replace(CRITERIA["squared_error"], name=name, price=price, total=total)
+
+
+def _saturated(problem: Problem, loss: Loss) -> tuple[float, float]:
+    r"""Bounds of :math:`-2 \log L` of the model whose means are the targets, weights counted as repeated rows or as trials."""
+    used = problem.sample_weight > 0.0
+    y, weight = problem.targets[used], problem.sample_weight[used]
+    if isinstance(loss, Binomial):
+        # Of a share the weight is the number of trials, n! / (k! (n - k)!) of which have k successes.
+        parts = [_excess(weight), -_excess(weight * y), -_excess(weight * (1.0 - y))]
+    elif isinstance(loss, NegativeBinomial):
+        both = y + loss.theta
+        parts = [
+            _excess(both),
+            -_excess(y),
+            np.zeros_like(y) - _excess(np.array(loss.theta)),
+            -np.log(both / loss.theta),
+        ]
+        parts = [weight * part for part in parts]
+    else:
+        parts = [-weight * _excess(y)]
+    value = -2.0 * float(np.sum(parts))
+    # Each part is off by some units of 100 log(100), of itself and of its weight; a sum by its own.
+    off = 2.0 * (64.0 * FEW + gamma(4 * y.size + 8)) * float(np.sum(np.abs(parts)) + 2000.0 * np.sum(weight + 1.0))
+    return value - off, value + off
+
+
+def _excess(x: Array) -> Array:
+    r"""``log x! - x log x + x``, which is :math:`\tfrac12 \log(2 \pi x) + \tfrac{1}{12 x} - \tfrac{1}{360 x^3}` to 1e-13 from 100 on."""
+    large = np.maximum(x, 100.0)
+    stirling = 0.5 * np.log(2.0 * pi * large) + (1.0 - 1.0 / (30.0 * large**2)) / (12.0 * large)
+    return np.where(x >= 100.0, stirling, gammaln(x + 1.0) - xlogy(x, x) + x)

@@ -150,7 +150,7 @@ class ValidationRows:
         The losses treat both classes alike, so the slopes at zero cancel; a curvature there makes the optimum unique.
         """
         problem = self.whole
-        if not problem.in_memory or float(problem.loss.curvature(1.0, 0.0)) == 0.0:
+        if not problem.in_memory or problem.loss.link != "identity" or float(problem.loss.curvature(1.0, 0.0)) == 0.0:
             return False
         return bool(np.all(np.abs(problem.y) == 1.0)) and fsum(problem.weights * problem.y) == 0.0
 
@@ -472,7 +472,7 @@ class LeaveOneOutJudge(Judge):
         return LeaveOneOutJudge(self.model.after(move, self.model.trial(move)[1]), self.criterion, self.method)
 
     def _value_of(self, solution: Solution, method: Literal["naive", "certified"]) -> Value:
-        y, loss = solution.problem.y, solution.problem.loss
+        y, loss = solution.problem.targets, solution.problem.loss
         width = None if self.criterion.counts or method == "naive" else self._width(solution)
         budget = self.model.budget
         result = leave_one_out(solution, method=method, width=width, max_seconds=budget.seconds_left)
@@ -497,8 +497,13 @@ class LeaveOneOutJudge(Judge):
         """How well held-out scores have to be known for a sum to half the resolution.
 
         A log-loss moves by less than its score times itself; a square by twice the residual, which is at least about as
-        large held out as in training.
+        large held out as in training; a deviance by twice the slope.
         """
+        problem = solution.problem
+        if problem.loss.link != "identity":
+            value, slope, _ = problem.loss.expand(problem.y, solution.scores)
+            usual = float(np.sqrt(np.mean(slope**2)))
+            return 0.25 * self.criterion.resolution * (float(np.mean(value)) / usual if usual > 0.0 else 1.0)
         residual = solution.scores - solution.problem.y
         scale = float(np.sqrt(np.mean(residual**2))) if self.criterion.task == "regression" else 1.0
         return 0.25 * self.criterion.resolution * (scale or 1.0)

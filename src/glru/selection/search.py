@@ -14,6 +14,7 @@ from glru._budget import Budget, OutOfTime
 from glru.cascade import Report, reporter
 from glru.changes import column_positions, layout_of, matched_columns
 from glru.linalg import FEW, Array, Matrix, calm_blas
+from glru.losses import WithOffset
 from glru.model_selection.checkpoint import Checkpoint, Steps
 from glru.model_selection.cross_validation import splits_in_memory
 from glru.problem import Point, Problem, not_in_memory
@@ -37,7 +38,7 @@ from glru.updates.local_rows import require_local
 
 Direction = Literal["backward", "forward", "both"]
 Method = Literal["certified", "glru", "naive"]
-CriterionName = Literal["error", "log_loss", "squared_error", "aic", "bic"]
+CriterionName = Literal["error", "log_loss", "squared_error", "deviance", "aic", "bic"]
 
 
 @final
@@ -483,8 +484,12 @@ def validation_rows(problem: Problem, X_val: Any, y_val: Any) -> tuple[Matrix, A
         raise ValueError(f"X_val must have the {problem.n_columns} columns of the problem; got {X.shape[1]}.")
     X = matched_columns(X, names, problem.column_names)
     X = problem.matrix.bring(X) if problem.in_memory else X
+    if isinstance(problem.loss, WithOffset):
+        raise ValueError("validation rows have no offsets, which the problem has. Use cv instead of X_val and y_val.")
     if problem.loss.task == "regression":
-        return X, _inputs.as_vector(y_val, X.shape[0], "y_val")
+        y = _inputs.as_vector(y_val, X.shape[0], "y_val")
+        problem.loss.check_targets(y)
+        return X, y
     labels = _inputs.as_array(y_val, "y_val")
     if labels.shape != (X.shape[0],):
         raise ValueError(f"y_val must have shape ({X.shape[0]},), one label per row of X_val; got {labels.shape}.")
