@@ -341,8 +341,14 @@ class Cascade:
         return np.ones(len(lower), dtype=bool) if self.budget.spent else self.decided(lower, upper)
 
     def finished(self, row: int, lower: Array, upper: Array) -> bool:
-        """Whether the work on a single row may end: :meth:`enough`, or its interval is as narrow as float64 allows."""
-        if self.enough(lower, upper)[0]:
+        """Whether the work on a single row may end: :meth:`enough`, or its interval is as narrow as float64 allows.
+
+        The interval is the one under refitted scales as they are stored; :meth:`_for_all_factors` widens it afterwards.
+        """
+        slack = self._widening(row)
+        if self.enough(lower - slack, upper + slack)[0]:
+            return True
+        if slack > 0.0 and widths_of_rows(lower, upper)[0] <= slack:
             return True
         return self.finest is not None and bool(widths_of_rows(lower, upper)[0] <= 2.0 * self.finest[row])
 
@@ -479,6 +485,10 @@ class Cascade:
         """
         rows = self.open_rows()
         few_rows = rows.size <= few
+        if self.refits is not None and self.width is not None:
+            # Refitted scales are known to within their rounding only, which no training changes.
+            slack = 2.0 * np.array([self._widening(int(row)) for row in rows])
+            self.limited[rows] |= (slack > self.width) & (self.widths[rows] <= NEAR_FINEST * slack)
         rows = rows[~self.limited[rows]]
         if few_rows or self.budget.spent:
             return rows
@@ -750,6 +760,12 @@ class Cascade:
             return found
         lower, upper = found
         return outward(lower - self._factor_slack[rows], -np.inf), outward(upper + self._factor_slack[rows], np.inf)
+
+    def _widening(self, row: int) -> float:
+        """At least by how much :meth:`_for_all_factors` moves each end of a row's interval."""
+        if self.refits is None or self.problem.loss.several:
+            return 0.0
+        return (1.0 + 1e-6) * float(self._factor_slack[row])
 
     @cached_property
     def _factor_slack(self) -> Array:

@@ -625,3 +625,19 @@ def test_strengths_of_a_regression_with_steps():
     assert np.all(np.array(values) * (1.0 - 1e-9) <= model.criterion_upper_)
     assert model.n_refits_ == 0 and model.grid_[np.argmin(values)] == model.C_
     assert np.allclose(model.predict(X), make_pipeline(IMPUTED, Ridge(1.0 / model.C_)).fit(X, y).predict(X), atol=1e-3)
+
+
+def test_no_training_can_know_a_scale_better():
+    """Where the rounding of refitted scales is wider than what is asked for, rows are refined that far and not trained."""
+    rng = np.random.default_rng(5)
+    X = np.exp(3.0 * rng.normal(size=(30, 300)))
+    y = (np.log(X[:, :5]).sum(axis=1) > 0.0).astype(int)
+    pipeline = make_pipeline(StandardScaler(), model_of())
+    found = glru.loocv(pipeline, X, y, width=1e-9)
+    assert found.n_trainings <= 4
+    assert found.decided_by.get("wide", 0) > 4
+    for row in (0, 7, 19):
+        kept = np.arange(30) != row
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, solver="newton-cg", tol=1e-11))
+        truth = quietly(lambda: model.fit(X[kept], y[kept]).decision_function(X[[row]])[0])  # noqa: B023
+        assert found.score_lower[row] - 1e-6 <= truth <= found.score_upper[row] + 1e-6
