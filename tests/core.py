@@ -33,7 +33,7 @@ from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions
 from glru.regions.classes import ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
-from glru.selection import judge as judges
+from glru.selection import left_out as judges
 from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, find_criterion

@@ -50,6 +50,7 @@ from glru.verify import verify
 
 if TYPE_CHECKING:
     from glru.sklearn.estimators import (
+        CertifiedRFECV,
         GLRUClassifier,
         GLRUClassifierCV,
         GLRURegressor,
@@ -64,6 +65,7 @@ __all__ = [
     "L2",
     "AddColumns",
     "AddRows",
+    "CertifiedRFECV",
     "Change",
     "EditValues",
     "ElasticNet",
@@ -114,7 +116,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The estimators derive from scikit-learn's classes, which are imported only for those who use them.
-    if name in __all__ and (name.startswith("GLRU") or name == "StepwiseSelector"):
+    if name in __all__ and (name.startswith("GLRU") or name in ("CertifiedRFECV", "StepwiseSelector")):
         return getattr(import_module("glru.sklearn.estimators"), name)
     raise AttributeError(f"module 'glru' has no attribute {name!r}")
 

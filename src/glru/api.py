@@ -579,8 +579,8 @@ def stepwise(
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
     X_val, y_val : array of shape (n_validation, n_columns), array of shape (n_validation,), default=None
-        The validation rows. Without them (and without ``cv``) the criterion is that of leave-one-out, which trains
-        every candidate and validates it by :func:`glru.loocv`.
+        The validation rows. Without them (and without ``cv``) the criterion is that of leave-one-out: for smooth losses on tall data the
+        held-out scores of every candidate are bounded as far as the step needs them, otherwise :func:`glru.loocv` validates trained candidates.
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to start from all columns and remove, from ``keep`` and add, or to do either from all columns.
     method : {"certified", "glru", "naive"}, default="certified"

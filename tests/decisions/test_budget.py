@@ -226,18 +226,19 @@ def test_work_that_was_cut_short_is_not_kept(tmp_path, monkeypatch, method):
         assert np.array_equal(resumed.stages, whole.stages) and resumed.n_trainings == whole.n_trainings
 
 
-@pytest.mark.parametrize("judge", ["validation", "folds", "leave-one-out"])
+@pytest.mark.parametrize("judge", ["validation", "folds", "leave-one-out", "leave-one-out by training"])
 @pytest.mark.parametrize("until", ["training", "judging"])
 def test_a_search_ends_in_its_first_training_or_judgement(judge, until, monkeypatch):
     """The limit holds before any step is begun: nothing but the start is known then."""
-    problem = make(glru.Logistic(), glru.L2(0.02), 40, 5)
+    loss = glru.SquaredHinge() if judge == "leave-one-out by training" else glru.Logistic()
+    problem = make(loss, glru.L2(0.02), 40, 5)
     rows = {"X_val": problem.X[:9], "y_val": problem.y[:9]} if judge == "validation" else {}
     options = {"cv": 3} if judge == "folds" else {}
     now = [0.0]
     monkeypatch.setattr(_budget.time, "monotonic", lambda: now[0])
     owner, name = (moves, "train") if until == "training" else (ValidationJudge, "value")
-    if until == "judging" and judge == "leave-one-out":
-        owner, name = judges, "leave_one_out"
+    if until == "judging" and judge.startswith("leave-one-out"):
+        owner, name = (judges.HeldOutRows, "narrow") if judge == "leave-one-out" else (judges, "leave_one_out")
     slow = getattr(owner, name)
 
     def last(*arguments, **named):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import LinearSVC
 
 import glru
@@ -602,3 +603,24 @@ def test_columns_and_objectives_of_any_size(direction, column, objective):
         ).path[0]
         found.append((step.first_lower, step.first_upper))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+
+
+def test_leave_one_out_of_a_single_row_of_a_class_is_refused():
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    problem = glru.Problem(X, np.arange(9) == 0, penalty=glru.L2(0.1), fit_intercept=True)
+    with pytest.raises(ValueError, match="each class needs at least two rows"):
+        glru.stepwise(problem)
+
+
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+def test_leave_one_out_trains_no_candidate(criterion):
+    """Every column that leaves is one Newton step away, and rows are narrowed from there; splitters of single rows are the same."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    problem = glru.Problem(X[:150, :8], y[:150], penalty=glru.L2(0.01), fit_intercept=True)
+    found = glru.stepwise(problem, criterion=criterion, forced=True)
+    assert found.n_trainings == 0 and found.certified
+    naive = glru.stepwise(problem, criterion=criterion, forced=True, method="naive", tol=1e-11, max_steps=2)
+    assert [step.columns for step in naive.path] == [step.columns for step in found.path[:2]]
+    split = glru.stepwise(problem, criterion=criterion, forced=True, cv=LeaveOneOut(), max_steps=2)
+    assert [step.columns for step in split.path] == [step.columns for step in found.path[:2]]

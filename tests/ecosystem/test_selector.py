@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
-from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
@@ -225,3 +225,60 @@ def test_bad_parameters(options, message):
     X, y = cancer()
     with pytest.raises(ValueError, match=message):
         glru.StepwiseSelector(LogisticRegression(), **options).fit(X[:, :4], y)
+
+
+@parametrize_with_checks([glru.CertifiedRFECV(Ridge(), cv=3, min_features_to_select=2)])
+def test_checks_of_the_elimination(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("step", [1, 3, 0.3])
+@pytest.mark.parametrize(
+    ("model", "data", "scoring"),
+    [
+        (LogisticRegression(C=0.5, **TIGHT), cancer, None),
+        (LogisticRegression(C=0.5, **TIGHT), cancer, "neg_log_loss"),
+        (LinearSVC(C=0.1, tol=1e-10, max_iter=100_000), cancer, "accuracy"),
+        (RidgeClassifier(alpha=2.0), cancer, "accuracy"),
+        (Ridge(alpha=3.0), diabetes, None),
+        (Ridge(alpha=3.0, fit_intercept=False), diabetes, "neg_mean_squared_error"),
+    ],
+    ids=["logistic", "logistic-log-loss", "linear-svc", "ridge-classifier", "ridge", "ridge-squares"],
+)
+def test_eliminations_of_scikit_learn(model, data, scoring, step):
+    X, y = data()
+    X = X[:, :8]
+    options = {"step": step, "min_features_to_select": 2, "cv": 3, "scoring": scoring}
+    theirs, ours = (kind(model, **options).fit(X, y) for kind in (RFECV, glru.CertifiedRFECV))
+    np.testing.assert_array_equal(ours.ranking_, theirs.ranking_)
+    np.testing.assert_array_equal(ours.support_, theirs.support_)
+    assert ours.n_features_ == theirs.n_features_ and ours.certified_
+    assert set(ours.cv_results_) >= set(theirs.cv_results_)
+    for name, values in theirs.cv_results_.items():
+        np.testing.assert_allclose(ours.cv_results_[name], values, rtol=1e-6, atol=1e-9)
+    for name in ("mean_test_score", *(f"split{k}_test_score" for k in range(3))):
+        lower, upper = (ours.cv_results_[f"{name}_{end}"] for end in ("lower", "upper"))
+        assert np.all(lower <= ours.cv_results_[name]) and np.all(ours.cv_results_[name] <= upper)
+        assert np.all(upper - lower <= 1e-5)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-6)
+    np.testing.assert_array_equal(ours.transform(X), theirs.transform(X))
+
+
+def test_equal_coefficients_are_not_told_apart():
+    X, y = cancer()
+    X = np.column_stack([X[:, :3], X[:, 1]])
+    selector = glru.CertifiedRFECV(LogisticRegression(), cv=3, min_features_to_select=2).fit(X, y)
+    assert not selector.certified_
+    assert not (selector.support_[1] and not selector.support_[3])
+
+
+def test_what_an_elimination_refuses():
+    X, y = cancer()
+    with pytest.raises(ValueError, match="got a pipeline"):
+        glru.CertifiedRFECV(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
+    with pytest.raises(ValueError, match="importance_getter"):
+        glru.CertifiedRFECV(LogisticRegression(), importance_getter="named_steps").fit(X, y)
+    with pytest.raises(ValueError, match="scoring must be one of"):
+        glru.CertifiedRFECV(LogisticRegression(), scoring="roc_auc").fit(X, y)
+    with pytest.raises(ValueError, match="more than two classes"):
+        glru.CertifiedRFECV(LogisticRegression()).fit(*wine())

@@ -160,6 +160,11 @@ def _check(problem: Problem, method: str, bound: str, width: float | None) -> No
     check_width(width)
     if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):
         raise ValueError("the approximate methods need a smooth loss; the hinge has no curvature.")
+    require_rows(problem)
+
+
+def require_rows(problem: Problem) -> None:
+    """Refuse rows of which one cannot be left out."""
     if problem.n_used < 2:
         raise ValueError("leave-one-out needs at least two rows of weight above 0.")
     if problem.loss.task == "classification" and problem.fit_intercept:

@@ -9,6 +9,13 @@ from numpy.typing import NDArray
 Rows = NDArray[np.intp]
 
 
+def is_leave_one_out(cv: Any) -> bool:
+    """Whether ``cv`` leaves out every row in turn."""
+    from sklearn.model_selection import LeaveOneOut
+
+    return isinstance(cv, LeaveOneOut)
+
+
 def split_rows(cv: Any, y: NDArray[Any], groups: Any, classification: bool) -> Iterator[tuple[Rows, Rows]]:
     """Train and test rows of every split, one split at a time."""
     from sklearn.model_selection import check_cv

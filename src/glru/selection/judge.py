@@ -5,17 +5,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import fsum
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru.bounds import Bounds, ScoreBounds
+from glru.bounds import Bounds
 from glru.certificate import Certificate
 from glru.linalg import Array, Matrix, gamma, to_host
-from glru.losses import Loss
-from glru.model_selection.loocv import leave_one_out
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import has_products, refine
@@ -25,7 +23,6 @@ from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.dof import Freedom, bounds_nearby, count_parameters, freedom_at
 from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
-from glru.solution import Solution
 
 Zeros = NDArray[np.bool_]
 """Rows whose score is exactly zero."""
@@ -444,69 +441,6 @@ def same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty
     labels: dict[Any, int] = {}
     kinds = ((move.add, tuple(sorted(contents[column] for column in move.columns))) for move in moves)
     return [labels.setdefault(kind, len(labels) + 1) for kind in kinds]
-
-
-@final
-class LeaveOneOutJudge(Judge):
-    """A model judged by its own leave-one-out scores: every move is trained and validated."""
-
-    def __init__(self, model: Model, criterion: Criterion, method: str = "certified") -> None:
-        self.model, self.criterion, self.method = model, criterion, method
-
-    @property
-    def n_rows(self) -> int:
-        return self.model.whole.n_rows
-
-    def value(self, thorough: bool = False) -> Value:
-        return self._value_of(self.model.solution, "certified")
-
-    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
-        return Screened.unknown(len(moves), "carry")
-
-    def refine(self, move: Move, goal: Goal) -> Value:
-        problem, point = self.model.trial(move)
-        solution = self.model.train(problem, point)
-        return self._value_of(solution, "naive" if self.method == "naive" else "certified")
-
-    def after(self, move: Move) -> "LeaveOneOutJudge":
-        return LeaveOneOutJudge(self.model.after(move, self.model.trial(move)[1]), self.criterion, self.method)
-
-    def _value_of(self, solution: Solution, method: Literal["naive", "certified"]) -> Value:
-        y, loss = solution.problem.targets, solution.problem.loss
-        width = None if self.criterion.counts or method == "naive" else self._width(solution)
-        budget = self.model.budget
-        result = leave_one_out(solution, method=method, width=width, max_seconds=budget.seconds_left)
-        budget.check()
-        if loss.several:
-            ends = self._class_sum(result.bounds, loss, y)
-            middle = self._class_sum(ScoreBounds(result.scores, result.scores), loss, y)[1]
-            return Value(*ends, "training" if method == "naive" else "loocv", middle)
-        low, high = self.criterion.sum_bounds(y, result.score_lower, result.score_upper)
-        guess = float(self.criterion.terms(y, result.scores, result.scores)[1].sum())
-        return Value(float(low), float(high), "training" if method == "naive" else "loocv", guess)
-
-    def _class_sum(self, bounds: ScoreBounds, loss: Loss, y: NDArray[Any]) -> tuple[float, float]:
-        """Bounds of the sum with one score per class; its log-loss is known as a mean."""
-        if self.criterion.counts:
-            low, high = bounds.errors(y)
-            return float(low), float(high)
-        least, most = bounds.metric(self.criterion.name, loss, y)
-        return least * y.size * (1.0 - gamma(4)), most * y.size * (1.0 + gamma(4))
-
-    def _width(self, solution: Solution) -> float:
-        """How well held-out scores have to be known for a sum to half the resolution.
-
-        A log-loss moves by less than its score times itself; a square by twice the residual, which is at least about as
-        large held out as in training; a deviance by twice the slope.
-        """
-        problem = solution.problem
-        if problem.loss.link != "identity":
-            value, slope, _ = problem.loss.expand(problem.y, solution.scores)
-            usual = float(np.sqrt(np.mean(slope**2)))
-            return 0.25 * self.criterion.resolution * (float(np.mean(value)) / usual if usual > 0.0 else 1.0)
-        residual = solution.scores - solution.problem.y
-        scale = float(np.sqrt(np.mean(residual**2))) if self.criterion.task == "regression" else 1.0
-        return 0.25 * self.criterion.resolution * (scale or 1.0)
 
 
 @final

@@ -17,6 +17,7 @@ from glru.linalg import FEW, Array, Matrix, calm_blas
 from glru.losses import WithOffset
 from glru.model_selection.checkpoint import Checkpoint, Steps
 from glru.model_selection.cross_validation import splits_in_memory
+from glru.model_selection.splits import is_leave_one_out
 from glru.problem import Point, Problem, not_in_memory
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
@@ -25,12 +26,12 @@ from glru.selection.judge import (
     ROUGH,
     FoldsJudge,
     Judge,
-    LeaveOneOutJudge,
     Screened,
     ValidationJudge,
     ValidationRows,
     Value,
 )
+from glru.selection.left_out import LeaveOneOutJudge
 from glru.selection.moves import Columns, Model, Move
 from glru.selection.result import Step, StepwiseResult
 from glru.solution import Solution
@@ -104,8 +105,10 @@ def search(problem: Problem | Solution, X_val: Any, y_val: Any, settings: Settin
     criterion = find_criterion(settings.criterion, problem)
     if settings.checkpoint is not None and not problem.in_memory:
         raise not_in_memory(problem, "checkpoint")
-    if settings.cv is not None and settings.folds is None and problem.in_memory:
-        settings = replace(settings, folds=list(_folds_of(problem, settings.cv)))
+    if settings.cv is not None and settings.folds is None and problem.in_memory and is_leave_one_out(settings.cv):
+        settings = replace(settings, cv=None)
+    if settings.cv is not None and problem.in_memory:
+        settings = replace(settings, folds=folds_of(problem, settings))
     if settings.fold_means and settings.folds is not None:
         sizes = [test.size for _, test in settings.folds]
         criterion = weigh_folds(criterion, sizes)[0] if len(set(sizes)) > 1 else criterion
@@ -446,7 +449,7 @@ def make_judge(
     if settings.cv is None:
         return LeaveOneOutJudge(Model(problem, chosen, tol, start, budget), criterion, method)
     judges = []
-    folds = list(_folds_of(problem, settings.cv)) if settings.folds is None else settings.folds
+    folds = folds_of(problem, settings)
     sizes = [test.size for _, test in folds]
     counted = weigh_folds(criterion, sizes)[1] if settings.fold_means and len(set(sizes)) > 1 else [None] * len(sizes)
     for (fold, test), weight in zip(folds, counted, strict=True):
@@ -469,7 +472,12 @@ def _judge_rows(
     return ValidationJudge(model, ValidationRows(model.whole, X, y, criterion, weights), method)
 
 
-def _folds_of(problem: Problem, cv: Any) -> Iterator[tuple[Problem, NDArray[np.intp]]]:
+def folds_of(problem: Problem, settings: Settings) -> list[tuple[Problem, NDArray[np.intp]]]:
+    """The problems of all splits and their test rows."""
+    return list(_split(problem, settings.cv) if settings.folds is None else settings.folds)
+
+
+def _split(problem: Problem, cv: Any) -> Iterator[tuple[Problem, NDArray[np.intp]]]:
     """The problems of all splits, in which only the train rows have weight, and their test rows."""
     for train, test in splits_in_memory(problem, cv, None):
         weight = np.zeros(problem.n_rows)

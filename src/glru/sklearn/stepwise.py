@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
+from glru.model_selection.splits import is_leave_one_out
 from glru.problem import Problem
 from glru.selection import FeatureImportance, measure_importance
 from glru.selection.criteria import INFORMATION
@@ -31,7 +32,7 @@ def estimator_stepwise(
     The steps in front of a pipeline's model are fitted to the rows that are trained on, in every fold again. ``keeps_columns``: refuse
     steps that make another number of columns.
     """
-    problem, rows, settings, offset = _prepare(estimator, X, y, X_val, y_val, sample_weight, settings, keeps_columns)
+    problem, rows, settings, offset = prepare(estimator, X, y, X_val, y_val, sample_weight, settings, keeps_columns)
     result = search(problem, *rows, settings)
     return _shifted(result, offset) if offset else result
 
@@ -40,7 +41,7 @@ def estimator_importance(
     estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
 ) -> FeatureImportance:
     """What the features of an estimator's objective are worth; its penalised intercept, if it has one, is none of them."""
-    problem, rows, settings, offset = _prepare(estimator, X, y, X_val, y_val, sample_weight, settings)
+    problem, rows, settings, offset = prepare(estimator, X, y, X_val, y_val, sample_weight, settings)
     result = measure_importance(problem, *rows, settings)
     if not offset:
         return result
@@ -51,7 +52,7 @@ def estimator_importance(
     return replace(result, columns=columns, features=features)
 
 
-def _prepare(
+def prepare(
     estimator: Any,
     X: Any,
     y: Any,
@@ -72,6 +73,9 @@ def _prepare(
             f"the steps in front of the model must keep the {X.shape[1]} columns, so that some of them can be chosen; they make "
             f"{n_columns}. Put such steps before the selector."
         )
+    if settings.cv is not None and (adapted.shifts is not None or not is_leave_one_out(settings.cv)):
+        # Stratified for a classifier, whatever its loss.
+        settings = replace(settings, cv=all_splits(adapted, settings.cv, None))
     if adapted.shifts is not None and X_val is None and settings.criterion not in INFORMATION:
         settings = _refitted_folds(adapted, settings)
     problem, offset = adapted.problems[0], adapted.offset
@@ -103,8 +107,7 @@ def _refitted_folds(adapted: Adapted, settings: Settings) -> Settings:
             f"without validation rows the steps in front of the model ({adapted.preprocessing.described}) would have to be fitted "
             "again for every row and every candidate. Give cv=5, or X_val and y_val."
         )
-    splits = all_splits(adapted, settings.cv, None)
-    folds = [(fold.problems[0], fold.test) for fold in adapted.folds(splits)]
+    folds = [(fold.problems[0], fold.test) for fold in adapted.folds(settings.cv)]
     n_columns = adapted.problems[0].n_columns
     if any(problem.n_columns != n_columns for problem, _ in folds):
         raise ValueError(
@@ -112,7 +115,7 @@ def _refitted_folds(adapted: Adapted, settings: Settings) -> Settings:
             "encoders all categories, or use X_val and y_val."
         )
     names = adapted.problems[0].column_names
-    return replace(settings, cv=splits, folds=[(problem.derive(column_names=names), test) for problem, test in folds])
+    return replace(settings, folds=[(problem.derive(column_names=names), test) for problem, test in folds])
 
 
 def _shifted_settings(settings: Settings, problem: Problem, offset: int) -> Settings:

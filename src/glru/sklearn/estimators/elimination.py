@@ -1,0 +1,243 @@
+"""scikit-learn's recursive feature elimination with cross-validation, every choice and every score proven."""
+
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.feature_selection import RFECV
+from sklearn.pipeline import Pipeline
+
+from glru._budget import Budget
+from glru.linalg import FEW, Array, gamma, use_threads
+from glru.selection.contest import Contest
+from glru.selection.criteria import find_criterion
+from glru.selection.elimination import Judged, Stage, eliminate, sizes_of
+from glru.selection.search import Settings, folds_of
+from glru.sklearn.estimators.base import validated
+from glru.sklearn.stepwise import prepare
+
+Scoring = Literal["accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"]
+
+CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
+    "accuracy": "error",
+    "r2": "squared_error",
+    "neg_log_loss": "log_loss",
+    "neg_mean_squared_error": "squared_error",
+}
+"""What each score is made of."""
+
+
+class CertifiedRFECV(RFECV):  # type: ignore[misc]
+    """Recursive feature elimination with cross-validation, as ``sklearn.feature_selection.RFECV`` has it, with proof.
+
+    In every fold, and then on all rows, the features of the smallest coefficients leave step by step. Coefficients and held-out scores are
+    intervals that hold the exact optimum's, so that what leaves, and which number of features scores best, does not depend on how far a model
+    was trained.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A linear model for two classes or a regression, of scikit-learn or of this library.
+    step : int or float, default=1
+        How many features leave at a time, or which share of all features.
+    min_features_to_select : int, default=1
+        Where the elimination ends.
+    cv : int, splitter or iterable, default=None
+        Folds as in scikit-learn.
+    scoring : {"accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"}, default=None
+        The score; None is "accuracy" for a classifier and "r2" for a regressor, as in scikit-learn.
+    verbose : int, default=0
+        Without effect; there for scikit-learn's signature.
+    n_jobs : int, default=None
+        Threads, as in :func:`glru.loocv`.
+    importance_getter : {"auto", "coef_"}, default="auto"
+        Features leave by their coefficients.
+    training_tol : float, default=1e-8
+        Relative gap of the trainings, from which bounds are narrowed on.
+    max_seconds : float, default=None
+        Most seconds; where they do not suffice, ``fit`` raises a TimeoutError.
+
+    Attributes
+    ----------
+    support_, ranking_, n_features_, estimator_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+    cv_results_ : dict
+        As in scikit-learn, with proven ends of the scores as ``"mean_test_score_lower"`` and ``"mean_test_score_upper"``, and
+        ``"split0_test_score_lower"`` and so on for each fold.
+    certified_ : bool
+        Whether every choice is proven: the features that left, and the number of features. Equal coefficients, as duplicates have
+        them, are not told apart; then the first leaves.
+
+    Examples
+    --------
+    >>> import glru
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.preprocessing import scale
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> selector = glru.CertifiedRFECV(LogisticRegression(), step=4, cv=5).fit(scale(X), y)
+    >>> selector.n_features_, selector.certified_
+    (18, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        step: float = 1,
+        min_features_to_select: int = 1,
+        cv: Any = None,
+        scoring: Scoring | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        importance_getter: Literal["auto", "coef_"] = "auto",
+        training_tol: float = 1e-8,
+        max_seconds: float | None = None,
+    ) -> None:
+        super().__init__(
+            estimator,
+            step=step,
+            min_features_to_select=min_features_to_select,
+            cv=cv,
+            scoring=scoring,
+            verbose=verbose,
+            n_jobs=n_jobs,
+            importance_getter=importance_getter,
+        )
+        self.training_tol = training_tol
+        self.max_seconds = max_seconds
+
+    def fit(self, X: Any, y: Any) -> "CertifiedRFECV":
+        """Choose features.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_rows, n_features)
+            Data.
+        y : array of shape (n_rows,)
+            Labels, or targets.
+        """
+        matrix, targets = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        scoring = self._scoring(is_classifier(self.estimator))
+        with use_threads(self.n_jobs), np.errstate(all="ignore"):
+            self._eliminate(matrix, targets, scoring)
+        self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets)
+        return self
+
+    def _scoring(self, classifier: bool) -> str:
+        """The name of the score, if all options are ones that there are."""
+        if self.importance_getter not in ("auto", "coef_"):
+            raise ValueError(f"importance_getter must be 'auto' or 'coef_'; got {self.importance_getter!r}.")
+        if self.scoring is not None and self.scoring not in CRITERIA:
+            raise ValueError(f"scoring must be one of {', '.join(map(repr, CRITERIA))}; got {self.scoring!r}.")
+        if isinstance(self.estimator, Pipeline):
+            raise ValueError(
+                "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
+            )
+        if not self.step > 0:
+            raise ValueError(f"step must be above 0; got {self.step!r}.")
+        return self.scoring or ("accuracy" if classifier else "r2")
+
+    def _eliminate(self, X: Any, y: Any, scoring: str) -> None:
+        settings = Settings(criterion=CRITERIA[scoring], cv=5 if self.cv is None else self.cv, tol=self.training_tol)
+        problem, _, settings, offset = prepare(self.estimator, X, y, None, None, None, settings, keeps_columns=True)
+        if problem.loss.several:
+            raise ValueError("features are ranked by one coefficient each; got one model for more than two classes.")
+        criterion, budget, n_features = (
+            find_criterion(settings.criterion, problem),
+            Budget(self.max_seconds),
+            X.shape[1],
+        )
+        sizes = sizes_of(n_features, self.step, min(self.min_features_to_select, n_features))
+        folds = folds_of(problem, settings)
+        paths = [
+            list(
+                eliminate(
+                    fold, sizes, offset, self.training_tol, budget, Judged(fold.matrix[test], fold.y[test], criterion)
+                )
+            )
+            for fold, test in folds
+        ]
+        best, chosen_proven = _best(paths, [test.size for _, test in folds], _spreads(folds, scoring))
+        last = list(eliminate(problem, sizes[: best + 1], offset, self.training_tol, budget))
+        self.support_, self.ranking_ = _support(last, offset, n_features)
+        self.n_features_ = int(self.support_.sum())
+        self.certified_ = chosen_proven and all(stage.proven for path in [*paths, last] for stage in path)
+        self.cv_results_ = _results(paths, folds, scoring, sizes, offset, n_features)
+
+
+def _spreads(folds: Any, scoring: str) -> list[float] | None:
+    """The sums of squares around the mean that "r2" divides by, one per fold."""
+    if scoring != "r2":
+        return None
+    return [float(np.sum(np.square(fold.y[test] - fold.y[test].mean()))) for fold, test in folds]
+
+
+def _best(paths: list[list[Stage]], n_rows: list[int], spreads: list[float] | None) -> tuple[int, bool]:
+    """The place of the number of features whose mean score is best, of equal ones the fewest, and whether that is proven."""
+    divisors: list[Any] = [Fraction(n) for n in n_rows] if spreads is None else [Fraction(s or 1.0) for s in spreads]
+
+    def total(name: str) -> Array:
+        # Sums of fractions of floats are exact.
+        sums = [
+            sum(Fraction(getattr(path[k], name)) / by for path, by in zip(paths, divisors, strict=True))
+            if all(np.isfinite(getattr(path[k], name)) for path in paths)
+            else np.inf
+            for k in range(len(paths[0]))
+        ]
+        return np.array(sums, dtype=object)[::-1]
+
+    lower, upper, guess = total("lower"), total("upper"), total("guess")
+    for ends in ((lower, upper), (guess, guess)):
+        # The fewest features come first.
+        winner = Contest(*ends, 0).winner
+        if winner is not None:
+            return len(paths[0]) - 1 - winner, ends[0] is lower
+    raise AssertionError("a contest of numbers has a winner.")
+
+
+def _support(stages: list[Stage], offset: int, n_features: int) -> tuple[Any, Any]:
+    """The features of the last stage, and the ranks: those that left last come second."""
+    support, ranking = np.zeros(n_features, dtype=bool), np.ones(n_features, dtype=int)
+    for stage in stages:
+        support[:] = False
+        support[stage.columns[offset:] - offset] = True
+        ranking[~support] += 1
+    return support, ranking
+
+
+def _results(
+    paths: list[list[Stage]], folds: Any, scoring: str, sizes: list[int], offset: int, n_features: int
+) -> dict[str, Any]:
+    """The table of all numbers of features, the fewest first."""
+    found: dict[str, Any] = {}
+    parts = []
+    for path, (fold, test) in zip(paths, folds, strict=True):
+        ends = np.array([[stage.guess, stage.upper, stage.lower] for stage in path[::-1]]).T
+        parts.append(_scores(ends, fold.y[test], scoring))
+    for place, name in enumerate(("", "_lower", "_upper")):
+        scores = np.array([part[place] for part in parts])
+        error = gamma(len(folds) + 2) * np.abs(scores).mean(axis=0) * (place > 0)
+        found[f"mean_test_score{name}"] = scores.mean(axis=0) + (error if name == "_upper" else -error)
+        if not name:
+            found["std_test_score"] = scores.std(axis=0)
+        found |= {f"split{k}_test_score{name}": scores[k] for k in range(len(folds))}
+    for k, path in enumerate(paths):
+        tables = [_support(path[: place + 1], offset, n_features) for place in range(len(path))][::-1]
+        found[f"split{k}_support"] = np.array([support for support, _ in tables])
+        found[f"split{k}_ranking"] = np.array([ranking for _, ranking in tables])
+    return found | {"n_features": np.array(sizes[::-1])}
+
+
+def _scores(sums: Array, y: Array, scoring: str) -> Array:
+    """Scores from sums: at the trained model, and their lower and upper ends, rounded outward."""
+    spread = float(np.sum(np.square(y - y.mean()))) if scoring == "r2" else float(y.size)
+    one = 1.0 if scoring in ("accuracy", "r2") else 0.0
+    shares = sums / (spread or 1.0)
+    scores = one - shares
+    slack = (gamma(y.size + 8) * np.abs(shares) + FEW * np.abs(scores)) * np.array([[0.0], [-1.0], [1.0]])
+    if scoring == "accuracy":
+        # One division and one subtraction of whole numbers.
+        slack = FEW * np.array([[0.0], [-1.0], [1.0]]) * (sums > 0.0)
+    return scores + slack

@@ -1,0 +1,149 @@
+"""Whole paths on ten data sets by every criterion, against brute force: every candidate trained, the stated rule for ties."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine, make_classification
+
+import glru
+
+RESOLUTION = 1e-9
+
+
+def scaled(X):
+    return (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
+
+
+def bundled(load, n_rows, n_columns, keep=None):
+    X, y = load(return_X_y=True)
+    if keep is not None:
+        X, y = X[np.isin(y, keep)], y[np.isin(y, keep)]
+    rows = np.random.default_rng(0).permutation(len(y))[:n_rows]
+    return scaled(X[rows][:, :n_columns]), y[rows]
+
+
+def generated(kind):
+    rng = np.random.default_rng(7)
+    X, y = make_classification(26, 4, n_informative=2, n_redundant=1, random_state=3)
+    if kind == "duplicates":
+        X[:, 3] = X[:, 1]
+    if kind == "constant":
+        X[:, 2] = 1.0
+    if kind == "heavy":
+        X = np.sign(X) * np.exp(np.abs(X) + rng.normal(size=X.shape))
+    if kind == "units":
+        X = X * [1e-3, 1.0, 1e3, 30.0]
+    if kind == "rare":
+        X[:, 0] = np.arange(26) == 3
+    if kind == "separable":
+        y = X[:, 0] + 0.3 * X[:, 1] > 0.0
+    return X, y
+
+
+DATA = {
+    "iris": lambda: bundled(load_iris, 24, 4, (1, 2)),
+    "wine": lambda: bundled(load_wine, 24, 5, (0, 1)),
+    "cancer": lambda: bundled(load_breast_cancer, 30, 5),
+    "diabetes": lambda: bundled(load_diabetes, 24, 5),
+    **{
+        kind: (lambda kind=kind: generated(kind))
+        for kind in ("duplicates", "constant", "heavy", "units", "rare", "separable")
+    },
+}
+KINDS = ("rows", "folds", "leave-one-out", "aic", "bic")
+
+
+def folds_of(kind, n_rows):
+    """Train and test rows; the rows of "rows" are the last third."""
+    every = np.arange(n_rows)
+    if kind == "rows":
+        return [(every[: 2 * n_rows // 3], every[2 * n_rows // 3 :])]
+    if kind == "folds":
+        return [(every[every % 3 != k], every[every % 3 == k]) for k in range(3)]
+    return [(np.delete(every, k), every[[k]]) for k in range(n_rows)]
+
+
+def scores_of(problem, chosen, train, queries):
+    weight = np.zeros(problem.n_rows)
+    weight[train] = 1.0
+    part = problem.select_columns(chosen).derive(sample_weight=weight)
+    found = glru.solve(part, tol=1e-14)
+    return queries[:, chosen] @ found.coef + found.intercept
+
+
+def information(problem, chosen, kind):
+    every = np.arange(problem.n_rows)
+    z, n = scores_of(problem, chosen, every, problem.X), problem.n_rows
+    design = np.column_stack([problem.X[:, chosen], np.ones(n)])
+    curvatures = np.ones(n)
+    if problem.loss.task == "classification":
+        p = 1.0 / (1.0 + np.exp(-z))
+        curvatures, value = p * (1.0 - p), 2.0 * np.logaddexp(0.0, -problem.y * z).sum()
+    else:
+        value = n * (np.log(2.0 * np.pi * np.mean((problem.y - z) ** 2)) + 1.0)
+    gram = design.T @ ((problem.weights * curvatures)[:, None] * design)
+    dof = np.trace(np.linalg.solve(gram + np.diag(np.append(problem.quadratic[chosen], 0.0)), gram))
+    return value + (2.0 if kind == "aic" else np.log(n)) * dof
+
+
+def value_of(problem, chosen, kind, criterion):
+    if kind in ("aic", "bic"):
+        return information(problem, chosen, kind)
+    total = 0.0
+    for train, test in folds_of(kind, problem.n_rows):
+        z, y = scores_of(problem, chosen, train, problem.X[test]), problem.y[test]
+        terms = {"error": y * z <= 0.0, "log_loss": np.logaddexp(0.0, -y * z), "squared_error": (y - z) ** 2}
+        total += float(terms[criterion].sum())
+    return total
+
+
+def brute_force(problem, kind, criterion, forward, groups):
+    """The columns of every step; a step takes the first of the moves that are within the resolution of the best, none before any."""
+    chosen = () if forward else tuple(range(problem.n_columns))
+    path, known = [], {}
+
+    def value(columns):
+        if columns not in known:
+            known[columns] = value_of(problem, np.array(columns, dtype=np.intp), kind, criterion)
+        return known[columns]
+
+    while True:
+        moves = [(), *(group for group in groups if (group[0] in chosen) != forward)]
+        after = [tuple(sorted(set(chosen) ^ set(move))) for move in moves]
+        moves = [move for move, columns in zip(moves, after, strict=True) if forward or columns]
+        values = np.array([value(columns) for columns in after[: len(moves)]])
+        share = values[0] if kind not in ("aic", "bic") else problem.n_rows
+        close = values <= values.min() + (0.0 if criterion == "error" else RESOLUTION * share)
+        best = int(np.argmax(close))
+        # Where float64 cannot tell whether a value is within the resolution, there is nothing to compare.
+        edge = np.abs(values - values.min() - RESOLUTION * share)
+        assert criterion == "error" or np.all(edge > 1e-3 * RESOLUTION * share)
+        if best == 0:
+            return path
+        path.append(moves[best])
+        chosen = after[best]
+        if len(chosen) in ((problem.n_columns,) if forward else (1,)):
+            return path
+
+
+@pytest.mark.parametrize("forward", [False, True], ids=["backward", "forward"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DATA)
+def test_paths_are_those_of_brute_force(name, kind, forward):
+    X, y = DATA[name]()
+    regression = name == "diabetes"
+    loss = glru.Squared() if regression else glru.Logistic()
+    problem = glru.Problem(X, y, loss, glru.L2(0.05), fit_intercept=True)
+    criteria = ["squared_error"] if regression else ["error", "log_loss"]
+    direction = "forward" if forward else "backward"
+    for criterion in criteria if kind not in ("aic", "bic") else [kind]:
+        options = {"criterion": criterion, "direction": direction, "tol": 1e-10}
+        if kind == "rows":
+            (train, test), weight = folds_of(kind, len(y))[0], np.zeros(len(y))
+            weight[train] = 1.0
+            found = glru.stepwise(problem.derive(sample_weight=weight), X_val=X[test], y_val=y[test], **options)
+        else:
+            cv = {"cv": folds_of(kind, len(y))} if kind == "folds" else {}
+            found = glru.stepwise(problem, **cv, **options)
+        expected = brute_force(problem, kind, criterion, forward, [(j,) for j in range(X.shape[1])])
+        assert [step.columns for step in found.path if step.action != "stop"] == expected
+        assert found.certified or name in ("duplicates", "constant")
