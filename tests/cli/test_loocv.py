@@ -245,9 +245,12 @@ def test_one_line_tells_how_columns_are_prepared(tmp_path):
 
 def test_three_classes(tmp_path):
     path = table_file(tmp_path, "a,b,class\n" + "".join(f"{k},{k * k % 7},c{k % 3}\n" for k in range(30)))
-    message = complaint("loocv", path)
-    assert "the target 'class' must have two classes; it has 3 values (c0, c1, c2)" in message
+    assert answer("loocv", path)["data"]["classes"] == ["c0", "c1", "c2"]
+    names = table_file(tmp_path, "a,class\n" + "".join(f"{k % 4},c{k}\n" for k in range(20)))
+    message = complaint("loocv", names)
+    assert "the target 'class' must have classes of two rows or more; it has 20 values (c0, c1, c10" in message
     assert "--positive" in message and "--loss squared" in message
+    path = table_file(tmp_path, "a,b,class\n" + "".join(f"{k},{k * k % 7},c{k % 3}\n" for k in range(30)))
     said = answer("loocv", path, "--positive", "c1")
     assert said["data"]["classes"] == {"-1": "others", "+1": "c1"}
     assert "must be a value of the target 'class' (c0, c1, c2); got 'c9'" in complaint(

@@ -152,7 +152,7 @@ def test_errors_name_parameters_of_the_library(table):
     ):
         datasets.prepare(contents, one_hot=True)
     with pytest.raises(
-        ValueError, match=r"must have two classes; it has 6 values.*\(positive=...\).*task='regression'"
+        ValueError, match=r"classes of two rows or more; it has 6 values.*\(positive=...\).*task='regression'"
     ):
         datasets.prepare(replace(contents, table=contents.table.with_columns(y=pl.int_range(6))))
 

@@ -1,4 +1,4 @@
-"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``data``, ``version``."""
+"""The command line: ``glru loocv``, ``select``, ``whatif``, ``tune``, ``certify``, ``verify``, ``data``, ``version``."""
 
 import sys
 import warnings

@@ -11,6 +11,7 @@ from glru.cli.data import data
 from glru.cli.loocv import loocv
 from glru.cli.select import select
 from glru.cli.tune import tune
+from glru.cli.verify import verify
 from glru.cli.whatif import whatif
 
 app = typer.Typer(
@@ -28,5 +29,5 @@ def main(
     """What a linear model becomes when its training data changes, without retraining it, and with proof."""
 
 
-for function in (loocv, select, whatif, tune, certify, data, version):
+for function in (loocv, select, whatif, tune, certify, verify, data, version):
     command(app)(function)

@@ -81,6 +81,11 @@ def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
     """The targets as the model knows them."""
     if prepared.targets.classes is None:
         return prepared.y
+    if len(prepared.targets.classes) > 2:
+        raise ValueError(
+            f"glru certify is for two classes or a regression; the target {prepared.targets.column or 'y'!r} has "
+            f"{len(prepared.targets.classes)} classes. Use glru.certify in Python."
+        )
     known = {class_name(value): value for value in estimator.classes_.tolist()}
     ways = [prepared.targets.classes, ("-1", "1")]
     if prepared.name == "breast_cancer":

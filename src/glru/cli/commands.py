@@ -4,7 +4,9 @@ import functools
 import inspect
 import os
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
@@ -16,8 +18,11 @@ import typer
 
 from glru._budget import OutOfTime
 
-BAD_INPUT, TIME_IS_UP, INTERRUPTED = 1, 3, 130
+BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
 """Exit codes, beside 0 (done) and 2 (wrong usage)."""
+
+GRACE = 1.2, 2.0
+"""What ``--max-seconds`` is multiplied by and what is added before a command that has not ended by itself is ended."""
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -54,7 +59,7 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
             for key, group in groups.items()
         }
         log = next((group.log for group in arguments.values() if getattr(group, "log", None)), None)
-        with _plain_errors(log):
+        with _plain_errors(log), _time_limit(values.get("max_seconds")):
             function(**arguments, **values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -68,6 +73,25 @@ def write_log(path: Path | None, text: str) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         with path.open("a", encoding="utf-8") as file:
             file.writelines(f"{now}  {line}\n" for line in text.splitlines())
+
+
+@contextmanager
+def _time_limit(seconds: float | None) -> Iterator[None]:
+    """End what does not look at the clock itself, such as reading or drawing, a little after the time is up."""
+    if seconds is None or not seconds > 0.0 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, GRACE[0] * seconds + GRACE[1])
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

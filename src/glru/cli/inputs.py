@@ -18,12 +18,13 @@ import typer
 
 import glru
 from glru import datasets
+from glru._budget import Budget
 from glru._versions import versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
-from glru.datasets.check import describe_features, has_gaps
+from glru.datasets.check import describe_features
 from glru.datasets.files import STANDARD_INPUT, expand, standard_input
-from glru.datasets.preparation import target_column
+from glru.datasets.preparation import Targets, has_gaps, target_column
 from glru.linalg import Array, RawMatrix, as_matrix
 from glru.report import Provenance
 from glru.sklearn import adapt, objectives
@@ -31,6 +32,9 @@ from glru.sklearn.adapted import Adapted
 
 LOSSES: dict[str, Any] = {name: loss for named in objectives.LOSSES.values() for name, loss in named.items()}
 LAM = 0.01
+MOST_WORK = 1e9
+"""Rows times rows times columns up to which every row's own fills are followed and its score is known to many digits: about ten seconds."""
+
 PARAMETERS = (
     "target",
     "positive",
@@ -82,6 +86,17 @@ class Job:
     seconds: float
     check: DataCheck
     adapted: Adapted | None = None
+    filled_once: bool = False
+
+    @property
+    def is_large(self) -> bool:
+        """Whether work that grows with the square of the number of rows would take long."""
+        n_rows, n_columns = self.prepared.X.shape
+        work = float(n_rows) ** 2 * n_columns
+        # The models of more than two classes are made row by row.
+        return (
+            work * (20.0 * len(self.prepared.targets.classes or ()) if self.problem.loss.several else 1.0) > MOST_WORK
+        )
 
     def row_name(self, row: int) -> str:
         """A row's id where the data has one, else its position."""
@@ -94,15 +109,45 @@ def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fi
     penalty, scaling = _penalty(strength)
     chosen = LOSSES[loss.loss]() if loss.loss else None
     prepared, check = prepare_data(data, chosen.task if chosen else None, fill)
-    task = prepared.targets.task
-    chosen = chosen or (glru.Logistic() if task == "classification" else glru.Squared())
+    chosen = chosen or _usual_loss(prepared.targets)
+    _check_loss(chosen, loss.loss, prepared.targets)
     problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=loss.intercept, scaling=scaling)
     facts = {"data": data_facts(prepared, check), "model": _model_facts(problem, strength, loss.tol)}
     return Job(prepared, problem, facts, time.perf_counter() - begin, check)
 
 
+def _usual_loss(targets: Targets) -> glru.losses.Loss:
+    if targets.classes is None:
+        return glru.Squared()
+    return glru.Logistic() if len(targets.classes) == 2 else glru.Multinomial()
+
+
+def _check_loss(loss: glru.losses.Loss, name: str | None, targets: Targets) -> None:
+    """Refuse a loss of two classes for more, and the other way round."""
+    if targets.classes is None or loss.several == (len(targets.classes) > 2):
+        return
+    found = f"the target {targets.column or 'y'!r} has {len(targets.classes)}"
+    if loss.several:
+        raise ValueError(f"--loss {name} is for three classes or more; {found}. Use --loss logistic.")
+    raise ValueError(
+        f"--loss {name} is for two classes; {found}. Leave --loss out (or give multinomial), or single one class out with --positive."
+    )
+
+
+def require_two_classes(job: "Job", command: str) -> None:
+    """Refuse more than two classes where a command has no answer for them."""
+    if job.problem.loss.several:
+        raise ValueError(
+            f"glru {command} is for two classes or a regression; the target {job.prepared.targets.column or 'y'!r} has "
+            f"{len(job.prepared.targets.classes or ())} classes. Single one out with --positive."
+        )
+
+
 def refit_steps(job: Job, strength: StrengthOptions) -> Job:
-    """The job as a pipeline of what prepares the data and the model, so that every row is left out of both."""
+    """The job as a pipeline of what prepares the data and the model, so that every row is left out of both.
+
+    Missing values of large data are filled in once: new fills for every row take time that grows with the square of the number of rows.
+    """
     from sklearn.pipeline import make_pipeline
 
     problem, prepared = job.problem, job.prepared
@@ -112,8 +157,11 @@ def refit_steps(job: Job, strength: StrengthOptions) -> Job:
     kind: Any = glru.GLRUClassifier if problem.loss.task == "classification" else glru.GLRURegressor
     options = {"C": strength.C} if strength.C is not None else {"lam": float(problem.penalty.quadratic)}
     model = kind(problem.loss, kappa=strength.kappa, fit_intercept=problem.fit_intercept, **options)
-    adapted = adapt(make_pipeline(*steps, model), prepared.raw, problem.y)
-    return replace(job, problem=adapted.problems[0], adapted=adapted)
+    if job.is_large and problem.loss.several:
+        return job
+    once = job.is_large and prepared.has_gaps
+    adapted = adapt(make_pipeline(*steps, model), prepared.filled() if once else prepared.raw, problem.y)
+    return replace(job, problem=adapted.problems[0], adapted=adapted, filled_once=once)
 
 
 def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
@@ -142,7 +190,8 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
         target = target_column(source, data.target)
         check = datasets.check_table(source, target, split_list(data.keep), [*drop, *([data.id] if data.id else [])])
         left_out = {name: reason for name, reason in check.left_out.items() if name not in drop}
-        if data.impute is None and (fill or has_gaps(table)):
+        unused = {*drop, *left_out, target, data.id or check.id_column} & set(source.names)
+        if data.impute is None and (fill or has_gaps(table.drop(unused))):
             data = replace(data, impute="mean")
         data = replace(data, id=data.id or check.id_column, target=target)
         prepared = _prepare(source, data, task, [*drop, *left_out])
@@ -163,6 +212,11 @@ def _prepare(source: Any, data: DataOptions, task: Any, drop: Sequence[str] | No
         normalize=data.normalize,
         task=task,
     )
+
+
+def seconds_left(budget: Budget) -> float | None:
+    """The time that is left for a step that returns what it has when its time is up."""
+    return None if budget.end is None else max(budget.end - time.monotonic(), 1e-6)
 
 
 def file_of(data: DataOptions) -> Path | None:
@@ -284,7 +338,7 @@ def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
         "columns": int(prepared.X.shape[1]),
         "task": prepared.targets.task,
         "target": prepared.targets.column,
-        "classes": None if classes is None else {"-1": classes[0], "+1": classes[1]},
+        "classes": {"-1": classes[0], "+1": classes[1]} if classes and len(classes) == 2 else classes,
         "normalize": prepared.normalize,
         "left_out": check.left_out,
         "notes": dict(check.notes),

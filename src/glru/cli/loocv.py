@@ -1,13 +1,15 @@
 """``glru loocv``: exact leave-one-out cross-validation of a dataset or a file."""
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
 import glru
-from glru.bounds import signs
+from glru._budget import Budget
+from glru.bounds import predicted
 from glru.cli import inputs, output
 from glru.cli.commands import TIME_IS_UP
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
@@ -15,14 +17,17 @@ from glru.cli.progress import bar
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import trained
 from glru.report import loocv_page
-from glru.report.format import format_count
+from glru.report.format import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.metrics import auc_caveat, constant_errors, constant_squared_error, metrics_of, sampling_interval
 from glru.report.quality import coefficients_section
 from glru.sklearn.drop_ins import adapted_loocv
 
-TOP, WORK = 20, 2e10
-"""Rows in the report's list of influence, and the operations that may be spent on it."""
+TOP, MOST_COLUMNS = 20, 2000
+"""Rows in the report's list of influence, and the columns up to which there is one."""
+
+CLASS_WIDTH = 1e-4
+"""Width of the scores of more than two classes where none is asked for."""
 
 BRUTE_FORCE_TOL = 1e-9
 """Relative gap of the models that ``--verify`` retrains: their scores are off by about its square root."""
@@ -71,40 +76,50 @@ def loocv(
 ) -> None:
     """Exact leave-one-out cross-validation: the label that each row gets from a model trained without it."""
     output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
-    begin = time.perf_counter()
+    begin, budget = time.perf_counter(), Budget(max_seconds)
     fit_once = fit_once or method not in ("certified", "naive")
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
         if not fit_once:
             job = inputs.refit_steps(job, strength)
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
-        limit: dict[str, Any] = {} if max_seconds is None else {"max_seconds": max_seconds}
+        limit: dict[str, Any] = {} if max_seconds is None else {"max_seconds": inputs.seconds_left(budget)}
         stored = None if checkpoint is None else Store(checkpoint)
         solution = trained(job.problem, loss.tol, stored)
         fit = time.perf_counter() - begin - job.seconds
         if job.adapted is None:
             result = glru.loocv(solution, progress=report, checkpoint=stored, **options, **limit)
         else:
-            result = adapted_loocv(job.adapted, [solution], progress=report, checkpoint=stored, **options, **limit)
+            labels_only = job.is_large and width is None and job.problem.loss.task == "classification"
+            asked: dict[str, Any] = options | ({"width": "labels"} if labels_only else {})
+            if job.problem.loss.several and width is None:
+                # Rows are taken one by one there: narrow intervals cost next to nothing more than labels.
+                asked["width"] = CLASS_WIDTH
+            result = adapted_loocv(job.adapted, [solution], progress=report, checkpoint=stored, **asked, **limit)
+        if result.problem.loss.several:
+            result = replace(result, known_classes=np.array(job.prepared.targets.classes))
         seconds = {"read": job.seconds, "train": fit} | result.seconds
-        check = brute_force(job, result, verify, seed, report) if verify else None
+        check = brute_force(job, result, verify, seed, budget, report) if verify else None
     if check:
         seconds["verify"] = check["seconds"]
     seconds["total"] = time.perf_counter() - begin
-    output.deliver(outcome(job, solution, result, options, check, seconds), out)
+    output.deliver(outcome(job, solution, result, options, check, seconds, budget), out)
     if max_seconds is not None and result.n_undetermined and seconds["total"] >= max_seconds:
         raise typer.Exit(TIME_IS_UP)
 
 
 def brute_force(
-    job: inputs.Job, result: glru.results.LOOCVResult, count: int, seed: int, report: Any
+    job: inputs.Job, result: glru.results.LOOCVResult, count: int, seed: int, budget: Budget, report: Any
 ) -> dict[str, Any]:
-    """Retrain from scratch without each of some rows, and compare."""
+    """Retrain from scratch without each of some rows, chosen at random, until the time is up, and compare."""
     problem = job.problem
     count = min(count, problem.n_rows)
-    rows = np.sort(np.random.default_rng(seed).choice(problem.n_rows, count, replace=False))
-    begin, scores = time.perf_counter(), np.empty(count)
+    rows = np.random.default_rng(seed).choice(problem.n_rows, count, replace=False)
+    begin, scores = time.perf_counter(), np.empty((count, *result.bounds.lower.shape[1:]))
     for k, row in enumerate(rows):
+        if budget.spent:
+            rows, scores, count = rows[:k], scores[:k], k
+            break
         own = problem.without(rows[k : k + 1]) if job.adapted is None else job.adapted.without(0, int(row))
         model = glru.solve(own, tol=BRUTE_FORCE_TOL)
         scores[k] = model.scores[row]
@@ -114,10 +129,9 @@ def brute_force(
     outside = np.maximum(np.maximum(lower - scores, scores - upper), 0.0)
     found: dict[str, Any] = {"rows": count, "largest_distance_outside": float(outside.max()), "seconds": seconds}
     if result.labels is not None:
-        labels = result.bounds.signs[rows]
-        proven = labels != 0
-        found["labels_compared"] = int(proven.sum())
-        found["labels_that_agree"] = int(np.sum(signs(scores[proven], scores[proven]) == labels[proven]))
+        known = result.bounds.take(rows)
+        found["labels_compared"] = int(known.decided.sum())
+        found["labels_that_agree"] = int(np.sum((predicted(scores) == known.predicted)[known.decided]))
     return found
 
 
@@ -128,6 +142,7 @@ def outcome(
     options: dict[str, Any],
     check: dict[str, Any] | None,
     seconds: dict[str, float],
+    budget: Budget,
 ) -> output.Outcome:
     """The result of leave-one-out in every output format."""
     problem, facts = job.problem, job.facts | {"settings": options | {"fit_once": job.adapted is None}}
@@ -153,7 +168,7 @@ def outcome(
     values["constant_answer"] = _constant_answer(job)
     caveat = None
     if problem.loss.task == "classification":
-        caveat = auc_caveat(result)
+        caveat = None if problem.loss.several else auc_caveat(result)
         values["roc_auc_caveat"] = caveat
     else:
         lines.append(
@@ -162,14 +177,14 @@ def outcome(
                 f"squared error {values['constant_answer']['squared_error']:.4g} with the mean of the other rows",
             )
         )
-    classes = job.prepared.targets.classes or ("", "")
+    classes = two_classes(job) or ("", "")
     remarks = {
         "roc_auc": f"; {caveat}" if caveat else "",
         "sensitivity": f" (of {classes[1]})",
         "specificity": f" (of {classes[0]})",
     }
     lines += [
-        (name.replace("_", " "), output.interval(*ends) + remarks.get(name, "")) for name, ends in metrics.items()
+        (name.replace("_", " "), format_interval(*ends) + remarks.get(name, "")) for name, ends in metrics.items()
     ]
     lines.append(
         ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
@@ -190,30 +205,42 @@ def outcome(
         values,
         seconds,
         table=lambda: table(job, result),
-        display=lambda: glru.display.LOOCVDisplay.from_result(result, job.prepared.targets.classes),
-        page=lambda: _page(job, solution, result),
+        display=lambda: _display(job, result),
+        page=lambda: _page(job, solution, result, budget),
     )
 
 
-def _page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVResult) -> str:
-    n_rows, n_columns = job.problem.X.shape
-    affordable = int(WORK / (n_rows * n_columns * min(n_rows, n_columns)))
-    influence = None
-    if job.problem.penalty.strong_convexity > 0.0 and affordable >= min(n_rows, TOP):
-        rows = None
-        if affordable < n_rows:
-            # Rows whose own score moves most are likely to be the ones that move the model most.
-            rows = np.argsort(-np.abs(result.scores - solution.scores), kind="stable")[:affordable].tolist()
-        influence = glru.display.InfluenceDisplay.from_solution(solution, TOP, rows)
+def _display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
+    if result.problem.loss.several:
+        return glru.display.ConfusionDisplay.from_result(result)
+    return glru.display.LOOCVDisplay.from_result(result, two_classes(job))
+
+
+def two_classes(job: inputs.Job) -> tuple[str, str] | None:
+    """What -1 and +1 stand for; None for a regression and where there are more classes."""
+    classes = job.prepared.targets.classes
+    return (classes[0], classes[1]) if classes is not None and len(classes) == 2 else None
+
+
+def _page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVResult, budget: Budget) -> str:
     return loocv_page(
         result,
         job.prepared.name,
         inputs.provenance(job, describe(job)),
-        job.prepared.targets.classes,
+        two_classes(job),
         job.prepared.ids,
-        influence,
+        _influence(solution, budget),
         _coefficients(job, solution),
     )
+
+
+def _influence(solution: glru.Solution, budget: Budget) -> glru.results.Ranking | None:
+    """The rows without which the model changes most; None where that is not known from one factor of a Hessian over the columns."""
+    problem = solution.problem
+    smooth = problem.loss.self_concordance is not None and problem.penalty.smooth
+    if problem.loss.several or not smooth or problem.n_columns > MOST_COLUMNS or budget.spent:
+        return None
+    return glru.influence(solution, width=0.1, max_seconds=budget.seconds_left).top(min(TOP, problem.n_rows))
 
 
 def _coefficients(job: inputs.Job, solution: glru.Solution) -> Any:
@@ -221,7 +248,12 @@ def _coefficients(job: inputs.Job, solution: glru.Solution) -> Any:
     scaler = job.prepared.transformer.named_steps.get("scale")
     lower, upper = glru.after(solution, glru.RemoveRows([])).coef_bounds()
     units = None if scaler is None else scaler.scale_
-    return coefficients_section(job.prepared.names, lower, upper, units, isinstance(job.problem.loss, glru.Logistic))
+    names, odds = job.prepared.names, job.problem.loss.probabilities
+    if lower.ndim == 1:
+        return coefficients_section(names, lower, upper, units, odds)
+    names = tuple(f"{name}, {label}" for label in job.prepared.targets.classes or () for name in names)
+    units = None if units is None else np.tile(units, lower.shape[0])
+    return coefficients_section(names, lower.ravel(), upper.ravel(), units, odds)
 
 
 def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
@@ -236,8 +268,15 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
     if not what:
         return "none"
     if job.adapted is None:
-        return f"{what}: fitted once, to all rows, the held-out row among them"
+        why = (
+            "; fitting them again without each row of so many would take long"
+            if job.is_large and job.problem.loss.several
+            else ""
+        )
+        return f"{what}: fitted once, to all rows, the held-out row among them{why}"
     alone = f" ({result.n_refits} of them one at a time: {result.refit_reason})" if result.n_refits else ""
+    if job.filled_once:
+        alone += "; missing values were filled once, by all rows, which for so many rows hardly differs and spares a long wait"
     return f"{what}: fitted again without each row{alone}"
 
 
@@ -246,13 +285,16 @@ def _constant_answer(job: inputs.Job) -> dict[str, Any]:
     y, classes = job.problem.y, job.prepared.targets.classes
     if classes is None:
         return {"squared_error": constant_squared_error(y)}
-    return {"class": classes[int(np.mean(y > 0.0) >= 0.5)], "errors": constant_errors(y)}
+    places = y.astype(np.intp) if len(classes) > 2 else (y > 0.0).astype(np.intp)
+    # Of two equally frequent classes the second one.
+    counts = np.bincount(places, minlength=len(classes))[::-1]
+    return {"class": classes[len(classes) - 1 - int(counts.argmax())], "errors": constant_errors(y)}
 
 
 def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[tuple[str, str]]:
     """The held-out errors beside those of the constant answer, each with what sampling leaves open."""
     n_rows, least, most = job.problem.n_rows, result.errors_lower, result.errors_upper
-    share = output.interval(100.0 * least / n_rows, 100.0 * most / n_rows)
+    share = format_interval(100.0 * least / n_rows, 100.0 * most / n_rows)
     low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(least, most, n_rows))
     constant = _constant_answer(job)
     count = constant["errors"]
@@ -262,7 +304,7 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
     return [
         (
             "held-out errors",
-            f"{output.interval(least, most)} of {n_rows} rows ({share} %; 95 % interval {low} to {high} %)",
+            f"{format_interval(least, most)} of {n_rows} rows ({share} %; 95 % interval {low} to {high} %)",
         ),
         (
             "constant answer",
@@ -284,7 +326,10 @@ def _describe_check(check: dict[str, Any]) -> str:
 def describe(job: inputs.Job) -> list[tuple[str, str]]:
     """Describe data and model in words."""
     data, model = job.facts["data"], job.facts["model"]
-    classes = "" if data["classes"] is None else f", {data['classes']['+1']} against {data['classes']['-1']}"
+    classes = f", regression of {data['target']}" if data["target"] else ""
+    if data["classes"] is not None:
+        two = two_classes(job)
+        classes = f", {two[1]} against {two[0]}" if two else f", {len(data['classes'])} classes"
     normalised = {"none": "as they are", "dense": "standardised", "sparse": "scaled"}[data["normalize"]]
     strength = f"C = {model['C']:g}" if model["C"] is not None else f"lam = {model['lam']:g}"
     kappa = f", kappa = {model['kappa']:g}" if model["kappa"] else ""
@@ -301,15 +346,35 @@ def table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
     columns: dict[str, Any] = {"row": np.arange(job.problem.n_rows)}
     if job.prepared.ids:
         columns["id"] = list(job.prepared.ids)
-    columns["y"] = job.problem.y
-    if result.labels is not None:
-        signs = result.bounds.signs
-        columns["class"] = output.class_names(job.prepared.targets.classes, np.sign(job.problem.y))
-        columns["label"] = signs
-        columns["held_out_class"] = output.class_names(job.prepared.targets.classes, signs)
-        names = np.array(["undetermined", "correct", "wrong"])
-        columns["verdict"] = names[result.bounds.verdicts(job.problem.y)].tolist()
-    columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
-    columns |= output.probabilities(job.problem, result.bounds)
+    if result.labels is None:
+        columns["y"] = job.problem.y
+    elif result.problem.loss.several:
+        columns |= _class_columns(job, result)
+    else:
+        names = two_classes(job)
+        columns["y"] = job.problem.y
+        columns["class"] = output.class_names(names, np.sign(job.problem.y))
+        columns["label"] = result.bounds.signs
+        columns["held_out_class"] = output.class_names(names, result.bounds.signs)
+        columns["verdict"] = VERDICTS[result.bounds.verdicts(job.problem.y)].tolist()
+    if not result.problem.loss.several:
+        columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
+        columns |= output.probabilities(job.problem, result.bounds)
     columns["decided_by"] = result.stages.tolist()
+    return columns
+
+
+VERDICTS = np.array(["undetermined", "correct", "wrong"])
+"""The words for verdicts 0, 1 and -1."""
+
+
+def _class_columns(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
+    """The columns of ``--out`` with more than two classes: probabilities of every class."""
+    names, bounds, y = job.prepared.targets.classes or (), result.bounds, result.y.astype(np.intp)
+    held_out = [names[k] if known else None for k, known in zip(bounds.predicted, bounds.decided, strict=True)]
+    columns: dict[str, Any] = {"class": [names[k] for k in y], "held_out_class": held_out}
+    columns["verdict"] = VERDICTS[bounds.verdicts(y)].tolist()
+    lower, upper = bounds.probabilities()
+    for k, name in enumerate(names):
+        columns |= {f"probability_lower_{name}": lower[:, k], f"probability_upper_{name}": upper[:, k]}
     return columns

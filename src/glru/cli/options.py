@@ -41,7 +41,11 @@ class DataOptions:
         ),
     ] = None
     positive: Annotated[
-        str | None, typer.Option(help="Class that counts as +1; all others are -1.", rich_help_panel=DATA)
+        str | None,
+        typer.Option(
+            help="Class that counts as +1; all others are -1. By default three classes or more are told apart together.",
+            rich_help_panel=DATA,
+        ),
     ] = None
     drop: Annotated[str, typer.Option(help="Columns to leave out, separated by commas.", rich_help_panel=DATA)] = ""
     keep: Annotated[
@@ -118,8 +122,11 @@ class LossOptions:
     """What is trained, but for its strength."""
 
     loss: Annotated[
-        Literal["logistic", "squared_hinge", "smoothed_hinge", "hinge", "squared", "huber"] | None,
-        typer.Option(help="By default logistic for two classes, squared for a regression.", rich_help_panel=MODEL),
+        Literal["logistic", "multinomial", "squared_hinge", "smoothed_hinge", "hinge", "squared", "huber"] | None,
+        typer.Option(
+            help="By default logistic for two classes, multinomial for more, squared for a regression.",
+            rich_help_panel=MODEL,
+        ),
     ] = None
     intercept: Annotated[
         bool,

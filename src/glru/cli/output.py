@@ -19,7 +19,6 @@ from glru._files import check_target, refuse_input, write_atomically
 from glru.bounds import ScoreBounds
 from glru.cli.commands import write_log
 from glru.cli.options import OutputOptions
-from glru.report.format import format_interval
 
 SCHEMA = "glru/1"
 LONGEST_NAME = 40
@@ -223,10 +222,3 @@ def duration(seconds: float) -> str:
     if seconds < 1.0:
         return f"{1000.0 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120.0 else f"{seconds / 60.0:.1f} min"
-
-
-def interval(lower: float, upper: float) -> str:
-    """An interval as text, to four digits; whole numbers in full."""
-    if float(lower).is_integer() and float(upper).is_integer() and abs(upper) < 1e15:
-        return f"{lower:.0f}" if lower == upper else f"{lower:.0f} to {upper:.0f}"
-    return format_interval(lower, upper)

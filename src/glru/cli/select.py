@@ -1,6 +1,7 @@
 """``glru select``: stepwise selection of features, every choice proven."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,18 +9,23 @@ import numpy as np
 import typer
 
 import glru
-from glru._budget import Budget
+from glru._budget import Budget, OutOfTime
+from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.commands import INTERRUPTED, TIME_IS_UP
 from glru.cli.loocv import describe
-from glru.cli.options import DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
+from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.stepwise import NAMES, step_name
 from glru.report import stepwise_page
+from glru.report.format import format_interval
 from glru.report.metrics import sampling_interval
 
 STEPS, SHOWN = 15, 12
 """Steps and names that are printed."""
+
+INFORMATION = ("aic", "bic")
+"""Criteria that judge by the training rows themselves."""
 
 
 def select(
@@ -35,8 +41,11 @@ def select(
         typer.Option(help="certified: Newton candidates; glru: the paper's; naive: every candidate is trained."),
     ] = "certified",
     criterion: Annotated[
-        Literal["error", "log_loss", "squared_error"] | None,
-        typer.Option(help="What is to be smallest; by default error for classes, squared_error for a regression."),
+        Literal["error", "log_loss", "squared_error", "aic", "bic"] | None,
+        typer.Option(
+            help="What is to be smallest; by default error for classes, squared_error for a regression. aic and bic judge by all rows, "
+            "without validation rows."
+        ),
     ] = None,
     validation: Annotated[
         Path | None, typer.Option(help="A file with the validation rows; by default a share of DATA.")
@@ -56,17 +65,23 @@ def select(
             help="Repeat the whole selection without each of K folds, for an error of rows it never saw.",
         ),
     ] = 0,
+    checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Remove or add features while that makes the model better on validation rows, as training every candidate would."""
-    output.check(out, inputs.files_of(inputs.file_of(data), validation))
+    output.check(out, inputs.files_of(inputs.file_of(data), validation), checkpoint)
     if nested == 1 or (nested and validation is not None):
         raise typer.BadParameter("--nested needs at least 2 folds of DATA, and no --validation.")
-    begin = time.perf_counter()
+    if criterion in INFORMATION and (loo or validation is not None):
+        raise typer.BadParameter(
+            f"--criterion {criterion} judges by the training rows: leave --loo and --validation out."
+        )
+    begin, budget = time.perf_counter(), Budget(max_seconds)
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength, fill=validation is not None)
         rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
-        problem, X_val, y_val = _split(job, data, validation, share, seed, loo)
+        on_all_rows = loo or rule in INFORMATION
+        problem, X_val, y_val = _split(job, data, validation, share, seed, on_all_rows)
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)
         options: dict[str, Any] = {
             "direction": direction,
@@ -81,13 +96,16 @@ def select(
             problem,
             X_val=X_val,
             y_val=y_val,
-            max_seconds=max_seconds,
+            max_seconds=inputs.seconds_left(budget),
+            checkpoint=checkpoint,
             progress=lambda what, done, left: report(what, done, done + left),
             **options,
         )
-        honest = None
-        if nested and not result.interrupted:
-            honest = nested_error(job.problem, nested, (share, seed, loo), options, Budget(max_seconds), report)
+        honest, cut = None, result.interrupted
+        if nested and not cut:
+            with suppress(OutOfTime):
+                honest = nested_error(job.problem, nested, (share, seed, on_all_rows), options, budget, report)
+            cut = honest is None
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     settings: dict[str, Any] = {
         "direction": direction,
@@ -100,7 +118,7 @@ def select(
     settings |= {"validation_rows": None if X_val is None else int(X_val.shape[0])}
     settings["nested"] = nested
     output.deliver(outcome(job, result, settings, seconds, honest), out)
-    if result.interrupted:
+    if cut:
         raise typer.Exit(INTERRUPTED if max_seconds is None else TIME_IS_UP)
 
 
@@ -121,8 +139,9 @@ def nested_error(
         chosen = glru.stepwise(fitted, X_val=X_val, y_val=y_val, max_seconds=budget.seconds_left, **options).selected
         own = part.derive(X=part.matrix[:, chosen]) if chosen.size < part.n_columns else part
         model = glru.solve(own, tol=options["tol"])
-        scores = problem.X[test][:, chosen] @ model.coef + model.intercept
-        total += float(np.sum(scores * problem.y[test] <= 0.0) if labelled else np.sum((scores - problem.y[test]) ** 2))
+        scores = problem.X[test][:, chosen] @ model.coef.T + model.intercept
+        exact = ScoreBounds(scores, scores)
+        total += float(exact.errors(problem.y[test])[1] if labelled else np.sum((scores - problem.y[test]) ** 2))
         sizes.append(int(chosen.size))
         report("nested selection", fold + 1, k)
     found: dict[str, Any] = {"folds": k, "n_features": sizes}
@@ -191,14 +210,18 @@ def outcome(
     }
     lines = describe(job)
     judged = (
-        "leave-one-out" if settings["validation_rows"] is None else f"{settings['validation_rows']} validation rows"
+        f"{settings['validation_rows']} validation rows"
+        if settings["validation_rows"] is not None
+        else f"all {job.problem.n_rows} rows"
+        if result.criterion in INFORMATION
+        else "leave-one-out"
     )
     lines.append(("judged by", f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {judged}"))
-    lines.append(("start", f"{output.interval(*result.start_value)} with {_start_size(result)} features"))
+    lines.append(("start", f"{format_interval(*result.start_value)} with {_start_size(result)} features"))
     for place, step in enumerate(result.path[:STEPS]):
         what = "stop" if step.action == "stop" else f"{step.action} {step_name(step, names)}"
         doubt = result.doubt(place)
-        value = output.interval(step.value_lower, step.value_upper)
+        value = format_interval(step.value_lower, step.value_upper)
         lines.append((what, f"{value} ({doubt})" if doubt else value))
     if len(result.path) > STEPS:
         unproven = result.proven[STEPS:].count(False)

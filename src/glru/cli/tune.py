@@ -13,6 +13,7 @@ from glru.cli.loocv import describe
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions, number
 from glru.cli.progress import bar
 from glru.report import path_page
+from glru.report.format import format_interval
 
 LAMS, CS = "1e-4:1:9", "1e-2:1e2:9"
 
@@ -111,7 +112,7 @@ def outcome(
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
         mark = "  <- best" if value == best else ""
         lines.append(
-            (f"{name} = {value:.4g}", f"{path.criterion.replace('_', ' ')} {output.interval(low, high)}{mark}")
+            (f"{name} = {value:.4g}", f"{path.criterion.replace('_', ' ')} {format_interval(low, high)}{mark}")
         )
     proof = (
         "no other of these values can be better"

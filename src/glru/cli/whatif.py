@@ -10,14 +10,18 @@ import numpy as np
 import typer
 
 import glru
+from glru._budget import Budget
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
-from glru.cli.loocv import describe
-from glru.cli.options import DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
+from glru.cli.loocv import describe, two_classes
+from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
 from glru.linalg import Array, RawMatrix
+from glru.model_selection.checkpoint import Checkpoint as Store
+from glru.model_selection.loocv import trained
 from glru.report import after_page
+from glru.report.format import format_interval
 
 TOP = 10
 """Coefficients and names that are told."""
@@ -46,20 +50,22 @@ def whatif(
         Literal["auto", "carry", "newton"], typer.Option(help="carry: the old model, quickest; newton: tighter.")
     ] = "auto",
     retrain: Annotated[bool, typer.Option("--retrain", help="Retrain as well, and compare.")] = False,
+    checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
     """What is proven about the model that retraining on the changed data would give."""
-    output.check(out, inputs.files_of(inputs.file_of(data), add_rows, query))
+    output.check(out, inputs.files_of(inputs.file_of(data), add_rows, query), checkpoint)
     if not (remove_rows or remove_ids or add_rows or remove_columns):
         raise typer.BadParameter("say what changes: --remove-rows, --remove-ids, --add-rows or --remove-columns.")
-    begin = time.perf_counter()
+    begin, budget = time.perf_counter(), Budget(max_seconds)
     with bar(out.quiet):
         job = inputs.make_job(data, loss, strength, fill=True)
+        inputs.require_two_classes(job, "whatif")
         removed = sorted({*positions(remove_rows, job.problem.n_rows), *rows_of_ids(job, remove_ids)})
         change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
-        solution = glru.solve(job.problem, tol=loss.tol)
+        solution = trained(job.problem, loss.tol, None if checkpoint is None else Store(checkpoint))
         fit = time.perf_counter()
-        after = glru.after(solution, change, candidate=candidate, bound=bound, max_seconds=max_seconds)
+        after = glru.after(solution, change, candidate=candidate, bound=bound, max_seconds=inputs.seconds_left(budget))
         X, names, strange = _queries(job, data, query, removed)
         old = X @ solution.coef + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
@@ -188,10 +194,10 @@ def sentences(compared: dict[str, Any]) -> list[tuple[str, str]]:
     rows = f"on the {before['rows']} training rows that remain" if "rows" in before else ""
     for name, what in (("errors", "errors"), ("roc_auc", "roc auc"), ("squared_error", "squared error")):
         if name in before:
-            ends = output.interval(after[name]["lower"], after[name]["upper"])
-            lines.append((what, f"{output.interval(before[name], before[name])} before, {ends} after, {rows}"))
+            ends = format_interval(after[name]["lower"], after[name]["upper"])
+            lines.append((what, f"{format_interval(before[name], before[name])} before, {ends} after, {rows}"))
     told = [
-        f"{entry['column']} from {entry['before']:.4g} to {output.interval(entry['lower'], entry['upper'])}"
+        f"{entry['column']} from {entry['before']:.4g} to {format_interval(entry['lower'], entry['upper'])}"
         for entry in compared["coefficients"][:3]
     ]
     if told:
@@ -228,6 +234,12 @@ def outcome(
     }
     changed = f"{after.problem.n_rows} rows x {after.problem.n_columns} columns"
     lines = [*describe(job), ("changed data", changed)]
+    strange = settings["unknown_categories"]
+    if strange:
+        told = "; ".join(f"{name!r}: {', '.join(map(repr, values[:TOP]))}" for name, values in strange.items())
+        lines.append(
+            ("new in the queries", f"{told} (not in the training data; each counts as none of the known values)")
+        )
     if after.remark is not None:
         lines.append(("nothing proven", after.remark))
     lines += sentences(compared)
@@ -238,7 +250,7 @@ def outcome(
         values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
         told = f"of {old.size} queries {counts[0]} keep their label, {counts[1]} change it, {counts[2]} open"
         lines.append(("labels", told))
-        columns["class"] = output.class_names(job.prepared.targets.classes, bounds.signs)
+        columns["class"] = output.class_names(two_classes(job), bounds.signs)
         columns |= output.probabilities(job.problem, bounds)
         columns["label"] = bounds.signs
         columns["verdict"] = np.select(
@@ -265,7 +277,7 @@ def outcome(
         values,
         seconds,
         table=lambda: columns,
-        display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old, job.prepared.targets.classes),
+        display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old, two_classes(job)),
         page=lambda: after_page(
             after,
             bounds,
@@ -273,7 +285,7 @@ def outcome(
             names,
             job.prepared.name,
             inputs.provenance(job, describe(job)),
-            job.prepared.targets.classes or ("-1", "+1"),
+            two_classes(job) or ("-1", "+1"),
             [f"{name}: {text}." for name, text in sentences(compared)],
         ),
     )

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glru.datasets.files import UNNAMED, Contents, polars
+from glru.datasets.files import UNNAMED, Contents, is_date, polars
 from glru.linalg import Array
 
 MOST_LEVELS = 30
@@ -22,7 +24,6 @@ ID_NAME = re.compile(
     r"(^|[_\W])(id|ids|nr|no|number|key|uuid|mrn|pid|index|rownames|row_names)$|(?<=[a-z])(ID|Id|Nr|No)$", re.IGNORECASE
 )
 INDEX_NAME = re.compile(rf"^({UNNAMED}\d+|Unnamed: \d+|index|rownames|row_names)$")
-DATE = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}.*)?$"
 
 CHECKED_COLUMNS = 2000
 """Of wider tables, so many columns are described, and rows are not compared."""
@@ -75,20 +76,14 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
     strange = [name for name in keep if name not in contents.names]
     if strange:
         raise ValueError(f"columns to keep must be in {contents.path}; got {_some(strange)}.")
-    text_dates = [name for name in keep if contents.table.schema[name] == pl.String and _is_date(contents.table[name])]
+    text_dates = [name for name in keep if contents.table.schema[name] == pl.String and is_date(contents.table[name])]
     if text_dates:
         raise ValueError(
-            f"{contents.path}: dates must be written as 2024-12-31 to be kept; {_some(text_dates)} are not."
+            f"{contents.path}: dates must be written as 2024-12-31 to be kept; in {_some(text_dates)} they are not, and whether the day or the "
+            "month comes first cannot be told."
         )
     notes = [("read as", "; ".join(contents.notes))] if contents.notes else []
     return Check(left_out, id_column, notes)
-
-
-def has_gaps(table: Any) -> bool:
-    """Whether values are missing."""
-    return any(
-        column.null_count() or (column.dtype.is_float() and column.is_nan().any()) for column in table.get_columns()
-    )
 
 
 def _suspects(table: Any) -> list[str]:
@@ -103,16 +98,11 @@ def _suspects(table: Any) -> list[str]:
     return [column.name for column in table.get_columns() if is_suspect(column)]
 
 
-def _is_date(column: Any) -> bool:
-    values = column.drop_nulls()
-    return len(values) > 0 and bool(values.str.strip_chars().str.contains(DATE).all())
-
-
 def _no_feature(column: Any) -> tuple[str | None, bool]:
     """Why a column is no feature, and whether it names the rows."""
     pl = polars()
     kind, n = column.dtype, len(column)
-    if kind.is_temporal() or (kind == pl.String and _is_date(column)):
+    if kind.is_temporal() or (kind == pl.String and is_date(column)):
         return ("durations" if kind == pl.Duration else "dates"), False
     if n < FEW_ROWS:
         return None, False
@@ -130,7 +120,7 @@ def _no_feature(column: Any) -> tuple[str | None, bool]:
     return None, False
 
 
-def describe_features(table: Any, y: Array, classes: tuple[str, str] | None) -> list[tuple[str, str]]:
+def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> list[tuple[str, str]]:
     """What a reader should know about the columns that are used: missing values, copies, constants, leaks, balance.
 
     Parameters
@@ -138,16 +128,16 @@ def describe_features(table: Any, y: Array, classes: tuple[str, str] | None) -> 
     table : polars.DataFrame
         The features, as numbers and text.
     y : array of shape (n_rows,)
-        The targets, -1 and +1 for classes.
+        The targets, -1 and +1 for two classes, places for more.
     classes : tuple of str or None
-        What -1 and +1 stand for; None for a regression.
+        What -1 and +1, or the places, stand for; None for a regression.
     """
     n_rows, notes = y.size, []
     if classes is not None:
-        n_positive = int(np.sum(y > 0.0))
-        counts = (n_rows - n_positive, n_positive)
-        shown = ", ".join(
-            f"{name} {count} ({100.0 * count / n_rows:.3g} %)" for name, count in zip(classes, counts, strict=True)
+        places = (y > 0.0).astype(np.intp) if len(classes) == 2 else y.astype(np.intp)
+        counts = np.bincount(places, minlength=len(classes))
+        shown = _some(
+            range(len(classes)), lambda k: f"{classes[k]} {counts[k]} ({100.0 * counts[k] / n_rows:.3g} %)", 12
         )
         notes.append(("classes", shown))
     known = table[:, :CHECKED_COLUMNS].fill_nan(None)
@@ -164,7 +154,7 @@ def describe_features(table: Any, y: Array, classes: tuple[str, str] | None) -> 
         (f"copies of other columns: {_some(copies)}" if copies else ""),
     ]
     if classes is not None:
-        tell = [name for name in columns if name not in set(constant) and _separates(known[name], y)]
+        tell = [name for name in columns if name not in set(constant) and _separates(known[name], places)]
         doubtful.append(
             f"alone tell the classes apart, so that they may be the answer in disguise: {_some(tell)}" if tell else ""
         )
@@ -189,21 +179,22 @@ def _copies(table: Any, names: Sequence[str]) -> list[str]:
     return found
 
 
-def _separates(column: Any, y: Array) -> bool:
-    """Whether a column alone tells the classes apart."""
+def _separates(column: Any, places: NDArray[np.intp]) -> bool:
+    """Whether a column alone tells the classes apart: every text belongs to one class, or the classes' numbers lie side by side."""
     pl = polars()
     known = column.is_not_null()
-    values, signs = column.filter(known), y[known.to_numpy()] > 0.0
-    if not (signs.any() and not signs.all()) or len(values) < len(column) / 2:
+    values, mine = column.filter(known), places[known.to_numpy()]
+    present = np.unique(mine)
+    if present.size < 2 or present.size < np.unique(places).size or len(values) < len(column) / 2:
         return False
     if values.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return not set(values.filter(pl.Series(signs)).unique()) & set(values.filter(pl.Series(~signs)).unique())
+        return bool(pl.DataFrame({"value": values, "class": mine}).n_unique() == values.n_unique())
     numbers = values.to_numpy()
-    first, second = numbers[signs], numbers[~signs]
-    return bool(first.min() > second.max() or first.max() < second.min())
+    ends = sorted((numbers[mine == k].min(), numbers[mine == k].max()) for k in present)
+    return all(first[1] < second[0] for first, second in pairwise(ends))
 
 
-def _some(names: Any, show: Callable[[str], str] = repr, most: int = 4) -> str:
+def _some(names: Any, show: Callable[[Any], str] = repr, most: int = 4) -> str:
     """A few names, and how many more there are."""
     names = list(names)
     return ", ".join(map(show, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -348,7 +348,7 @@ def _read_text(place: Place) -> Contents:
     delimiter = _delimiter(place, data)
     names = _check_lines(place, data, delimiter)
 
-    def parse(decimal_comma: bool) -> Any:
+    def parse(decimal_comma: bool, as_text: Sequence[str] = ()) -> Any:
         try:
             return pl.read_csv(
                 data,
@@ -358,6 +358,7 @@ def _read_text(place: Place) -> Contents:
                 null_values=[*MISSING, *place.missing],
                 try_parse_dates=True,
                 decimal_comma=decimal_comma,
+                **({"columns": [names.index(name) for name in as_text], "infer_schema": False} if as_text else {}),
             )
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise ValueError(f"{place.path} cannot be read: {_first_line(error)}.") from None
@@ -374,8 +375,9 @@ def _read_text(place: Place) -> Contents:
     )
     if re.search(rb"\n[ \t]*\r?\n", data):
         table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
+    table, dates = _dates(table, lambda columns: parse(comma and delimiter != ",", columns))
     table, read_as = _numbers_in_text(table, comma)
-    return _table_contents(place, table, (*notes, *read_as))
+    return _table_contents(place, table, (*notes, *dates, *read_as))
 
 
 def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
@@ -476,6 +478,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
+NUMERIC = r"^[<>≤≥]?=?\s*[+-]?[.,]?\d"
+"""How numbers and limits begin; a column in which no text does so is not looked at further."""
+
 WITH_COMMA, THOUSANDS = r"^[+-]?\d+,\d+$", r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 
 
@@ -491,6 +496,62 @@ def _has_decimal_comma(table: Any, delimiter: str) -> bool:
         if is_number and (delimiter != "," or not commas.str.contains(THOUSANDS).all()):
             return True
     return False
+
+
+DATE = r"^(\d{1,4})[-./](\d{1,2})[-./](\d{1,4})([ T]\d{1,2}:\d{2}.*)?$"
+DATES = [
+    rf"^(\d{{4}}{mark}\d{{1,2}}{mark}\d{{1,2}}|\d{{1,2}}{mark}\d{{1,2}}{mark}\d{{4}})\b" for mark in ("-", r"\.", "/")
+]
+
+
+def _dates(table: Any, read_text: Callable[[Sequence[str]], Any]) -> tuple[Any, list[str]]:
+    """Dates whose order of day and month can be told, and how it was; others stay text, whatever order the reader took them to have."""
+    pl = polars()
+    texts = [column.name for column in table.get_columns() if column.dtype == pl.String and is_date(column)]
+    told = [column.name for column in table.get_columns() if column.dtype in (pl.Date, pl.Datetime)]
+    if told:
+        raw = read_text(told)
+        raw.columns = told
+        table = table.with_columns(raw[name] for name in told if not raw[name].str.contains(r"^\s*\d{4}-").all())
+    notes = []
+    for name in (name for name in [*told, *texts] if table.schema[name] == pl.String):
+        values = table[name].str.strip_chars()
+        order = _order_of(values)
+        parsed = None if order is None else _parse_dates(values, order)
+        if parsed is not None:
+            table = table.with_columns(parsed)
+            notes.append(f"dates in {name!r} read as {order}")
+    return table, notes
+
+
+def is_date(column: Any) -> bool:
+    """Whether a column of text holds dates."""
+    values = column.drop_nulls()
+    return len(values) > 0 and bool(values.str.strip_chars().str.contains(DATE).all())
+
+
+def _order_of(values: Any) -> str | None:
+    """Which of day, month and year comes first; None where that cannot be told."""
+    pl = polars()
+    known = values.drop_nulls()
+    # A year has four digits, and one mark separates all parts.
+    if not any(known.str.contains(pattern).all() for pattern in DATES):
+        return None
+    first, second = (values.str.extract(DATE, k).cast(pl.Int64).max() for k in (1, 2))
+    if first > 31:
+        return "year-month-day"
+    if first > 12 or (values.str.contains(r"^\d+\.").all() and second <= 12):
+        return "day-month-year"
+    return "month-day-year" if second > 12 else None
+
+
+def _parse_dates(values: Any, order: str) -> Any:
+    """Dates in a given order; None where some are none."""
+    pl = polars()
+    places = {part: k for k, part in enumerate(order.split("-"), start=1)}
+    year, month, day = (values.str.extract(DATE, places[part]).str.zfill(2) for part in ("year", "month", "day"))
+    parsed = (year + "-" + month + "-" + day).str.to_date("%Y-%m-%d", strict=False).alias(values.name)
+    return parsed if parsed.null_count() == values.null_count() and parsed.dtype == pl.Date else None
 
 
 def _parse(values: Any, decimal_comma: bool) -> Any:
@@ -516,11 +577,15 @@ def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
         if column.dtype != pl.String:
             continue
         stripped = column.str.strip_chars()
+        if not stripped.str.contains(NUMERIC).any():
+            found.append(stripped)
+            continue
         number = _parse(stripped, decimal_comma)
         known, n_numbers = len(column) - column.null_count(), len(column) - number.null_count()
         if n_numbers < known:
             complete, said = parse_numbers(stripped, decimal_comma)
-            if complete is None or not 2 * n_numbers > known:
+            # Among many limits such as <5 the plain numbers differ from each other; a few levels such as <18, 18 and >18 are text.
+            if complete is None or number.n_unique() - 1 <= stripped.filter(number.is_null()).drop_nulls().n_unique():
                 found.append(stripped)
                 continue
             number, notes = complete, notes + said

@@ -24,6 +24,9 @@ Scaling = Literal["dense", "sparse", "none"]
 TARGETS = ("target", "label", "class", "y")
 """Column names that are taken for the target if none is given."""
 
+MOST_CLASSES = 20
+"""Targets of more different whole numbers are taken for a regression."""
+
 OTHERS = "others"
 """The name of all classes but the positive one, where there are several."""
 
@@ -43,12 +46,12 @@ class Targets:
     task : {"classification", "regression"}
         What is trained.
     classes : tuple of str or None
-        What -1 and +1 stand for.
+        What -1 and +1 stand for; of more than two classes, what 0, 1, 2 and so on stand for.
     """
 
     column: str | None
     task: Task
-    classes: tuple[str, str] | None
+    classes: tuple[str, ...] | None
 
     @classmethod
     def fit(cls, values: Sequence[Any], column: str | None, positive: str | None, task: Task | None) -> "Targets":
@@ -69,15 +72,17 @@ class Targets:
             return cls(column, "classification", (others, positive))
         if len(names) == 1:
             raise ValueError(f"{what} must have two classes; all {len(values)} rows are {names[0]!r}.")
-        if len(names) > 2:
+        if task is None and _is_measured(set(values)):
+            return cls(column, "regression", None)
+        if 2 * len(names) > len(values) and len(names) > 2:
             raise ValueError(
-                f"{what} must have two classes; it has {len(names)} values ({_list(names)}). Single one out "
-                "(positive=...), or train a regression (task='regression')."
+                f"{what} must have classes of two rows or more; it has {len(names)} values ({_list(names)}) in {len(values)} rows. Single one "
+                "out (positive=...), or train a regression (task='regression')."
             )
-        return cls(column, "classification", (names[0], names[1]))
+        return cls(column, "classification", tuple(names))
 
     def encode(self, values: Sequence[Any]) -> Array:
-        """Return targets as -1/+1 or real numbers."""
+        """Return targets as -1/+1, places of more than two classes, or real numbers."""
         what = f"the target {self.column!r}" if self.column else "the target y"
         _require_known(values, what)
         if self.classes is None:
@@ -88,6 +93,9 @@ class Targets:
             raise ValueError(
                 f"{what} must be one of {_list(self.classes)}, as in the training data; got {_list(strange)}."
             )
+        if len(self.classes) > 2:
+            places = {name: float(place) for place, name in enumerate(self.classes)}
+            return np.array([places[known[value]] for value in values])
         positive = {value for value, name in known.items() if name == self.classes[1]}
         return np.array([1.0 if value in positive else -1.0 for value in values])
 
@@ -102,7 +110,7 @@ class Prepared:
     name, source : str
         What it is and where it comes from.
     X, y : matrix, array
-        Scaled data; targets -1/+1 or real.
+        Scaled data; targets -1/+1, places of more than two classes, or real.
     names : tuple of str
         The columns of X.
     origins : tuple of str
@@ -163,6 +171,21 @@ class Prepared:
                 found[name] = strange
         return found
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether values are missing in the columns that are used."""
+        return self.is_table and has_gaps(self.raw)
+
+    def filled(self) -> Any:
+        """The columns as they are in the source, but with missing values filled in by what was learnt from all rows."""
+        table = self.raw.fill_nan(None)
+        for label, work, place in self.transformer.named_steps["columns"].transformers_:
+            fill = work[0] if label.startswith("text") else work
+            if hasattr(fill, "statistics_"):
+                values = zip(table.columns[place], fill.statistics_.tolist(), strict=True)
+                table = table.with_columns(table[name].fill_null(value) for name, value in values)
+        return table
+
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of columns of X by their own names or those of the columns they come from."""
         found = []
@@ -217,7 +240,7 @@ def prepare(
     target : str, default=None
         The column to predict; one called target, label, class or y if not given.
     positive : str, default=None
-        The class that counts as +1, all others being -1.
+        The class that counts as +1, all others being -1; if not given, two classes are -1 and +1, and more are 0, 1, 2 and so on.
     drop : sequence of str, default=()
         Columns to leave out.
     ids : str, default=None
@@ -230,7 +253,7 @@ def prepare(
         "dense": columns without variance are removed, the others get mean 0 and variance 1. "sparse": likewise, but zeros
         stay zeros (variance 1, not centred). "none": columns stay as they are. "auto": sparse for sparse data, else dense.
     task : {"classification", "regression"}, default=None
-        What is to be trained; by the targets if not given.
+        What is to be trained; by the targets if not given: a regression where they are numbers with fractions or of more than 20 values.
 
     Returns
     -------
@@ -284,6 +307,13 @@ def prepare(
         normalize=scaling,
         transformer=transformer,
         raw=raw,
+    )
+
+
+def has_gaps(table: Any) -> bool:
+    """Whether values of a table are missing."""
+    return any(
+        column.null_count() or (column.dtype.is_float() and column.is_nan().any()) for column in table.get_columns()
     )
 
 
@@ -502,6 +532,13 @@ def _require_known(values: Sequence[Any], what: str) -> None:
     if any(value is None or value != value for value in set(values)):
         bad = [k for k, value in enumerate(values) if value is None or value != value]
         raise ValueError(f"{what} must be known in every row; it is missing in {len(bad)}, first in row {bad[0]}.")
+
+
+def _is_measured(values: set[Any]) -> bool:
+    """Whether some targets are numbers that are measured or counted, not names of classes."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return False
+    return len(values) > MOST_CLASSES or (len(values) > 2 and not all(float(value).is_integer() for value in values))
 
 
 def _numbers(values: Sequence[Any], what: str) -> Array:

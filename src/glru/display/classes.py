@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._extras import require
-from glru.display.intervals import BLUE, GREY, ORANGE
+from glru.display.intervals import BLUE, GREY, ORANGE, shorten
 from glru.linalg import Array
 from glru.model_selection import CrossValResult, LOOCVResult
 
@@ -128,8 +128,10 @@ class ConfusionDisplay:
                 color = "white" if most > 0.5 * totals[a, 0] else (BLUE if a == b else ORANGE)
                 text = format_counts(int(self.least[a, b]), int(most))
                 ax.text(b, a, text, ha="center", va="center", color=color, fontsize=9 if n_classes <= 12 else 7)
-        ax.set_xticks(range(n_classes), self.classes, rotation=45 if max(map(len, self.classes)) > 3 else 0)
-        ax.set_yticks(range(n_classes), self.classes)
+        names = [shorten(name) for name in self.classes]
+        slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}
+        ax.set_xticks(range(n_classes), names, **slanted)
+        ax.set_yticks(range(n_classes), names)
         ax.set_xlabel("held-out label")
         ax.set_ylabel("class")
         ax.set_title(self.title)

@@ -8,7 +8,9 @@ import numpy as np
 from glru.display.classes import format_counts, least_certain
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
+from glru.report.metrics import constant_errors, sampling_interval
 from glru.report.page import Cell, Section, table
+from glru.report.quality import metrics_section
 
 LISTED = 200
 """Rows in the table of those to inspect."""
@@ -21,9 +23,13 @@ def class_parts(
 ) -> tuple[str, list[tuple[str, str]], list[Section]]:
     """The first sentence of the summary, the numbers, and the sections."""
     errors = format_interval(result.errors_lower, result.errors_upper)
+    n_rows = result.bounds.n_rows
+    share = sampling_interval(result.errors_lower, result.errors_upper, n_rows)
     summary = (
-        f"Each of the {format_count(result.bounds.n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong one of "
-        f"{result.bounds.lower.shape[1]} classes from the model trained on all other rows."
+        f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once: {errors} of them get the wrong one of "
+        f"{result.bounds.lower.shape[1]} classes from the model trained on all other rows; the constant answer, always the most frequent class, gets "
+        f"{constant_errors(result.y):,} wrong. For other rows of the same kind, the error rate lies between {100 * share[0]:.3g} and "
+        f"{100 * share[1]:.3g} % (95 % interval)."
     )
     low, high = result.metric_bounds("accuracy")
     numbers = [("held-out errors", errors), ("held-out accuracy", f"{format_interval(100.0 * low, 100.0 * high)} %")]
@@ -31,7 +37,7 @@ def class_parts(
     if result.problem.loss.several:
         numbers.append(("held-out log-loss", format_interval(*result.metric_bounds("log_loss"), digits=3)))
     numbers.append(("trainings beyond the first", f"{result.n_trainings:,}"))
-    return summary, numbers, [_confusion(result), _rows(result, name)]
+    return summary, numbers, [_confusion(result), metrics_section(result, None), _rows(result, name)]
 
 
 def _confusion(result: LOOCVResult) -> Section:

@@ -9,7 +9,9 @@ def format_count(number: int, what: str) -> str:
 
 
 def format_interval(lower: float, upper: float, digits: int = 4) -> str:
-    """An interval as text: a single number where both ends agree to the digits shown."""
+    """An interval as text: a single number where both ends agree to the digits shown; whole numbers in full."""
+    if all(float(end).is_integer() and abs(end) < 1e15 for end in (lower, upper)):
+        return f"{lower:.0f}" if lower == upper else f"{lower:.0f} to {upper:.0f}"
     if not math.isfinite(lower) and not math.isfinite(upper):
         return "unknown"
     low, high = f"{lower:.{digits}g}", f"{upper:.{digits}g}"

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds, residuals
-from glru.display import InfluenceDisplay
+from glru.deletion import Ranking
 from glru.display.intervals import middle, shorten, sort_sides, usual_range
 from glru.linalg import Array
 from glru.losses import Logistic
@@ -33,7 +33,7 @@ def loocv_page(
     origin: Provenance,
     classes: tuple[str, str] | None = None,
     row_names: Sequence[str] | None = None,
-    influence: InfluenceDisplay | None = None,
+    influence: Ranking | None = None,
     coefficients: Section | None = None,
 ) -> str:
     """A report of leave-one-out cross-validation.
@@ -50,8 +50,8 @@ def loocv_page(
         What -1 and +1 stand for.
     row_names : sequence of str, default=None
         What the rows are called; their positions if not given.
-    influence : InfluenceDisplay, default=None
-        The most influential rows, for a section of their own.
+    influence : Ranking, default=None
+        The rows of largest Cook's distance, from :func:`glru.influence`, for a section of their own.
     coefficients : Section, default=None
         From :func:`glru.report.quality.coefficients_section`.
 
@@ -73,7 +73,7 @@ def loocv_page(
     else:
         summary, numbers, sections = _regression(result, data_name, name)
     if influence is not None:
-        sections.insert(-2, _influence(influence, classes or ("-1", "+1"), name))
+        sections.insert(-2, _influence(influence, result, classes or ("-1", "+1"), name))
     if coefficients is not None:
         sections.insert(-2, coefficients)
     return page(title, summary, cards(numbers), sections, origin)
@@ -320,24 +320,30 @@ def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, 
     return f"row {name(row)}\ntarget {y[row]:.5g}\nheld-out prediction {lower[row]:.6g} to {upper[row]:.6g}"
 
 
-def _influence(influence: InfluenceDisplay, classes: tuple[str, str], name: Callable[[int], str]) -> Section:
+def _influence(
+    influence: Ranking, result: LOOCVResult, classes: tuple[str, str], name: Callable[[int], str]
+) -> Section:
     lower, upper = influence.lower, influence.upper
-    kinds = {1.0: "good", -1.0: "bad", 0.0: "good"}
+    labelled = result.problem.loss.task == "classification"
+    kinds = ["bad" if labelled and result.y[row] < 0.0 else "good" for row in influence.rows]
     names = [name(int(row)) for row in influence.rows]
     marks = [
         Mark(
             k,
             lower[k],
             upper[k],
-            kinds[float(influence.signs[k])],
-            f"row {names[k]}\nmoves the model by {lower[k]:.6g} to {upper[k]:.6g}",
+            kinds[k],
+            f"row {names[k]}\nCook's distance {format_interval(lower[k], upper[k], 6)}",
         )
         for k in range(len(names))
     ]
-    x = around([0.0, *upper.tolist()], "how far the coefficients move (Euclidean distance)", zero=True)
-    legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if np.any(influence.signs) else {}
-    proof = "it is proven that no other row moves it more" if influence.certified else "other rows may move it more"
-    text = f"How far the coefficients move when a row is removed, for the {len(names)} that move them most; {proof}."
+    x = around([0.0, *upper.tolist()], "Cook's distance", zero=True)
+    legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if labelled else {}
+    proof = "it is proven that no other row changes it more" if influence.certified else "other rows may change it more"
+    text = (
+        f"The {len(names)} rows without which the model changes most, by Cook's distance of the exactly retrained models, which measures the "
+        f"change of all coefficients together by the Hessian; {proof}. The columns are prepared once here, by all rows."
+    )
     rows: list[list[Cell]] = [[names[k], float(lower[k]), float(upper[k])] for k in range(len(names))]
-    body = bars(names, x, marks, legend) + table(["row", "moved at least", "moved at most"], rows)
+    body = bars(names, x, marks, legend) + table(["row", "Cook's distance from", "to"], rows)
     return Section("Most influential rows", text, body)

@@ -18,7 +18,12 @@ def metrics_of(result: LOOCVResult) -> dict[str, Interval]:
         names = ["squared_error", "absolute_error", "r2"]
         return {name: result.metric_bounds(name) for name in names if name != "r2" or np.ptp(result.y)}
     found = {"accuracy": result.metric_bounds("accuracy")}
-    if result.bounds.lower.ndim == 1:
+    if result.bounds.lower.ndim == 2:
+        shared = ["balanced_accuracy", "macro_f1"]
+        found |= {name: result.metric_bounds(name) for name in shared}
+        if not result.problem.loss.several:
+            return found
+    else:
         rates = [_recall(result, sign) for sign in (1.0, -1.0)]
         balanced = tuple(0.5 * (first + second) for first, second in zip(*rates, strict=True))
         found["balanced_accuracy"] = (balanced[0], balanced[1])
@@ -47,8 +52,8 @@ def confusion(result: LOOCVResult) -> list[list[tuple[int, int]]]:
 
 
 def constant_errors(y: Array) -> int:
-    """The errors of the constant answer: always the more frequent class."""
-    return int(np.unique(y, return_counts=True)[1].min())
+    """The errors of the constant answer: always the most frequent class."""
+    return int(y.size - np.unique(y, return_counts=True)[1].max())
 
 
 def constant_squared_error(y: Array) -> float:

@@ -27,7 +27,7 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
     meanings = {
         "sensitivity": f"share of {(classes or ('', '+1'))[1]} recognised",
         "specificity": f"share of {(classes or ('-1', ''))[0]} recognised",
-        "roc_auc": (auc_caveat(result) if result.classes is not None else None) or "",
+        "roc_auc": _describe_auc(result),
     }
     rows: list[list[Cell]] = [
         [name.replace("_", " "), format_interval(*ends), meanings.get(name, "")]
@@ -49,7 +49,7 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
             [
                 "error rate of the constant answer",
                 f"{constant_errors(result.y) / n_rows:.4g}",
-                "always the more frequent class",
+                "always the most frequent class",
             ],
         )
     return Section(
@@ -57,6 +57,12 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
         "Of the held-out scores; each value is proven to the digits shown.",
         table(["metric", "value", ""], rows),
     )
+
+
+def _describe_auc(result: LOOCVResult) -> str:
+    if result.classes is None:
+        return ""
+    return "mean over the classes, each against the rest" if result.bounds.lower.ndim == 2 else auc_caveat(result) or ""
 
 
 def confusion_section(result: LOOCVResult, classes: tuple[str, str]) -> Section:

@@ -1,10 +1,12 @@
 """``verify``: a sample of proven bounds compared with retraining in arbitrary precision."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
+from glru._budget import Budget
 from glru._extras import require
 from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
@@ -22,7 +24,7 @@ class Verification:
     wrong : tuple of str
         Numbers outside their bounds. If there are any, please report a bug.
     unchecked : int
-        Bounds of the sample whose model could not be retrained to that precision, or has no optimum.
+        Bounds of the sample whose model could not be retrained to that precision or in the time given, or has no optimum.
     undetermined : int
         Numbers of the result without a finite bound.
     tightest : float
@@ -61,6 +63,8 @@ def verify(
     queries: Any = None,
     targets: Any = None,
     seed: int = 0,
+    max_seconds: float | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Verification:
     """Compare a sample of proven bounds with models retrained in arbitrary precision.
 
@@ -85,6 +89,10 @@ def verify(
         The targets of a stepwise result's validation rows.
     seed : int, default=0
         Seed of the random half.
+    max_seconds : float, default=None
+        Retrain no further model after this many seconds.
+    progress : callable, default=None
+        Called as ``progress(stage, models_done, models)``.
 
     Returns
     -------
@@ -111,8 +119,14 @@ def verify(
     require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]
-    margins, wrong, unchecked = [], [], 0
-    for group in _group_by_model(_draw_sample(telling, sample, seed)):
+    margins, wrong, unchecked, budget = [], [], 0, Budget(max_seconds)
+    groups = _group_by_model(_draw_sample(telling, sample, seed))
+    for done, group in enumerate(groups):
+        if budget.spent:
+            unchecked += sum(map(len, groups[done:]))
+            break
+        if progress is not None:
+            progress("retraining", done, len(groups))
         # Imported late: those who never verify need not wait for it.
         from glru.verify.classes import retrain_classes
         from glru.verify.retraining import retrain

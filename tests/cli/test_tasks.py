@@ -1,0 +1,218 @@
+"""Whole tasks with files as people have them: three classes, limits, dates, large tables, and commands that are bounded in time."""
+
+import re
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import glru
+from glru.cli import inputs
+from glru.cli.commands import TIME_IS_UP
+from glru.datasets import read
+from tests.cli.running import answer, complaint, glru_command
+
+STAGES = ("I", "II", "III")
+
+
+@pytest.fixture
+def tumours(tmp_path):
+    """A table with an id, gaps and three classes."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(60, 3)).round(3)
+    places = (X @ random.normal(size=(3, 3)) + random.gumbel(size=(60, 3))).argmax(axis=1)
+    columns = {f"x{j}": [None if random.random() < 0.05 else value for value in X[:, j]] for j in range(3)}
+    path = tmp_path / "tumours.csv"
+    pl.DataFrame(
+        {"sample_id": [f"S{k:03d}" for k in range(60)]} | columns | {"stage": [STAGES[k] for k in places]}
+    ).write_csv(path)
+    return path
+
+
+def test_three_classes_without_a_word(tumours, tmp_path):
+    out, page, picture = tmp_path / "out.csv", tmp_path / "page.html", tmp_path / "picture.png"
+    found = answer("loocv", tumours, "--target", "stage", "--C", 1, "--out", out, "--html", page, "--plot", picture)
+    table = pl.read_csv(tumours)
+    X, y = table.select("x0", "x1", "x2").to_numpy(), table["stage"].to_numpy()
+    model = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(tol=1e-10, max_iter=10_000))
+    expected = cross_val_predict(model, X, y, cv=LeaveOneOut(), method="predict_proba")
+    assert found["data"]["classes"] == list(STAGES)
+    assert found["model"]["loss"] == "multinomial"
+    written = pl.read_csv(out)
+    assert written["class"].to_list() == y.tolist()
+    assert written["held_out_class"].to_list() == [STAGES[k] for k in expected.argmax(axis=1)]
+    for k, name in enumerate(STAGES):
+        assert np.all(expected[:, k] >= written[f"probability_lower_{name}"].to_numpy() - 1e-7)
+        assert np.all(expected[:, k] <= written[f"probability_upper_{name}"].to_numpy() + 1e-7)
+    result = found["result"]
+    assert (
+        result["errors"]["lower"] == result["errors"]["upper"] == int(np.sum(np.array(STAGES)[expected.argmax(1)] != y))
+    )
+    assert (
+        result["metrics"]["log_loss"]["lower"] - 1e-7
+        <= log_loss(y, expected)
+        <= result["metrics"]["log_loss"]["upper"] + 1e-7
+    )
+    assert result["constant_answer"]["errors"] == 60 - max(np.unique(y, return_counts=True)[1])
+    text = page.read_text()
+    assert all(heading in text for heading in ("Confusion matrix", "Metrics", "Coefficients", "Least certain rows"))
+    assert picture.stat().st_size > 1000
+
+
+def test_three_classes_in_other_commands(tumours):
+    strengths = answer("tune", tumours, "--target", "stage", "--lam", "0.1,0.01", "--criterion", "log_loss")
+    assert len(strengths["result"]["path"]) == 2
+    chosen = answer("select", tumours, "--target", "stage", "--criterion", "log_loss", "--nested", "2")
+    assert chosen["result"]["nested"]["errors"] <= 60
+    said = complaint("whatif", tumours, "--target", "stage", "--remove-rows", "3")
+    assert "'stage' has 3 classes" in said and "--positive" in said
+    assert "--loss logistic is for two classes" in complaint(
+        "loocv", tumours, "--target", "stage", "--loss", "logistic"
+    )
+    one = answer("loocv", tumours, "--target", "stage", "--positive", "II")
+    assert one["data"]["classes"] == {"-1": "others", "+1": "II"}
+
+
+def test_a_measured_target_is_a_regression(tmp_path):
+    random = np.random.default_rng(0)
+    frame = pl.DataFrame({"a": random.normal(size=50), "days": random.gamma(2.0, 3.0, 50).round(1)})
+    frame.write_csv(tmp_path / "stay.csv")
+    found = answer("loocv", tmp_path / "stay.csv", "--target", "days")
+    assert found["data"]["task"] == "regression" and "r2" in found["result"]["metrics"]
+    shown = glru_command("loocv", tmp_path / "stay.csv", "--target", "days").stdout
+    assert "regression of days" in shown
+    counts = pl.DataFrame({"a": random.normal(size=50), "grade": random.integers(0, 4, 50)})
+    counts.write_csv(tmp_path / "grades.csv")
+    assert answer("loocv", tmp_path / "grades.csv", "--target", "grade")["data"]["classes"] == ["0", "1", "2", "3"]
+
+
+def test_limits_may_be_most_of_a_column(tmp_path):
+    values = ["<5"] * 30 + [f"{5 + k / 10}" for k in range(20)]
+    pl.DataFrame({"crp": values, "group": ["<18", "18", ">18", "18", "<18"] * 10}).write_csv(tmp_path / "t.csv")
+    table = read(tmp_path / "t.csv").table
+    assert table["crp"].to_list() == [5.0] * 30 + [float(value) for value in values[30:]]
+    assert table.schema["group"] == pl.String
+
+
+DATES = {
+    "day-month-year": (["03/04/2023", "25/12/2023"], ["2023-04-03", "2023-12-25"]),
+    "month-day-year": (["03/04/2023", "12/25/2023"], ["2023-03-04", "2023-12-25"]),
+    "year-month-day": (["2023/4/3", "2023/12/25"], ["2023-04-03", "2023-12-25"]),
+}
+
+
+@pytest.mark.parametrize("order", DATES)
+def test_the_order_of_day_and_month(tmp_path, order):
+    written, meant = DATES[order]
+    (tmp_path / "t.csv").write_text("a,seen\n" + "".join(f"{k},{text}\n" for k, text in enumerate(written)))
+    contents = read(tmp_path / "t.csv")
+    assert [str(day) for day in contents.table["seen"].to_list()] == meant
+    assert f"'seen' read as {order}" in contents.notes[0]
+
+
+def test_dates_in_dots_are_days_first_and_ambiguous_ones_are_not_guessed(tmp_path):
+    (tmp_path / "t.csv").write_text("a,seen\n1,03.04.2023\n2,05.06.2023\n")
+    assert str(read(tmp_path / "t.csv").table["seen"][0]) == "2023-04-03"
+    lines = "".join(f"{k % 7},0{1 + k % 9}/0{1 + k % 5}/2023,{'yes' if k % 3 else 'no'}\n" for k in range(20))
+    (tmp_path / "t.csv").write_text("a,seen,ill\n" + lines)
+    assert read(tmp_path / "t.csv").table.schema["seen"] == pl.String
+    said = complaint("loocv", tmp_path / "t.csv", "--target", "ill", "--keep", "seen")
+    assert "'seen'" in said and "day or the month" in said
+    assert "seen" in answer("loocv", tmp_path / "t.csv", "--target", "ill")["data"]["left_out"]
+
+
+def test_large_tables_are_filled_once_and_say_so(tmp_path, monkeypatch):
+    random = np.random.default_rng(1)
+    X = random.normal(size=(200, 2))
+    y = np.where(X[:, 0] + random.normal(size=200) > 0.0, "yes", "no")
+    gaps = [None if random.random() < 0.1 else float(value) for value in X[:, 1]]
+    town = random.choice(["Bern", "Basel"], 200)
+    pl.DataFrame({"a": X[:, 0], "b": gaps, "town": town, "ill": y}).write_csv(tmp_path / "t.csv")
+    every = answer("loocv", tmp_path / "t.csv", "--target", "ill")
+    monkeypatch.setattr(inputs, "MOST_WORK", 1.0)
+    once = answer("loocv", tmp_path / "t.csv", "--target", "ill")
+    assert once["result"]["errors"] == every["result"]["errors"]
+    low, high = (once["result"]["metrics"]["log_loss"][end] for end in ("lower", "upper"))
+    assert low < every["result"]["metrics"]["log_loss"]["lower"] * 1.01 and high > low
+    shown = glru_command("loocv", tmp_path / "t.csv", "--target", "ill", "--html", tmp_path / "r.html").stdout
+    assert "filled once, by all rows" in re.sub(r"\s+", " ", shown)
+    assert "Cook" in (tmp_path / "r.html").read_text()
+
+
+def test_a_report_of_a_large_table(tmp_path):
+    random = np.random.default_rng(2)
+    n_rows = 20_000
+    X = random.normal(size=(n_rows, 3))
+    y = np.where(X[:, 0] + random.logistic(size=n_rows) > 3.0, "yes", "no")
+    columns = {f"x{k}": X[:, k].round(3) for k in range(3)}
+    pl.DataFrame(columns | {"ill": y}).write_csv(tmp_path / "t.csv")
+    begin = time.process_time()
+    glru_command("loocv", tmp_path / "t.csv", "--target", "ill", "--html", tmp_path / "r.html")
+    # Work that grows with the square of the rows takes minutes here.
+    assert time.process_time() - begin < 30.0
+    text = (tmp_path / "r.html").read_text()
+    wrong = int(re.search(r"wrong \(([\d,]+)\)", text)[1].replace(",", ""))
+    right = int(re.search(r"correct \(([\d,]+)\)", text)[1].replace(",", ""))
+    assert wrong + right == n_rows
+    assert "e+0" not in re.sub(r"<script.*|<style.*?</style>", "", text, flags=re.S)
+
+
+def test_verify_is_bounded(tmp_path):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(30, 2))
+    pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": (X[:, 0] + random.normal(size=30) > 0.0) * 1}).write_csv(
+        tmp_path / "t.csv"
+    )
+    found = answer("verify", tmp_path / "t.csv", "--sample", 3, "--digits", 30)
+    assert found["result"]["checked"] == 3 and found["result"]["wrong"] == []
+    steps = []
+    problem = glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1))
+    cut = glru.verify(
+        glru.loocv(problem), problem, sample=4, max_seconds=1e-9, progress=lambda *step: steps.append(step)
+    )
+    assert (cut.checked, cut.unchecked, steps) == (0, 4, [])
+
+
+@pytest.mark.parametrize("command", ["loocv", "select", "tune", "whatif", "verify"])
+def test_every_long_command_is_ended(tmp_path, monkeypatch, command):
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{k % 5},{k % 2}\n" for k in range(20)))
+
+    def sleep(*_, **__):
+        time.sleep(30.0)
+
+    monkeypatch.setattr(inputs, "prepare_data", sleep)
+    monkeypatch.setattr("glru.cli.commands.GRACE", (1.0, 0.1))
+    change = ["--remove-rows", "1"] if command == "whatif" else []
+    begin = time.monotonic()
+    said = complaint(command, tmp_path / "t.csv", *change, "--max-seconds", 0.1, code=TIME_IS_UP)
+    assert "the time is up" in said and time.monotonic() - begin < 20.0
+
+
+def test_a_selection_by_aic_goes_on_from_its_checkpoint(tmp_path):
+    random = np.random.default_rng(4)
+    X = random.normal(size=(80, 4))
+    y = np.where(X[:, 0] + random.normal(size=80) > 0.0, "yes", "no")
+    pl.DataFrame({f"x{k}": X[:, k] for k in range(4)} | {"ill": y}).write_csv(tmp_path / "t.csv")
+    command = ["select", tmp_path / "t.csv", "--target", "ill", "--criterion", "aic", "--lam", "1e-4"]
+    first = answer(*command, "--checkpoint", tmp_path / "kept.npz")
+    again = answer(*command, "--checkpoint", tmp_path / "kept.npz")
+    assert first["result"]["selected"] == again["result"]["selected"] and "x0" in first["result"]["selected"]
+    assert first["settings"]["validation_rows"] is None
+    assert "judges by the training rows" in complaint(*command, "--loo", code=2)
+
+
+def test_queries_say_what_they_do_not_know(tmp_path):
+    lines = "".join(f"{k % 5},{'red' if k % 3 else 'blue'},{'yes' if k % 2 else 'no'}\n" for k in range(30))
+    (tmp_path / "t.csv").write_text("a,colour,ill\n" + lines)
+    (tmp_path / "new.csv").write_text("a,colour\n1,green\n,red\n")
+    shown = glru_command(
+        "whatif", tmp_path / "t.csv", "--target", "ill", "--remove-rows", "0", "--query", tmp_path / "new.csv"
+    ).stdout
+    assert "'colour': 'green'" in shown and "none of the known" in re.sub(r"\s+", " ", shown)
