@@ -19,7 +19,7 @@ from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
 from glru.metric.columns import column_metric
 from glru.problem import Point, Problem
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
-from glru.updates.batch import SLOW, Certified, tighten
+from glru.updates.batch import SLOW, Certified, Tightened, tighten
 from glru.updates.carried_rows import sum_error
 from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
 from glru.updates.gradients import (
@@ -67,7 +67,7 @@ class LocalColumns:
     def __init__(self, problem: Problem, point: Point, queries: Matrix) -> None:
         self.problem, self.queries = problem, queries
         self.constant = float(problem.loss.self_concordance or 0.0)
-        self._models: dict[int, tuple[Any, int]] = {}
+        self._models: dict[int, tuple[Any, int, float]] = {}
         self._place(point)
         if self.usable and self.base.moved[0] > CLOSE and self.constant > 0.0:
             self._place(point.moved(self.start - point.packed(problem.fit_intercept)))
@@ -116,7 +116,7 @@ class LocalColumns:
         if not self.usable:
             return unbounded(self.queries.shape[0])
         models = self.problem.arrays.put(self.start[:, None])
-        lower, upper, _, _ = self.certified(models, None)
+        lower, upper, *_ = self.certified(models, None)
         return to_host(lower)[:, 0], to_host(upper)[:, 0]
 
     def closed_form(self, columns: Columns) -> Bounds:
@@ -172,7 +172,7 @@ class LocalColumns:
         return widen(np.where(known, centers, 0.0), np.where(known, half, np.inf))
 
     def candidate(self, column: int) -> Point | None:
-        """The last candidate without a column, if there is one."""
+        """The best candidate without a column, if there is one."""
         found = self._models.get(column) if self.usable else None
         if found is None:
             return None
@@ -191,15 +191,18 @@ class LocalColumns:
         if not self.usable:
             return lower, upper
         width = max(16, self.problem.arrays.batch // self.problem.n_rows)
+        exhausted = np.zeros(columns.size, dtype=np.bool_)
         for k in range(0, columns.size, width):
             part = slice(k, k + width)
-            lower[:, part], upper[:, part] = self._bounds(columns[part], decided, n_steps)
+            found = self._bounds(columns[part], decided, n_steps)
+            lower[:, part], upper[:, part], exhausted[part] = found.lower, found.upper, found.exhausted
         # The few that are left are stepped on together, with Hessians of their own.
-        left = np.flatnonzero(~decided(lower, upper))
+        left = np.flatnonzero(~exhausted)
+        left = left[~decided(lower, upper)[left]] if left.size else left
         for k in range(0, left.size, width):
             mine = left[k : k + width]
             found = self._bounds(columns[mine], decided, EXACT_STEPS, exact=True)
-            lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), found)
+            lower[:, mine], upper[:, mine] = intersect((lower[:, mine], upper[:, mine]), (found.lower, found.upper))
         return lower, upper
 
     def _bounds(
@@ -208,25 +211,32 @@ class LocalColumns:
         decided: Callable[[Any, Any], NDArray[np.bool_]],
         n_steps: int,
         exact: bool = False,
-    ) -> tuple[Array, Array]:
+    ) -> Tightened:
         arrays, places = self.problem.arrays, np.arange(columns.size)
         images = self.metric.solve(arrays.units(self.metric.size, columns))
         images /= arrays.put(arrays.entries(images, (columns, places)))
         models = arrays.put(self.start)[:, None] - images * arrays.put(self.start[columns])
-        found = tighten(ColumnCandidates(self, columns, models, images, exact), decided, n_steps)
-        return found.lower, found.upper
+        if exact and all(column in self._models for column in columns.tolist()):
+            kept = [self._models[column] for column in columns.tolist()]
+            models = arrays.concatenate([model[:, place : place + 1] for model, place, _ in kept], axis=1)
+        return tighten(ColumnCandidates(self, columns, models, images, exact), decided, n_steps)
 
-    def keep(self, columns: Columns, models: Any) -> None:
-        """Keep the last candidates without some columns."""
-        self._models.update((column, (models, place)) for place, column in enumerate(columns.tolist()))
+    def keep(self, columns: Columns, models: Any, nu: Array) -> None:
+        """Keep the candidates without some columns whose gradients, of norms ``nu``, are at most half of the smallest yet.
+
+        A step that leaves more may have led astray.
+        """
+        for place, (column, norm) in enumerate(zip(columns.tolist(), nu.tolist(), strict=True)):
+            if column not in self._models or norm < 0.5 * self._models[column][2]:
+                self._models[column] = models, place, norm
 
     def solve(self, images: Any, entries: Entries, right: Any) -> Any:
         """The inverse of the Hessian without each column, times a matrix."""
         solved = self.metric.solve(right)
         return solved - images * self.problem.arrays.put(self.problem.arrays.entries(solved, entries))
 
-    def certified(self, models: Any, entries: Entries | None) -> tuple[Any, Any, Any, Array]:
-        """Bounds of the queries' scores, gradients, and at least their norms in the metric without each column."""
+    def certified(self, models: Any, entries: Entries | None) -> tuple[Any, Any, Any, Array, Array]:
+        """Bounds of the queries' scores, gradients, at least their norms in the metric without each column, and what of these is rounding."""
         arrays = self.problem.arrays
         found = self.gradients.at(models, fixed=entries)
         root = np.sqrt(1.0 - self.eta)
@@ -245,7 +255,7 @@ class LocalColumns:
             half = arrays.put(self.query_norms / root)[:, None] * arrays.put(radius * (1.0 + FEW)) + errors
         finite = arrays.xp.isfinite(half)
         low, high = widen(arrays.xp.where(finite, center, 0.0), arrays.xp.where(finite, half, np.inf))
-        return low, high, found.gradients, nu
+        return low, high, found.gradients, nu, found.rounding / root
 
     def _away(self, models: Any) -> Any:
         """How far the scores of all rows under some models are from where the curvatures of the metric were taken."""
@@ -283,9 +293,9 @@ class ColumnCandidates:
 
     def certify(self) -> Certified:
         """Bounds of the queries' scores."""
-        self.family.keep(self.columns, self.models)
-        lower, upper, self.gradients, nu = self.family.certified(self.models, self.entries)
-        return Certified(lower, upper, nu, np.zeros(nu.size))
+        lower, upper, self.gradients, nu, rounding = self.family.certified(self.models, self.entries)
+        self.family.keep(self.columns, self.models, nu)
+        return Certified(lower, upper, nu, rounding)
 
     def step(self, members: NDArray[np.bool_]) -> "ColumnCandidates":
         """Some of the candidates after one more Newton step."""

@@ -53,15 +53,20 @@ def least_radius(
 
     ``added``: what is added to the squared norms of rows; then no row is left out.
     """
-    found = np.full(nu.shape, np.inf)
-    for norm, lost in norm_cuts:
-        largest_norm = np.sqrt(norm**2 + added) * (1.0 + FEW)
-        for exponent, more in moves:
-            share = (lost + more) * (1.0 + FEW)
-            if np.any(share) and np.any(added):
-                continue
-            kept = np.where(share < 1.0, 1.0 - share, np.nan) * (1.0 - FEW)
-            found = np.fmin(found, local_radius(constant, largest_norm, nu / kept * (1.0 + FEW), exponent))
+    if not norm_cuts:
+        return np.full(nu.shape, np.inf)
+    # One axis of cuts, one of ways, and those of the models.
+    norms, lost = (np.array(part).reshape(-1, 1, *[1] * nu.ndim) for part in zip(*norm_cuts, strict=True))
+    exponents, more = (
+        np.array([np.broadcast_to(part, nu.shape) for part in parts]) for parts in zip(*moves, strict=True)
+    )
+    share = (lost + more) * (1.0 + FEW)
+    kept = np.where(share < 1.0, 1.0 - share, np.nan) * (1.0 - FEW)
+    if np.any(added):
+        kept[share.any(axis=tuple(range(2, share.ndim)))] = np.nan
+    largest_norm = np.sqrt(norms**2 + added) * (1.0 + FEW)
+    radii = local_radius(constant, largest_norm, nu / kept * (1.0 + FEW), exponents)
+    found: Array = radii.min(axis=(0, 1))
     return found
 
 
