@@ -15,7 +15,7 @@ from glru.certificate import Certificate, ball_radius, certify
 from glru.changes import AddRows, Change, Composite, RemoveRows, layout_of, matched_columns, row_positions
 from glru.duality import feasible_dual, lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
-from glru.losses import Hinge
+from glru.losses import CUT_OFF, Hinge
 from glru.problem import Point, Problem, not_in_memory
 from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
@@ -573,7 +573,8 @@ class After:
         low = -problem.loss.derivative(problem.y, finite[1])[1]
         high = -problem.loss.derivative(problem.y, finite[0])[0]
         # Of an unbounded score the derivative at a large number is not the end.
-        low, high = np.where(np.isposinf(upper), -np.inf, low), np.where(np.isneginf(lower), np.inf, high)
+        low = np.where(np.isposinf(upper) | (low < -CUT_OFF), -np.inf, low)
+        high = np.where(np.isneginf(lower) | (high > CUT_OFF), np.inf, high)
         slack = FEW * (1.0 + np.maximum(np.abs(low), np.abs(high)))
         edge = problem.loss.derivative_range(problem.y)
         return np.maximum(low - slack, -edge[1]), np.minimum(high + slack, -edge[0])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from glru.linalg import FEW, TINY, UNIT, Array, gamma, namespace, outward
-from glru.losses import Loss, WithOffset
+from glru.losses import CUT_OFF, Loss, WithOffset
 from glru.losses.logistic import softplus
 
 Bounds = tuple[Array, Array]
@@ -131,7 +131,8 @@ def half_deviances(loss: Loss, y: Any, lower: Array, upper: Array) -> Bounds:
     inside = (outer[0] <= best) & (best <= outer[1])
     values = [loss.value(y, z) for z in outer]
     known = np.isfinite(lower) & np.isfinite(upper)
-    return np.where(inside, 0.0, np.minimum(*values)), np.where(known, np.maximum(*values), np.inf)
+    most = np.maximum(*values)
+    return np.where(inside, 0.0, np.minimum(*values)), np.where(known & (most < CUT_OFF), most, np.inf)
 
 
 def errors(least: Any, most: Any) -> tuple[Any, Any]:

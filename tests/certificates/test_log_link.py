@@ -205,3 +205,57 @@ def test_a_few_unpenalised_columns_that_depend_on_each_other():
             glru.Problem(np.column_stack([X, X[:, 0]]), y, loss=glru.Poisson(), penalty=glru.L2([0.0, 0.1, 0.0]))
         )
     assert solution.status != "converged"
+
+
+@pytest.mark.parametrize(("loss", "sign"), [(glru.Poisson(), 1.0), (glru.Gamma(), -1.0)], ids=["poisson", "gamma"])
+def test_exponentials_that_are_cut_off_are_no_ends(loss, sign):
+    """A row without weight whose score is near 694: its derivative is e^694, beyond what exponentials are cut off at."""
+    X, y = np.array([[1.0], [1.0], [1.0], [632.0]]), np.exp(sign * np.log([3.0, 2.5, 3.5, 1.0]))
+    problem = glru.Problem(X, y, loss, glru.L2(1e-3), scaling="sum", sample_weight=[1.0, 1.0, 1.0, 0.0])
+    out = glru.after(glru.solve(problem, tol=1e-14), glru.Reweight([0], 1.5))
+    found = glru.verify(out, problem, queries=X, sample=None)
+    assert found.n_wrong == 0
+    lower, upper = out.dual_bounds()
+    size = float(np.exp(692.0))
+    assert lower[3] <= -size if sign > 0.0 else upper[3] >= size
+    influence = glru.influence(problem)
+    lower, upper = influence.bounds("deletion_residual")
+    assert lower[3] <= -size if sign > 0.0 else upper[3] >= size
+    ends = np.sort(sign * np.array([694.0, 694.1]))
+    lower, upper = ScoreBounds(ends[:1], ends[1:]).metric("deviance", loss, np.ones(1))
+    assert lower <= 2.0 * np.exp(694.0) and 2.0 * np.exp(694.1) <= upper
+
+
+@pytest.mark.parametrize("power", [1.99, 1.01])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_proven_gap_is_honest_where_exponentials_are_far_apart(power, seed):
+    """Offsets of -100 to 100: the solver's own gap ends the training, and the proven one, infinite if need be, is never below the true one."""
+    random, mp = np.random.default_rng(seed), mpmath.mp
+    mp.dps = 60
+    X, offset = random.normal(size=(10, 1)), random.uniform(-100.0, 100.0, 10)
+    y = np.where(random.random(10) < 0.3, 0.0, random.gamma(1.0, 1.0, 10))
+    lam = float(random.choice([1e-6, 1e-3, 1.0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = glru.solve(glru.Problem(X, y, glru.Tweedie(power), glru.L2(lam), scaling="sum", offset=offset))
+    a, b = 2 - mp.mpf(power), mp.mpf(power) - 1
+    rows = [tuple(map(mp.mpf, row)) for row in zip(X[:, 0].tolist(), y.tolist(), offset.tolist(), strict=True)]
+
+    def value(w):
+        parts = (
+            mp.exp(a * (x * w + o)) / a + (t * mp.exp(-b * (x * w + o)) / b - t**a / (a * b) if t else 0)
+            for x, t, o in rows
+        )
+        return sum(parts) + mp.mpf(lam) * w * w / 2
+
+    def slope(w):
+        return mp.mpf(lam) * w + sum(x * (mp.exp(a * (x * w + o)) - t * mp.exp(-b * (x * w + o))) for x, t, o in rows)
+
+    low, high = mp.mpf(-1000), mp.mpf(1000)
+    for _ in range(220):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    here = value(mp.mpf(float(solution.coef[0])))
+    excess = here - value(low)
+    assert excess <= solution.gap
+    assert solution.status != "converged" or excess <= 2e-6 * here

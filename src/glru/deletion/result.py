@@ -18,7 +18,7 @@ from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
 from glru.deletion.deletions import OPEN, STAGES, Deletions, check_limits, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
 from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length
-from glru.losses import Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
+from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train
@@ -443,8 +443,8 @@ class Influence(Shown):
         ends = -loss.derivative_range(y)[1], -loss.derivative_range(y)[0]
         known = np.isfinite(lower) & np.isfinite(upper)
         least, most = enlarge((least, most), LOSS_UNITS)
-        # What underflows is smaller than this.
-        least, most = least - TINY, most + TINY
+        # What underflows is smaller than this, and what was cut off is larger.
+        least, most = np.where(least < -CUT_OFF, -np.inf, least - TINY), np.where(most > CUT_OFF, np.inf, most + TINY)
         return np.where(known, np.maximum(least, ends[0]), ends[0]), np.where(known, np.minimum(most, ends[1]), ends[1])
 
     def _deviance_residual(self) -> Bounds:

@@ -21,6 +21,9 @@ from glru.losses.logistic import divergence, entropy_excess
 LARGEST = 1e300
 """Exponentials are at most this: with weights and data their products have to stay numbers."""
 
+CUT_OFF = 0.1 * LARGEST
+"""What is larger than this may have been cut off on the way: as an end of an interval it stands for anything beyond it."""
+
 LOG_LARGEST = float(np.log(LARGEST))
 
 NEAR = 0.03
