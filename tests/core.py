@@ -38,7 +38,7 @@ from glru.selection import moves
 from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, find_criterion
 from glru.selection.dof import Freedom, bounds_nearby, freedom_at
-from glru.selection.judge import FoldsJudge, Judge, Screened, ValidationJudge, ValidationRows, Value
+from glru.selection.judge import FoldsJudge, Judge, Pending, Screened, ValidationJudge, ValidationRows, Value
 from glru.selection.moves import Model, Move
 from glru.sklearn import adapt, translated
 from glru.sklearn.estimators.tuned import value_bounds
@@ -105,6 +105,7 @@ __all__ = [
     "Model",
     "Move",
     "Penalty",
+    "Pending",
     "Point",
     "PrimalBall",
     "Problem",

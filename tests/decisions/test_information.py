@@ -7,7 +7,19 @@ import pytest
 
 import glru
 from tests.certificates.exact import precise
-from tests.core import Freedom, bounds_nearby, find_criterion, freedom_at
+from tests.core import (
+    Contest,
+    Freedom,
+    Model,
+    Move,
+    Pending,
+    ValidationJudge,
+    ValidationRows,
+    _budget,
+    bounds_nearby,
+    find_criterion,
+    freedom_at,
+)
 from tests.decisions.exact_paths import PI, degrees_of_freedom, exact_information, exact_path
 
 NOTHING = glru.L2(np.zeros(5))
@@ -150,16 +162,16 @@ def test_degrees_of_freedom(shape, loss, lam, size):
             counts = free + fit_intercept, shape[1] + fit_intercept
             for move in (1e-3, 0.5):
                 others = scores + move * rng.uniform(-1.0, 1.0, size=shape[0])
-                low, high = bounds_nearby(problem, known, counts, 0, scores - move, scores + move)
+                low, high = bounds_nearby(problem, known, counts, (0, 0), scores - move, scores + move)
                 assert Decimal(float(low)) <= degrees_of_freedom(problem, others) <= Decimal(float(high))
             for j in range(free, shape[1]):
                 rest = np.delete(np.arange(shape[1]), j)
                 less = problem.select_columns(rest)
-                low, high = bounds_nearby(problem, known, (counts[0], counts[1] - 1), -1, scores, scores)
+                low, high = bounds_nearby(problem, known, (counts[0], counts[1] - 1), (-1, -1), scores, scores)
                 exact = degrees_of_freedom(less, scores)
                 assert Decimal(float(low)) <= exact <= Decimal(float(high))
                 part = freedom_at(less, scores)
-                low, high = bounds_nearby(problem, part, counts, 1, scores, scores)
+                low, high = bounds_nearby(problem, part, counts, (1, 1), scores, scores)
                 assert Decimal(float(low)) <= Decimal(known.upper) and Decimal(known.lower) <= Decimal(float(high))
 
 
@@ -207,3 +219,20 @@ def test_what_is_refused():
         glru.stepwise(glru.Problem(X, y, penalty=glru.L1(0.1)), criterion="aic")
     with pytest.raises(ValueError, match="at least 1"):
         glru.stepwise(glru.Problem(X, y, sample_weight=np.full(20, 1e-3)), criterion="bic")
+
+
+def test_moves_that_come_and_go_are_known_together_no_better_than_each():
+    """What serves some of the moves, whichever they are, holds the degrees of freedom after every one of them."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 4))
+    problem = glru.Problem(X, np.where(X[:, 0] + random.normal(size=60) > 0.0, 1.0, -1.0), penalty=glru.L2(0.05))
+    criterion = find_criterion("aic", problem)
+    judge = ValidationJudge(
+        Model(problem, np.arange(3), 1e-9), ValidationRows(problem, problem.matrix, problem.y, criterion)
+    )
+    moves = [Move((0,), add=False), Move((3,), add=True)]
+    pending = Pending(judge, moves, Contest(np.full(2, criterion.least), np.full(2, np.inf), 0.0), _budget.UNLIMITED)
+    scores = np.repeat(judge.model.solution.scores[:, None], 2, axis=1)
+    alone = pending._complete(np.arange(2), (np.zeros(2), np.zeros(2)), scores, scores)
+    together = pending._complete(np.arange(2), (np.zeros(1), np.zeros(1)), scores[:, :1], scores[:, :1])
+    assert together[0] <= alone[0].min() and alone[1].max() <= together[1]

@@ -624,3 +624,29 @@ def test_leave_one_out_trains_no_candidate(criterion):
     assert [step.columns for step in naive.path] == [step.columns for step in found.path[:2]]
     split = glru.stepwise(problem, criterion=criterion, forced=True, cv=LeaveOneOut(), max_steps=2)
     assert [step.columns for step in split.path] == [step.columns for step in found.path[:2]]
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+def test_units_of_columns_and_objectives_do_not_matter(fit_intercept, direction):
+    """Columns times a power of two, strengths times its square, or the whole objective: the same values, as narrow."""
+    random = np.random.default_rng(1)
+    X, queries = random.normal(size=(40, 4)), random.normal(size=(30, 4))
+    y, targets = (np.where(A[:, 0] + random.normal(size=len(A)) > 0.0, 1.0, -1.0) for A in (X, queries))
+    found = []
+    for unit, size in ((0, 0), (30, 0), (300, 0), (-300, 0), (0, 600), (0, -600)):
+        scale, weight = 2.0**unit, 2.0**size
+        problem = glru.Problem(
+            X * scale,
+            y,
+            penalty=glru.L2(0.5 * weight * scale * scale),
+            fit_intercept=fit_intercept,
+            scaling="sum",
+            sample_weight=np.full(40, weight),
+        )
+        options = {"direction": direction, "criterion": "log_loss"}
+        found.append(glru.stepwise(problem, X_val=queries * scale, y_val=targets, **options))
+    for result in found:
+        assert result.certified
+        assert [step.columns for step in result.path] == [step.columns for step in found[0].path]
+        np.testing.assert_allclose(result.criterion_bounds, found[0].criterion_bounds, rtol=1e-10)

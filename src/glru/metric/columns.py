@@ -18,6 +18,7 @@ from glru.linalg import (
     arrays_of,
     as_matrix,
     gamma,
+    length,
     move_like,
     to_host,
 )
@@ -178,8 +179,8 @@ class ColumnMetric(Metric):
 
     def _least_of(self, outer: float, slack: Array) -> float:
         """The smaller of two bounds of the norm of an error: one entry by entry, one by its length."""
-        length = float(np.linalg.norm(slack)) * (1.0 + gamma(slack.size + 4)) + TINY
-        return min(outer, self.largest * length)
+        size = float(np.linalg.norm(slack)) * (1.0 + gamma(slack.size + 4)) + TINY
+        return min(outer, self.largest * size)
 
     def gradient_norms(self, gradients: Any) -> Array:
         """Norms of gradients, one per column."""
@@ -187,7 +188,7 @@ class ColumnMetric(Metric):
         return np.sqrt(np.einsum("ij,ij->j", solved, solved)) * (1.0 + self.solve_error)
 
     def axis_norms(self) -> Array:
-        return np.sqrt(np.square(self.inverse).sum(axis=1)) * (1.0 + self.solve_error)
+        return length(self.inverse, axis=1) * (1.0 + self.solve_error)
 
 
 @final

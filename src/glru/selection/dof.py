@@ -92,7 +92,7 @@ def _share(sigma: Array) -> Array:
 
 
 def bounds_nearby(
-    problem: Problem, known: Freedom, counts: tuple[Any, Any], n_changed: Any, lower: Array, upper: Array
+    problem: Problem, known: Freedom, counts: tuple[Any, Any], changed: tuple[Any, Any], lower: Array, upper: Array
 ) -> tuple[Array, Array]:
     """Bounds of the degrees of freedom of models whose scores are within bounds.
 
@@ -104,8 +104,8 @@ def bounds_nearby(
         Of a model nearby.
     counts : tuple of (int or array of shape (n_models,))
         The unpenalised columns of the models, and all of them, as :func:`count_parameters` counts them.
-    n_changed : int or array of shape (n_models,)
-        How many columns they have more than the model nearby, or less if below zero.
+    changed : tuple of (int or array of shape (n_models,))
+        How many columns they have more than the model nearby (less if below zero), at least and at most.
     lower, upper : array of shape (n_rows,) or (n_rows, n_models)
         Bounds of the scores of the training rows.
     """
@@ -118,6 +118,6 @@ def bounds_nearby(
     constant = float(problem.loss.self_concordance or 0.0)
     # Logarithms of curvatures move by at most the constant times the score; a loss of constant curvature by nothing.
     growth = np.exp(constant * moved * (1.0 + FEW)) * (1.0 + FEW) if constant > 0.0 else np.ones_like(moved)
-    low = np.maximum(known.lower + np.minimum(n_changed, 0), 0.0) / growth * (1.0 - FEW)
-    high = (known.upper + np.maximum(n_changed, 0)) * growth * (1.0 + FEW)
+    low = np.maximum(known.lower + np.minimum(changed[0], 0), 0.0) / growth * (1.0 - FEW)
+    high = (known.upper + np.maximum(changed[1], 0)) * growth * (1.0 + FEW)
     return np.fmax(low, n_free), np.fmin(high, most)

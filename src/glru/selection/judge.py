@@ -187,7 +187,7 @@ class JudgedColumns:
         for _ in range(2):
             if self._freedom is None:
                 self._freedom = freedom_at(rows.whole.select_columns(self.chosen), 0.5 * (lower + upper))
-            dof = bounds_nearby(rows.whole, self._freedom, counts, 0, lower, upper)
+            dof = bounds_nearby(rows.whole, self._freedom, counts, (0, 0), lower, upper)
             ends = criterion.complete(low, high, dof)
             least, largest = max(least, float(ends[0])), min(largest, float(ends[1]))
             if dof[1] - dof[0] <= 2.0 * (self._freedom.upper - self._freedom.lower):
@@ -356,10 +356,11 @@ class Pending:
         """Bounds of the values, from bounds of the sums and of the scores."""
         if self._parameters is None:
             return ends
-        judge, (n_free, most, changed) = self.judge, (count[places] for count in self._parameters)
+        judge, (n_free, most, more) = self.judge, (count[places] for count in self._parameters)
+        changed = more, more
         if ends[0].shape != places.shape:
             # Some of the moves, and it is not known which: their numbers are between the extremes.
-            n_free, most, changed = n_free.min(), most.max(), changed.min()
+            n_free, most, changed = n_free.min(), most.max(), (more.min(), more.max())
         if np.array_equal(n_free, most):
             return judge.rows.criterion.complete(*ends, (most, most))
         scores = to_host(lower), to_host(upper)

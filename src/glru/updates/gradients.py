@@ -195,6 +195,10 @@ class Gradients:
         columns = self.totals.column_norms * float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
         return self.metric.gradient_norm(np.zeros_like(columns), columns)
 
+    @cached_property
+    def _axis_norms(self) -> Any:
+        return self.metric.arrays.put(self.metric.axis_norms())
+
     def score_errors(self, models: Any) -> tuple[Array, Array]:
         """The error of a row's score under each model is at most ``|x| first + second``."""
         coefs, shifts = split_models(models, self.metric.fit_intercept)
@@ -259,9 +263,8 @@ class Gradients:
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         slopes = slope_spread(totals, wrong, totals.largest_norm * errors[0] + errors[1], curved)
         spread = sum_error(totals.depth) * size + (slopes + FEW * size) * (1.0 + FEW)
-        # Multiplied first: squares of the penalty's part may underflow or overflow where this norm does not.
-        scaled = penalty * self.metric.inverse_norm
-        outer = FEW * np.sqrt(arrays.inner(scaled, scaled)) * (1.0 + FEW)
+        # Entry by entry, so that the units of the columns do not matter, nor what their squares would underflow to.
+        outer = FEW * to_host(self._axis_norms @ arrays.xp.abs(penalty)) * (1.0 + gamma(penalty.shape[0] + 8))
         return (spread * (self.slope_norm + more) + outer) * (1.0 + FEW) + TINY
 
 
