@@ -30,7 +30,7 @@ from glru.problem import Problem
 from glru.selection import FeatureImportance, Settings, StepwiseResult, measure_importance, search
 from glru.selection.search import CriterionName, Direction
 from glru.selection.search import Method as SearchMethod
-from glru.sklearn.adapt import adapt, is_estimator
+from glru.sklearn.adapt import adapt
 from glru.sklearn.after import ModelAfter, after_models
 from glru.sklearn.certify import ModelCertificate, certify_estimator
 from glru.sklearn.drop_ins import Method, adapted_loocv, estimator_cross_val_predict, estimator_cross_validate
@@ -43,6 +43,11 @@ from glru.statsmodels import adapt_results, is_statsmodels
 
 Progress = bool | Report
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def is_estimator(value: object) -> bool:
+    """Whether a value is a scikit-learn estimator rather than something of this library's core."""
+    return callable(getattr(value, "fit", None)) and callable(getattr(value, "get_params", None))
 
 
 def suggest_options(function: Function) -> Function:

@@ -23,8 +23,8 @@ from glru.solvers.api import prefers_products
 from glru.solvers.newton import Until, zero_point
 from glru.sums import chunks
 from glru.updates import newton_candidate
+from glru.updates.carry import length_along, newton_step
 from glru.updates.folds import Folds, forms_hessians, has_folds
-from glru.updates.newton import length_along, newton_step
 from glru.updates.row_models import RowModels, has_wide_rows
 
 NEWTON_STEPS = 8

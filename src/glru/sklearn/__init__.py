@@ -1,7 +1,7 @@
 """Estimators of scikit-learn as problems of this library: the one place that knows their objectives."""
 
-from glru.sklearn.adapt import adapt, is_estimator
+from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.after import translated
 
-__all__ = ["Adapted", "adapt", "is_estimator", "translated"]
+__all__ = ["Adapted", "adapt", "translated"]

@@ -13,11 +13,6 @@ from glru.sklearn.preprocessing import count_rows, fit_steps, is_a, keep_steps, 
 from glru.sklearn.targets import Seen, Targets, targets_of
 
 
-def is_estimator(value: object) -> bool:
-    """Whether a value is a scikit-learn estimator rather than something of this library's core."""
-    return callable(getattr(value, "fit", None)) and callable(getattr(value, "get_params", None))
-
-
 def adapt(
     estimator: Any,
     X: Any,

@@ -1,6 +1,5 @@
 """What a model becomes after a change: one candidate for one change, or all changes of one kind in a few matrix products."""
 
-from glru.updates.carry import carried_point, carry
-from glru.updates.newton import MAX_STEPS, best_candidate, newton_candidate
+from glru.updates.carry import MAX_STEPS, best_candidate, carried_point, carry, newton_candidate
 
 __all__ = ["MAX_STEPS", "best_candidate", "carried_point", "carry", "newton_candidate"]

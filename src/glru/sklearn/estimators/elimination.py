@@ -14,7 +14,7 @@ from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
 from glru.selection.elimination import Judged, Stage, eliminate, sizes_of
 from glru.selection.search import Settings, folds_of
-from glru.sklearn.estimators.base import validated
+from glru.sklearn.estimators.linear import validated
 from glru.sklearn.stepwise import prepare
 
 Scoring = Literal["accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"]

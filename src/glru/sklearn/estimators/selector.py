@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from glru.linalg import use_threads
 from glru.selection import Settings
-from glru.sklearn.estimators.base import validated
+from glru.sklearn.estimators.linear import validated
 from glru.sklearn.preprocessing import weight_name
 from glru.sklearn.stepwise import estimator_stepwise
 

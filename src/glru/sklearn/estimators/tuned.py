@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from math import lcm
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
@@ -12,9 +12,14 @@ from glru.linalg import Array, gamma, move_like
 from glru.losses import Loss
 from glru.sklearn.adapt import adapt_again
 from glru.sklearn.adapted import Adapted
-from glru.sklearn.estimators.base import LinearModel
-from glru.sklearn.estimators.classifier import Classifier, GLRUClassifier, checked_weight
-from glru.sklearn.estimators.regressor import GLRURegressor, Regressor
+from glru.sklearn.estimators.linear import (
+    Classifier,
+    GLRUClassifier,
+    GLRURegressor,
+    LinearModel,
+    Regressor,
+    checked_weight,
+)
 from glru.sklearn.held_out import HeldOut, default_width, held_out, held_out_grid
 from glru.solution import Solution
 from glru.solvers.api import Solver
@@ -26,6 +31,24 @@ class Tuned(LinearModel):
     """What the tuned estimators share: a grid of strengths, and cross-validation at each of them."""
 
     _known = False
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Choose the strength and train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_rows, n_columns)
+            Data.
+        y : array of shape (n_rows,)
+            Labels or targets.
+        sample_weight : array of shape (n_rows,), default=None
+            Weights of the rows.
+        groups : array of shape (n_rows,), default=None
+            Groups that are left out together, instead of single rows.
+        """
+        X, y = self._validated(X, y, ensure_min_samples=2)
+        self._choose(X, y, checked_weight(sample_weight, X), groups)
+        return self
 
     def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         """Validate every strength from the strongest penalty to the weakest, and keep the best."""
@@ -202,24 +225,6 @@ class GLRUClassifierCV(Classifier, Tuned):
             **strength,
         )
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "GLRUClassifierCV":
-        """Choose the strength and train.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_rows, n_columns)
-            Data.
-        y : array of shape (n_rows,)
-            Labels.
-        sample_weight : array of shape (n_rows,), default=None
-            Weights of the rows.
-        groups : array of shape (n_rows,), default=None
-            Groups that are left out together, instead of single rows.
-        """
-        X, y = self._validated(X, y, ensure_min_samples=2)
-        self._choose(X, y, checked_weight(sample_weight, X), groups)
-        return self
-
 
 class GLRURegressorCV(Regressor, Tuned):
     """A linear regression whose ``C`` (or ``lam``) is chosen by certified cross-validation, leave-one-out by default.
@@ -279,21 +284,3 @@ class GLRURegressorCV(Regressor, Tuned):
 
     def _model(self, **strength: Any) -> GLRURegressor:
         return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> "GLRURegressorCV":
-        """Choose the strength and train.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n_rows, n_columns)
-            Data.
-        y : array of shape (n_rows,)
-            Targets.
-        sample_weight : array of shape (n_rows,), default=None
-            Weights of the rows.
-        groups : array of shape (n_rows,), default=None
-            Groups that are left out together, instead of single rows.
-        """
-        X, y = self._validated(X, y, ensure_min_samples=2)
-        self._choose(X, y, checked_weight(sample_weight, X), groups)
-        return self
