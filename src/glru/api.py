@@ -629,8 +629,8 @@ def stepwise(
 
     Notes
     -----
-    Rows in blocks are judged on validation rows in memory, by the method "certified": one to three passes over the data for
-    every candidate.
+    Rows in blocks are judged on validation rows in memory, by the method "certified": a step takes about five passes over the data for all
+    candidates together, and one to three more for each that is open after them.
 
     "aic" is :math:`-2 \log L + 2 k` and "bic" :math:`-2 \log L + k \log n`, with ``L`` the likelihood of the model as it is trained
     (binomial, Poisson, negative binomial, or normal at its best variance), sample weights counted as repeated rows, and ``n`` their sum. ``k`` is the number of

@@ -6,7 +6,7 @@ r"""Sums over the rows of a problem at a point, each made in one pass: what trai
 Sums over rows are rounded in whatever order blocks arrive; ``gamma`` of the problem's ``totals.depth`` covers that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -126,6 +126,31 @@ def expand(problem: Problem, point: Point, floor: Floor | None = None) -> Expans
     """The expansion at a point, in one pass; with the Hessian where there is a floor under its curvatures."""
     found: Expansion = problem.sum(expand_part, point, floor, problem.in_memory)
     return found
+
+
+@final
+class Expansions(tuple[Expansion, ...]):
+    """Expansions at several points, summed up together."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> "Expansions":
+        return Expansions(mine + theirs for mine, theirs in zip(self, other, strict=True))
+
+
+def expand_sets(problem: Problem, sets: Sequence[tuple[NDArray[np.intp], Point]], floor: Floor) -> Expansions:
+    """The expansions, with Hessians, of the models of several sets of columns at a point each, in one pass over the rows."""
+    found: Expansions = problem.sum(_expand_sets, tuple(sets), floor)
+    return found
+
+
+def _expand_sets(part: Problem, sets: Sequence[tuple[NDArray[np.intp], Point]], floor: Floor) -> Expansions:
+    def select(columns: NDArray[np.intp]) -> Problem:
+        # A part of the rows keeps the weights that these have among all rows.
+        objective = replace(part.objective, penalty=part.penalty.select(columns))
+        return Problem.of_rows(objective, part.matrix[:, columns], part.y, part.sample_weight)
+
+    return Expansions(expand_part(select(columns), point, floor) for columns, point in sets)
 
 
 def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = False) -> Expansion:

@@ -81,3 +81,29 @@ def test_losses_without_the_local_certificate(tmp_path):
     X, y, X_val, y_val = _split(5)
     with pytest.raises(ValueError, match="logistic or squared loss"):
         glru.stepwise(glru.Problem(mapped(tmp_path, X), y, loss=glru.SquaredHinge()), X_val=X_val, y_val=y_val)
+
+
+@pytest.mark.parametrize("criterion", ["error", "log_loss"])
+def test_all_candidates_of_a_step_in_a_few_passes(tmp_path, criterion):
+    """The passes of a step do not grow with the number of candidates."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(2400, 12))
+    y = X[:, :6].sum(axis=1) + random.normal(size=2400) > 0.0
+    solution = glru.solve(
+        glru.Problem(mapped(tmp_path, X[:2000]), y[:2000], penalty=glru.L2(0.01), block_bytes=70 * 96)
+    )
+    before = solution.problem.traffic.passes
+    found = glru.stepwise(solution, X_val=X[2000:], y_val=y[2000:], criterion=criterion, max_steps=1, forced=True)
+    # One pass for the sums that all candidates start from, up to two more for the present model's value, three for the candidates.
+    assert solution.problem.traffic.passes - before <= {"error": 5, "log_loss": 6}[criterion]
+    naive = glru.stepwise(
+        glru.Problem(X[:2000], y[:2000], penalty=glru.L2(0.01)),
+        X_val=X[2000:],
+        y_val=y[2000:],
+        criterion=criterion,
+        max_steps=1,
+        forced=True,
+        method="naive",
+        tol=1e-12,
+    )
+    assert found.path[0].columns == naive.path[0].columns and found.certified

@@ -209,7 +209,7 @@ class ValidationJudge(Judge):
     def __init__(self, model: Model, rows: ValidationRows, method: str = "certified") -> None:
         self.model, self.rows, self.method = model, rows, method
         self.screening: Screening = (
-            ColumnFamilies(model, rows.X, method) if model.whole.in_memory else SummedHessian(model, rows.y.size)
+            ColumnFamilies(model, rows.X, method) if model.whole.in_memory else SummedHessian(model, rows.X)
         )
         self._points: dict[Move, Point] = {}
 
@@ -225,7 +225,8 @@ class ValidationJudge(Judge):
             if high - low <= criterion.width(ROUGH, high):
                 return Value(low, high, "newton", high)
         certificate = model.solution.certificate if model.whole.in_memory else None
-        goal = Goal(budget=model.budget, rough=not thorough and has_products(model.problem))
+        expensive = not model.whole.in_memory or has_products(model.problem)
+        goal = Goal(budget=model.budget, rough=not thorough and expensive)
         value, point = self._refine(model.problem, model.point, self.present, goal, EVERY, certificate)
         if not model.whole.in_memory:
             model.start = point

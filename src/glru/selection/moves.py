@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, final
 
@@ -18,11 +19,11 @@ from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import AllDecided, certified_bounds, has_products
-from glru.regions import DualBox
+from glru.regions import DualBox, LocalEllipsoid
 from glru.solution import Solution
 from glru.solvers import train
 from glru.solvers.api import warn_if_short
-from glru.sums import Expansion, Floor, expand, whole_gradient, whole_hessian
+from glru.sums import Expansion, Floor, expand, expand_sets, whole_gradient, whole_hessian
 from glru.updates import newton_candidate
 from glru.updates.carried_rows import has_carried
 from glru.updates.carry import new_coefficients
@@ -52,6 +53,9 @@ SETS_COST = 4
 
 POLISHED = 1e-12
 """Relative gap from which the columns of large sparse data are bounded."""
+
+MOST_PASSES = 3
+"""Passes over blocks in which the candidates of a step are bounded together."""
 
 BATCH_STEPS = 6
 """Steps with the old Hessian for removals that share one metric."""
@@ -450,18 +454,65 @@ class SummedHessian(Screening):
     """Moves of rows in blocks: one pass sums the Hessian over all columns at the present model.
 
     That model is a point of the whole problem with zeros elsewhere, so the Newton equations of every model a move away are
-    parts of these sums. They give no bounds, but starts from which one to three passes do as a rule.
+    parts of these sums. They give candidates; each further pass expands the objectives of all candidates that may still be the best,
+    bounds their scores and steps them on.
     """
 
-    def __init__(self, model: Model, n_rows: int) -> None:
-        self.model, self.n_rows = model, n_rows
+    def __init__(self, model: Model, X: Matrix) -> None:
+        self.model, self.X = model, X
+        self._found: dict[Move, Point] = {}
+        self._expansion: Expansion | None = None
 
     def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+        for k in range(MOST_PASSES):
+            places = pending.open_places() if k else np.arange(len(moves))
+            if not places.size:
+                places = pending.best_place()
+            if not places.size:
+                break
+            self._pass(moves, places, pending)
         yield "newton"
+
+    def present(self) -> Bounds | None:
+        """Bounds from the sums at the present model, of which its own are a part."""
+        model, (point, _, _) = self.model, self._sums
+        chosen = model.chosen
+        if chosen.size == 0:
+            return None
+        places = np.append(chosen, [model.whole.n_columns] if model.whole.fit_intercept else []).astype(np.intp)
+        here = self._expansion
+        assert here is not None
+        own = replace(here, gradient=here.gradient[places], hessian=here.hessian[np.ix_(places, places)])
+        region = LocalEllipsoid.of_sums(model.problem.totals, Point(point.coef[chosen], point.intercept), own)
+        if np.isfinite(region.nu):
+            # Where these bounds are not enough, the next pass begins here.
+            model.start = region.stepped()
+        return region.score_bounds(self.X if chosen.size == self.X.shape[1] else self.X[:, chosen])
+
+    def _pass(self, moves: list[Move], places: Columns, pending: Pending) -> None:
+        """Bound the scores after some moves in one pass over the rows, and step their models on."""
+        pending.budget.check()
+        whole = self.model.whole
+        trials = [self.trial(moves[k]) for k in places]
+        columns = [moves[k].apply(self.model.chosen) for k in places]
+        points = [point for _, point in trials]
+        found = expand_sets(whole, list(zip(columns, points, strict=True)), Floor.of(whole.loss))
+        for k, chosen, (problem, point), here in zip(places, columns, trials, found, strict=True):
+            region = LocalEllipsoid.of_sums(problem.totals, point, here)
+            if np.isfinite(region.nu):
+                self._found[moves[k]] = region.stepped()
+            queries = self.X if chosen.size == self.X.shape[1] else self.X[:, chosen]
+            lower, upper = region.score_bounds(queries)
+            pending.take(np.array([k]), lower[:, None], upper[:, None])
+
+    def candidate(self, move: Move) -> Point | None:
+        return self._found.get(move)
 
     def trial(self, move: Move) -> tuple[Problem, Point]:
         """The problem after a move, and where the quadratic model of the whole problem is least on its columns."""
         whole, chosen = self.model.whole, move.apply(self.model.chosen)
+        if move in self._found:
+            return whole.select_columns(chosen), self._found[move]
         point, gradient, hessian = self._sums
         last = [whole.n_columns] if whole.fit_intercept else []
         places = np.append(chosen, last).astype(np.intp)
@@ -480,7 +531,7 @@ class SummedHessian(Screening):
         coef = np.zeros(whole.n_columns)
         coef[self.model.chosen] = near.coef
         point = Point(coef, near.intercept)
-        here: Expansion = expand(whole, point, Floor.of(whole.loss))
+        here = self._expansion = expand(whole, point, Floor.of(whole.loss))
         assert here.hessian is not None
         upper = whole_hessian(whole.totals, here.hessian)
         return point, whole_gradient(whole.totals, point, here.gradient), np.triu(upper) + np.triu(upper, 1).T
