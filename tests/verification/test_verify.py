@@ -4,6 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import glru
 from glru.verify.classes import retrain_classes
@@ -137,3 +143,29 @@ def test_errors():
     path = glru.stepwise(problem, X_val=problem.X, y_val=problem.y, max_steps=1)
     with pytest.raises(ValueError, match="validation rows"):
         glru.verify(path, problem)
+
+
+REFITTED = {
+    "scaled": make_pipeline(StandardScaler(), LogisticRegression(C=0.3)),
+    "filled": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(class_weight="balanced")),
+    "row-by-row": make_pipeline(StandardScaler(), PCA(2), Ridge()),
+    "balanced": LogisticRegression(C=1e-2, class_weight="balanced"),
+}
+
+
+@each(REFITTED, "estimator")
+def test_results_of_pipelines(estimator):
+    """The models are those of steps and weights fitted without the held-out rows."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = X[::30, :4].copy(), y[::30]
+    if "SimpleImputer" in repr(estimator):
+        X[[2, 5], [1, 3]] = np.nan
+    found = glru.cross_val_predict(estimator, X, y, cv=3, width=1e-5, return_result=True)
+    for result in (glru.loocv(estimator, X, y), found):
+        checked = glru.verify(result, result.problem, sample=8)
+        assert checked.checked == 8
+        assert checked.n_wrong == 0, checked.wrong
+        with pytest.raises(ValueError, match=r"Give result\.problem"):
+            glru.verify(result, result.problem.derive())
+    wrong = replace(found, bounds=ScoreBounds(found.bounds.lower + 0.1, found.bounds.upper + 0.1))
+    assert glru.verify(wrong, wrong.problem, sample=8).n_wrong == 8

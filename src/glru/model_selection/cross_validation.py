@@ -12,7 +12,7 @@ from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
 from glru.losses import WithOffset
 from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
-from glru.model_selection.result import HeldOutScores
+from glru.model_selection.result import HeldOutScores, Refitted
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Problem
 from glru.refine import fold_bounds
@@ -53,6 +53,9 @@ class CrossValResult(HeldOutScores):
         there is one score per row and class.
     n_refits, refit_reason : int, str or None
         For how many splits the steps in front of a pipeline's model were fitted again, without a closed form, and why.
+    refitted : callable or None
+        Where a split changes more than the weights of the rows (a pipeline, balanced weights): ``refitted(fold)`` is the problem of
+        the model of a fold, and the places of the fold's test rows there.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class CrossValResult(HeldOutScores):
     known_classes: NDArray[Any] | None = None
     n_refits: int = 0
     refit_reason: str | None = None
+    refitted: Refitted | None = None
 
     @property
     def classes(self) -> NDArray[Any] | None:

@@ -1,7 +1,7 @@
 """What leave-one-out and cross-validation found."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -15,6 +15,9 @@ from glru.bounds import ScoreBounds, exact_count
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.linalg import Array
 from glru.problem import Problem
+
+Refitted = Callable[[int], tuple[Problem, NDArray[np.intp]]]
+"""The problem of a row that is left out, or of a split, with everything fitted to its train rows; and the places of its test rows."""
 
 
 class HeldOutScores(Shown):
@@ -307,6 +310,9 @@ class LOOCVResult(HeldOutScores):
         Time spent in each stage.
     n_refits, refit_reason : int, str or None
         For how many rows the steps in front of a pipeline's model were fitted again one at a time, without a closed form, and why.
+    refitted : callable or None
+        Where leaving out a row changes more than that row (a pipeline, balanced weights): ``refitted(row)`` is the problem of the model
+        without it, and the row's place there.
     n_passes : float
         Passes over rows in blocks, the training of all rows included where it was part of the run.
     output : str or None
@@ -338,6 +344,7 @@ class LOOCVResult(HeldOutScores):
     aim: float | None = None
     n_refits: int = 0
     refit_reason: str | None = None
+    refitted: Refitted | None = None
 
     @property
     def classes(self) -> NDArray[Any] | None:

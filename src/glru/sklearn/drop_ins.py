@@ -4,6 +4,8 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +17,13 @@ from glru.model_selection.cross_validation import CrossValResult
 from glru.model_selection.loocv import AIM, Width, check_width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.model_selection.splits import Rows
+from glru.problem import Problem
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted
 from glru.sklearn.held_out import (
     FINE,
     HeldOut,
+    Split,
     all_splits,
     decides_by_sign,
     default_aim,
@@ -99,7 +103,33 @@ def _check_options(adapted: Adapted, shifts: str, options: dict[str, Any]) -> No
 def _with_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
     """A result that tells for how many rows the steps in front of the model were fitted again one at a time, and why."""
     n_refits = adapted.n_refits
-    return replace(found, n_refits=n_refits, refit_reason=adapted.refit_reason if n_refits else None)
+    return replace(
+        found,
+        n_refits=n_refits,
+        refit_reason=adapted.refit_reason if n_refits else None,
+        refitted=partial(_without, adapted) if _is_refitted(adapted) else None,
+    )
+
+
+def _is_refitted(adapted: Adapted) -> bool:
+    """Whether an estimator of one problem changes more than its rows when a row leaves."""
+    return len(adapted.problems) == 1 and adapted.shifts is not None
+
+
+def _without(adapted: Adapted, row: int) -> tuple[Problem, Rows]:
+    """The problem of an estimator fitted without a row, and the row's place in it."""
+    (refits,) = adapted.refits
+    assert refits is not None
+    return refits.problem(adapted.problems[0], row), np.array([row])
+
+
+def _split(adapted: Adapted, splits: list[Split], k: int) -> tuple[Problem, Rows]:
+    """The problem of an estimator fitted to the train rows of a split, and the places of its test rows."""
+    train, test = splits[k]
+    if train is None:
+        return _without(adapted, int(test[0]))
+    fold = next(islice(adapted.folds(with_train(adapted, splits)), k, None))
+    return fold.problems[0], fold.test
 
 
 @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
@@ -157,6 +187,7 @@ def _result(found: HeldOut) -> CrossValResult:
         known_classes=classes,
         n_refits=found.n_refits,
         refit_reason=found.refit_reason,
+        refitted=partial(_split, adapted, found.splits) if _is_refitted(adapted) else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import cache, singledispatch
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glru.after import After
 from glru.bounds import ScoreBounds
 from glru.model_selection import CrossValResult, LOOCVResult
+from glru.model_selection.result import Refitted
 from glru.problem import Problem
 from glru.selection import StepwiseResult
 
@@ -67,8 +68,12 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
         raise ValueError(f"only proven bounds can be verified; the method {result.method!r} proves nothing.")
     if len(result.score_lower) != problem.n_rows:
         raise ValueError(f"the result is of {len(result.score_lower)} rows, the problem has {problem.n_rows}.")
+    _require_own(result, problem)
     found = []
     for row in range(problem.n_rows):
+        if result.refitted is not None:
+            found.extend(_refitted_claims(result.refitted, row, [(f"row {row}", 0)], result.bounds.take([row])))
+            continue
         model = _reweighted(problem, np.where(np.arange(problem.n_rows) == row, 0.0, problem.sample_weight))
         if problem.loss.several:
             found.extend(_class_claims(f"row {row}", model, problem.matrix[row : row + 1], result.bounds.take([row])))
@@ -79,8 +84,49 @@ def _(result: LOOCVResult, problem: Problem, queries: Any, targets: Any) -> list
     return found
 
 
+def _require_own(result: LOOCVResult | CrossValResult, problem: Problem) -> None:
+    """Refuse a problem that a result with refitted steps or weights does not belong to."""
+    if result.refitted is not None and problem is not result.problem:
+        raise ValueError(
+            "the result is of an estimator that is fitted anew without its held-out rows (a pipeline, balanced weights), which this "
+            "problem does not tell. Give result.problem."
+        )
+
+
+def _refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], bounds: ScoreBounds) -> list[Claim]:
+    """The claims about test rows of a split, each a name and its place among them, under a problem that is made when it is asked for."""
+    made = cache(lambda: refitted(k))
+
+    def model() -> Problem:
+        return made()[0]
+
+    def row_at(place: int) -> Any:
+        problem, test = made()
+        return problem.matrix[test[place] : test[place] + 1]
+
+    found = []
+    for at, (name, place) in enumerate(names):
+        if bounds.lower.ndim == 2:
+            found.extend(_class_claims(name, model, row_at(place), bounds.take([at])))
+            continue
+
+        def value(trained: Any, place: int = place) -> Any:
+            return _score(row_at(place))(trained)
+
+        found.append(Claim(f"score of {name}", model, value, float(bounds.lower[at]), float(bounds.upper[at])))
+    return found
+
+
 @claims_of.register
 def _(result: CrossValResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
+    _require_own(result, problem)
+    if result.refitted is not None:
+        found = []
+        for fold in range(int(result.folds.max()) + 1):
+            places = np.flatnonzero(result.folds == fold)
+            names = [(f"row {row} in fold {fold}", k) for k, row in enumerate(result.rows[places])]
+            found.extend(_refitted_claims(result.refitted, fold, names, result.bounds.take(places)))
+        return found
     models = []
     for train in result.train_rows:
         weight = np.zeros(problem.n_rows)

@@ -77,7 +77,7 @@ def verify(
     result : LOOCVResult, CrossValResult, After or StepwiseResult
         The result to verify.
     problem : Problem
-        The problem it was computed from; for an ``After``, the problem before the change.
+        The problem it was computed from: for an ``After`` the problem before the change, for a pipeline ``result.problem``.
     sample : int, default=20
         How many bounds to check; None: all of them.
     digits : int, default=50
