@@ -56,6 +56,13 @@ WRITTEN = {
 }
 
 
+def test_notes_name_options_of_the_command_line(tmp_path):
+    (tmp_path / "t.csv").write_bytes(
+        b"a,ort,y\n" + b"".join(f"{k % 4},Köln,{k % 2}\n".encode("cp1252") for k in range(9))
+    )
+    assert "(or give --encoding ...)" in answer("loocv", tmp_path / "t.csv")["data"]["notes"]["read as"]
+
+
 @pytest.mark.parametrize("way", WRITTEN)
 def test_a_table_written_in_many_ways(tmp_path, way):
     frame = plain()

@@ -62,7 +62,7 @@ def pages(result):
     names = [f"{NASTY}{k}" for k in range(40)]
     problem = result.problem
     solution = glru.solve(problem)
-    influence = glru.display.InfluenceDisplay.from_solution(solution, top=5)
+    influence = glru.influence(solution).top(5)
     regression = make(glru.Squared(), glru.L2(0.1), 30, 3)
     path = glru.loocv_path(problem, [1.0, 0.1, 0.01])
     out = glru.after(solution, glru.RemoveRows([1, 2]))
@@ -74,9 +74,7 @@ def pages(result):
     )
     return {
         "loocv": loocv_page(result, NASTY, ORIGIN, ("no" + NASTY, "yes" + NASTY), names, influence),
-        "regression": loocv_page(
-            glru.loocv(regression), NASTY, ORIGIN, influence=glru.display.InfluenceDisplay.from_solution(trained, top=3)
-        ),
+        "regression": loocv_page(glru.loocv(regression), NASTY, ORIGIN, influence=glru.influence(trained).top(3)),
         "path": path_page(path, NASTY, ORIGIN),
         "path-C": path_page(glru.loocv_path(regression, [1.0, 0.1]), NASTY, ORIGIN, as_C=True),
         "stepwise": stepwise_page(selection, [f"{NASTY}{j}" for j in range(4)], NASTY, ORIGIN),

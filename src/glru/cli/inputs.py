@@ -195,7 +195,8 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
             data = replace(data, impute="mean")
         data = replace(data, id=data.id or check.id_column, target=target)
         prepared = _prepare(source, data, task, [*drop, *left_out])
-    notes = check.notes + describe_features(prepared.raw, prepared.y, prepared.targets.classes)
+    read_as = [(heading, PARAMETER.sub(_flag, text)) for heading, text in check.notes]
+    notes = read_as + describe_features(prepared.raw, prepared.y, prepared.targets.classes)
     return prepared, DataCheck(left_out, notes)
 
 

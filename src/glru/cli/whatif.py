@@ -286,6 +286,6 @@ def outcome(
             job.prepared.name,
             inputs.provenance(job, describe(job)),
             two_classes(job) or ("-1", "+1"),
-            [f"{name}: {text}." for name, text in sentences(compared)],
+            [f"{name[0].upper()}{name[1:]}: {text}." for name, text in sentences(compared)],
         ),
     )

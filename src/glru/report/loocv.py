@@ -22,6 +22,9 @@ from glru.report.svg import Axis, Mark, around, bars, intervals
 DRAWN, LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
 
+CELLS = 90, 40
+"""Cells across and up of a grid in which rows that lie together share a mark; about square in the picture."""
+
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
 """Stages whose name in a sentence differs from that in the result."""
@@ -296,11 +299,11 @@ def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str])
         return [Mark(float(known[row]), lower[row], upper[row], "good", tip(row)) for row in range(known.size)]
     scores = middle(bounds)
     cells, counts = [], []
-    for values in (known, scores):
-        edges = np.linspace(values.min(), values.max(), 61)
-        cells.append(np.clip(np.digitize(values, edges) - 1, 0, 59))
+    for values, n_cells in zip((known, scores), CELLS, strict=True):
+        edges = np.linspace(values.min(), values.max(), n_cells + 1)
+        cells.append(np.clip(np.digitize(values, edges) - 1, 0, n_cells - 1))
     _, first, inverse, counts = np.unique(
-        60 * cells[0] + cells[1], return_index=True, return_inverse=True, return_counts=True
+        CELLS[1] * cells[0] + cells[1], return_index=True, return_inverse=True, return_counts=True
     )
     sums = [np.bincount(inverse, values) / counts for values in (known, scores)]
     shades = np.minimum(np.ceil(3.0 * np.log1p(counts) / np.log1p(counts.max())), 3.0).astype(int)
