@@ -873,7 +873,8 @@ def summed(solution: Solution) -> Solution:
     """The same model of the same objective times its total weight."""
     problem = solution.problem
     summed = problem.derive(scaling="sum", penalty=problem.penalty.scaled(problem.total_weight))
-    return solution_at(summed, solution.point, solution.n_iter, solution.status, solution.solver)
+    with np.errstate(over="ignore"):  # a gap that overflows is infinite
+        return solution_at(summed, solution.point, solution.n_iter, solution.status, solution.solver)
 
 
 def _has_classes(cascade: Cascade) -> bool:

@@ -56,7 +56,10 @@ def exact_model(problem: glru.Problem) -> tuple[Any, list[list[Any]], Any] | Non
                 for j in range(width):
                     gradient[a][j] += slope * rows[i][j]
         size = max(abs(v) for line in gradient for v in line)
-        if size == 0 or size > 0.5 * before:
+        if size == 0:
+            doubt = mp.zero
+            break
+        if size > 0.5 * before:
             break
         before = size
         # The step is rounded, the gradient is not: the error falls by the relative error of the factor each time.

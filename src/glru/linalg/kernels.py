@@ -302,7 +302,7 @@ def add_ranges(moves, weights, ranges):  # type: ignore[no-untyped-def]
                 ranges[j] = between if between > ranges[j] else ranges[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")  # where every factor underflows, slopes are not numbers
 def class_slopes(factors, likely, y, weights, left_out, squares):  # type: ignore[no-untyped-def]
     """Turn factors of unnormalised probabilities (rows, classes, models) into weighted slopes ``s (p - e_y)``, zeros for a row that a model leaves out.
 
