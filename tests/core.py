@@ -30,7 +30,7 @@ from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassEllipsoid, widen_queries
+from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
 from glru.rows import summary
 from glru.selection import left_out as judges
@@ -84,6 +84,7 @@ __all__ = [
     "UNIT",
     "AscentRows",
     "Cascade",
+    "ClassBall",
     "ClassEllipsoid",
     "ClassRows",
     "Contest",

@@ -637,10 +637,6 @@ def after(
         raise ValueError("candidate='newton' needs a smooth loss; the hinge has no curvature. Use 'carry'.")
     if bound == "dual" and loss.several:
         raise ValueError(f"bound='dual' is for losses of one score; got {loss!r}. Use 'local' or 'primal'.")
-    if bound == "primal" and loss.several and solution.problem.fit_intercept:
-        raise ValueError(
-            f"bound='primal' bounds no intercept of {loss!r}. Use 'local' or 'auto', or fit_intercept=False."
-        )
     if bound == "dual" and not np.isfinite(loss.smoothness):
         raise ValueError(f"bound='dual' needs a smooth loss; got {loss!r}. Use 'primal'.")
     if bound == "local" and (loss.self_concordance is None or not penalty.smooth):

@@ -25,7 +25,7 @@ from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import Refinement, certified_bounds, class_bounds, class_training
 from glru.regions import EVERY
-from glru.regions.classes import has_classes, query_centers, unbounded_queries
+from glru.regions.classes import has_class_ball, has_classes, query_centers, unbounded_queries
 from glru.rows import Memory
 from glru.solution import Solution, dual_of, solution_at
 from glru.solvers import train
@@ -384,8 +384,9 @@ class Cascade:
             if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
-        several = self.problem.loss.several
-        if several or (self.problem.loss.self_concordance is not None and (_has_local(self) or _has_wide(self))):
+        several, loss = has_classes(self.problem), self.problem.loss
+        alone = not loss.several and loss.self_concordance is not None and (_has_local(self) or _has_wide(self))
+        if several or alone:
             rows = self.open_rows()
             order = np.argsort(-self.widths[rows], kind="stable")
             for row in rows[order[: min(MANY_ROWS, 1 + self.problem.n_rows // TIGHTENED_SHARE)]]:
@@ -639,7 +640,9 @@ class Cascade:
         row = int(rows[0])
         problem, point = self.without(row)
         decided = partial(self.finished, row)
-        found, _, _ = class_training(problem, point, problem.matrix[rows], self.reference[rows], decided, self.budget)
+        # Without a Hessian no step has told which class leads.
+        reference = self.reference[rows] if has_classes(problem) else None
+        found, _, _ = class_training(problem, point, problem.matrix[rows], reference, decided, self.budget)
         return found
 
     @cached_property
@@ -879,6 +882,10 @@ def summed(solution: Solution) -> Solution:
 
 def _has_classes(cascade: Cascade) -> bool:
     return has_classes(cascade.problem)
+
+
+def _has_class_proof(cascade: Cascade) -> bool:
+    return has_classes(cascade.problem) or has_class_ball(cascade.problem)
 
 
 def _has_refitted(cascade: Cascade) -> bool:
@@ -1139,8 +1146,8 @@ STEPS = (
     ),
     Step(
         "training",
-        "the same; a training for each row, and a Hessian for its certificate",
-        _has_classes,
+        "memory, one score per class; a training for each row, certified by a Hessian where one is small enough, or else by its gap",
+        _has_class_proof,
         _each,
         Cascade.class_training,
         refits=True,

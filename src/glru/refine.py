@@ -16,7 +16,7 @@ from glru.losses import Hinge
 from glru.metric.rows import uses_rows
 from glru.problem import Point, Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassEllipsoid, unbounded_queries
+from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
@@ -413,12 +413,37 @@ def class_training(
     decided: AllDecided,
     budget: Budget = UNLIMITED,
 ) -> tuple[Bounds, Rows, Point]:
-    """:func:`class_bounds` from the trained model, the references, which are its labels if none are given, and the model."""
+    """:func:`class_bounds` from the trained model, the references, which are its labels if none are given, and the model.
+
+    Where the Hessian is too large to form, the ball of the training's own gap is asked instead.
+    """
+    if not has_classes(problem):
+        return _class_ball_training(problem, point, queries, reference, decided, budget)
     best = train(problem, tol=CLASS_TRAINED, start=point, until=lambda state: budget.spent)
     if reference is None:
         reference = (queries @ best.coef.T + best.intercept).argmax(axis=1)
     found, point = class_bounds(problem, best.point, queries, reference, decided, budget)
     return found, reference, point
+
+
+def _class_ball_training(
+    problem: Problem, point: Point, queries: Matrix, reference: Rows | None, decided: AllDecided, budget: Budget
+) -> tuple[Bounds, Rows, Point]:
+    """Trainings to smaller and smaller gaps, each asked for the ball of its own, until these decide."""
+    found = unbounded_queries(queries.shape[0], problem.n_scores)
+    leaders: Rows = np.zeros(queries.shape[0], dtype=np.intp) if reference is None else reference
+    for tol in (TRAINED_FIRST, *PRODUCT_TOLS):
+        best = train(problem, tol=tol, start=point, budget=budget)
+        point, ball = best.point, ClassBall(best.certificate)
+        if reference is None:
+            # Bounds of differences from one class say nothing of those from another.
+            leaders = ball.leaders(queries)
+            found = ball.queries(queries, leaders)
+        else:
+            found = intersect(found, ball.queries(queries, leaders))
+        if decided(*found) or budget.spent:
+            break
+    return found, leaders, point
 
 
 def _class_fold(

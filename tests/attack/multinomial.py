@@ -11,7 +11,7 @@ from tests.attack.cases import DIGITS, Answer
 from tests.certificates.class_truth import retrain_classes
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.test_multinomial import problems
-from tests.core import ClassEllipsoid, ClassRows, train
+from tests.core import ClassBall, ClassEllipsoid, ClassRows, certify, train
 
 
 def exact_model(problem: glru.Problem) -> tuple[Any, list[list[Any]], Any] | None:
@@ -134,6 +134,9 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         region = ClassEllipsoid.at(alone, train(alone, tol=1e-8, start=solution).point)
         lower, upper = region.queries(problem.matrix[rows[:1]], reference[:1])
         yield "ClassEllipsoid", exact[0], lower[0], upper[0]
+        trained = train(alone, tol=10.0 ** -random.uniform(3, 14), start=solution)
+        lower, upper = ClassBall(certify(alone, trained.point)).queries(problem.matrix[rows[:1]], reference[:1])
+        yield "ClassBall", exact[0], lower[0], upper[0]
         result = glru.loocv(solution, width=random.choice([None, "labels"]), max_seconds=5.0)
     scores = [value for line in exact for value in line[:n_scores]]
     yield "leave-one-out, multinomial", scores, result.bounds.lower[rows].ravel(), result.bounds.upper[rows].ravel()
@@ -165,7 +168,7 @@ def changes(random: np.random.Generator) -> Iterator[Answer]:
     n_scores, free = changed.n_scores, changed.fit_intercept
     places = random.choice(changed.n_rows, min(3, changed.n_rows), replace=False)
     X = changed.matrix[np.sort(places)].dense()
-    bounds = ["auto", "local"] + ["primal"] * (not free and bool(np.all(changed.quadratic > 0.0)))
+    bounds = ["auto", "local"] + ["primal"] * bool(np.all(changed.quadratic > 0.0))
     out = glru.after(
         solution,
         change,

@@ -472,6 +472,11 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "classes-drift-from-the-metric-forgotten": Mutant("glru.regions.classes:largest_range", scaled(0.0), CLASS_CHANGES),
     "classes-fifth-of-the-ball": Mutant("glru.regions.classes:ClassBall.radius", scaled(0.2), CLASS_CHANGES),
+    "classes-intercepts-of-a-ball-taken-as-exact": Mutant(
+        "glru.regions.classes:ClassBall._intercept_widths",
+        result(lambda widths: (0.0 * widths[0], 0.0 * widths[1])),
+        CLASSES,
+    ),
     "classes-tenth-of-the-widths-of-coefficients": Mutant(
         "glru.regions.classes:ClassEllipsoid._axis_widths", scaled(0.1), CLASS_CHANGES
     ),

@@ -159,7 +159,6 @@ def test_an_objective_of_any_size(exponent, fit_intercept):
     [
         (lambda s: glru.after(s, glru.Relabel([0], ["d"])), "labels must be among"),
         (lambda s: glru.after(s, glru.RemoveRows([0]), bound="dual"), "for losses of one score"),
-        (lambda s: glru.after(s, glru.RemoveRows([0]), bound="primal"), "bounds no intercept"),
     ],
 )
 def test_what_does_not_fit_is_refused(ask, match):

@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.certificates.class_truth import LONG, retrain_classes, retrained_without
-from tests.core import ClassEllipsoid, ClassRows, Point, certify, widen_queries
+from tests.core import ClassBall, ClassEllipsoid, ClassRows, Point, certify, widen_queries
 
 
 def problems(seed):
@@ -181,3 +181,36 @@ def test_constraints_that_overflow_leave_a_gap_without_an_end():
     )
     with pytest.warns(ConvergenceWarning):
         assert glru.solve(problem).gap == np.inf
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_ball_of_the_gap_holds_the_intercepts_too(seed):
+    problem, finite = problems(100 + seed), 0
+    X, free = problem.matrix.dense(), problem.fit_intercept
+    exact, _ = retrain_classes(X, problem.y, problem.weights, problem.quadratic, problem.n_scores, free)
+    exact = exact - exact.mean(axis=0)
+    scores = (np.column_stack([X, np.ones(len(X))]) if free else X).astype(LONG) @ exact.T
+    reference = np.zeros(problem.n_rows, dtype=np.intp)
+    queries = np.hstack([scores, scores[:, :1] - scores])
+    for tol in (1e-3, 1e-6, 1e-9, 1e-12):
+        ball = ClassBall(certify(problem, glru.solve(problem, tol=tol).point))
+        lower, upper = ball.queries(problem.matrix, reference)
+        assert np.all((lower <= queries) & (queries <= upper))
+        finite += int(np.isfinite(lower).all())
+        if problem.fit_intercept:
+            lower, upper = ball.intercept_bounds()
+            assert np.all((lower <= exact[:, -1]) & (exact[:, -1] <= upper))
+    assert finite > 0
+
+
+@pytest.mark.parametrize("exponent", [-600, 600])
+def test_the_ball_of_an_objective_of_any_size(exponent):
+    rng = np.random.default_rng(3)
+    X, y, found = rng.normal(size=(40, 3)), np.arange(40) % 4, []
+    for unit in (1.0, 2.0**exponent):
+        problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(0.3 * unit), True, "sum", np.full(40, unit))
+        ball = ClassBall(certify(problem, glru.solve(problem, tol=1e-9).point))
+        found.append(ball.queries(problem.matrix, np.zeros(40, dtype=np.intp)))
+    assert np.isfinite(found[0][0]).all()
+    for plain, scaled in zip(*found, strict=True):
+        assert np.allclose(plain, scaled, rtol=1e-6, atol=1e-6)

@@ -168,3 +168,26 @@ def test_folds_of_a_problem():
     labels = np.empty_like(y)
     labels[result.rows] = result.labels
     assert np.array_equal(labels, theirs)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_hessian_that_is_too_large_is_not_needed(sparse, fit_intercept):
+    """More unknowns than a Hessian may have: rows and folds are trained, and certified by their gaps."""
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(36, 2100)) * (rng.random((36, 2100)) < 0.2), np.arange(36) % 3
+    X[:, :40] += np.eye(3)[y][:, np.arange(40) % 3]
+    problem = glru.Problem(
+        sp.csr_array(X) if sparse else X, y, glru.Multinomial(), glru.L2(3.0), fit_intercept, scaling="sum"
+    )
+    result, rows = glru.loocv(problem), np.arange(0, 36, 5)
+    assert result.decided.all() and result.n_trainings == 36
+    model = LogisticRegression(C=1.0 / 3.0, fit_intercept=fit_intercept, **TIGHT)
+    for row in rows:
+        scores = model.fit(np.delete(X, row, axis=0), np.delete(y, row)).decision_function(X[[row]])[0]
+        scores -= scores.mean()
+        assert result.labels[row] == scores.argmax()
+        assert np.all((result.bounds.lower[row] <= scores + 1e-6) & (scores - 1e-6 <= result.bounds.upper[row]))
+    splits = list(StratifiedKFold(4).split(X, y))
+    found = glru.cross_val_predict(model, X, y, cv=splits)
+    assert np.array_equal(found, cross_val_predict(model, X, y, cv=splits))

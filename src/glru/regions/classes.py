@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, ScoreBounds, from_queries, widen
 from glru.certificate import Certificate, ball_radius, class_score_errors
-from glru.linalg import FEW, TINY, Array, Matrix, gamma
+from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
+from glru.metric.columns import ColumnMetric, powers_of_two
 from glru.problem import Point, Problem
 from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
@@ -35,14 +36,24 @@ def has_classes(problem: Problem) -> bool:
     return problem.loss.several and problem.in_memory and size <= problem.largest
 
 
+def has_class_ball(problem: Problem) -> bool:
+    """Whether a duality gap bounds the coefficients of all classes: rows in memory, every column penalised."""
+    return problem.loss.several and problem.in_memory and problem.penalty.strong_convexity > 0.0
+
+
 def require_classes(problem: Problem) -> None:
-    """Refuse a problem whose Hessian over classes and columns is too large to form."""
-    if not has_classes(problem):
-        size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
+    """Refuse a problem of which nothing is proven: some column is not penalised, and the Hessian is too large to form."""
+    if has_classes(problem) or has_class_ball(problem):
+        return
+    size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
+    if not problem.in_memory:
         raise ValueError(
-            f"proofs with {problem.loss!r} form a Hessian over classes and columns, of at most {problem.largest} unknowns; got {size}. "
-            "Use fewer columns (a projection, for example), or a one-vs-rest model; glru.solve trains larger ones."
+            f"{problem.loss!r} has proofs for rows in memory only. Load the rows, or use a one-vs-rest model."
         )
+    raise ValueError(
+        f"with columns that are not penalised, proofs with {problem.loss!r} form a Hessian over classes and columns, of at most "
+        f"{problem.largest} unknowns; got {size}. Penalise every column, use fewer of them, or a one-vs-rest model."
+    )
 
 
 @final
@@ -183,7 +194,7 @@ class ClassEllipsoid(Region):
     @classmethod
     def at(cls, problem: Problem, point: Point) -> "ClassEllipsoid":
         """The ellipsoid at a model, in the metric of the Hessian there."""
-        require_classes(problem)
+        assert has_classes(problem)
         values = ClassValues.at(problem, point)
         return cls._around(problem, point, values, ClassMetric(problem, values.likely), values.scores)
 
@@ -284,20 +295,77 @@ class ClassEllipsoid(Region):
 @final
 @dataclass(frozen=True, eq=False)
 class ClassBall(Region):
-    r"""All models with :math:`\sum_{kj} \lambda_j (w_{kj} - \hat w_{kj})^2 \le 2 G`, with one score per class and no intercept.
+    r"""All models with :math:`\sum_{kj} \lambda_j (w_{kj} - \hat w_{kj})^2 \le 2 G`, with one score per class, and the intercepts that belong to them.
 
     A query is a row times a vector over the classes, of squared norm ``1 - 1 / K`` for a score that is measured from the mean of all, 2 for a difference.
+
+    Intercepts are not penalised. Given the optimal coefficients they minimise a convex function of ``K`` numbers. The scores of row ``i`` without them have
+    moved by :math:`u_i` of range at most :math:`\rho_i = 2 \sqrt{G} \|x_i\|_{\Lambda^{-1}}`, so that the Hessian in the intercepts is at least
+    :math:`M = \sum_i s_i e^{-\rho_i} h_i` at the old ones. Its gradient there is the old one, :math:`\gamma`, and
+    :math:`\int_0^1 \sum_i s_i h_i(\tau) u_i \, d\tau`. With :math:`h_i(\tau) \preceq e^{\tau \rho_i} h_i` and Cauchy's inequality,
+
+    .. math:: \nu \le \|\gamma\|_{M^{-1}} + \Bigl(\sum_i s_i e^{3 \rho_i} u_i^\top h_i u_i\Bigr)^{1/2}, \qquad
+        u_i^\top h_i u_i \le \rho_i^2 \min(\tfrac14, 1 - \max_a p_{ia}),
+
+    and :mod:`glru.regions.local` bounds the way to the optimal intercepts in the metric :math:`M`.
     """
 
     certificate: Certificate
 
     @property
     def radius(self) -> float:
-        """``sqrt(2 G)``; infinite where it bounds nothing."""
-        certificate = self.certificate
-        if certificate.problem.fit_intercept or not certificate.penalty.strong_convexity > 0.0:
-            return np.inf
-        return float(ball_radius(certificate.gap))
+        """``sqrt(2 G)`` where it bounds the coefficients; infinite where it does not."""
+        return float(ball_radius(self.certificate.gap)) if self.certificate.penalty.strong_convexity > 0.0 else np.inf
+
+    @cached_property
+    def intercept_widths(self) -> tuple[Array, Array]:
+        """How far an intercept, measured from the mean of all, and a difference of two are at most from the optimal ones."""
+        problem = self.certificate.problem
+        if not problem.fit_intercept:
+            return np.zeros(problem.n_scores), np.zeros((problem.n_scores, problem.n_scores))
+        with np.errstate(all="ignore"):
+            return self._intercept_widths(problem)
+
+    def _intercept_widths(self, problem: Problem) -> tuple[Array, Array]:
+        n_scores, used = problem.n_scores, problem.weights > 0.0
+        values = ClassValues.at(problem, self.certificate.point)
+        # From the computed scores, which may be off.
+        ranges = float(np.sqrt(2.0)) * self.radius * self._lengths(problem.matrix) + 2.0 * values.errors
+        ranges = np.where(used, ranges * (1.0 + FEW), 0.0)
+        unknown = np.full(n_scores, np.inf), np.full((n_scores, n_scores), np.inf)
+        if not float(ranges.max(initial=0.0)) < MOST_DRIFT:
+            return unknown
+        weighted = (problem.weights * np.exp(-ranges))[:, None] * values.likely
+        pairs = weighted.T @ values.likely
+        np.fill_diagonal(pairs, 0.0)
+        matrix = np.diag(pairs.sum(axis=1)) - pairs
+        matrix += float(np.square(1.0 / powers_of_two(np.diagonal(matrix))).mean()) / n_scores
+        metric = ColumnMetric(np.triu(matrix), False, problem.n_rows + n_scores + 16, 0.0)
+        # Every pair's share of the Hessian is a sum of non-negative terms, each off by a share of itself.
+        unit = gamma(2 * problem.n_rows + 2 * n_scores + EXPONENTS + 16)
+        eta = (metric.eta + 2.0 * unit) * (1.0 + FEW) + TINY
+        if not eta < 0.5:
+            return unknown
+        slopes = problem.weights[:, None] * values.slopes(problem)
+        gradient, slack = slopes.sum(axis=0), unit * np.abs(slopes).sum(axis=0)
+        likely = np.minimum(0.25, (values.likely.sum(axis=1) - values.likely.max(axis=1)) * (1.0 + unit) + unit)
+        moved = float(np.sqrt(np.sum(problem.weights * np.exp(3.0 * ranges) * np.square(ranges) * likely)))
+        loose = 1.0 / float(np.sqrt(1.0 - eta)) * (1.0 + FEW)
+        nu = metric.gradient_norm(gradient, slack) * loose + moved * (1.0 + unit + FEW) + TINY
+        first, second = np.divmod(np.arange(n_scores**2), n_scores)
+        unit_vectors = np.eye(n_scores)
+        differences = metric.norms(as_matrix(unit_vectors[first] - unit_vectors[second])) * loose * (1.0 + FEW)
+        means = metric.norms(as_matrix(n_scores * unit_vectors - 1.0)) / n_scores * loose * (1.0 + FEW)
+        radius = float(local_radius(1.0, float(differences.max()), np.asarray(nu), 0.0))
+        widths = (radius * differences * (1.0 + FEW)).reshape(n_scores, n_scores)
+        np.fill_diagonal(widths, 0.0)
+        return radius * means * (1.0 + FEW), widths
+
+    def _lengths(self, X: Matrix) -> Array:
+        """At least the norms of rows in the inverse of the penalty's strengths."""
+        inverse = 1.0 / self.certificate.problem.quadratic
+        lengths: Array = np.sqrt(X.squared_row_norms(inverse)) * (1.0 + gamma(X.shape[1] + 16))
+        return lengths + TINY * float(np.sqrt(inverse.max(initial=0.0)))
 
     def score_bounds(self, X: Matrix) -> ScoreBounds:
         return from_queries(*self.queries(X, self.leaders(X)))
@@ -313,11 +381,12 @@ class ClassBall(Region):
         scores, errors = scores_with_errors(X, self.certificate.point, problem.fit_intercept)
         if not np.isfinite(self.radius):
             return unbounded_queries(*scores.shape)
-        lengths = np.sqrt(X.squared_row_norms(1.0 / problem.quadratic)) * (1.0 + gamma(X.shape[1] + 16))
-        lengths += TINY * float(np.sqrt((1.0 / problem.quadratic).max()))
         n_scores = scores.shape[1]
         directions = np.sqrt(np.repeat([1.0 - 1.0 / n_scores, 2.0], n_scores))
-        return widen_queries(scores, self.radius * np.outer(lengths, directions) * (1.0 + FEW), errors, reference)
+        half = self.radius * np.outer(self._lengths(X), directions) * (1.0 + FEW)
+        means, differences = self.intercept_widths
+        half += np.hstack([np.broadcast_to(means, scores.shape), differences[reference]])
+        return widen_queries(scores, half, errors, reference)
 
     def coef_bounds(self) -> Bounds:
         coef, radius = self.certificate.coef, self.radius
@@ -328,8 +397,14 @@ class ClassBall(Region):
         )
 
     def intercept_bounds(self) -> Bounds:
-        end = np.inf if self.certificate.problem.fit_intercept else 0.0
-        return np.full(len(self.certificate.coef), -end), np.full(len(self.certificate.coef), end)
+        """Bounds of the intercepts that sum to zero."""
+        if not self.certificate.problem.fit_intercept:
+            return np.zeros(len(self.certificate.coef)), np.zeros(len(self.certificate.coef))
+        intercepts = centered_scores(self.certificate.point.intercept[None, :])[0]
+        off = gamma(intercepts.size + 8) * float(np.abs(self.certificate.point.intercept).max())
+        half = self.intercept_widths[0] + off
+        known = np.isfinite(half)
+        return widen(np.where(known, intercepts, 0.0), np.where(known, half, np.inf))
 
 
 def largest_range(moves: Array) -> float:
