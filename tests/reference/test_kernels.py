@@ -269,6 +269,6 @@ def test_ranges_and_slopes_of_many_models_are_those_of_one_at_a_time():
 
 def test_slopes_of_classes_that_all_underflow_are_not_numbers():
     factors, squares = np.zeros((1, 3, 2)), np.zeros(2)
-    with np.errstate(invalid="ignore"):  # without the compiler these are NumPy's quotients
+    with np.errstate(all="ignore"):  # without the compiler these are NumPy's quotients
         kernels.class_slopes(factors, np.full((1, 3), 1 / 3), np.array([1]), np.ones(1), np.array([5, 5]), squares)
     assert np.isnan(factors).all() and np.isnan(squares).all()
