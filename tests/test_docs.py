@@ -19,6 +19,7 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 def test_example_runs(name, monkeypatch, capsys):
     """Every script of the gallery, and the tour of the terminal."""
     plt = pytest.importorskip("matplotlib.pyplot")
+    plt.close("all")
     plt.switch_backend("agg")
     monkeypatch.setattr(plt, "show", lambda: None)
     monkeypatch.setenv("GLRU_EXAMPLE_ROWS", "100_000")

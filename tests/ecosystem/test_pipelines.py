@@ -234,6 +234,12 @@ def test_closed_forms_of_frames(steps):
     assert_described(steps, *frame())
 
 
+def test_rare_codes_beside_none():
+    """An ordinal encoder counts None among the categories, as it does not count NaN; older versions of pandas keep None."""
+    X, y = frame()
+    assert_described(ON_FRAMES["rare-codes"], X.assign(town=X["town"].astype(object).where(X["town"].notna(), None)), y)
+
+
 MODES = {"one-more": [3, 2, 2], "equal": [3, 3, 1], "single": [1, 1, 1], "only-one": [4]}
 
 

@@ -418,8 +418,9 @@ def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
         except KeyError:
             raise Unfollowed(f"{type(step).__name__} puts rare categories together") from None
         counts = np.bincount(codes, minlength=len(known))
-        # An ordinal encoder does not count missing values among the categories.
-        counted = np.array([is_a(step, "OneHotEncoder") or not _is_missing(value, None) for value in known.tolist()])
+        # An ordinal encoder counts no NaN among the categories; None it counts.
+        nans = [isinstance(value, float) and value != value for value in known.tolist()]
+        counted = np.array([is_a(step, "OneHotEncoder") or not nan for nan in nans])
         rare = _rare(step, counts, counted)
         expected = [] if rare_ones is None else [places[_category(value)] for value in rare_ones.tolist()]
         if sorted(expected) != np.flatnonzero(rare).tolist():

@@ -51,8 +51,8 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         Without effect; there for scikit-learn's signature.
     n_jobs : int, default=None
         Threads, as in :func:`glru.loocv`.
-    importance_getter : {"auto", "coef_"}, default="auto"
-        Features leave by their coefficients.
+    importance_getter : str, default="auto"
+        Features leave by their coefficients, which ``"auto"`` and ``"coef_"`` both mean.
     training_tol : float, default=1e-8
         Relative gap of the trainings, from which bounds are narrowed on.
     max_seconds : float, default=None
@@ -60,7 +60,13 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
 
     Attributes
     ----------
-    support_, ranking_, n_features_, estimator_, n_features_in_, feature_names_in_
+    support_, ranking_ : array of shape (n_features_in_,)
+        Which features were chosen, and the ranks of all, 1 for the chosen ones.
+    n_features_ : int
+        The number of chosen features.
+    estimator_ : estimator
+        Trained on all rows and the chosen features.
+    n_features_in_, feature_names_in_
         As in scikit-learn.
     cv_results_ : dict
         As in scikit-learn, with proven ends of the scores as ``"mean_test_score_lower"`` and ``"mean_test_score_upper"``, and
@@ -72,13 +78,12 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
     Examples
     --------
     >>> import glru
-    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.datasets import make_classification
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.preprocessing import scale
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> selector = glru.CertifiedRFECV(LogisticRegression(), step=4, cv=5).fit(scale(X), y)
+    >>> X, y = make_classification(300, 12, n_informative=3, n_redundant=0, random_state=2)
+    >>> selector = glru.CertifiedRFECV(LogisticRegression(), cv=5).fit(X, y)
     >>> selector.n_features_, selector.certified_
-    (18, True)
+    (3, True)
     """
 
     def __init__(
