@@ -676,7 +676,7 @@ def stepwise(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
-        model = _core(model, tol)
+        model = _core(model, tol, criterion)
         if is_estimator(model):
             _require_data("stepwise", model, X, y)
             return estimator_stepwise(model, X, y, X_val, y_val, sample_weight, settings)
@@ -768,7 +768,7 @@ def feature_importance(
         progress=progress or verbose > 0,
     )
     with use_threads(n_jobs):
-        model = _core(model, tol)
+        model = _core(model, tol, criterion)
         if is_estimator(model):
             _require_data("feature_importance", model, X, y)
             return estimator_importance(model, X, y, X_val, y_val, sample_weight, settings)
@@ -953,9 +953,10 @@ def influence(
         "progress": progress or verbose > 0,
     }
     with use_threads(n_jobs):
-        counted = adapt_results(model).n_observations if is_statsmodels(model) else None
+        fit = adapt_results(model) if is_statsmodels(model) else None
+        counted, power = (None, None) if fit is None else (fit.n_observations, fit.variance_power)
         problem = _deletion_problem("influence", _core(model, tol), X, y, sample_weight)
-        return influence_of_rows(problem, width, tol, **options, n_observations=counted)
+        return influence_of_rows(problem, width, tol, **options, n_observations=counted, variance_power=power)
 
 
 @suggest_options
@@ -1018,11 +1019,12 @@ def jackknife(
         return jackknife_deletions(problem, groups, center, width, tol, **options)
 
 
-def _core(model: Any, tol: float) -> Any:
-    """A fit of statsmodels as the solution of its problem; anything else as it is."""
+def _core(model: Any, tol: float, criterion: str | None = None) -> Any:
+    """A fit of statsmodels as the solution of its problem, where a criterion has a meaning for its weights; anything else as it is."""
     if not is_statsmodels(model):
         return model
     fit = adapt_results(model)
+    fit.refuse_information(criterion)
     return train(fit.problem, tol=tol, start=fit.point)
 
 

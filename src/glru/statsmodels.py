@@ -4,7 +4,7 @@
 model                                 loss
 ====================================  ============================================================================================
 ``OLS``, ``WLS``                      :class:`~glru.Squared`, with the weights
-``Logit``                             :class:`~glru.Logistic`, with an offset :class:`~glru.losses.Binomial`
+``Logit``                             :class:`~glru.Logistic`, of shares and with an offset :class:`~glru.losses.Binomial`
 ``Poisson``                           :class:`~glru.Poisson`
 ``GLM`` with a Gaussian family        :class:`~glru.Squared`; identity link
 ``GLM`` with a binomial family        :class:`~glru.Logistic` of labels 0 and 1, :class:`~glru.losses.Binomial` of shares and counts; logit link
@@ -51,11 +51,27 @@ class Fit:
         The fitted parameters.
     n_observations : float
         How many rows the degrees of freedom are counted from: the sum of the frequency weights.
+    copies : bool
+        Whether the weights of the problem are those: numbers of copies of rows.
+    variance_power : float or None
+        The power of the mean that the variance is proportional to, where its dispersion is estimated though that of the loss is known.
     """
 
     problem: Problem
     point: Point
     n_observations: float
+    copies: bool
+    variance_power: float | None
+
+    def refuse_information(self, criterion: str | None) -> None:
+        """Refuse AIC and BIC where weights are no numbers of copies, which these criteria take them for."""
+        # The likelihood of a share is that of its trials, but to BIC their number is not that of the observations.
+        trials = isinstance(self.problem.loss, Binomial) and self.n_observations == self.problem.n_rows
+        if criterion in ("aic", "bic") and not self.copies and not (trials and criterion == "aic"):
+            raise ValueError(
+                f"the criterion {criterion!r} counts weights as repeated rows, which those of this fit are not: values and choices would differ from those "
+                "of statsmodels. Use cv, with the criterion 'deviance' of a GLM with a log or logit link, else 'squared_error'."
+            )
 
 
 def adapt_results(results: Any) -> Fit:
@@ -68,8 +84,11 @@ def adapt_results(results: Any) -> Fit:
     _refuse_other_fits(results, model)
     params = np.array(results.params, dtype=np.float64)
     frequencies = getattr(model, "freq_weights", None)
-    n_observations = float(problem.n_rows if frequencies is None else np.sum(frequencies))
-    return Fit(problem, Point(params), n_observations)
+    frequencies = np.ones(problem.n_rows) if frequencies is None else np.asarray(frequencies, dtype=np.float64)
+    copies = np.array_equal(problem.sample_weight, frequencies)
+    # The Tweedie family of power 1 is quasi-Poisson.
+    quasi = type(getattr(model, "family", None)).__name__ == "Tweedie" and model.family.var_power == 1.0
+    return Fit(problem, Point(params), float(np.sum(frequencies)), copies, 1.0 if quasi else None)
 
 
 def to_problem(model: Any, penalty: Penalty | None = None, scaling: Scaling = "sum") -> Problem:
@@ -146,7 +165,7 @@ def _generalised(model: Any) -> tuple[Loss, Array | None]:
 def _binomial(model: Any) -> Loss:
     y = np.asarray(model.endog)
     labels = bool(np.all((y == 0.0) | (y == 1.0)) and np.any(y == 0.0) and np.any(y == 1.0))
-    return Logistic() if labels and np.all(np.asarray(model.n_trials) == 1.0) else Binomial()
+    return Logistic() if labels and np.all(np.asarray(getattr(model, "n_trials", 1.0)) == 1.0) else Binomial()
 
 
 def _tweedie(model: Any) -> Loss:
@@ -189,7 +208,7 @@ def _refuse_other_fits(results: Any, model: Any) -> None:
 MODELS: dict[str, Callable[[Any], tuple[Loss, Array | None]]] = {
     "OLS": _least_squares,
     "WLS": _least_squares,
-    "Logit": lambda model: (Logistic(), None),
+    "Logit": lambda model: (_binomial(model), None),
     "Poisson": lambda model: (Poisson(), None),
     "GLM": _generalised,
 }

@@ -216,3 +216,62 @@ def test_queries_say_what_they_do_not_know(tmp_path):
         "whatif", tmp_path / "t.csv", "--target", "ill", "--remove-rows", "0", "--query", tmp_path / "new.csv"
     ).stdout
     assert "'colour': 'green'" in shown and "none of the known" in re.sub(r"\s+", " ", shown)
+
+
+@pytest.mark.parametrize("order", ["{day}/3/2020", "{day}.3.2020", "3/{day}/2020", "2020-03-{day}"])
+def test_dates_beside_empty_lines(order, tmp_path):
+    """Lines without a value are no rows, in columns that are read twice as in any other."""
+    path = tmp_path / "dates.csv"
+    lines = [f"{order.format(day=f'{k + 1:02d}')},{k % 7},{'yes' if k % 3 else 'no'}" for k in range(20)]
+    path.write_text("\n".join(["day,a,y", *lines[:5], "", *lines[5:9], " ", ",,", *lines[9:]]) + "\n")
+    table = read(path).table
+    assert table.height == 20 and table["day"].null_count() == 0 and table["day"].dt.day()[9] == 10
+    assert answer("loocv", path)["data"]["left_out"] == {"day": "dates"}
+
+
+def test_limits_in_new_rows_are_said(tmp_path):
+    path, query = tmp_path / "data.csv", tmp_path / "query.csv"
+    path.write_text("a,b,y\n" + "".join(f"{k % 7},{k % 11},{'yes' if k % 3 else 'no'}\n" for k in range(30)))
+    query.write_text("a,b\n1,<5\n2,3\n4,>7\n")
+    found = answer("whatif", path, "--remove-rows", "1", "--query", query)
+    assert found["data"]["notes"]["read in query.csv as"] == "2 in 'b' such as '<5' read as the limit"
+    assert "read in query.csv as" in glru_command("whatif", path, "--remove-rows", "1", "--query", query).stdout
+    query.write_text("a,b,y\n1,<5,yes\n2,3,no\n4,unknown,no\n5,1,no\n")
+    notes = answer("select", path, "--validation", query)["data"]["notes"]
+    assert notes["read in query.csv as"].startswith(
+        "1 in 'b' such as '<5' read as the limit; 1 in 'b' such as 'unknown'"
+    )
+
+
+def test_new_rows_have_the_decimal_comma_of_the_data(tmp_path):
+    """Alone, 1.234 would be a little more than one."""
+    path, query, out = tmp_path / "data.csv", tmp_path / "query.csv", tmp_path / "out.csv"
+    path.write_text("a;y\n" + "".join(f"{k % 5}.{100 + k},5;{'yes' if k % 3 else 'no'}\n" for k in range(30)))
+    scores = []
+    for number in ("1.234", "1234,0"):
+        query.write_text(f"a\n{number}\n".replace("\n", ";z\n"))
+        answer("whatif", path, "--remove-rows", "1", "--query", query, "--out", out)
+        scores.append(pl.read_csv(out)["old_score"][0])
+    assert scores[0] == scores[1]
+
+
+def test_no_time_for_what_was_asked(tumours):
+    """What is proven is shown, and the exit code says that the run was cut short."""
+    shown = glru_command("loocv", tumours, "--target", "stage", "--verify", 3, "--max-seconds", 1e-4, code=TIME_IS_UP)
+    assert "no model was retrained" in shown.stdout
+    shown = glru_command("verify", tumours, "--target", "stage", "--max-seconds", 1e-4, code=TIME_IS_UP)
+    assert "checked" in shown.stdout
+
+
+def test_the_check_of_the_data_of_every_command(tmp_path):
+    path = tmp_path / "limits.csv"
+    path.write_text("a,b,y\n" + "".join(f"{k % 7},{k % 11 if k > 2 else '<5'},{k % 2}\n" for k in range(30)))
+    for arguments in (
+        ["loocv"],
+        ["tune", "--lam", "1,0.1"],
+        ["select"],
+        ["verify", "--sample", 2],
+        ["whatif", "--remove-rows", "1"],
+    ):
+        shown = glru_command(arguments[0], path, *arguments[1:]).stdout
+        assert "3 in 'b' such as '<5' read as the limit" in re.sub(r"\s+", " ", shown), arguments

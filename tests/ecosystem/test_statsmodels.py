@@ -41,6 +41,7 @@ FITS = {
     "ols": lambda k: sm.OLS(NUMBERS[k], X[k]).fit(),
     "wls": lambda k: sm.WLS(NUMBERS[k], X[k], weights=WEIGHTS[k]).fit(),
     "logit": lambda k: sm.Logit(LABELS[k], X[k]).fit(**NEWTON),
+    "logit-two-shares": lambda k: sm.Logit(0.2 + 0.6 * LABELS[k], X[k]).fit(**NEWTON),
     "logit-offset": lambda k: sm.Logit(LABELS[k], X[k], offset=OFFSET[k]).fit(**NEWTON),
     "poisson": lambda k: sm.Poisson(COUNTS[k], X[k], exposure=EXPOSURE[k], offset=OFFSET[k]).fit(**NEWTON),
     "glm-gaussian": glm(NUMBERS, sm.families.Gaussian, offset=OFFSET, var_weights=WEIGHTS, freq_weights=COPIES),
@@ -52,6 +53,7 @@ FITS = {
     "glm-poisson": glm(COUNTS, sm.families.Poisson, exposure=EXPOSURE, offset=OFFSET, freq_weights=COPIES),
     "glm-gamma": glm(AMOUNTS, lambda: sm.families.Gamma(log()), var_weights=WEIGHTS),
     "glm-tweedie": glm(COUNTS, lambda: sm.families.Tweedie(var_power=1.6, link=log()), exposure=EXPOSURE),
+    "glm-tweedie-1": glm(COUNTS + 1.0, lambda: sm.families.Tweedie(var_power=1.0, link=log()), exposure=EXPOSURE),
     "glm-tweedie-2": glm(AMOUNTS, lambda: sm.families.Tweedie(var_power=2.0, link=log())),
     "glm-negative-binomial": glm(COUNTS, lambda: sm.families.NegativeBinomial(alpha=0.7), exposure=EXPOSURE),
 }
@@ -133,6 +135,27 @@ def test_aic_of_a_fit():
     fit = smf.logit("y ~ a + b + c", pd.DataFrame({"y": LABELS, "a": X[:, 1], "b": X[:, 2], "c": X[:, 3]})).fit(disp=0)
     result = glru.stepwise(fit, criterion="aic", keep=["Intercept"])
     assert result.start_value[0] - 1e-6 <= fit.aic <= result.start_value[1] + 1e-6
+
+
+def test_information_of_weighted_fits():
+    """Values are statsmodels' where weights are copies of rows; weights that are none are refused."""
+    counts = np.column_stack([SUCCESSES, TRIALS - SUCCESSES])
+    poisson, binomial = sm.families.Poisson, sm.families.Binomial
+    for fit in (glm(COUNTS, poisson, freq_weights=COPIES)(ALL), glm(LABELS, binomial, freq_weights=COPIES)(ALL)):
+        for criterion, value in (("aic", fit.aic), ("bic", fit.bic_llf)):
+            low, high = glru.stepwise(fit, criterion=criterion, max_steps=0).start_value
+            assert low - 1e-5 <= value <= high + 1e-5
+    low, high = glru.stepwise(glm(counts, binomial)(ALL), criterion="aic", max_steps=0).start_value
+    assert low - 1e-5 <= glm(counts, binomial)(ALL).aic <= high + 1e-5
+    for criterion, fit in (
+        ("aic", FITS["wls"](ALL)),
+        ("aic", glm(COUNTS, poisson, var_weights=WEIGHTS)(ALL)),
+        ("aic", FITS["glm-counts"](ALL)),
+        ("bic", glm(counts, binomial)(ALL)),
+    ):
+        for ask in (glru.stepwise, glru.feature_importance):
+            with pytest.raises(ValueError, match=f"criterion '{criterion}' counts weights as repeated rows"):
+                ask(fit, criterion=criterion)
 
 
 def test_a_penalty_beside_the_likelihood():

@@ -61,10 +61,11 @@ FLAGS = {"ids": "id"}
 
 @dataclass(frozen=True)
 class DataCheck:
-    """What the look at the table found: columns left out with the reason, and notes, each with a heading."""
+    """What the look at the table found: columns left out with the reason, notes, each with a heading, and whether fractions have a comma."""
 
     left_out: dict[str, str]
     notes: list[tuple[str, str]]
+    has_comma: bool = False
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -197,7 +198,7 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
         prepared = _prepare(source, data, task, [*drop, *left_out])
     read_as = [(heading, PARAMETER.sub(_flag, text)) for heading, text in check.notes]
     notes = read_as + describe_features(prepared.raw, prepared.y, prepared.targets.classes)
-    return prepared, DataCheck(left_out, notes)
+    return prepared, DataCheck(left_out, notes, source.has_comma)
 
 
 def _prepare(source: Any, data: DataOptions, task: Any, drop: Sequence[str] | None = None) -> Prepared:
@@ -249,25 +250,42 @@ def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Content
     )
 
 
-def new_rows(path: Path, data: DataOptions, prepared: Prepared) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
+def new_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
     """Read the rows of a further file in the columns of the training problem, with their names and their unknown categories."""
+    prepared = job.prepared
     with flags_in_errors():
-        contents = _further(path, data, prepared)
+        contents = _further(path, data, job)
         X = prepared.features(contents)
+        _add_note(job, contents)
     names = list(map(str, range(contents.n_rows)))
     if contents.table is not None and prepared.id_column in contents.names:
         names = [str(name) for name in contents.table[prepared.id_column].to_list()]
     return X, names, prepared.strange_values(contents)
 
 
-def new_labelled_rows(path: Path, data: DataOptions, prepared: Prepared) -> tuple[RawMatrix, Array]:
+def new_labelled_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, Array]:
     """Read the rows and targets of a further file in the terms of the training problem."""
     with flags_in_errors():
-        return prepared.labelled(_further(path, data, prepared))
+        contents = _further(path, data, job)
+        labelled = job.prepared.labelled(contents)
+        _add_note(job, contents)
+    return labelled
 
 
-def _further(path: Path, data: DataOptions, prepared: Prepared) -> Contents:
+def _further(path: Path, data: DataOptions, job: Job) -> Contents:
+    """A further file, with fractions written as in the training data."""
+    prepared = job.prepared
+    data = replace(data, decimal="," if data.decimal is None and job.check.has_comma else data.decimal)
     return read(path, data, None if prepared.is_table else int(prepared.columns[-1]) + 1)
+
+
+def _add_note(job: Job, contents: Contents) -> None:
+    """Add to what a reader should know what was read in a further file otherwise than it is written."""
+    notes = job.prepared.read_as(contents)
+    if notes:
+        heading, text = f"read in {contents.path.name} as", PARAMETER.sub(_flag, "; ".join(notes))
+        job.check.notes.append((heading, text))
+        job.facts["data"]["notes"][heading] = text
 
 
 @contextmanager

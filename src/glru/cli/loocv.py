@@ -127,7 +127,8 @@ def brute_force(
     seconds = time.perf_counter() - begin
     lower, upper = result.score_lower[rows], result.score_upper[rows]
     outside = np.maximum(np.maximum(lower - scores, scores - upper), 0.0)
-    found: dict[str, Any] = {"rows": count, "largest_distance_outside": float(outside.max()), "seconds": seconds}
+    furthest = float(outside.max()) if count else None
+    found: dict[str, Any] = {"rows": count, "largest_distance_outside": furthest, "seconds": seconds}
     if result.labels is not None:
         known = result.bounds.take(rows)
         found["labels_compared"] = int(known.decided.sum())
@@ -145,7 +146,10 @@ def outcome(
     budget: Budget,
 ) -> output.Outcome:
     """The result of leave-one-out in every output format."""
-    problem, facts = job.problem, job.facts | {"settings": options | {"fit_once": job.adapted is None}}
+    problem, facts = (
+        job.problem,
+        job.facts | {"settings": options | {"fit_once": job.adapted is None, "filled_once": job.filled_once}},
+    )
     metrics = metrics_of(result)
     values: dict[str, Any] = {
         "certified": result.certified,
@@ -260,13 +264,14 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
     """What was done to the columns, and whether it was fitted again without each row."""
     prepared = job.prepared
     done = [
-        "missing values filled" if prepared.imputed else "",
+        "missing values filled" if prepared.imputed and not job.filled_once else "",
         "text encoded" if set(prepared.names) != set(prepared.origins) else "",
         "columns scaled" if prepared.normalize != "none" else "",
     ]
     what = ", ".join(part for part in done if part)
+    once = "missing values filled once, by all rows, the held-out row among them, as filling them again for each of so many would take long"
     if not what:
-        return "none"
+        return once if job.filled_once else "none"
     if job.adapted is None:
         why = (
             "; fitting them again without each row of so many would take long"
@@ -275,9 +280,7 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
         )
         return f"{what}: fitted once, to all rows, the held-out row among them{why}"
     alone = f" ({result.n_refits} of them one at a time: {result.refit_reason})" if result.n_refits else ""
-    if job.filled_once:
-        alone += "; missing values were filled once, by all rows, which for so many rows hardly differs and spares a long wait"
-    return f"{what}: fitted again without each row{alone}"
+    return f"{f'{once}; ' if job.filled_once else ''}{what}: fitted again without each row{alone}"
 
 
 def _constant_answer(job: inputs.Job) -> dict[str, Any]:
@@ -314,6 +317,8 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
 
 
 def _describe_check(check: dict[str, Any]) -> str:
+    if not check["rows"]:
+        return "no model was retrained: the time was up"
     text = f"{check['rows']} models retrained in {output.duration(check['seconds'])}"
     if "labels_compared" in check:
         text += f", {check['labels_that_agree']} of {check['labels_compared']} labels agree"

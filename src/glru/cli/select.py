@@ -156,7 +156,7 @@ def _split(
     if loo:
         return problem, None, None
     if validation is not None:
-        return problem, *inputs.new_labelled_rows(validation, data, job.prepared)
+        return problem, *inputs.new_labelled_rows(validation, data, job)
     return _hold_out(problem, share, seed)
 
 

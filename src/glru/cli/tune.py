@@ -108,7 +108,8 @@ def outcome(
             for value, low, high, result in zip(strengths, path.lower, path.upper, path.results, strict=True)
         ],
     }
-    lines = [describe(job)[0], ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")]
+    lines = [*describe(job)[:-1], ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")]
+    described = list(lines)
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
         mark = "  <- best" if value == best else ""
         lines.append(
@@ -131,5 +132,5 @@ def outcome(
         seconds,
         table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
         display=lambda: glru.display.RegularizationPathDisplay.from_path(path, as_C),
-        page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, lines[:2]), as_C),
+        page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, described), as_C),
     )

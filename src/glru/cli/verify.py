@@ -45,7 +45,7 @@ def verify(
     output.deliver(outcome(job, found, settings, seconds), files)
     if found.n_wrong:
         raise typer.Exit(REFUTED)
-    if budget.spent and found.unchecked:
+    if budget.spent and (found.unchecked or found.undetermined):
         raise typer.Exit(TIME_IS_UP)
 
 

@@ -131,7 +131,7 @@ def _change(
     if removed:
         steps.append(glru.RemoveRows(removed))
     if add_rows is not None:
-        steps.append(glru.AddRows(*inputs.new_labelled_rows(add_rows, data, job.prepared)))
+        steps.append(glru.AddRows(*inputs.new_labelled_rows(add_rows, data, job)))
     gone = job.prepared.positions(inputs.split_list(remove_columns))
     if gone:
         steps.append(glru.RemoveColumns(gone))
@@ -143,7 +143,7 @@ def _queries(
 ) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
     """The rows to predict, what they are called, and their categories that the training data does not have."""
     if query is not None:
-        return inputs.new_rows(query, data, job.prepared)
+        return inputs.new_rows(query, data, job)
     kept = np.setdiff1d(np.arange(job.problem.n_rows), removed)
     return job.problem.X[kept], [job.row_name(int(row)) for row in kept], {}
 

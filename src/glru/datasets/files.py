@@ -101,6 +101,8 @@ class Contents:
         The matrix and its targets; None for a table, and targets None where the file has none.
     notes : tuple of str
         What was read otherwise than it is written.
+    has_comma : bool
+        Whether fractions are written with a comma.
     """
 
     path: Path
@@ -109,6 +111,7 @@ class Contents:
     X: RawMatrix | None = None
     y: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    has_comma: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -242,7 +245,8 @@ def _concatenate(path: Path, parts: list[Contents]) -> Contents:
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"the tables of {path} must have the same columns: {_first_line(error)}.") from None
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
-    return Contents(path, tuple(table.columns), table=table, notes=notes)
+    has_comma = any(part.has_comma for part in parts)
+    return Contents(path, tuple(table.columns), table=table, notes=notes, has_comma=has_comma)
 
 
 @contextmanager
@@ -344,7 +348,8 @@ def _read_text(place: Place) -> Contents:
 
     with place.open() as file:
         data, notes = _decode(place, file.read())
-    data = _without_comments(data)
+    # Lines of blanks are empty ones.
+    data = re.sub(rb"(?m)^[ \t]+(\r?)$", rb"\1", _without_comments(data))
     delimiter = _delimiter(place, data)
     names = _check_lines(place, data, delimiter)
 
@@ -373,11 +378,13 @@ def _read_text(place: Place) -> Contents:
     table = table.drop(
         [name for name in names if name.startswith(UNNAMED) and table[name].null_count() == table.height]
     )
-    if re.search(rb"\n[ \t]*\r?\n", data):
-        table = table.filter(pl.any_horizontal(pl.all().is_not_null()))
-    table, dates = _dates(table, lambda columns: parse(comma and delimiter != ",", columns))
+    used = pl.repeat(True, table.height, eager=True)
+    if re.search(rb"\n\r?\n", data):
+        used = table.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+        table = table.filter(used)
+    table, dates = _dates(table, lambda columns: parse(comma and delimiter != ",", columns).filter(used))
     table, read_as = _numbers_in_text(table, comma)
-    return _table_contents(place, table, (*notes, *dates, *read_as))
+    return _table_contents(place, table, (*notes, *dates, *read_as), comma)
 
 
 def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
@@ -481,7 +488,8 @@ def _is_number(text: str) -> bool:
 NUMERIC = r"^[<>≤≥]?=?\s*[+-]?[.,]?\d"
 """How numbers and limits begin; a column in which no text does so is not looked at further."""
 
-WITH_COMMA, THOUSANDS = r"^[+-]?\d+,\d+$", r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
+WITH_COMMA = r"^[+-]?(\d+|\d{1,3}([.'\u00a0\u202f ]\d{3})+),\d+$"
+THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 
 
 def _has_decimal_comma(table: Any, delimiter: str) -> bool:
@@ -608,10 +616,10 @@ def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     return complete, notes
 
 
-def _table_contents(place: Place, table: Any, notes: tuple[str, ...] = ()) -> Contents:
+def _table_contents(place: Place, table: Any, notes: tuple[str, ...] = (), has_comma: bool = False) -> Contents:
     if table.height == 0 or table.width == 0:
         raise ValueError(f"{place.path} must hold at least one row and one column; it has {table.height} rows.")
-    return Contents(place.path, tuple(table.columns), table=table, notes=notes)
+    return Contents(place.path, tuple(table.columns), table=table, notes=notes, has_comma=has_comma)
 
 
 def _first_line(error: BaseException) -> str:

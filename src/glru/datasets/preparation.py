@@ -171,6 +171,14 @@ class Prepared:
                 found[name] = strange
         return found
 
+    def read_as(self, contents: Contents) -> list[str]:
+        """What was read in new rows otherwise than it is written, text where the training data has numbers included."""
+        if not self.is_table or contents.table is None:
+            return list(contents.notes)
+        encoder = self.transformer.named_steps["columns"]
+        numbers = set(encoder.feature_names_in_.tolist()) - {name for name, _ in _categories(encoder)}
+        return [*contents.notes, *_numbers_where_expected(contents.table, sorted(numbers))[1]]
+
     @property
     def has_gaps(self) -> bool:
         """Whether values are missing in the columns that are used."""
@@ -208,7 +216,7 @@ class Prepared:
             raise ValueError(f"a table must have the columns of the training data; missing: {_list(absent, repr)}.")
         text = {name for name, _ in _categories(encoder)}
         with _in_file(contents):
-            table = _numbers_where_expected(contents.table, [name for name in columns if name not in text])
+            table, _ = _numbers_where_expected(contents.table, [name for name in columns if name not in text])
             table = _typed(table, columns, text)
             _check_values(table, table.height if self.imputed else 0)
         strange = self.strange_values(contents) if known else {}
@@ -406,17 +414,19 @@ def _matrix_columns(contents: Contents, used: NDArray[np.intp]) -> Any:
     return X if used.size == X.shape[1] else X[:, used]
 
 
-def _numbers_where_expected(table: Any, names: Sequence[str]) -> Any:
-    """A table whose columns of that name are numbers; an error where one holds text."""
+def _numbers_where_expected(table: Any, names: Sequence[str]) -> tuple[Any, list[str]]:
+    """A table whose columns of that name are numbers, and what was read so; an error where one holds text."""
     pl = polars()
     schema = dict(table.schema)
+    notes: list[str] = []
     for name in names:
         if schema[name] == pl.String:
             values = table[name].str.strip_chars()
-            ways = (parse_numbers(values, decimal_comma)[0] for decimal_comma in (False, True))
-            table = table.with_columns(next((column for column in ways if column is not None), values))
+            ways = (parse_numbers(values, decimal_comma) for decimal_comma in (False, True))
+            column, said = next((way for way in ways if way[0] is not None), (values, []))
+            table, notes = table.with_columns(column), notes + said
     _check_kinds(table, names, one_hot=False)
-    return table
+    return table, notes
 
 
 @contextmanager

@@ -152,8 +152,15 @@ class Influence(Shown):
     ((1, 3), True)
     """
 
-    def __init__(self, deletions: Deletions, width: float, n_observations: float | None = None) -> None:
+    def __init__(
+        self,
+        deletions: Deletions,
+        width: float,
+        n_observations: float | None = None,
+        variance_power: float | None = None,
+    ) -> None:
         self._deletions, self.width, self._n_observations = deletions, width, n_observations
+        self._variance_power = _variance_power(deletions.problem.loss) if variance_power is None else variance_power
         self.problem = deletions.problem
         self.coef_names = coef_names(self.problem)
 
@@ -317,9 +324,8 @@ class Influence(Shown):
     def dispersion(self) -> Interval:
         """Bounds of the dispersion."""
         problem, reference = self.problem, self._deletions.reference
-        power = _variance_power(problem.loss)
-        if power is not None:
-            return self._pearson_dispersion(power)
+        if self._variance_power is not None:
+            return self._pearson_dispersion(self._variance_power)
         if not isinstance(problem.loss, Squared):
             return 1.0, 1.0
         # The weighted residuals move by at most the norm of the move of the model.
@@ -669,10 +675,12 @@ def influence_of_rows(
     max_memory: int | None,
     progress: bool | Report,
     n_observations: float | None = None,
+    variance_power: float | None = None,
 ) -> Influence:
     """The deletions of all rows of a problem or of its solution; the parameters are those of :func:`glru.influence`.
 
     ``n_observations``: where weights are those of a likelihood, so that standard errors shrink as they grow, how many observations there are.
+    ``variance_power``: the power of the mean that the variance is proportional to, where its dispersion is to be estimated; that of the loss if not given.
     """
     problem = model.problem if isinstance(model, Solution) else model
     require_deletions(problem, "influence")
@@ -688,7 +696,7 @@ def influence_of_rows(
         memory = max(USUAL_MEMORY, smallest_batch(problem)) if max_memory is None else max_memory
         deletions = Deletions(solution, None, budget, report, memory)
         deletions.run(width)
-    return Influence(deletions, width, n_observations)
+    return Influence(deletions, width, n_observations, variance_power)
 
 
 def _variance_power(loss: Loss) -> float | None:
