@@ -104,7 +104,7 @@ def _same_curvatures(bounds_nearby):
 
 
 def _same_columns(bounds_nearby):
-    return lambda problem, known, counts, n_changed, *scores: bounds_nearby(problem, known, counts, 0, *scores)
+    return lambda problem, known, counts, changed, *scores: bounds_nearby(problem, known, counts, (0, 0), *scores)
 
 
 def _inward(score_bounds):
