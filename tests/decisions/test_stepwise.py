@@ -650,3 +650,16 @@ def test_units_of_columns_and_objectives_do_not_matter(fit_intercept, direction)
         assert result.certified
         assert [step.columns for step in result.path] == [step.columns for step in found[0].path]
         np.testing.assert_allclose(result.criterion_bounds, found[0].criterion_bounds, rtol=1e-10)
+
+
+@pytest.mark.parametrize("judge", ["loo", "cv", "validation", "aic"])
+def test_sums_of_squares_that_overflow_decide_nothing(judge):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4))
+    y = (X[:, 0] + 0.1 * X[:, 1] + rng.normal(size=40)) * 2.0**510
+    rows = slice(0, 40) if judge != "validation" else slice(0, 20)
+    problem = glru.Problem(X[rows], y[rows], loss=glru.Squared(), penalty=glru.L2(0.1))
+    options = {"cv": {"cv": 3}, "validation": {"X_val": X, "y_val": y}}.get(judge, {})
+    result = glru.stepwise(problem, criterion="aic" if judge == "aic" else "squared_error", **options)
+    assert np.isfinite(result.start_value[0]) and result.start_value[1] == np.inf
+    assert not result.certified

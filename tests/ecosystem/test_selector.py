@@ -1,5 +1,7 @@
 """The stepwise selector: scikit-learn's checks and tools, and the choices of its own selector."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,7 +12,14 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import RFECV, SequentialFeatureSelector
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, train_test_split
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    LeaveOneOut,
+    cross_val_predict,
+    cross_val_score,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import LinearSVC
@@ -282,3 +291,66 @@ def test_what_an_elimination_refuses():
         glru.CertifiedRFECV(LogisticRegression(), scoring="roc_auc").fit(X, y)
     with pytest.raises(ValueError, match="more than two classes"):
         glru.CertifiedRFECV(LogisticRegression()).fit(*wine())
+
+
+def exact_r2(X, y, train, test):
+    """The score of the ridge model with alpha=1 and no intercept, in fractions."""
+    X, y = [[Fraction(v) for v in row] for row in X.tolist()], [Fraction(v) for v in y.tolist()]
+    size = len(X[0])
+    lines = [
+        [sum(X[i][a] * X[i][b] for i in train) + (a == b) for b in range(size)] + [sum(X[i][a] * y[i] for i in train)]
+        for a in range(size)
+    ]
+    for a in range(size):
+        lines[a] = [v / lines[a][a] for v in lines[a]]
+        for b in range(size):
+            if b != a:
+                lines[b] = [u - lines[b][a] * v for u, v in zip(lines[b], lines[a], strict=True)]
+    missed = sum((y[i] - sum(v * line[-1] for v, line in zip(X[i], lines, strict=True))) ** 2 for i in test)
+    mean = sum(y[i] for i in test) / len(test)
+    return 1 - missed / sum((y[i] - mean) ** 2 for i in test)
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e12, 1.0), (1e15, 1.0), (0.0, 2.0**600), (0.0, 2.0**-600)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_proven_scores_hold_the_exact_ones_in_all_units_of_the_targets(offset, scale):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(24, 3))
+    y = (X[:, 0] + rng.normal(size=24) + offset) * scale
+    found = glru.CertifiedRFECV(Ridge(alpha=1.0, fit_intercept=False), cv=KFold(3)).fit(X, y).cv_results_
+    exact = [exact_r2(X, y, train, test) for train, test in KFold(3).split(X)]
+    for name, value in [("mean", sum(exact) / 3), *((f"split{k}", value) for k, value in enumerate(exact))]:
+        lower, upper = (found[f"{name}_test_score_{end}"][-1] for end in ("lower", "upper"))
+        assert lower <= value <= upper
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"step": 1.5}, "step must be"),
+        ({"step": np.inf}, "step must be"),
+        ({"step": 0}, "step must be"),
+        ({"min_features_to_select": 0}, "min_features_to_select must be"),
+        ({"min_features_to_select": 2.5}, "min_features_to_select must be"),
+        ({"cv": LeaveOneOut()}, "two rows in every fold"),
+    ],
+)
+def test_options_that_an_elimination_refuses(options, message):
+    X, y = diabetes()
+    with pytest.raises(ValueError, match=message):
+        glru.CertifiedRFECV(Ridge(), **options).fit(X[:20, :3], y[:20])
+
+
+def test_an_elimination_that_takes_too_long_says_so():
+    X, y = diabetes()
+    with pytest.raises(TimeoutError, match="max_seconds"):
+        glru.CertifiedRFECV(Ridge(), max_seconds=1e-9).fit(X, y)
+
+
+def test_scores_of_folds_with_equal_targets_are_those_of_scikit_learn():
+    X, y = diabetes()
+    X, y = X[:30, :3], np.where(np.arange(30) < 10, 100.1, y[:30])
+    options = {"cv": KFold(3), "min_features_to_select": 2}
+    theirs, ours = (kind(Ridge(), **options).fit(X, y).cv_results_ for kind in (RFECV, glru.CertifiedRFECV))
+    np.testing.assert_allclose(ours["split0_test_score"], theirs["split0_test_score"])
+    np.testing.assert_array_equal(ours["split0_test_score_lower"], ours["split0_test_score_upper"])

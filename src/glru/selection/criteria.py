@@ -104,7 +104,7 @@ class Criterion:
             factors = arrays_of(least).put(weights.reshape((-1,) + (1,) * (least.ndim - 1)))
             # Rows without a weight have no part in the sum, whatever is known of them.
             least, most = xp.where(factors > 0.0, factors * least, 0.0), xp.where(factors > 0.0, factors * most, 0.0)
-        return to_host(xp.sum(least, axis=0)) * (1.0 - error), to_host(xp.sum(most, axis=0)) * (1.0 + error)
+        return lower_end(to_host(xp.sum(least, axis=0)) * (1.0 - error)), to_host(xp.sum(most, axis=0)) * (1.0 + error)
 
     def mean_bounds(self, lower: Any, upper: Any, n_rows: int) -> tuple[Any, Any]:
         """Bounds of the criterion from those of its sum: themselves if it counts, else divided by the rows, rounded outward."""
@@ -113,6 +113,11 @@ class Criterion:
         if self.counts or self.price is not None:
             return lower, upper
         return (lower / n_rows * (1.0 - FEW), upper / n_rows * (1.0 + FEW))
+
+
+def lower_end(lower: Any) -> Any:
+    """A lower end of a sum, which is a number also where the sum overflowed."""
+    return np.minimum(lower, np.finfo(np.float64).max)
 
 
 def _errors(y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:

@@ -142,6 +142,7 @@ class Narrowed:
             low, high = self.judged.sum_bounds(*self.scores)
             middle, off = centers(self.queries, self.point.coef, self.point.intercept)
             guess = float(np.clip(self.judged.sum_bounds(middle - off, middle + off)[1], low, high))
+            guess = guess if np.isfinite(guess) else low
         return Stage(self.model.chosen, self.model.chosen[gone], low, high, guess, proven)
 
 

@@ -20,7 +20,7 @@ from glru.refine import has_products, refine
 from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
-from glru.selection.criteria import Criterion
+from glru.selection.criteria import Criterion, lower_end
 from glru.selection.dof import Freedom, bounds_nearby, count_parameters, freedom_at
 from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
 
@@ -391,7 +391,7 @@ class Pending:
             if lower.shape != places.shape:
                 least, most = least.min(), most.max()
             lower, upper = lower + least, upper + most
-        return lower * (1.0 - self.error), upper * (1.0 + self.error)
+        return lower_end(lower * (1.0 - self.error)), upper * (1.0 + self.error)
 
     def open_places(self) -> Columns:
         """The moves that may still be the best and are not known well enough, the most promising first."""
@@ -473,7 +473,7 @@ class FoldsJudge(Judge):
         self._screened = {move: [(s.lower[k], s.upper[k]) for s in found] for k, move in enumerate(moves)}
         lower, upper = np.sum([s.lower for s in found], axis=0), np.sum([s.upper for s in found], axis=0)
         certain = np.sum([s.certain for s in found], axis=0)
-        return Screened(lower * (1.0 - self._error), upper * (1.0 + self._error), certain, stage)
+        return Screened(lower_end(lower * (1.0 - self._error)), upper * (1.0 + self._error), certain, stage)
 
     def _screen_together(
         self, judges: list[ValidationJudge], moves: list[Move], budget: Budget, contest: Contest | None
@@ -518,4 +518,4 @@ class FoldsJudge(Judge):
         stages = ("training", "loocv", "refine", "newton", "carry")
         stage = min((part.stage for part in parts), key=stages.index)
         lower, upper, guess = (sum(getattr(part, name) for part in parts) for name in ("lower", "upper", "guess"))
-        return Value(lower * (1.0 - self._error), upper * (1.0 + self._error), stage, guess)
+        return Value(float(lower_end(lower * (1.0 - self._error))), upper * (1.0 + self._error), stage, guess)

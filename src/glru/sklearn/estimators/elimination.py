@@ -4,12 +4,13 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.feature_selection import RFECV
 from sklearn.pipeline import Pipeline
 
-from glru._budget import Budget
-from glru.linalg import FEW, Array, gamma, use_threads
+from glru._budget import Budget, OutOfTime
+from glru.linalg import Array, use_threads
 from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
 from glru.selection.elimination import Judged, Stage, eliminate, sizes_of
@@ -125,8 +126,11 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         """
         matrix, targets = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         scoring = self._scoring(is_classifier(self.estimator))
-        with use_threads(self.n_jobs), np.errstate(all="ignore"):
-            self._eliminate(matrix, targets, scoring)
+        try:
+            with use_threads(self.n_jobs), np.errstate(all="ignore"):
+                self._eliminate(matrix, targets, scoring)
+        except OutOfTime:
+            raise TimeoutError(f"the elimination takes more than max_seconds={self.max_seconds!r}.") from None
         self.estimator_ = clone(self.estimator).fit(matrix[:, self.support_], targets)
         return self
 
@@ -140,8 +144,12 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
             raise ValueError(
                 "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
             )
-        if not self.step > 0:
-            raise ValueError(f"step must be above 0; got {self.step!r}.")
+        if not _is_count(self.step) and not (isinstance(self.step, float | np.floating) and 0.0 < self.step < 1.0):
+            raise ValueError(f"step must be a whole number above 0, or a share between 0 and 1; got {self.step!r}.")
+        if not _is_count(self.min_features_to_select):
+            raise ValueError(
+                f"min_features_to_select must be a whole number above 0; got {self.min_features_to_select!r}."
+            )
         return self.scoring or ("accuracy" if classifier else "r2")
 
     def _eliminate(self, X: Any, y: Any, scoring: str) -> None:
@@ -156,6 +164,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         )
         sizes = sizes_of(n_features, self.step, min(self.min_features_to_select, n_features))
         folds = folds_of(problem, settings)
+        divisors = _divisors(folds, scoring)
         paths = [
             list(
                 eliminate(
@@ -164,36 +173,57 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
             )
             for fold, test in folds
         ]
-        best, chosen_proven = _best(paths, [test.size for _, test in folds], _spreads(folds, scoring))
+        best, chosen_proven = _best(paths, divisors)
         last = list(eliminate(problem, sizes[: best + 1], offset, self.training_tol, budget))
         self.support_, self.ranking_ = _support(last, offset, n_features)
         self.n_features_ = int(self.support_.sum())
         self.certified_ = chosen_proven and all(stage.proven for path in [*paths, last] for stage in path)
-        self.cv_results_ = _results(paths, folds, scoring, sizes, offset, n_features)
+        self.cv_results_ = _results(paths, divisors, scoring, sizes, offset, n_features)
 
 
-def _spreads(folds: Any, scoring: str) -> list[float] | None:
-    """The sums of squares around the mean that "r2" divides by, one per fold."""
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number above 0."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) > 0
+
+
+def _divisors(folds: Any, scoring: str) -> list[Fraction]:
+    """What the sums of every fold are divided by, exactly: its rows, or for "r2" the sum of squares around their mean."""
     if scoring != "r2":
-        return None
-    return [float(np.sum(np.square(fold.y[test] - fold.y[test].mean()))) for fold, test in folds]
+        return [Fraction(test.size) for _, test in folds]
+    if any(test.size < 2 for _, test in folds):
+        raise ValueError("scoring='r2' needs two rows in every fold. Use scoring='neg_mean_squared_error'.")
+    return [_spread(fold.y[test]) for fold, test in folds]
 
 
-def _best(paths: list[list[Stage]], n_rows: list[int], spreads: list[float] | None) -> tuple[int, bool]:
-    """The place of the number of features whose mean score is best, of equal ones the fewest, and whether that is proven."""
-    divisors: list[Any] = [Fraction(n) for n in n_rows] if spreads is None else [Fraction(s or 1.0) for s in spreads]
+def _spread(y: Array) -> Fraction:
+    """The exact sum of squares around the mean."""
+    ratios = [value.as_integer_ratio() for value in y.tolist()]
+    unit = max(denominator for _, denominator in ratios)
+    values = [numerator * (unit // denominator) for numerator, denominator in ratios]
+    return Fraction(len(values) * sum(v * v for v in values) - sum(values) ** 2, len(values) * unit**2)
 
-    def total(name: str) -> Array:
-        # Sums of fractions of floats are exact.
-        sums = [
-            sum(Fraction(getattr(path[k], name)) / by for path, by in zip(paths, divisors, strict=True))
-            if all(np.isfinite(getattr(path[k], name)) for path in paths)
-            else np.inf
-            for k in range(len(paths[0]))
+
+def _totals(paths: list[list[Stage]], divisors: list[Fraction], name: str) -> list[Any]:
+    """The exact sums over the folds of sums divided, or infinity, for all numbers of features, the fewest first.
+
+    Where the targets of a fold are all equal, scikit-learn's "r2" is 0 unless all of them are met: a sum above 0 counts as 1.
+    """
+    found = []
+    for stages in zip(*(path[::-1] for path in paths), strict=True):
+        sums = [getattr(stage, name) for stage in stages]
+        parts = [
+            Fraction(s > 0.0) if by == 0 else Fraction(s) / by if np.isfinite(s) else np.inf
+            for s, by in zip(sums, divisors, strict=True)
         ]
-        return np.array(sums, dtype=object)[::-1]
+        found.append(np.inf if np.inf in parts else sum(parts))
+    return found
 
-    lower, upper, guess = total("lower"), total("upper"), total("guess")
+
+def _best(paths: list[list[Stage]], divisors: list[Fraction]) -> tuple[int, bool]:
+    """The place of the number of features whose mean score is best, of equal ones the fewest, and whether that is proven."""
+    lower, upper, guess = (
+        np.array(_totals(paths, divisors, name), dtype=object) for name in ("lower", "upper", "guess")
+    )
     for ends in ((lower, upper), (guess, guess)):
         # The fewest features come first.
         winner = Contest(*ends, 0).winner
@@ -213,21 +243,23 @@ def _support(stages: list[Stage], offset: int, n_features: int) -> tuple[Any, An
 
 
 def _results(
-    paths: list[list[Stage]], folds: Any, scoring: str, sizes: list[int], offset: int, n_features: int
+    paths: list[list[Stage]], divisors: list[Fraction], scoring: str, sizes: list[int], offset: int, n_features: int
 ) -> dict[str, Any]:
     """The table of all numbers of features, the fewest first."""
     found: dict[str, Any] = {}
-    parts = []
-    for path, (fold, test) in zip(paths, folds, strict=True):
-        ends = np.array([[stage.guess, stage.upper, stage.lower] for stage in path[::-1]]).T
-        parts.append(_scores(ends, fold.y[test], scoring))
-    for place, name in enumerate(("", "_lower", "_upper")):
-        scores = np.array([part[place] for part in parts])
-        error = gamma(len(folds) + 2) * np.abs(scores).mean(axis=0) * (place > 0)
-        found[f"mean_test_score{name}"] = scores.mean(axis=0) + (error if name == "_upper" else -error)
-        if not name:
-            found["std_test_score"] = scores.std(axis=0)
-        found |= {f"split{k}_test_score{name}": scores[k] for k in range(len(folds))}
+    one = 1 if scoring in ("accuracy", "r2") else 0
+    # A score is high where its sum is low.
+    for suffix, name, way in (("", "guess", 0.0), ("_lower", "upper", -np.inf), ("_upper", "lower", np.inf)):
+
+        def scores(
+            some: list[list[Stage]], by: list[Fraction], name: str = name, way: float = way
+        ) -> NDArray[np.float64]:
+            return np.array([_score(total, len(some), one, way) for total in _totals(some, by, name)])
+
+        found[f"mean_test_score{suffix}"] = scores(paths, divisors)
+        for k, (path, divisor) in enumerate(zip(paths, divisors, strict=True)):
+            found[f"split{k}_test_score{suffix}"] = scores([path], [divisor])
+    found["std_test_score"] = np.std([found[f"split{k}_test_score"] for k in range(len(paths))], axis=0)
     for k, path in enumerate(paths):
         tables = [_support(path[: place + 1], offset, n_features) for place in range(len(path))][::-1]
         found[f"split{k}_support"] = np.array([support for support, _ in tables])
@@ -235,14 +267,13 @@ def _results(
     return found | {"n_features": np.array(sizes[::-1])}
 
 
-def _scores(sums: Array, y: Array, scoring: str) -> Array:
-    """Scores from sums: at the trained model, and their lower and upper ends, rounded outward."""
-    spread = float(np.sum(np.square(y - y.mean()))) if scoring == "r2" else float(y.size)
-    one = 1.0 if scoring in ("accuracy", "r2") else 0.0
-    shares = sums / (spread or 1.0)
-    scores = one - shares
-    slack = (gamma(y.size + 8) * np.abs(shares) + FEW * np.abs(scores)) * np.array([[0.0], [-1.0], [1.0]])
-    if scoring == "accuracy":
-        # One division and one subtraction of whole numbers.
-        slack = FEW * np.array([[0.0], [-1.0], [1.0]]) * (sums > 0.0)
-    return scores + slack
+def _score(total: Any, n_folds: int, one: int, way: float) -> float:
+    """``one - total / n_folds`` as a number: the nearest one, or the next one way."""
+    if total == np.inf:
+        return -np.inf
+    exact = one - total / n_folds
+    try:
+        score = float(exact)
+    except OverflowError:
+        return -np.inf if way <= 0.0 else -float(np.finfo(np.float64).max)
+    return score if way == 0.0 or Fraction(score) == exact else float(np.nextafter(score, way))
