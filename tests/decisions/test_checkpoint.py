@@ -257,6 +257,10 @@ PAIRS = {
         glru.Problem(X, Y, glru.Squared(), glru.L2(0.1), sample_weight=np.abs(Y) + 1.0),
         glru.Problem(X, np.abs(Y) + 1.0, glru.Squared(), glru.L2(0.1), sample_weight=np.abs(Y)),
     ),
+    "offsets": tuple(
+        glru.Problem(X, np.arange(60) % 4, glru.Poisson(), glru.L2(0.1), offset=np.linspace(0.0, end, 60))
+        for end in (1.0, 2.0)
+    ),
     "shape": (regression(), glru.Problem(X.reshape(30, 4), Y[:30], glru.Squared(), glru.L2(0.1))),
     "margin": (
         glru.Problem(X, LABELS, glru.SmoothedHinge(0.5), glru.L2(0.1)),

@@ -237,6 +237,8 @@ def _feed(found: Hash, value: Any) -> None:
     elif isinstance(value, np.ndarray) and value.dtype.kind in "biufUS":
         _feed(found, ("array", value.dtype.str, value.shape))
         found.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, np.ndarray) and value.dtype.names is not None:
+        _feed(found, ("fields", *((name, value[name]) for name in value.dtype.names)))
     elif isinstance(value, tuple | list):
         _open(found, "sequence", len(value))
         for item in value:
