@@ -61,14 +61,16 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
 
     Attributes
     ----------
-    support_, ranking_ : array of shape (n_features_in_,)
+    support_, ranking_ : array of shape (n_features,)
         Which features were chosen, and the ranks of all, 1 for the chosen ones.
     n_features_ : int
         The number of chosen features.
     estimator_ : estimator
         Trained on all rows and the chosen features.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    n_features_in_ : int
+        The number of features that were seen.
+    feature_names_in_ : array of str
+        Their names, where X had some.
     cv_results_ : dict
         As in scikit-learn, with proven ends of the scores as ``"mean_test_score_lower"`` and ``"mean_test_score_upper"``, and
         ``"split0_test_score_lower"`` and so on for each fold.
