@@ -647,3 +647,37 @@ def test_no_training_can_know_a_scale_better():
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, solver="newton-cg", tol=1e-11))
         truth = quietly(lambda: model.fit(X[kept], y[kept]).decision_function(X[[row]])[0])  # noqa: B023
         assert found.score_lower[row] - 1e-6 <= truth <= found.score_upper[row] + 1e-6
+
+
+def test_labels_at_zero_are_masked_and_said():
+    """A bounded score around zero: no split lacks an optimum, and the label is open all the same."""
+    X = np.append(np.tile([-0.3, 0.3], 10), 0.0)[:, None] * [1.0, 0.7]
+    y = np.append(np.tile([0, 1], 10), 1)
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression(fit_intercept=False))
+    splits = [(np.arange(20), np.array([20])), (np.arange(10, 21), np.arange(10)), (np.arange(10), np.arange(10, 20))]
+    with pytest.warns(UserWarning, match="row 20, and masked .*float64 does not bound"):
+        found = glru.cross_val_predict(pipeline, X, y, cv=splits)
+    assert np.flatnonzero(np.ma.getmaskarray(found)).tolist() == [20]
+
+
+@pytest.mark.parametrize("unit", [1e-158, 1e-150, 1.0, 1e145])
+@pytest.mark.filterwarnings("ignore")
+def test_units_whose_squares_are_no_numbers(unit):
+    """Scales are not followed where the errors of their squares would underflow: the scores are those of the refitted steps."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(20, 3)) * unit
+    y = X[:, 0] / unit + random.normal(size=20)
+    pipeline = make_pipeline(StandardScaler(), Ridge())
+    expected = model_selection.cross_val_predict(pipeline, X, y, cv=LeaveOneOut())
+    found = glru.loocv(pipeline, X, y, width=1e-6)
+    assert found.n_refits == (0 if unit == 1.0 else 20)
+    assert np.all(found.score_lower - 1e-9 <= expected) and np.all(expected <= found.score_upper + 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_beyond_squares():
+    """Weights of transformers whose squares overflow end in no error."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(20, 2))
+    union = FeatureUnion([("a", StandardScaler())], transformer_weights={"a": 1e160})
+    assert glru.loocv(make_pipeline(union, Ridge()), X, X[:, 0]).n_refits == 20

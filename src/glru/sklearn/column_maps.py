@@ -26,6 +26,9 @@ OPERATIONS = 16.0
 LARGEST_ERROR = 1e-7
 """Relative error of what changes from which on nothing useful is proven of it."""
 
+LARGEST_SCALE = 1e140
+"""Columns of larger scales, or of scales below its inverse, are not followed: squares and their rounding errors would overflow or underflow."""
+
 SINGLE_ROWS = 32
 """Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
 
@@ -104,12 +107,19 @@ def _times(columns: Columns, weight: float | None) -> Columns:
     if not weight > 0.0:
         raise Unfollowed(f"columns are multiplied by {weight!r}")
     columns = columns.numbers()
+    _require_squares(columns)
     return replace(
         columns,
         scale=columns.scale / weight,
         scale0=columns.scale0 / weight,
-        scale_error=columns.scale_error / weight**2,
+        scale_error=columns.scale_error / weight / weight,
     )
+
+
+def _require_squares(columns: Columns) -> None:
+    """Refuse columns whose squares, and the errors of these, are not numbers of float64."""
+    if not np.all((columns.scale0 > 1.0 / LARGEST_SCALE) & (columns.scale0 < LARGEST_SCALE)):
+        raise Unfollowed("the values of a column are too large or too small to be squared")
 
 
 def _none_of(chosen: Any) -> bool:
@@ -272,6 +282,8 @@ def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
     empty = missing.all(axis=0)
     if empty.any() and step.keep_empty_features:
         raise Unfollowed("a column without values is kept")
+    if empty.all():
+        raise Unfollowed("no column has a value")
     kept = np.flatnonzero(~empty)
     filled = _fill(walk, step, columns.take(given, kept), step.statistics_[kept])
     if not step.add_indicator:
@@ -629,6 +641,7 @@ def _listed(walk: Walk) -> str | None:
 
 def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, penalised: bool) -> ColumnChanges:
     assert columns.values is not None
+    _require_squares(columns)
     scale0, shift0 = columns.scale0, columns.shift0
     made = matrix.dense()
     rounding = OPERATIONS * UNIT * _size(columns) / scale0

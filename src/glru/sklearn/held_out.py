@@ -84,7 +84,8 @@ class HeldOut:
         bounded = self.bounds.bounded.reshape(self.rows.size, -1).all(axis=1)
         open_folds = np.unique(self.folds[~bounded])
         splits = with_train(self.adapted, [self.splits[fold] for fold in open_folds])
-        for number, fold in zip(open_folds, self.adapted.folds(splits), strict=True):
+        # A label may be open though its score has bounds: then there is no split to look at.
+        for number, fold in zip(open_folds, self.adapted.folds(splits) if splits else (), strict=True):
             for problem in fold.problems:
                 found = missing_optimum(problem)
                 if found is not None:
