@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from glru.linalg import FEW, TINY, UNIT, Array, gamma, namespace, outward
+from glru.linalg import FEW, SMALLEST, TINY, UNIT, Array, gamma, namespace, outward
 from glru.losses import CUT_OFF, Loss, WithOffset
 from glru.losses.logistic import softplus
 
@@ -395,8 +395,9 @@ def exact_count(low: int, high: int, remedy: str = "") -> int:
 def _means(least: Array, most: Array) -> Interval:
     """Bounds of a mean of non-negative terms with a relative error of a few units each, rounded outward."""
     unit = gamma(least.size + 32)
-    # Terms that underflow are below TINY.
-    return float(np.mean(least)) * (1.0 - unit), float(np.mean(most)) * (1.0 + unit) + TINY
+    # Terms that underflow are below TINY, and off by less than the smallest number.
+    low = max(float(np.mean(least)) * (1.0 - unit) - 4.0 * SMALLEST, 0.0)
+    return low, float(np.mean(most)) * (1.0 + unit) + TINY
 
 
 def _log_loss(y: Array, lower: Array, upper: Array) -> Interval:
@@ -524,6 +525,10 @@ def _r2(y: Array, lower: Array, upper: Array) -> Interval:
         raise ValueError(
             f"r2 needs targets that differ; all are {float(y[0])!r}. Use 'squared_error' or 'absolute_error'."
         )
+    # In a unit, a power of 2, in which the squares are numbers.
+    power = -int(np.frexp(np.abs(y).max())[1])
+    with np.errstate(over="ignore"):
+        y, lower, upper = (np.ldexp(part, power) for part in (y, lower, upper))
     # Around a mean that is off by ``off`` the squares are larger by at most off^2, and never smaller.
     unit = gamma(2 * y.size + 8)
     most = float(np.mean((y - y.mean()) ** 2)) * (1.0 + unit)

@@ -275,3 +275,16 @@ def test_the_check_of_the_data_of_every_command(tmp_path):
     ):
         shown = glru_command(arguments[0], path, *arguments[1:]).stdout
         assert "3 in 'b' such as '<5' read as the limit" in re.sub(r"\s+", " ", shown), arguments
+
+
+def test_no_rows_to_judge_every_class(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n" + "".join(f"{k % 7},{k * k % 11},{'ABCDEFGHIJ'[k % 10]}\n" for k in range(30)))
+    assert "every class needs a row among the validation rows" in complaint("select", path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_targets_whose_squares_overflow(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n" + "".join(f"{k % 7},{k * k % 11},{(k % 5 - 1.7) * 1e200:.6e}\n" for k in range(30)))
+    assert glru_command("loocv", path).stdout

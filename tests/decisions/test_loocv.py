@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 import glru
 from tests.cases import LOSSES, PENALTIES, dense, each, make, targets, with_bounds, with_open_rows
 from tests.certificates.exact import optimum, outside
-from tests.core import carried_bounds
+from tests.core import ScoreBounds, carried_bounds
 from tests.decisions.retraining import assert_inside, assert_proven, derived, held_out, real, standardised
 
 METHODS = ("certified", "glru", "naive", "approx", "approx-glru")
@@ -713,3 +713,17 @@ def test_intervals_that_stay_wide_are_said_to(small):
     for width, message in (("label", "'labels' or None; got 'label'"), ("labels", "a regression has no labels")):
         with pytest.raises(ValueError, match=message):
             glru.loocv(make(glru.Squared(), glru.L2(0.1), 20, 3), width=width)
+
+
+def test_r2_in_every_unit():
+    """A share of squares does not depend on the unit of the targets, however their squares overflow or underflow."""
+    random = np.random.default_rng(4)
+    y = random.normal(size=30)
+    scores = y + 0.3 * random.normal(size=30)
+    width = 1e-3 * np.abs(random.normal(size=30))
+    expected = ScoreBounds(scores - width, scores + width).metric("r2", glru.Squared(), y, False)
+    truth = 1.0 - np.sum((y - scores) ** 2) / np.sum((y - y.mean()) ** 2)
+    assert expected[0] < truth < expected[1] < expected[0] + 0.1
+    for unit in (2.0**600, 2.0**-300, 2.0**-530, 2.0**-600):
+        bounds = ScoreBounds((scores - width) * unit, (scores + width) * unit)
+        np.testing.assert_allclose(bounds.metric("r2", glru.Squared(), y * unit, False), expected, rtol=1e-12)

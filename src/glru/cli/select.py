@@ -165,7 +165,15 @@ def _hold_out(problem: glru.Problem, share: float, seed: int) -> tuple[glru.Prob
     from sklearn.model_selection import train_test_split
 
     labels = problem.y if problem.loss.task == "classification" else None
-    train, test = train_test_split(np.arange(problem.n_rows), test_size=share, random_state=seed, stratify=labels)
+    try:
+        train, test = train_test_split(np.arange(problem.n_rows), test_size=share, random_state=seed, stratify=labels)
+    except ValueError:
+        if labels is None:
+            raise
+        raise ValueError(
+            f"every class needs a row among the validation rows and another one; {problem.n_rows} rows, of which --share {share:g} judge, have too few. Give "
+            "another --share, or a file of rows (--validation)."
+        ) from None
     train, test = np.sort(train), np.sort(test)
     return _rows(problem, train), problem.X[test], problem.y[test]
 
