@@ -384,6 +384,9 @@ MUTANTS: dict[str, Mutant] = {
     "rows-moved-far-carry-nothing-of-local-columns": Mutant(
         "glru.updates.columns.local:LocalColumns.certified", inside(lost_shares=scaled(0.0)), COLUMNS
     ),
+    "rows-moved-far-carry-nothing-of-removals": Mutant(
+        "glru.updates.local_rows:RowCandidates._followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
+    ),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),
