@@ -22,6 +22,7 @@ from glru.linalg.arrays import HostArrays
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
 from glru.metric import columns as metrics
+from glru.metric.classes import ClassMetric
 from glru.metric.columns import DiagonalMetric, column_metric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
@@ -86,6 +87,7 @@ __all__ = [
     "Cascade",
     "ClassBall",
     "ClassEllipsoid",
+    "ClassMetric",
     "ClassRows",
     "Contest",
     "Deletions",

@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.certificates.class_truth import LONG, retrain_classes, retrained_without
-from tests.core import ClassBall, ClassEllipsoid, ClassRows, Point, certify, widen_queries
+from tests.core import ClassBall, ClassEllipsoid, ClassMetric, ClassRows, Point, certify, widen_queries
 
 
 def problems(seed):
@@ -214,3 +214,25 @@ def test_the_ball_of_an_objective_of_any_size(exponent):
     assert np.isfinite(found[0][0]).all()
     for plain, scaled in zip(*found, strict=True):
         assert np.allclose(plain, scaled, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [-400, 0, 400])
+@pytest.mark.parametrize("apart", [1.0, 1e-3, 1e-6])
+def test_forms_are_within_their_unit_of_those_of_the_factor(apart, exponent):
+    # Columns that are nearly the same: large entries of the inverse cancel in the forms.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    X[:, 1] = X[:, 0] + apart * X[:, 1]
+    y, size = np.arange(60) % 3, 2.0**exponent
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(1e-9 * size), True, "sum", np.full(60, size))
+    metric = ClassMetric(problem, rng.dirichlet(np.ones(3), 60))
+    assert metric.eta < 0.1
+    factor, rows = metric.columns.factor.astype(LONG), np.column_stack([X, np.ones(60)])
+    inverse = np.zeros_like(factor)
+    for k in reversed(range(len(factor))):
+        inverse[k] = (np.eye(len(factor), dtype=LONG)[k] - factor[k, k + 1 :] @ inverse[k + 1 :]) / factor[k, k]
+    solved = np.einsum("ij,ajk->iak", rows.astype(LONG), inverse.reshape(3, 5, -1))
+    exact = np.einsum("iak,ibk->iab", solved, solved)
+    lengths = np.sqrt(np.einsum("iaa->ia", exact))
+    error = np.abs(metric.all_forms(problem.matrix) - exact) / (lengths[:, :, None] * lengths[:, None, :])
+    assert error.max() <= metric.unit < 1e-8

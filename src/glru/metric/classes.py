@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dlauum
 
 from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma
 from glru.metric.columns import ColumnMetric, powers_of_two
@@ -22,8 +24,11 @@ EXPONENTS = 1600
 """A probability that does not underflow is off by at most this many units: the exponent of its exponential is above -746."""
 
 
-NARROW = 16
-"""Up to this many columns the Gram matrices of all pairs of classes are one product; a pair by itself costs more in calls than in additions."""
+NARROW = 128
+"""Up to this many columns one product over all classes and columns beats a Gram matrix for each pair of classes, which has half the additions."""
+
+FORM_SHARE = 1e-10
+"""What forms from the inverse itself may be off, as a share of the product of the norms of two classes; those that may be off by more come from the factor."""
 
 
 def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple[Array, Array]:
@@ -35,14 +40,14 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
     n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
     blocks = np.zeros((n_scores, width, n_scores, width))
     weights = factor * problem.weights
-    narrow = _narrow_grams(problem, weights, likely) if width <= NARROW and problem.matrix.stores_zeros else None
+    narrow = _class_grams(problem, weights, likely) if 0 < width <= NARROW and problem.matrix.stores_zeros else None
     for a in range(n_scores):
         for b in range(a + 1, n_scores):
             gram = _pair_gram(problem, weights * likely[:, a] * likely[:, b]) if narrow is None else narrow[a, b]
             blocks[a, :, a, :] += gram
             blocks[b, :, b, :] += gram
             blocks[a, :, b, :] = -gram
-            blocks[b, :, a, :] = -gram
+            blocks[b, :, a, :] = -gram.T
     strengths = strengths_of(problem)
     diagonal = np.einsum("ajaj->j", blocks) / n_scores + strengths
     # A power of two near the other entries of the diagonal; 1 where these are zero.
@@ -52,7 +57,8 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
         blocks[a, places, a, places] += strengths
         for b in range(n_scores):
             blocks[a, places, b, places] += gauge
-    return blocks.reshape(n_scores * width, n_scores * width), gauge
+    # In the order of columns, which LAPACK reads without a copy.
+    return blocks.reshape(n_scores * width, n_scores * width).T, gauge
 
 
 def strengths_of(problem: Problem) -> Array:
@@ -60,24 +66,20 @@ def strengths_of(problem: Problem) -> Array:
     return np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
 
 
-def _narrow_grams(problem: Problem, weights: Array, likely: Array) -> Array:
-    """``X~^T diag(s o p_a o p_b) X~`` of all pairs of classes, of dense rows with few columns: one product of pairs with pairs."""
-    width, n_scores = problem.n_columns + int(problem.fit_intercept), likely.shape[1]
-    first, second = np.triu_indices(width)
-    one, other = np.triu_indices(n_scores, 1)
-    sums = np.zeros((one.size, first.size))
-    height = max(64, 4 * CHUNK_BYTES // (8 * (first.size + one.size)))
+def _class_grams(problem: Problem, weights: Array, likely: Array) -> Array:
+    """``X~^T diag(s o p_a o p_b) X~`` of all pairs of classes ``a < b``, of dense rows: one product of all classes and columns with themselves."""
+    n_scores, n_columns = likely.shape[1], problem.n_columns
+    width = n_columns + int(problem.fit_intercept)
+    size, roots = n_scores * width, np.sqrt(weights)[:, None] * likely
+    height = min(problem.n_rows, max(32, 2 * CHUNK_BYTES // (8 * size)))
+    gram, chunk = np.zeros((size, size), order="F"), np.empty((height, n_scores, width))
     for start in range(0, problem.n_rows, height):
         here = slice(start, min(start + height, problem.n_rows))
-        block = problem.matrix[here].dense()
-        if problem.fit_intercept:
-            block = np.column_stack([block, np.ones(block.shape[0])])
-        pairs = likely[here][:, one] * likely[here][:, other]
-        sums += (weights[here][:, None] * pairs).T @ (block[:, first] * block[:, second])
-    found = np.zeros((n_scores, n_scores, width, width))
-    found[one[:, None], other[:, None], first, second] = sums
-    found[one[:, None], other[:, None], second, first] = sums
-    return found
+        part = chunk[: here.stop - start]
+        np.multiply(roots[here][:, :, None], problem.matrix[here].dense()[:, None, :], out=part[:, :, :n_columns])
+        part[:, :, n_columns:] = roots[here][:, :, None]
+        gram = dsyrk(1.0, part.reshape(len(part), size).T, beta=1.0, c=gram, overwrite_c=1)
+    return gram.T.reshape(n_scores, width, n_scores, width).transpose(2, 0, 3, 1)
 
 
 def _pair_gram(problem: Problem, weights: Array) -> Array:
@@ -146,7 +148,7 @@ class ClassMetric:
     @property
     def unit(self) -> float:
         """An entry of :meth:`forms` is off by at most this share of the product of the norms of its two classes."""
-        return 2.0 * self.solve_error + self.solve_error**2 + gamma(self.columns.size + 8)
+        return 2.0 * self.solve_error + self.solve_error**2 + gamma(self.columns.size + 8) + FORM_SHARE
 
     def largest_pair_norm(self, length: float) -> float:
         """At least the norm of ``x (e_a - e_b)`` for a row of Euclidean norm ``length`` and any two classes."""
@@ -160,23 +162,52 @@ class ClassMetric:
             self._largest = max(float(pair_norms(forms, self.unit).max()) for _, forms in self.forms(used))
         return self._largest
 
+    @cached_property
+    def _inverse(self) -> Array | None:
+        """The inverse of the metric; None where squares of the factor's inverse may have underflowed or overflowed."""
+        inverse = dlauum(np.asfortranarray(self.columns.inverse))[0]
+        inverse = np.triu(inverse) + np.triu(inverse, 1).T
+        safe = np.isfinite(inverse).all() and float(np.diagonal(inverse).min()) > 1e-280
+        return inverse if safe else None
+
     def forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
         """``x^T (H^-1)_ab x`` for all pairs of classes, rows by chunks; see :attr:`unit` for their errors."""
-        size, width, inverse = self.columns.size, self.width, self.columns.inverse
+        size = self.columns.size
         height = max(16, 4 * CHUNK_BYTES // (8 * max(size, 1)))
+        inverse = self._inverse if 0 < self.width <= NARROW and X.shape[0] >= size else None
         for start in range(0, X.shape[0], height):
             here = slice(start, min(start + height, X.shape[0]))
             block = X[here].dense()
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
-            # The inverse factor is upper triangular.
-            solved = [block @ inverse[a * width : (a + 1) * width, a * width :] for a in range(self.n_scores)]
-            found = np.empty((block.shape[0], self.n_scores, self.n_scores))
-            for a in range(self.n_scores):
-                for b in range(a, self.n_scores):
-                    tail = solved[a][:, (b - a) * width :]
-                    found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", tail, solved[b])
-            yield here, found
+            yield here, self._factor_forms(block) if inverse is None else self._inverse_forms(block, inverse)
+
+    def _inverse_forms(self, block: Array, inverse: Array) -> Array:
+        """Forms of some rows from the inverse, and from the factor where they may be off by more than ``FORM_SHARE``."""
+        n_scores, width = self.n_scores, self.width
+        found = np.empty((block.shape[0], n_scores, n_scores))
+        for a in range(n_scores):
+            images = (block @ inverse[a * width : (a + 1) * width, a * width :]).reshape(len(block), -1, width)
+            found[:, a, a:] = found[:, a:, a] = np.einsum("ibj,ij->ib", images, block)
+        # |entries of the inverse| <= axes_j axes_k, the scale of all rounding errors: of V V^T, of two products with the row.
+        axes = np.sqrt(np.diagonal(inverse)).reshape(n_scores, width)
+        sizes = np.square(np.abs(block) @ axes.T)
+        unit = gamma(inverse.shape[0] + 2 * width + 16)
+        wrong = ~np.all(unit * sizes <= 0.5 * FORM_SHARE * np.einsum("iaa->ia", found), axis=1)
+        if wrong.any():
+            found[wrong] = self._factor_forms(block[wrong])
+        return found
+
+    def _factor_forms(self, block: Array) -> Array:
+        """Forms of some rows from the inverse factor, which is upper triangular."""
+        width, inverse = self.width, self.columns.inverse
+        solved = [block @ inverse[a * width : (a + 1) * width, a * width :] for a in range(self.n_scores)]
+        found = np.empty((block.shape[0], self.n_scores, self.n_scores))
+        for a in range(self.n_scores):
+            for b in range(a, self.n_scores):
+                tail = solved[a][:, (b - a) * width :]
+                found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", tail, solved[b])
+        return found
 
     def all_forms(self, X: Matrix) -> Array:
         """:meth:`forms` of all rows in one array."""
