@@ -220,7 +220,7 @@ def test_errors_stand_beside_the_constant_answer():
     assert "sensitivity 0.9944 (of benign)" in text
     text = " ".join(glru_command("loocv", "breast_cancer", "--lam", 1e5).stdout.split())
     assert "212 errors (37.3 %) with benign for every row: the model's labels are no better" in text
-    assert "roc auc 0; misleading here" in text
+    assert "ROC AUC 0; misleading here" in text
     data = load("diabetes")
     others = (data.y.sum() - data.y) / (data.y.size - 1)
     constant = answer("loocv", "diabetes")["result"]["constant_answer"]

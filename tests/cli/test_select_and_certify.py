@@ -5,10 +5,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 import glru
 from glru.datasets import load
@@ -169,6 +171,30 @@ def test_certify_a_bundled_dataset(tmp_path):
         joblib.dump(model, tmp_path / "model.joblib")
         said = answer("certify", "breast_cancer", "--model", tmp_path / "model.joblib")
         assert said["result"]["relative_gap"] < 0.1
+
+
+def test_certify_more_than_two_classes(tmp_path):
+    random = np.random.default_rng(3)
+    X = random.normal(size=(60, 3))
+    y = np.array(["low", "mid", "high"])[(X @ random.normal(size=(3, 3))).argmax(axis=1)]
+    path, saved, out = tmp_path / "levels.csv", tmp_path / "model.joblib", tmp_path / "out.csv"
+    pl.DataFrame({f"x{j}": X[:, j] for j in range(3)} | {"level": y}).write_csv(path)
+    frame = pl.read_csv(path).select("x0", "x1", "x2").to_pandas()
+    for kind in (LogisticRegression(tol=1e-3), LinearSVC(tol=1e-3)):
+        model = kind.fit(frame, y)
+        joblib.dump(model, saved)
+        found = answer("certify", path, "--target", "level", "--model", saved, "--out", out, "--max-seconds", 100)
+        proof = glru.certify(model, frame, y)
+        assert found["result"]["gap"] == pytest.approx(proof.gap)
+        assert found["result"]["decided"] == int(proof.decided(frame).sum()) > 0
+        written, bounds = pl.read_csv(out), proof.score_bounds(frame)
+        for k, name in enumerate(model.classes_):
+            assert np.allclose(written[f"score_{name}"], model.decision_function(frame)[:, k])
+            assert np.allclose(written[f"score_lower_{name}"], bounds.lower[:, k])
+            assert np.allclose(written[f"score_upper_{name}"], bounds.upper[:, k])
+        assert written["decided"].to_list() == proof.decided(frame).tolist()
+    joblib.dump(LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True)), saved)
+    assert answer("certify", "iris", "--model", saved)["result"]["decided"] == 150
 
 
 def test_certify_refuses(models):

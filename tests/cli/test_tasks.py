@@ -3,6 +3,7 @@
 import re
 import time
 
+import joblib
 import numpy as np
 import polars as pl
 import pytest
@@ -71,13 +72,95 @@ def test_three_classes_in_other_commands(tumours):
     assert len(strengths["result"]["path"]) == 2
     chosen = answer("select", tumours, "--target", "stage", "--criterion", "log_loss", "--nested", "2")
     assert chosen["result"]["nested"]["errors"] <= 60
-    said = complaint("whatif", tumours, "--target", "stage", "--remove-rows", "3")
-    assert "'stage' has 3 classes" in said and "--positive" in said
     assert "--loss logistic is for two classes" in complaint(
         "loocv", tumours, "--target", "stage", "--loss", "logistic"
     )
     one = answer("loocv", tumours, "--target", "stage", "--positive", "II")
     assert one["data"]["classes"] == {"-1": "others", "+1": "II"}
+
+
+def test_a_change_of_a_model_of_three_classes(tumours, tmp_path):
+    out, page, picture = tmp_path / "out.csv", tmp_path / "page.html", tmp_path / "picture.png"
+    command = ("whatif", tumours, "--target", "stage", "--remove-rows", "0:8", "--C", 1)
+    found = answer(*command, "--out", out, "--html", page, "--plot", picture)
+    job = inputs.make_job(
+        inputs.DataOptions(str(tumours), target="stage"), inputs.LossOptions(), inputs.StrengthOptions(C=1.0), fill=True
+    )
+    X, y = job.problem.X, job.problem.y
+    names = np.array(STAGES)
+    models = [
+        LogisticRegression(tol=1e-10, max_iter=10_000).fit(X[rows], names[y[rows].astype(int)])
+        for rows in (slice(0, None), slice(8, None))
+    ]
+    before, after = (model.predict(X[8:]) for model in models)
+    written, result = pl.read_csv(out), found["result"]
+    assert written["query"].to_list() == [f"S{k:03d}" for k in range(8, 60)]
+    assert written["old_class"].to_list() == before.tolist() and written["class"].to_list() == after.tolist()
+    changed = before != after
+    assert result["labels"] == {"unchanged": int(np.sum(~changed)), "changed": int(changed.sum()), "undetermined": 0}
+    assert changed.any() and result["changed"] == [f"S{k + 8:03d}" for k in np.flatnonzero(changed)]
+    expected = models[1].predict_proba(X[8:])
+    for k, name in enumerate(STAGES):
+        assert np.all(expected[:, k] >= written[f"probability_lower_{name}"].to_numpy() - 1e-7)
+        assert np.all(expected[:, k] <= written[f"probability_upper_{name}"].to_numpy() + 1e-7)
+    truth = names[y[8:].astype(int)]
+    assert result["before"]["errors"] == int(np.sum(before != truth))
+    assert result["after"]["errors"] == dict.fromkeys(("lower", "upper"), int(np.sum(after != truth)))
+    for entry in result["coefficients"]:
+        column, _, label = entry["column"].partition(" for ")
+        place = STAGES.index(label), job.prepared.names.index(column)
+        assert abs(models[0].coef_[place] - entry["before"]) < 1e-3
+        assert entry["lower"] - 1e-5 <= models[1].coef_[place] <= entry["upper"] + 1e-5
+    text = page.read_text()
+    assert all(part in text for part in ("Labels before and after", "label changed", "8 rows removed"))
+    assert picture.stat().st_size > 1000
+
+
+def test_whatif_keeps_its_work(tumours, tmp_path, monkeypatch):
+    kept = tmp_path / "work.npz"
+    command = ("whatif", tumours, "--target", "stage", "--remove-columns", "x1", "--checkpoint", kept)
+    first = answer(*command)
+    free = answer(*command[:-2])
+    assert first["result"]["labels"] == free["result"]["labels"]
+
+    def refuse(*arguments, **options):
+        raise AssertionError("trained although the model is kept")
+
+    monkeypatch.setattr("glru.cli.whatif.train", refuse)
+    again = answer(*command)
+    assert again["result"] == first["result"]
+
+
+def test_a_class_of_a_single_row_is_called_by_its_name(tmp_path):
+    path = tmp_path / "rare.csv"
+    rows = [f"S{k},{k % 7},{'III' if k == 5 else STAGES[k % 2]}" for k in range(12)]
+    path.write_text("\n".join(["sample_id,x,stage", *rows]) + "\n")
+    for command in (("loocv",), ("tune",), ("verify",), ("select", "--loo")):
+        said = complaint(*command, path, "--target", "stage")
+        assert (
+            "the class 'III' of the target 'stage'" in said and "a single row, S5" in said and "--no-intercept" in said
+        )
+
+
+@pytest.mark.parametrize(("name", "n_errors"), [("iris", 7), ("wine", 3)])
+def test_bundled_data_of_three_classes(name, n_errors):
+    found = answer("loocv", name)
+    assert found["model"]["loss"] == "multinomial" and len(found["data"]["classes"]) == 3
+    assert found["result"]["errors"] == {"lower": n_errors, "upper": n_errors}
+    assert len(answer("data", name)["dataset"]["classes"]) == 3
+
+
+def test_every_choice_is_compared_with_the_constant_answer(tumours):
+    counts = np.unique(pl.read_csv(tumours)["stage"].to_numpy(), return_counts=True)[1]
+    said = answer("tune", tumours, "--target", "stage", "--lam", "0.1,0.01")
+    assert said["result"]["constant_answer"] == 60 - counts.max()
+    shares = counts / 60
+    said = answer("tune", tumours, "--target", "stage", "--lam", "0.1,0.01", "--criterion", "log_loss")
+    assert said["result"]["constant_answer"] == pytest.approx(-np.sum(shares * np.log(shares)))
+    text = " ".join(glru_command("tune", tumours, "--target", "stage", "--lam", "100,10,1").stdout.split())
+    assert "with the same answer for every row" in text and "of the list: try a --lam beyond it" in text
+    said = answer("select", tumours, "--target", "stage", "--loo", "--max-steps", "1")
+    assert said["result"]["constant_answer"] == 60 - counts.max()
 
 
 def test_a_measured_target_is_a_regression(tmp_path):
@@ -180,7 +263,7 @@ def test_verify_is_bounded(tmp_path):
     assert (cut.checked, cut.unchecked, steps) == (0, 4, [])
 
 
-@pytest.mark.parametrize("command", ["loocv", "select", "tune", "whatif", "verify"])
+@pytest.mark.parametrize("command", ["loocv", "select", "tune", "whatif", "verify", "certify"])
 def test_every_long_command_is_ended(tmp_path, monkeypatch, command):
     (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{k % 5},{k % 2}\n" for k in range(20)))
 
@@ -189,7 +272,9 @@ def test_every_long_command_is_ended(tmp_path, monkeypatch, command):
 
     monkeypatch.setattr(inputs, "prepare_data", sleep)
     monkeypatch.setattr("glru.cli.commands.GRACE", (1.0, 0.1))
-    change = ["--remove-rows", "1"] if command == "whatif" else []
+    joblib.dump(LogisticRegression(), tmp_path / "model.joblib")
+    needed = {"whatif": ["--remove-rows", "1"], "certify": ["--model", tmp_path / "model.joblib"]}
+    change = needed.get(command, [])
     begin = time.monotonic()
     said = complaint(command, tmp_path / "t.csv", *change, "--max-seconds", 0.1, code=TIME_IS_UP)
     assert "the time is up" in said and time.monotonic() - begin < 20.0

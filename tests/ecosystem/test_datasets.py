@@ -29,11 +29,13 @@ def test_bundled():
     assert wine.X.shape == (178, 13) and int((wine.y > 0).sum()) == int((load_wine().target == 2).sum())
     assert wine.classes == ("rest", "class_2")
     assert datasets.load("iris:0v1").X.shape == (100, 4)
+    wine = datasets.load("wine")
+    assert wine.classes == ("class_0", "class_1", "class_2") and np.array_equal(wine.y, load_wine().target)
     diabetes = datasets.load("diabetes")
     assert diabetes.task == "regression" and np.array_equal(diabetes.y, load_diabetes().target)
 
 
-@pytest.mark.parametrize("name", ["wine", "wine:0", "wine:0v3", "wine:1v1", "iris:setosa", "digits:3v10"])
+@pytest.mark.parametrize("name", ["wine:", "wine:0", "wine:0v3", "wine:1v1", "iris:setosa", "digits:3v10"])
 def test_classes_must_be_named(name):
     with pytest.raises(ValueError, match=r"classes, 0 to \d: name two different ones as"):
         datasets.load(name)

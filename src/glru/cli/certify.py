@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 import glru
 from glru.cli import inputs, output
-from glru.cli.options import DataOptions, FileOptions, OutputOptions
+from glru.cli.options import DataOptions, FileOptions, MaxSeconds, OutputOptions
 from glru.cli.progress import bar
 from glru.datasets import Prepared
+from glru.datasets.catalogue import BUNDLED
 from glru.datasets.preparation import class_name
 from glru.linalg import RawMatrix
 
@@ -25,6 +26,7 @@ def certify(
         Path,
         typer.Option(help="A fitted linear model, saved by joblib. Such a file can run code: open only your own."),
     ],
+    max_seconds: MaxSeconds = None,
 ) -> None:
     """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
     files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet, table=out.table, log=out.log)
@@ -81,21 +83,19 @@ def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
     """The targets as the model knows them."""
     if prepared.targets.classes is None:
         return prepared.y
-    if len(prepared.targets.classes) > 2:
-        raise ValueError(
-            f"glru certify is for two classes or a regression; the target {prepared.targets.column or 'y'!r} has "
-            f"{len(prepared.targets.classes)} classes. Use glru.certify in Python."
-        )
+    classes = prepared.targets.classes
     known = {class_name(value): value for value in estimator.classes_.tolist()}
-    ways = [prepared.targets.classes, ("-1", "1")]
-    if prepared.name == "breast_cancer":
-        ways.append(("0", "1"))
+    places = (prepared.y if len(classes) > 2 else prepared.y > 0.0).astype(np.intp)
+    ways = [classes, *([("-1", "1")] if len(classes) == 2 else [])]
+    if prepared.name in BUNDLED:
+        # scikit-learn has numbers for them.
+        ways.append(tuple(map(str, range(len(classes)))))
     way = next((way for way in ways if set(way) == set(known)), None)
     if way is None:
         raise ValueError(
-            f"the model's classes must be those of the data, {' and '.join(prepared.targets.classes)}; got {', '.join(known)}."
+            f"the model's classes must be those of the data, {' and '.join(classes)}; got {', '.join(known)}."
         )
-    return np.where(prepared.y > 0.0, known[way[1]], known[way[0]])
+    return np.array([known[name] for name in way])[places]
 
 
 def _table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatrix, task: str) -> dict[str, Any]:
@@ -103,7 +103,12 @@ def _table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatri
     columns: dict[str, Any] = {"row": np.arange(X.shape[0])}
     if prepared.ids:
         columns["id"] = list(prepared.ids)
-    columns |= {"score": np.ravel(proof.scores(X)), "score_lower": np.ravel(lower), "score_upper": np.ravel(upper)}
+    parts = {"score": proof.scores(X), "score_lower": lower, "score_upper": upper}
+    if lower.ndim == 1 or lower.shape[1] == 1:
+        columns |= {name: np.ravel(part) for name, part in parts.items()}
+    else:
+        labels = [class_name(value) for value in proof.adapted.estimator.classes_.tolist()]
+        columns |= {f"{name}_{label}": part[:, k] for k, label in enumerate(labels) for name, part in parts.items()}
     if task == "classification":
         columns["decided"] = proof.decided(X)
     return columns
@@ -119,7 +124,10 @@ def outcome(
 ) -> output.Outcome:
     """What is proven about the model, in every output format."""
     name = type(proof.adapted.estimator).__name__
-    widths = columns["score_upper"] - columns["score_lower"]
+    ends = [
+        columns[name.replace("lower", "upper")] - columns[name] for name in columns if name.startswith("score_lower")
+    ]
+    widths, n_rows = np.concatenate(ends), prepared.X.shape[0]
     decided = int(columns["decided"].sum()) if "decided" in columns else None
     values: dict[str, Any] = {
         "objective": proof.objective,
@@ -138,7 +146,7 @@ def outcome(
         ("scores", f"the optimum's are known to a median width of {np.median(widths):.3g}, largest {widths.max():.3g}"),
     ]
     if decided is not None:
-        lines.append(("labels", f"{decided} of {widths.size} are proven to be the optimum's"))
+        lines.append(("labels", f"{decided} of {n_rows} are proven to be the optimum's"))
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))
     facts = {"data": inputs.data_facts(prepared, check), "model": {"file": path, "estimator": name}, "settings": {}}
     title = f"Certificate of {name} on {prepared.name}"

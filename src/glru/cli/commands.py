@@ -85,13 +85,26 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise OutOfTime
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, GRACE[0] * seconds + GRACE[1])
+    # A thread rings, as Windows has no alarm; elsewhere the signal also ends a call that waits.
+    number: signal.Signals = getattr(signal, "SIGALRM", None) or signal.Signals["SIGBREAK"]
+    main = threading.main_thread().ident
+
+    def ring() -> None:
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(main or 0, number)
+        else:
+            signal.raise_signal(number)
+
+    before = signal.signal(number, stop)
+    timer = threading.Timer(GRACE[0] * seconds + GRACE[1], ring)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        timer.cancel()
+        timer.join()
+        signal.signal(number, before)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import typer
 
 import glru
 from glru import datasets
-from glru.cli import output
+from glru.cli import inputs, output
 
 
 def data(
@@ -46,21 +46,24 @@ def _list(as_json: bool) -> None:
 def _describe(name: str, as_json: bool) -> None:
     found = datasets.load(name)
     prepared = datasets.prepare(found)
+    several = found.classes is not None and len(found.classes) > 2
     facts = {
         "name": found.name,
         "rows": int(found.X.shape[0]),
         "columns": int(found.X.shape[1]),
         "varying_columns": len(prepared.names),
         "task": found.task,
-        "positive": int((found.y > 0).sum()) if found.task == "classification" else None,
-        "classes": None if found.classes is None else {"-1": found.classes[0], "+1": found.classes[1]},
+        "positive": int((found.y > 0).sum()) if found.task == "classification" and not several else None,
+        "classes": inputs.class_facts(found.classes),
         "normalize": prepared.normalize,
         "source": found.source,
     }
     if as_json:
         _print_json({"dataset": facts})
         return
-    lines = [(key.replace("_", " "), str(value)) for key, value in facts.items() if value is not None]
+    named = found.classes or ()
+    told = facts | {"classes": ", ".join(named) if several else f"{named[1]} against {named[0]}" if named else None}
+    lines = [(key.replace("_", " "), str(value)) for key, value in told.items() if value is not None]
     output.show(f"Dataset {name}", lines)
 
 

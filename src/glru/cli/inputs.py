@@ -135,12 +135,19 @@ def _check_loss(loss: glru.losses.Loss, name: str | None, targets: Targets) -> N
     )
 
 
-def require_two_classes(job: "Job", command: str) -> None:
-    """Refuse more than two classes where a command has no answer for them."""
-    if job.problem.loss.several:
+def require_pairs(job: Job) -> None:
+    """Refuse a class of a single row where every row is to be left out and the model has an intercept."""
+    classes, y = job.prepared.targets.classes, job.problem.y
+    if classes is None or not job.problem.fit_intercept:
+        return
+    places = (y if len(classes) > 2 else y > 0.0).astype(np.intp)
+    alone = np.flatnonzero(np.bincount(places, minlength=len(classes)) == 1)
+    if alone.size:
+        row = int(np.flatnonzero(places == alone[0])[0])
         raise ValueError(
-            f"glru {command} is for two classes or a regression; the target {job.prepared.targets.column or 'y'!r} has "
-            f"{len(job.prepared.targets.classes or ())} classes. Single one out with --positive."
+            f"the class {classes[alone[0]]!r} of the target {job.prepared.targets.column or 'y'!r} in {job.prepared.source} has a single row, "
+            f"{job.row_name(row)}: without it the intercept has no optimum, so that it cannot be left out. Take the row out of the file, join the class "
+            "with another one, or leave the intercept out (--no-intercept)."
         )
 
 
@@ -347,9 +354,13 @@ def command_line() -> str:
     return shlex.join(["glru", *sys.argv[1:]])
 
 
+def class_facts(classes: Sequence[str] | None) -> Any:
+    """What -1 and +1 stand for, or the names of more classes, for the JSON output."""
+    return {"-1": classes[0], "+1": classes[1]} if classes and len(classes) == 2 else classes
+
+
 def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
     """Facts about the data for the JSON output."""
-    classes = prepared.targets.classes
     return {
         "name": prepared.name,
         "source": prepared.source,
@@ -357,7 +368,7 @@ def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
         "columns": int(prepared.X.shape[1]),
         "task": prepared.targets.task,
         "target": prepared.targets.column,
-        "classes": {"-1": classes[0], "+1": classes[1]} if classes and len(classes) == 2 else classes,
+        "classes": class_facts(prepared.targets.classes),
         "normalize": prepared.normalize,
         "left_out": check.left_out,
         "notes": dict(check.notes),

@@ -1,6 +1,7 @@
 """``glru loocv``: exact leave-one-out cross-validation of a dataset or a file."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ import typer
 
 import glru
 from glru._budget import Budget
-from glru.bounds import predicted
+from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.commands import TIME_IS_UP
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
@@ -19,7 +20,14 @@ from glru.model_selection.loocv import trained
 from glru.report import loocv_page
 from glru.report.format import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
-from glru.report.metrics import auc_caveat, constant_errors, constant_squared_error, metrics_of, sampling_interval
+from glru.report.metrics import (
+    auc_caveat,
+    constant_errors,
+    constant_squared_error,
+    metrics_of,
+    name_metric,
+    sampling_interval,
+)
 from glru.report.quality import coefficients_section
 from glru.sklearn.drop_ins import adapted_loocv
 
@@ -80,6 +88,7 @@ def loocv(
     fit_once = fit_once or method not in ("certified", "naive")
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
+        inputs.require_pairs(job)
         if not fit_once:
             job = inputs.refit_steps(job, strength)
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
@@ -187,13 +196,11 @@ def outcome(
         "sensitivity": f" (of {classes[1]})",
         "specificity": f" (of {classes[0]})",
     }
-    lines += [
-        (name.replace("_", " "), format_interval(*ends) + remarks.get(name, "")) for name, ends in metrics.items()
-    ]
+    lines += [(name_metric(name), format_interval(*ends) + remarks.get(name, "")) for name, ends in metrics.items()]
     lines.append(
         ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
     )
-    lines.append(("trainings", f"{result.n_trainings} beyond the first; brute force needs {problem.n_rows}"))
+    lines.append(("trainings", f"{result.n_trainings} beyond the first; brute force needs {problem.n_rows:,}"))
     lines.append(("proof", "; ".join([NOTES[result.method], *describe_open(result)])))
     if result.limit is not None:
         lines.append(("limit", f"{format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}"))
@@ -216,7 +223,7 @@ def outcome(
 
 def _display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
     if result.problem.loss.several:
-        return glru.display.ConfusionDisplay.from_result(result)
+        return glru.display.ConfusionDisplay.from_result(result, job.prepared.ids)
     return glru.display.LOOCVDisplay.from_result(result, two_classes(job))
 
 
@@ -307,11 +314,11 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
     return [
         (
             "held-out errors",
-            f"{format_interval(least, most)} of {n_rows} rows ({share} %; 95 % interval {low} to {high} %)",
+            f"{format_interval(least, most)} of {n_rows:,} rows ({share} %; 95 % interval {low} to {high} %)",
         ),
         (
             "constant answer",
-            f"{count} errors ({100.0 * count / n_rows:.3g} %) with {constant['class']} for every row{better}",
+            f"{count:,} errors ({100.0 * count / n_rows:.3g} %) with {constant['class']} for every row{better}",
         ),
     ]
 
@@ -328,6 +335,11 @@ def _describe_check(check: dict[str, Any]) -> str:
     )
 
 
+def sentences(lines: Sequence[tuple[str, str]]) -> list[str]:
+    """Lines of the output as sentences of a report."""
+    return [f"{name[0].upper()}{name[1:]}: {text}." for name, text in lines]
+
+
 def describe(job: inputs.Job) -> list[tuple[str, str]]:
     """Describe data and model in words."""
     data, model = job.facts["data"], job.facts["model"]
@@ -340,7 +352,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     kappa = f", kappa = {model['kappa']:g}" if model["kappa"] else ""
     intercept = "with" if model["intercept"] else "without"
     return [
-        ("data", f"{data['rows']} rows x {data['columns']} columns, {normalised}{classes}"),
+        ("data", f"{data['rows']:,} rows x {data['columns']:,} columns, {normalised}{classes}"),
         *job.check.lines,
         ("model", f"{model['loss']} loss, {strength}{kappa}, {intercept} intercept"),
     ]
@@ -354,13 +366,17 @@ def table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
     if result.labels is None:
         columns["y"] = job.problem.y
     elif result.problem.loss.several:
-        columns |= _class_columns(job, result)
+        names, y = job.prepared.targets.classes or (), result.y.astype(np.intp)
+        found = class_columns(names, result.bounds)
+        columns |= {"class": [names[k] for k in y], "held_out_class": found.pop("class")}
+        columns["verdict"] = VERDICTS[result.bounds.verdicts(y)].tolist()
+        columns |= found
     else:
-        names = two_classes(job)
+        pair = two_classes(job)
         columns["y"] = job.problem.y
-        columns["class"] = output.class_names(names, np.sign(job.problem.y))
+        columns["class"] = output.class_names(pair, np.sign(job.problem.y))
         columns["label"] = result.bounds.signs
-        columns["held_out_class"] = output.class_names(names, result.bounds.signs)
+        columns["held_out_class"] = output.class_names(pair, result.bounds.signs)
         columns["verdict"] = VERDICTS[result.bounds.verdicts(job.problem.y)].tolist()
     if not result.problem.loss.several:
         columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
@@ -373,13 +389,12 @@ VERDICTS = np.array(["undetermined", "correct", "wrong"])
 """The words for verdicts 0, 1 and -1."""
 
 
-def _class_columns(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
-    """The columns of ``--out`` with more than two classes: probabilities of every class."""
-    names, bounds, y = job.prepared.targets.classes or (), result.bounds, result.y.astype(np.intp)
-    held_out = [names[k] if known else None for k, known in zip(bounds.predicted, bounds.decided, strict=True)]
-    columns: dict[str, Any] = {"class": [names[k] for k in y], "held_out_class": held_out}
-    columns["verdict"] = VERDICTS[bounds.verdicts(y)].tolist()
+def class_columns(classes: Sequence[str], bounds: ScoreBounds) -> dict[str, Any]:
+    """Columns of ``--out`` with more than two classes: the proven label, and the probability of every class."""
     lower, upper = bounds.probabilities()
-    for k, name in enumerate(names):
+    columns: dict[str, Any] = {
+        "class": [classes[k] if known else None for k, known in zip(bounds.predicted, bounds.decided, strict=True)]
+    }
+    for k, name in enumerate(classes):
         columns |= {f"probability_lower_{name}": lower[:, k], f"probability_upper_{name}": upper[:, k]}
     return columns

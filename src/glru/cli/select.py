@@ -13,13 +13,14 @@ from glru._budget import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.commands import INTERRUPTED, TIME_IS_UP
-from glru.cli.loocv import describe
+from glru.cli.loocv import describe, sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.stepwise import NAMES, step_name
+from glru.linalg import Array
 from glru.report import stepwise_page
 from glru.report.format import format_interval
-from glru.report.metrics import sampling_interval
+from glru.report.metrics import constant_value, sampling_interval
 
 STEPS, SHOWN = 15, 12
 """Steps and names that are printed."""
@@ -81,6 +82,8 @@ def select(
         job = inputs.make_job(data, loss, strength, fill=validation is not None)
         rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
         on_all_rows = loo or rule in INFORMATION
+        if loo:
+            inputs.require_pairs(job)
         problem, X_val, y_val = _split(job, data, validation, share, seed, on_all_rows)
         encoded = len(set(job.prepared.origins)) < len(job.prepared.origins)
         options: dict[str, Any] = {
@@ -117,7 +120,7 @@ def select(
     settings |= {"max_steps": max_steps, "validation": str(validation) if validation else None}
     settings |= {"validation_rows": None if X_val is None else int(X_val.shape[0])}
     settings["nested"] = nested
-    output.deliver(outcome(job, result, settings, seconds, honest), out)
+    output.deliver(outcome(job, result, job.problem.y if y_val is None else y_val, settings, seconds, honest), out)
     if cut:
         raise typer.Exit(INTERRUPTED if max_seconds is None else TIME_IS_UP)
 
@@ -185,11 +188,12 @@ def _rows(problem: glru.Problem, rows: Any) -> glru.Problem:
 def outcome(
     job: inputs.Job,
     result: glru.results.StepwiseResult,
+    judging: Array,
     settings: dict[str, Any],
     seconds: dict[str, float],
     honest: dict[str, Any] | None,
 ) -> output.Outcome:
-    """The selection in every output format."""
+    """The selection in every output format; ``judging`` are the targets of the rows that judge."""
     names = job.prepared.names
     steps: list[dict[str, Any]] = [
         {
@@ -225,6 +229,11 @@ def outcome(
         else "leave-one-out"
     )
     lines.append(("judged by", f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {judged}"))
+    constant = None if result.criterion in INFORMATION else constant_value(result.criterion, judging)
+    values["constant_answer"] = constant
+    if constant is not None:
+        worth = f"{format_interval(constant, constant)} with the same answer for every row"
+        lines.append(("constant answer", worth))
     lines.append(("start", f"{format_interval(*result.start_value)} with {_start_size(result)} features"))
     for place, step in enumerate(result.path[:STEPS]):
         what = "stop" if step.action == "stop" else f"{step.action} {step_name(step, names)}"
@@ -238,9 +247,12 @@ def outcome(
     chosen = list(dict.fromkeys(job.prepared.origins[column] for column in result.selected))
     more = f" and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""
     lines.append(("selected", f"{result.selected.size} features: {', '.join(chosen[:SHOWN])}{more}"))
-    lines.append(("honest error", _describe_honesty(job, result, settings, honest)))
+    remarks = [("honest error", _describe_honesty(job, honest))]
     if values["suggestion"]:
-        lines.append(("suggestion", values["suggestion"]))
+        remarks.append(("suggestion", values["suggestion"]))
+    lines += remarks
+    if constant is not None:
+        remarks.insert(0, ("constant answer", worth))
     candidates = sum(step.n_candidates for step in result.path)
     lines.append(("trainings", f"{result.n_trainings} of {candidates} candidates"))
     proof = (
@@ -264,7 +276,9 @@ def outcome(
         seconds,
         table=lambda: columns,
         display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
-        page=lambda: stepwise_page(result, names, job.prepared.name, inputs.provenance(job, describe(job))),
+        page=lambda: stepwise_page(
+            result, names, job.prepared.name, inputs.provenance(job, describe(job)), sentences(remarks)
+        ),
     )
 
 
@@ -283,12 +297,10 @@ def suggest(result: glru.results.StepwiseResult) -> str | None:
     )
 
 
-def _describe_honesty(
-    job: inputs.Job, result: glru.results.StepwiseResult, settings: dict[str, Any], honest: dict[str, Any] | None
-) -> str:
+def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
     """Say which rows the criterion is about, and what other rows would give."""
     if honest is None:
-        return "the values above are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
+        return "the values along the path are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
     sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} features"
     if "errors" not in honest:
         return f"squared error {honest['squared_error']:.4g} on rows that no selection saw ({honest['folds']} folds, {sizes}; not certified)"

@@ -9,11 +9,13 @@ import typer
 import glru
 from glru._budget import Budget
 from glru.cli import inputs, output
-from glru.cli.loocv import describe
+from glru.cli.loocv import describe, sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions, number
 from glru.cli.progress import bar
+from glru.linalg import Array
 from glru.report import path_page
 from glru.report.format import format_interval
+from glru.report.metrics import constant_value
 
 LAMS, CS = "1e-4:1:9", "1e-2:1e2:9"
 
@@ -48,6 +50,7 @@ def tune(
     strength = StrengthOptions(C=1.0) if C is not None else StrengthOptions(lam=1.0)
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
+        inputs.require_pairs(job)
         path = glru.loocv_path(
             job.problem,
             [1.0 / value for value in values] if C is not None else values,
@@ -103,6 +106,7 @@ def outcome(
         "best": best,
         "certified": path.certified,
         "n_trainings": sum(result.n_trainings for result in path.results),
+        "constant_answer": constant_value(path.criterion, job.problem.y),
         "path": [
             {name: float(value), "lower": low, "upper": high, "n_trainings": result.n_trainings}
             for value, low, high, result in zip(strengths, path.lower, path.upper, path.results, strict=True)
@@ -110,6 +114,7 @@ def outcome(
     }
     lines = [*describe(job)[:-1], ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")]
     described = list(lines)
+    remarks = _remarks(job, path, name, strengths)
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
         mark = "  <- best" if value == best else ""
         lines.append(
@@ -121,6 +126,7 @@ def outcome(
         else "the intervals overlap, so it is open which is best"
     )
     lines.append(("best", f"{name} = {best:.6g}: {proof}"))
+    lines += remarks
     lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))
     return output.Outcome(
@@ -132,5 +138,20 @@ def outcome(
         seconds,
         table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
         display=lambda: glru.display.RegularizationPathDisplay.from_path(path, as_C),
-        page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, described), as_C),
+        page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, described), as_C, sentences(remarks)),
     )
+
+
+def _remarks(job: inputs.Job, path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
+    """What to compare the best value with, and whether the grid ends there."""
+    found, worth = [], path.upper[path.best_index]
+    constant = constant_value(path.criterion, job.problem.y)
+    if constant is not None:
+        better = "" if worth < constant else ", which no value of the list is proven to beat"
+        what = f"{path.criterion.replace('_', ' ')} {format_interval(constant, constant)} with the same answer for every row{better}"
+        found.append(("constant answer", what))
+    best = strengths[path.best_index]
+    if strengths.size > 1 and best in (strengths.min(), strengths.max()):
+        end = "smallest" if best == strengths.min() else "largest"
+        found.append(("suggestion", f"the best value is the {end} of the list: try a --{name} beyond it"))
+    return found

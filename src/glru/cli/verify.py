@@ -30,6 +30,7 @@ def verify(
     begin, budget = time.perf_counter(), Budget(max_seconds)
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
+        inputs.require_pairs(job)
         result = glru.loocv(job.problem, tol=loss.tol, progress=report, max_seconds=inputs.seconds_left(budget))
         found = glru.verify(
             result,

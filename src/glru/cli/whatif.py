@@ -11,9 +11,9 @@ import typer
 
 import glru
 from glru._budget import Budget
-from glru.bounds import ScoreBounds
+from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, two_classes
+from glru.cli.loocv import class_columns, describe, sentences, two_classes
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
@@ -21,7 +21,9 @@ from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import trained
 from glru.report import after_page
-from glru.report.format import format_interval
+from glru.report.format import format_count, format_interval, format_move
+from glru.report.metrics import name_metric
+from glru.solvers import train
 
 TOP = 10
 """Coefficients and names that are told."""
@@ -60,19 +62,21 @@ def whatif(
     begin, budget = time.perf_counter(), Budget(max_seconds)
     with bar(out.quiet):
         job = inputs.make_job(data, loss, strength, fill=True)
-        inputs.require_two_classes(job, "whatif")
         removed = sorted({*positions(remove_rows, job.problem.n_rows), *rows_of_ids(job, remove_ids)})
         change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
-        solution = trained(job.problem, loss.tol, None if checkpoint is None else Store(checkpoint))
+        store = None if checkpoint is None else Store(checkpoint)
+        solution = trained(job.problem, loss.tol, store)
         fit = time.perf_counter()
         after = glru.after(solution, change, candidate=candidate, bound=bound, max_seconds=inputs.seconds_left(budget))
+        if store is not None and candidate != "carry" and after.remark is None:
+            after = _kept(after, store, loss.tol, budget)
         X, names, strange = _queries(job, data, query, removed)
-        old = X @ solution.coef + solution.intercept
+        old = X @ solution.coef.T + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
         bounds = after.score_bounds(queries)
         done = time.perf_counter()
         model = after.retrain(tol=loss.tol) if retrain else None
-        new = None if model is None else queries @ model.coef + model.intercept
+        new = None if model is None else queries @ model.coef.T + model.intercept
     seconds = {"read": job.seconds, "train": fit - begin - job.seconds, "bounds": done - fit}
     if model is not None:
         seconds["retrain"] = time.perf_counter() - done
@@ -85,8 +89,18 @@ def whatif(
     settings |= {"remove_columns": inputs.split_list(remove_columns), "query": str(query) if query else None}
     settings |= {"bound": bound, "candidate": candidate}
     y = None if query is not None else np.delete(job.problem.y, removed)
-    compared = compare(job, after, kept_columns, (old, bounds), y, names)
+    compared = compare(job, solution, after, kept_columns, (old, bounds), y, names)
     output.deliver(outcome(job, after, names, (old, bounds, new), compared, settings, seconds), out)
+
+
+def _kept(after: glru.results.After, store: Store, tol: float, budget: Budget) -> glru.results.After:
+    """The same, around a model of the changed problem that is kept in a file, or read from it."""
+
+    def fit() -> glru.Solution:
+        return train(after.problem, tol=tol, start=after.point, budget=budget)
+
+    model = store.solution(after.problem, tol, fit)
+    return glru.after(model, glru.RemoveRows([]), after.candidate, after.bound, max_seconds=inputs.seconds_left(budget))
 
 
 def positions(text: str, n_rows: int) -> list[int]:
@@ -150,6 +164,7 @@ def _queries(
 
 def compare(
     job: inputs.Job,
+    solution: glru.Solution,
     after: glru.results.After,
     kept_columns: list[int],
     scores: tuple[Array, ScoreBounds],
@@ -161,21 +176,25 @@ def compare(
     found: dict[str, Any] = {"before": {}, "after": {}}
     exact, labelled = ScoreBounds(old, old), loss.task == "classification"
     if y is not None:
+        y = y.astype(np.intp) if loss.several else y
         found["before"]["rows"] = int(y.size)
         if labelled:
             found["before"]["errors"] = exact.errors(y)[0]
             found["after"]["errors"] = dict(zip(("lower", "upper"), bounds.errors(y), strict=True))
         metric = "roc_auc" if labelled else "squared_error"
-        if not labelled or np.ptp(y):
+        if not labelled or np.unique(y).size == len(job.prepared.targets.classes or ()):
             found["before"][metric] = exact.metric(metric, loss, y)[0]
             found["after"][metric] = dict(zip(("lower", "upper"), bounds.metric(metric, loss, y), strict=True))
-    coef, (lower, upper) = after.solution.coef[kept_columns], after.coef_bounds()
+    columns = [job.prepared.names[k] for k in kept_columns]
+    if loss.several:
+        columns = [f"{column} for {label}" for label in job.prepared.targets.classes or () for column in columns]
+    coef, lower, upper = (np.ravel(part) for part in (solution.coef[..., kept_columns], *after.coef_bounds()))
     # Each coefficient moves at least so far.
     moves = np.maximum(np.maximum(lower - coef, coef - upper), 0.0)
     order = np.argsort(-np.nan_to_num(moves), kind="stable")[:TOP]
     found["coefficients"] = [
         {
-            "column": job.prepared.names[kept_columns[k]],
+            "column": columns[k],
             "before": float(coef[k]),
             "lower": float(lower[k]),
             "upper": float(upper[k]),
@@ -187,17 +206,30 @@ def compare(
     return found
 
 
-def sentences(compared: dict[str, Any]) -> list[tuple[str, str]]:
+def describe_change(job: inputs.Job, after: glru.results.After, settings: dict[str, Any]) -> str:
+    """What came and went, in words."""
+    n_removed, n_added = len(settings["remove_rows"]), after.problem.n_rows - job.problem.n_rows
+    parts = [f"{format_count(n_removed, 'row')} removed"] if n_removed else []
+    if settings["add_rows"]:
+        parts.append(f"{format_count(n_added + n_removed, 'row')} of {settings['add_rows']} added")
+    if settings["remove_columns"]:
+        parts.append(f"without {', '.join(settings['remove_columns'])}")
+    return ", ".join(parts)
+
+
+def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
     """The comparison in words."""
     before, after = compared["before"], compared["after"]
     lines = []
-    rows = f"on the {before['rows']} training rows that remain" if "rows" in before else ""
-    for name, what in (("errors", "errors"), ("roc_auc", "roc auc"), ("squared_error", "squared error")):
+    rows = f"on the {before['rows']:,} training rows that remain" if "rows" in before else ""
+    for name in ("errors", "roc_auc", "squared_error"):
         if name in before:
             ends = format_interval(after[name]["lower"], after[name]["upper"])
-            lines.append((what, f"{format_interval(before[name], before[name])} before, {ends} after, {rows}"))
+            lines.append(
+                (name_metric(name), f"{format_interval(before[name], before[name])} before, {ends} after, {rows}")
+            )
     told = [
-        f"{entry['column']} from {entry['before']:.4g} to {format_interval(entry['lower'], entry['upper'])}"
+        f"{entry['column']} from {format_move(entry['before'], entry['lower'], entry['upper'])}"
         for entry in compared["coefficients"][:3]
     ]
     if told:
@@ -221,9 +253,9 @@ def outcome(
     """The result of the change in every output format."""
     old, bounds, new = scores
     lower, upper = bounds
-    widths = bounds.width
+    widths, classes = bounds.width, job.prepared.targets.classes
     values: dict[str, Any] = {
-        "queries": int(old.size),
+        "queries": bounds.n_rows,
         "gap": after.gap,
         "radius": after.radius,
         "widths": {"median": float(np.median(widths)), "largest": float(widths.max())},
@@ -232,7 +264,8 @@ def outcome(
         "retrained_outside": None,
         **compared,
     }
-    changed = f"{after.problem.n_rows} rows x {after.problem.n_columns} columns"
+    what = describe_change(job, after, settings)
+    changed = f"{after.problem.n_rows:,} rows x {after.problem.n_columns:,} columns: {what}"
     lines = [*describe(job), ("changed data", changed)]
     strange = settings["unknown_categories"]
     if strange:
@@ -242,17 +275,27 @@ def outcome(
         )
     if after.remark is not None:
         lines.append(("nothing proven", after.remark))
-    lines += sentences(compared)
-    columns: dict[str, Any] = {"query": names, "old_score": old, "score_lower": lower, "score_upper": upper}
+    lines += describe_comparison(compared)
+    columns: dict[str, Any] = {"query": names}
+    if not job.problem.loss.several:
+        columns |= {"old_score": old, "score_lower": lower, "score_upper": upper}
     if job.problem.loss.task == "classification":
         verdicts = verdicts_of(bounds, old)
         counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
         values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
-        told = f"of {old.size} queries {counts[0]} keep their label, {counts[1]} change it, {counts[2]} open"
+        told = (
+            f"of {bounds.n_rows:,} queries {counts[0]:,} keep their label, {counts[1]:,} change it, {counts[2]:,} open"
+        )
         lines.append(("labels", told))
-        columns["class"] = output.class_names(two_classes(job), bounds.signs)
-        columns |= output.probabilities(job.problem, bounds)
-        columns["label"] = bounds.signs
+        if job.problem.loss.several:
+            columns |= {
+                "old_class": [(classes or ())[k] for k in predicted(old)],
+                **class_columns(classes or (), bounds),
+            }
+        else:
+            columns["class"] = output.class_names(two_classes(job), bounds.signs)
+            columns |= output.probabilities(job.problem, bounds)
+            columns["label"] = bounds.signs
         columns["verdict"] = np.select(
             [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
         ).tolist()
@@ -260,7 +303,8 @@ def outcome(
     lines.append(("certificate", f"{known}; the duality gap is at most {after.gap:.3g}"))
     lines.append(("score intervals", f"median width {np.median(widths):.3g}, largest {widths.max():.3g}"))
     if new is not None:
-        columns["retrained_score"] = new
+        if not job.problem.loss.several:
+            columns["retrained_score"] = new
         outside = float(np.maximum(np.maximum(lower - new, new - upper), 0.0).max())
         values["retrained_outside"] = outside
         lines.append(
@@ -277,7 +321,11 @@ def outcome(
         values,
         seconds,
         table=lambda: columns,
-        display=lambda: glru.display.AfterDisplay.from_bounds(bounds, old, two_classes(job)),
+        display=lambda: (
+            glru.display.ConfusionDisplay.from_bounds(bounds, old, classes or (), names)
+            if job.problem.loss.several
+            else glru.display.AfterDisplay.from_bounds(bounds, old, two_classes(job))
+        ),
         page=lambda: after_page(
             after,
             bounds,
@@ -285,7 +333,8 @@ def outcome(
             names,
             job.prepared.name,
             inputs.provenance(job, describe(job)),
-            two_classes(job) or ("-1", "+1"),
-            [f"{name[0].upper()}{name[1:]}: {text}." for name, text in sentences(compared)],
+            classes or ("-1", "+1"),
+            sentences(describe_comparison(compared)),
+            what,
         ),
     )

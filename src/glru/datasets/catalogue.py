@@ -23,14 +23,11 @@ BUNDLED: dict[str, tuple[int, int, int]] = {
 }
 """Rows, columns and classes (0 for a regression) of the datasets that ship with scikit-learn."""
 
-EXAMPLES = {"digits": "digits:3v8", "wine": "wine:0v1", "iris": "iris:0v1"}
-"""How datasets of more than two classes are listed: one class against another."""
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A dataset as its source has it, with targets -1/+1 (classification) or real (regression).
+    """A dataset as its source has it, with targets -1/+1 (two classes), 0, 1, 2 and so on (more classes) or real (regression).
 
     Attributes
     ----------
@@ -43,7 +40,7 @@ class Dataset:
     task : {"classification", "regression"}
         What the targets are.
     classes : tuple of str or None
-        What -1 and +1 stand for.
+        What -1 and +1 stand for; of more than two classes, what 0, 1, 2 and so on stand for.
     feature_names : tuple of str or None
         Names of the columns, where the source gives them.
     source : str
@@ -54,7 +51,7 @@ class Dataset:
     X: RawMatrix
     y: Array
     task: Task
-    classes: tuple[str, str] | None
+    classes: tuple[str, ...] | None
     feature_names: tuple[str, ...] | None
     source: str
 
@@ -102,11 +99,10 @@ def list() -> builtins.list[Entry]:
     --------
     >>> import glru
     >>> [entry.name for entry in glru.datasets.list()][:3]
-    ['breast_cancer', 'digits:3v8', 'wine:0v1']
+    ['breast_cancer', 'digits', 'wine']
     """
     found = [
-        Entry(EXAMPLES.get(name, name), (n_rows, n_columns), "scikit-learn", "bundled")
-        for name, (n_rows, n_columns, _) in BUNDLED.items()
+        Entry(name, (n_rows, n_columns), "scikit-learn", "bundled") for name, (n_rows, n_columns, _) in BUNDLED.items()
     ]
     folder = data_folder()
     files = sorted(path for path in folder.glob("*.npz") if path.stem not in BUNDLED) if folder else []
@@ -121,8 +117,8 @@ def load(name: str) -> Dataset:
     Parameters
     ----------
     name : str
-        ``breast_cancer``, ``diabetes``, ``digits:3v8`` (+1 is the first class), ``wine:0vrest``, ``iris:0v1``, or the
-        name of a file in ``GLRU_DATA``; :func:`list` has them all.
+        ``breast_cancer``, ``diabetes``, ``digits``, ``wine``, ``iris``, two of the classes (``digits:3v8``, of which +1 is the
+        first), one against the rest (``wine:0vrest``), or the name of a file in ``GLRU_DATA``; :func:`list` has them all.
 
     Returns
     -------
@@ -167,9 +163,11 @@ def _load_bundled(name: str) -> Dataset:
         if pair:
             raise ValueError(f"{base} is a regression and has no classes to choose; got {name!r}.")
         return Dataset(name, X, target.astype(np.float64), "regression", None, names, source)
-    first, second = _chosen_classes(name, base, n_classes, "1v0" if n_classes == 2 and not pair else pair)
-    rows = np.full(target.size, True) if second is None else np.isin(target, (first, second))
     labels = [str(label) for label in raw.target_names]
+    if n_classes > 2 and name == base:
+        return Dataset(name, X, target.astype(np.float64), "classification", tuple(labels), names, source)
+    first, second = _chosen_classes(name, base, n_classes, pair or ("1v0" if n_classes == 2 and name == base else ""))
+    rows = np.full(target.size, True) if second is None else np.isin(target, (first, second))
     classes = ("rest" if second is None else labels[second], labels[first])
     y = np.where(target[rows] == first, 1.0, -1.0)
     return Dataset(name, X[rows], y, "classification", classes, names, source)

@@ -5,7 +5,6 @@ from glru.display.classes import ConfusionDisplay
 from glru.display.deletion import DeletionDisplay
 from glru.display.determination import DeterminationRateDisplay
 from glru.display.importance import ImportanceDisplay
-from glru.display.influence import InfluenceDisplay
 from glru.display.loocv import LOOCVDisplay
 from glru.display.path import RegularizationPathDisplay
 from glru.display.stepwise import StepwiseDisplay
@@ -16,7 +15,6 @@ __all__ = [
     "DeletionDisplay",
     "DeterminationRateDisplay",
     "ImportanceDisplay",
-    "InfluenceDisplay",
     "LOOCVDisplay",
     "RegularizationPathDisplay",
     "StepwiseDisplay",

@@ -15,7 +15,7 @@ GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORANGE), 0
 
 @final
 class AfterDisplay:
-    """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression over the old predictions.
+    """Intervals of the retrained scores: of classes by the label before, coloured by whether it is proven to stay; of a regression by how much predictions change.
 
     Parameters
     ----------
@@ -63,6 +63,10 @@ class AfterDisplay:
         old_scores : array of shape (n_queries,)
             Their scores before the change.
         """
+        if out.solution.problem.loss.several:
+            raise ValueError(
+                "AfterDisplay shows one score per query; got one per class. Use ConfusionDisplay.from_bounds."
+            )
         classes = ("-1", "+1") if out.solution.problem.loss.task == "classification" else None
         return cls.from_bounds(out.score_bounds(X), old_scores, classes)
 
@@ -72,14 +76,14 @@ class AfterDisplay:
     ) -> "AfterDisplay":
         """Make the display from bounds of the retrained scores."""
         if classes is None:
-            title = f"{bounds.n_rows} queries after the change, median width {np.median(bounds.width):.2g}"
+            title = f"{bounds.n_rows:,} queries after the change, median width {np.median(bounds.width):.2g}"
             return cls(bounds.lower, bounds.upper, old_scores, title)
         verdicts = verdicts_of(bounds, old_scores)
         order = sort_sides(middle(bounds), old_scores)
         counts = [int(np.sum(verdicts == verdict)) for verdict in GROUPS]
         title = (
-            f"{bounds.n_rows} queries after the change: {counts[0]} labels unchanged, {counts[1]} changed, "
-            f"{counts[2]} open"
+            f"{bounds.n_rows:,} queries after the change: {counts[0]:,} labels unchanged, {counts[1]:,} changed, "
+            f"{counts[2]:,} open"
         )
         return cls(*bounds.take(order), old_scores[order], title, classes)
 
@@ -94,15 +98,16 @@ class AfterDisplay:
         ax = axes(ax)
         bounds = ScoreBounds(self.lower, self.upper)
         if self.classes is None:
-            draw_agreement(ax, self.old_scores, bounds)
+            moves = ScoreBounds(self.lower - self.old_scores, self.upper - self.old_scores)
+            draw_agreement(ax, self.old_scores, moves, diagonal=False)
             ax.set_xlabel("prediction before the change")
-            ax.set_ylabel("retrained prediction")
+            ax.set_ylabel("retrained prediction minus that before")
         else:
             before = (f"before: {self.classes[0]}", f"before: {self.classes[1]}")
             draw_sides(ax, bounds, self.verdicts, GROUPS, int(np.sum(self.old_scores <= 0)), before)
             ax.set_xlabel("queries by their label before the change, sorted by retrained score")
             ax.set_ylabel("retrained score (log-odds for logistic)")
-        ax.set_title(self.title)
+        ax.set_title(self.title, loc="left", fontsize=11)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

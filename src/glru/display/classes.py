@@ -1,11 +1,13 @@
-"""The picture of cross-validation with one score per class: the confusion matrix, and the rows whose labels are least certain."""
+"""The picture with one score per class: a matrix of classes by labels, and the rows whose labels are least certain."""
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._extras import require
+from glru.bounds import ScoreBounds, predicted
 from glru.display.intervals import BLUE, GREY, ORANGE, shorten
 from glru.linalg import Array
 from glru.model_selection import CrossValResult, LOOCVResult
@@ -13,12 +15,13 @@ from glru.model_selection import CrossValResult, LOOCVResult
 LISTED = 15
 """Rows in the panel of those that are least certain."""
 
-COLORS = {1: ("correct", BLUE), -1: ("wrong", ORANGE), 0: ("open", GREY)}
+COLORS = {1: BLUE, -1: ORANGE, 0: GREY}
+HELD_OUT, CHANGED = ("class", "held-out label"), ("label before the change", "label after the change")
+"""What the lines and columns of the matrix are."""
 
 
-def least_certain(result: LOOCVResult | CrossValResult, most: int) -> NDArray[np.intp]:
-    """The held-out rows whose labels are least certain: open ones, then those whose class leads the next one least."""
-    bounds = result.bounds
+def least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
+    """The rows whose labels are least certain: open ones, then those whose class leads the next one least."""
     ordered = np.sort(np.nan_to_num(bounds.middle, nan=0.0), axis=1)
     margins = np.where(bounds.decided, ordered[:, -1] - ordered[:, -2], -1.0)
     return np.argsort(margins, kind="stable")[:most]
@@ -31,7 +34,7 @@ def format_counts(least: int, most: int) -> str:
 
 @final
 class ConfusionDisplay:
-    """A certified confusion matrix, and the rows whose held-out labels are least certain.
+    """A certified matrix of the rows of each class by their labels, and the rows whose labels are least certain.
 
     Parameters
     ----------
@@ -39,16 +42,18 @@ class ConfusionDisplay:
         The least and the largest number of rows of each class (lines) that get each label (columns).
     classes : sequence of str
         What the classes are called.
-    rows : array of int
-        The rows that are least certain, the least certain one first.
+    rows : sequence
+        What the rows that are least certain are called, the least certain one first.
     lower, upper : array of shape (n_listed,)
         Bounds of the probability (or, where there are none, the score) of each of these rows' own class.
     verdicts : array of shape (n_listed,)
-        1 correct, -1 wrong, 0 open.
+        1 where the label is proven to be that class, -1 where it is proven to be another one, 0 open.
     quantity : str
         What the bounds are of.
     title : str
         What is shown.
+    sides : tuple of str, default=("class", "held-out label")
+        What lines and columns are.
 
     Examples
     --------
@@ -65,41 +70,90 @@ class ConfusionDisplay:
         self,
         least: NDArray[np.int64],
         most: NDArray[np.int64],
-        classes: list[str],
-        rows: NDArray[np.intp],
+        classes: Sequence[str],
+        rows: Sequence[Any] | NDArray[np.intp],
         lower: Array,
         upper: Array,
         verdicts: NDArray[np.int8],
         quantity: str,
         title: str,
+        sides: tuple[str, str] = HELD_OUT,
     ) -> None:
         self.least, self.most, self.classes, self.rows = least, most, classes, rows
         self.lower, self.upper, self.verdicts = lower, upper, verdicts
-        self.quantity, self.title = quantity, title
+        self.quantity, self.title, self.sides = quantity, title, sides
 
     @classmethod
-    def from_result(cls, result: LOOCVResult | CrossValResult) -> "ConfusionDisplay":
-        """Make the display of the held-out scores of a classification with one score per class."""
+    def from_result(
+        cls, result: LOOCVResult | CrossValResult, row_names: Sequence[str] | None = None
+    ) -> "ConfusionDisplay":
+        """Make the display of the held-out scores of a classification with one score per class.
+
+        Parameters
+        ----------
+        result : LOOCVResult or CrossValResult
+            From :func:`glru.loocv` or :func:`glru.cross_validate`.
+        row_names : sequence of str, default=None
+            What the rows are called; their positions if not given.
+        """
         bounds, classes = result.bounds, result.classes
         if bounds.lower.ndim == 1 or classes is None:
             raise ValueError("ConfusionDisplay shows one score per class; got one score per row. Use LOOCVDisplay.")
-        places = np.asarray(result.y)
-        listed = least_certain(result, LISTED)
-        joint = result.problem.loss.several
-        ends = bounds.take(listed).probabilities() if joint else (bounds.lower[listed], bounds.upper[listed])
-        own = np.arange(listed.size), places[listed]
         low, high = result.errors_lower, result.errors_upper
-        errors = f"{low} errors" if low == high else f"{low} to {high} errors"
-        rows = np.asarray(result.rows)[listed] if isinstance(result, CrossValResult) else listed
+        errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
+        rows = np.asarray(result.rows) if isinstance(result, CrossValResult) else np.arange(bounds.n_rows)
+        names = rows if row_names is None else [row_names[row] for row in rows]
+        joint, title = result.problem.loss.several, f"{bounds.n_rows:,} held-out rows, {errors}"
+        return cls._make(bounds, np.asarray(result.y), [str(label) for label in classes], names, joint, title, HELD_OUT)
+
+    @classmethod
+    def from_bounds(
+        cls, bounds: ScoreBounds, old_scores: Array, classes: Sequence[str], names: Sequence[str]
+    ) -> "ConfusionDisplay":
+        """Make the display of a change: the labels of queries before it by those of the retrained multinomial model.
+
+        Parameters
+        ----------
+        bounds : ScoreBounds
+            Bounds of the retrained scores of the queries.
+        old_scores : array of shape (n_queries, n_classes)
+            Their scores before the change.
+        classes : sequence of str
+            What the classes are called.
+        names : sequence of str
+            What the queries are called.
+        """
+        changes, stays = bounds.changes(old_scores)
+        n_open = bounds.n_rows - int(changes.sum() + stays.sum())
+        title = f"{bounds.n_rows:,} queries after the change:\n{stays.sum():,} labels unchanged, {changes.sum():,} changed, {n_open:,} open"
+        return cls._make(bounds, predicted(old_scores), list(classes), names, True, title, CHANGED)
+
+    @classmethod
+    def _make(
+        cls,
+        bounds: ScoreBounds,
+        places: NDArray[np.intp],
+        classes: list[str],
+        names: Any,
+        joint: bool,
+        title: str,
+        sides: tuple[str, str],
+    ) -> "ConfusionDisplay":
+        listed = least_certain(bounds, LISTED)
+        shown = bounds.take(listed)
+        lower, upper = shown.probabilities() if joint else shown
+        own = np.arange(listed.size), places[listed]
+        what = f"{'held-out' if sides is HELD_OUT else 'retrained'} {'probability' if joint else 'score'}"
         return cls(
-            *result.confusion_matrix(),
-            [str(label) for label in classes],
-            rows,
-            ends[0][own],
-            ends[1][own],
-            bounds.verdicts(places)[listed],
-            "probability of the row's own class" if joint else "score of the row's own class",
-            f"{bounds.n_rows} held-out rows, {errors}",
+            *bounds.confusion(places),
+            classes,
+            names[listed] if isinstance(names, np.ndarray) else [names[row] for row in listed],
+            lower[own],
+            upper[own],
+            shown.verdicts(places[listed]),
+            f"{what} of the row's {'own class' if sides is HELD_OUT else 'label before'}",
+            title,
+            sides,
         )
 
     def plot(self, ax: Any = None) -> "ConfusionDisplay":
@@ -132,21 +186,22 @@ class ConfusionDisplay:
         slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}
         ax.set_xticks(range(n_classes), names, **slanted)
         ax.set_yticks(range(n_classes), names)
-        ax.set_xlabel("held-out label")
-        ax.set_ylabel("class")
+        ax.set_xlabel(self.sides[1])
+        ax.set_ylabel(self.sides[0])
         ax.set_title(self.title)
 
     def _draw_rows(self, ax: Any) -> None:
-        places = np.arange(self.rows.size)
-        for verdict, (name, color) in COLORS.items():
+        places = np.arange(len(self.rows))
+        names = ("correct", "wrong") if self.sides == HELD_OUT else ("label unchanged", "label changed")
+        for name, (verdict, color) in zip((*names, "open"), COLORS.items(), strict=True):
             mine = self.verdicts == verdict
             if mine.any():
                 low, high = self.lower[mine], self.upper[mine]
                 ax.hlines(places[mine], low, high, color=color, linewidth=2.0)
                 ax.plot(0.5 * (low + high), places[mine], "o", color=color, markersize=5.0, label=name)
-        ax.set_yticks(places, [str(row) for row in self.rows])
+        ax.set_yticks(places, [shorten(str(row), 16) for row in self.rows])
         ax.invert_yaxis()
-        ax.set_xlabel(f"held-out {self.quantity}")
+        ax.set_xlabel(self.quantity)
         ax.set_ylabel("row")
         ax.set_title("least certain rows")
         ax.legend(frameon=False)

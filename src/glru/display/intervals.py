@@ -37,7 +37,7 @@ def usual_range(scores: Array) -> tuple[float, float]:
     if scores.size == 0:
         return -1.0, 1.0
     low, high = np.quantile(scores, [0.005, 0.995])
-    far = 0.5 * (high - low)
+    far = high - low
     low, high = max(low - far, scores.min()), min(high + far, scores.max())
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     room = 0.06 * (high - low) or 1.0
@@ -89,6 +89,7 @@ def draw_sides(
                 markersize=1.5 * size,
                 label=text,
                 zorder=4,
+                clip_on=False,
             )
     ax.axhline(0.0, color="black", linewidth=0.8, zorder=1)
     ax.set_ylim(low, high)
@@ -101,8 +102,11 @@ def draw_sides(
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=4.0 / size)
 
 
-def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds) -> None:
-    """Predictions over what they are compared with; intervals as lines, and a density where there are many."""
+def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = True) -> None:
+    """Predictions over what they are compared with, and where both agree; intervals as lines, and a density where there are many.
+
+    ``diagonal``: whether they agree on the diagonal, or, of differences, at zero.
+    """
     scores = middle(bounds)
     if known.size > DOTS:
         shades = ax.hexbin(known, scores, gridsize=70, bins="log", mincnt=1, cmap="Blues")
@@ -110,10 +114,13 @@ def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds) -> None:
     else:
         ends = np.clip(bounds.lower, scores.min(), None), np.clip(bounds.upper, None, scores.max())
         ax.vlines(known, *ends, color=BLUE, linewidth=1.2)
-        size = float(np.clip(400.0 / max(known.size, 1), 1.5, 4.0))
+        size = float(np.clip(400.0 / max(known.size, 1), 2.0, 4.0))
         ax.plot(known, scores, "o", color=BLUE, markersize=size, markeredgewidth=0)
-    both = np.array([max(known.min(), scores.min()), min(known.max(), scores.max())])
-    ax.plot(both, both, color="black", linewidth=0.8)
+    if diagonal:
+        both = np.array([max(known.min(), scores.min()), min(known.max(), scores.max())])
+        ax.plot(both, both, color="black", linewidth=0.8)
+    else:
+        ax.axhline(0.0, color="black", linewidth=0.8)
 
 
 def shorten(name: str, most: int = 24) -> str:

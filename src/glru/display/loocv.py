@@ -65,7 +65,7 @@ class LOOCVDisplay:
         """
         if result.bounds.lower.ndim == 2:
             raise ValueError("LOOCVDisplay shows one score per row; got one per class. Use ConfusionDisplay.")
-        rows = f"{result.y.size} held-out rows"
+        rows = f"{result.y.size:,} held-out rows"
         if isinstance(result, CrossValResult):
             rows += f" in {result.folds.max() + 1} folds"
         if result.labels is None:
@@ -77,7 +77,7 @@ class LOOCVDisplay:
             )
             classes = (str(first), str(second))
         low, high = result.errors_lower, result.errors_upper
-        errors = f"{low} errors" if low == high else f"{low} to {high} errors"
+        errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
         more = f", {result.n_trainings} trainings beyond the first" if isinstance(result, LOOCVResult) else ""
         order = sort_sides(middle(result.bounds), result.y)
         return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes)
@@ -100,6 +100,6 @@ class LOOCVDisplay:
             draw_sides(ax, bounds, self.verdicts, GROUPS, int(np.sum(self.y < 0)), self.classes)
             ax.set_xlabel("rows of each class, sorted by held-out score")
             ax.set_ylabel("held-out score (log-odds for logistic)")
-        ax.set_title(self.title)
+        ax.set_title(self.title, loc="left", fontsize=11)
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -83,7 +83,7 @@ class RegularizationPathDisplay:
         if self.criterion == "error":
             value = f"{low:.0f} errors" if low == high else f"{low:.0f} to {high:.0f} errors"
         else:
-            value = f"{self.criterion.replace('_', '-')} at most {high:.4g}"
+            value = f"{self.criterion.replace('_', ' ')} at most {high:.4g}"
         proof = "certified" if self.certified else "not certified"
         return f"best {self.axis}: {self.lams[self.best]:.4g}, {proof} ({value})"
 
@@ -111,9 +111,10 @@ class RegularizationPathDisplay:
             panel.axvline(self.lams[self.best], color=ORANGE, linestyle="--", linewidth=1.5, label=label)
             panel.set_ylabel(NAMES[name])
             panel.set_xscale("log")
+            panel.ticklabel_format(axis="y", useOffset=False)
             panel.locator_params(axis="y", integer=name == "error", nbins=6)
         panels[0].legend(frameon=False)
-        panels[0].set_title(self.title)
+        panels[0].set_title(self.title, loc="left", fontsize=11)
         panels[-1].set_xlabel("strength of the penalty, lam" if self.axis == "lam" else "C")
         self.ax_, self.figure_ = panels, panels[0].figure
         return self

@@ -100,9 +100,10 @@ class StepwiseDisplay:
         unproven = int(np.sum(~self.proven))
         proof = f"{unproven} of {self.proven.size} choices not proven" if unproven else "every choice proven"
         trainings = f"{self.n_trainings} training" + ("" if self.n_trainings == 1 else "s")
-        return (
-            f"{self.n_features[0]} to {self.n_features[-1]} features in {len(self.moves)} steps, {proof}, {trainings}"
-        )
+        if not self.moves:
+            return f"{self.n_features[0]} features and no step that makes it better, {proof}, {trainings}"
+        steps = f"{len(self.moves)} step" + ("" if len(self.moves) == 1 else "s")
+        return f"{self.n_features[0]} to {self.n_features[-1]} features in {steps}, {proof}, {trainings}"
 
     def plot(self, ax: Any = None, step: int | None = None) -> "StepwiseDisplay":
         """Draw the criterion along the path, or the candidates of one step.
@@ -134,13 +135,21 @@ class StepwiseDisplay:
                 doubtful, self.upper[doubtful], "o", color=ORANGE, markersize=9, fillstyle="none", label="not proven"
             )
         if named:
-            ax.set_xticks(places, ["start", *map(shorten, self.moves)], rotation=60, ha="right", fontsize=8)
+            labels = ["start", *map(shorten, self.moves)]
+            slanted = {"rotation": 60, "ha": "right", "fontsize": 8} if sum(map(len, labels)) > 60 else {}
+            ax.set_xticks(places, labels, **slanted)
         ax.set_xlabel("steps: - a feature removed, + a feature added" if named else "steps")
         ax.set_ylabel(NAMES[self.criterion])
-        ax.set_ylim(bottom=0.0 if self.criterion == "error" else None)
+        finite = np.concatenate([self.lower, self.upper])
+        finite = finite[np.isfinite(finite)]
+        if finite.size:
+            low, high = (0.0 if self.criterion == "error" else float(finite.min())), float(finite.max())
+            room = max(0.08 * (high - low), 0.005 * abs(high), 1e-300)
+            ax.set_ylim(low - (room if self.criterion != "error" else 0.0), high + room)
+        ax.ticklabel_format(axis="y", useOffset=False)
         ax.locator_params(axis="y", integer=self.criterion == "error", nbins=6)
         ax.legend(frameon=False)
-        ax.set_title(self.title)
+        ax.set_title(self.title, loc="left", fontsize=11)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glru.after import After
-from glru.bounds import ScoreBounds
+from glru.bounds import ScoreBounds, predicted
 from glru.display.after import verdicts_of
 from glru.linalg import Array
 from glru.losses import Logistic
+from glru.report.classes import confusion_table, least_certain_table
 from glru.report.format import format_count
 from glru.report.loocv import LISTED, draw_agreement, draw_sides
-from glru.report.page import Provenance, Section, cards, page, table
+from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import around, intervals
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
@@ -24,8 +26,9 @@ def after_page(
     names: Sequence[str],
     data_name: str,
     origin: Provenance,
-    classes: tuple[str, str] = ("-1", "+1"),
+    classes: Sequence[str] = ("-1", "+1"),
     comparison: Sequence[str] = (),
+    change: str = "",
 ) -> str:
     """A report of what is proven about some queries after a change.
 
@@ -35,7 +38,7 @@ def after_page(
         From :func:`glru.after`.
     bounds : ScoreBounds
         Bounds of the retrained scores of the queries.
-    old_scores : array of shape (n_queries,)
+    old_scores : array of shape (n_queries,) or (n_queries, n_classes)
         Their scores before the change.
     names : sequence of str
         What the queries are called.
@@ -43,40 +46,79 @@ def after_page(
         What the data is called.
     origin : Provenance
         What is needed to repeat the run.
-    classes : tuple of str, default=("-1", "+1")
-        What -1 and +1 stand for.
+    classes : sequence of str, default=("-1", "+1")
+        What -1 and +1 stand for; of a multinomial model, all classes.
     comparison : sequence of str, default=()
         Sentences that compare the models before and after.
+    change : str, default=""
+        What came or went, in words.
 
     Returns
     -------
     str
         The HTML page.
     """
-    lower, upper = bounds
-    classification = out.solution.problem.loss.task == "classification"
-    verdicts = verdicts_of(bounds, old_scores) if classification else np.ones(lower.size, dtype=np.int8)
+    n_queries, classification = bounds.n_rows, out.solution.problem.loss.task == "classification"
+    verdicts = verdicts_of(bounds, old_scores) if classification else np.ones(n_queries, dtype=np.int8)
     tally = [int(np.sum(verdicts == verdict)) for verdict in KINDS]
     summary = [
-        f"This is what is proven about the model of {data_name} retrained on the changed data, {format_count(out.problem.n_rows, 'row')} and {format_count(out.problem.n_columns, 'column')}."
+        f"This is what is proven about the model of {data_name} retrained on the changed data, {format_count(out.problem.n_rows, 'row')} and "
+        f"{format_count(out.problem.n_columns, 'column')}{f' ({change})' if change else ''}; the duality gap is at most {out.gap:.3g}."
     ]
     if out.remark is not None:
         summary.append(f"Nothing can be proven: {out.remark}")
     summary += comparison
-    numbers = [("queries", f"{lower.size:,}")]
+    numbers = [("queries", f"{n_queries:,}")]
     if classification:
         summary.append(
-            f"Of {lower.size:,} queries {tally[0]:,} are proven to keep their label and {tally[1]:,} to change it; "
+            f"Of {n_queries:,} queries {tally[0]:,} are proven to keep their label and {tally[1]:,} to change it; "
             f"{tally[2]:,} are open."
         )
         numbers += [(name, f"{number:,}") for (_, name), number in zip(KINDS.values(), tally, strict=True)]
-    numbers += [("largest interval", f"{bounds.width.max():.3g}"), ("duality gap at most", f"{out.gap:.3g}")]
-    tips = [
-        f"query {names[k]}\nbefore {old_scores[k]:.5g}\nafter {lower[k]:.6g} to {upper[k]:.6g}"
-        + (f"\n{KINDS[int(verdicts[k])][1]}" if classification else "")
-        for k in range(lower.size)
+    numbers.append(("largest interval", f"{bounds.width.max():.3g}"))
+    sections = (
+        _class_sections(bounds, predicted(old_scores), names, classes)
+        if out.solution.problem.loss.several
+        else _score_sections(out, bounds, old_scores, verdicts, names, (classes[0], classes[1]))
+    )
+    return page(f"The model of {data_name} after the change", summary, cards(numbers), sections, origin)
+
+
+def _class_sections(
+    bounds: ScoreBounds, before: NDArray[np.intp], names: Sequence[str], classes: Sequence[str]
+) -> list[Section]:
+    """The labels of a multinomial model before and after, and the queries whose labels are least certain."""
+    least, most = bounds.confusion(before)
+    known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
+    text = f"Queries by their label before the change (lines) and by that of the retrained model (columns). {known}"
+    header = ["query", "label before", "label after", "probability of the label before, from", "to", "verdict"]
+    told = least_certain_table(bounds, before, classes, True, names.__getitem__, KINDS, header)
+    return [
+        Section("Labels before and after", text, confusion_table(least, most, classes, "before \\ after")),
+        Section(
+            "Queries to inspect",
+            "Open labels first, then those whose class leads the next one least. Click a column name to sort.",
+            told,
+        ),
     ]
-    order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0))
+
+
+def _score_sections(
+    out: After,
+    bounds: ScoreBounds,
+    old_scores: Array,
+    verdicts: NDArray[np.int8],
+    names: Sequence[str],
+    classes: tuple[str, str],
+) -> list[Section]:
+    """The scores of a model of two classes or a regression before and after, and the queries to inspect."""
+    lower, upper = bounds
+    classification = out.solution.problem.loss.task == "classification"
+
+    def tip(k: int) -> str:
+        text = f"query {names[k]}\nbefore {old_scores[k]:.5g}\nafter {lower[k]:.6g} to {upper[k]:.6g}"
+        return f"{text}\n{KINDS[int(verdicts[k])][1]}" if classification else text
+
     unit = "log-odds" if isinstance(out.solution.problem.loss, Logistic) else "score"
     if classification:
         before = (f"before: {classes[0]}", f"before: {classes[1]}")
@@ -88,34 +130,37 @@ def after_page(
             before,
             f"retrained score ({unit})",
             "Retrained scores",
-            tips.__getitem__,
+            tip,
         )
     else:
+        change = ScoreBounds(lower - old_scores, upper - old_scores)
         axes = (
             around(old_scores.tolist(), "prediction before"),
-            around(np.concatenate([lower, upper]).tolist(), "retrained prediction"),
+            around(np.concatenate(change).tolist(), "retrained prediction minus that before", zero=True),
         )
-        marks = draw_agreement(old_scores, bounds, tips.__getitem__)
-        text = "Each interval contains the prediction of the retrained model. Hover over one for details."
-        picture = Section("Retrained predictions", text, intervals(*axes, marks, {}, line="diagonal"))
-    rows = [
+        marks = draw_agreement(old_scores, change, tip)
+        note = (
+            "" if len(marks) == old_scores.size else " Queries that lie together share a mark, the fainter the fewer."
+        )
+        text = f"By how much each prediction changes; at zero it stays. Hover over one for details.{note}"
+        picture = Section("Change of the predictions", text, intervals(*axes, marks, {}))
+    moves = np.maximum(np.maximum(lower - old_scores, old_scores - upper), 0.0)
+    order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,))[:LISTED]
+    rows: list[list[Cell]] = [
         [
             names[k],
             float(old_scores[k]),
             float(lower[k]),
             float(upper[k]),
-            KINDS[int(verdicts[k])][1] if classification else "",
+            KINDS[int(verdicts[k])][1] if classification else float(moves[k]),
         ]
-        for k in order[:LISTED]
+        for k in order
     ]
-    header = ["query", "score before", "after from", "after to", "verdict"]
-    kinds = [KINDS[int(verdicts[k])][0] for k in order[:LISTED]]
-    sections = [
-        picture,
-        Section(
-            "Queries to inspect",
-            "Open labels first, then changed ones. Click a column name to sort.",
-            table(header, rows, kinds),
-        ),
-    ]
-    return page(f"The model of {data_name} after the change", summary, cards(numbers), sections, origin)
+    what, last = ("score", "verdict") if classification else ("prediction", "moves by at least")
+    text = "Open labels first, then changed ones." if classification else "Those that move most first."
+    told = table(
+        ["query", f"{what} before", "after from", "after to", last],
+        rows,
+        [KINDS[int(verdicts[k])][0] for k in order] if classification else None,
+    )
+    return [picture, Section("Queries to inspect", f"{text} Click a column name to sort.", told)]

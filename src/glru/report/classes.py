@@ -1,10 +1,12 @@
 """The parts of a report of leave-one-out with one score per class: the confusion matrix, and rows to inspect."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 
+from glru.bounds import ScoreBounds
 from glru.display.classes import format_counts, least_certain
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
@@ -43,21 +45,26 @@ def class_parts(
 def _confusion(result: LOOCVResult) -> Section:
     least, most = result.confusion_matrix()
     assert result.classes is not None
-    classes = [escape(str(label)) for label in result.classes]
-    head = "".join(f'<th scope="col">{label}</th>' for label in classes)
+    known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
+    body = confusion_table(least, most, [str(label) for label in result.classes], "class \\ label")
+    return Section("Confusion matrix", f"Rows of each class (lines) by their held-out label (columns). {known}", body)
+
+
+def confusion_table(least: NDArray[np.int64], most: NDArray[np.int64], classes: Sequence[str], corner: str) -> str:
+    """The least and the largest number of rows of each class (lines) that get each label (columns)."""
+    names = [escape(label) for label in classes]
+    head = "".join(f'<th scope="col">{label}</th>' for label in names)
     lines = []
-    for a, label in enumerate(classes):
+    for a, label in enumerate(names):
         cells = [
             f'<td class="number {_shade(a == b, int(most[a, b]))}">{format_counts(int(least[a, b]), int(most[a, b]))}</td>'
-            for b in range(len(classes))
+            for b in range(len(names))
         ]
         lines.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
-    body = (
-        f'<div class="scroll"><table class="confusion"><thead><tr><th scope="col">class \\ label</th>{head}</tr></thead>'
+    return (
+        f'<div class="scroll"><table class="confusion"><thead><tr><th scope="col">{escape(corner)}</th>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
-    known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
-    return Section("Confusion matrix", f"Rows of each class (lines) by their held-out label (columns). {known}", body)
 
 
 def _shade(right: bool, most: int) -> str:
@@ -66,23 +73,38 @@ def _shade(right: bool, most: int) -> str:
 
 def _rows(result: LOOCVResult, name: Callable[[int], str]) -> Section:
     """The rows whose labels are least certain."""
-    bounds, classes, y = result.bounds, result.classes, result.y
-    assert classes is not None
-    verdicts, order = bounds.verdicts(y), least_certain(result, LISTED)
     joint = result.problem.loss.several
+    assert result.classes is not None
+    what = "probability" if joint else "score"
+    header = ["row", "class", "held-out class", f"{what} of its class from", "to", "verdict"]
+    text = "Open rows, then those whose held-out class leads the next one least. Click a column name to sort."
+    classes = [str(label) for label in result.classes]
+    return Section(
+        "Least certain rows", text, least_certain_table(result.bounds, result.y, classes, joint, name, KINDS, header)
+    )
+
+
+def least_certain_table(
+    bounds: ScoreBounds,
+    places: NDArray[np.intp],
+    classes: Sequence[str],
+    joint: bool,
+    name: Callable[[int], str],
+    kinds: dict[int, tuple[str, str]],
+    header: Sequence[str],
+) -> str:
+    """The rows whose labels are least certain, with bounds of the probability (or score) of the class that each is compared with."""
+    verdicts, order = bounds.verdicts(places), least_certain(bounds, LISTED)
     lower, upper = bounds.probabilities() if joint else bounds
     rows: list[list[Cell]] = [
         [
             name(int(row)),
-            str(classes[y[row]]),
-            str(classes[bounds.predicted[row]]) if bounds.decided[row] else "open",
-            float(lower[row, y[row]]),
-            float(upper[row, y[row]]),
-            KINDS[int(verdicts[row])][1],
+            classes[places[row]],
+            classes[bounds.predicted[row]] if bounds.decided[row] else "open",
+            float(lower[row, places[row]]),
+            float(upper[row, places[row]]),
+            kinds[int(verdicts[row])][1],
         ]
         for row in order
     ]
-    what = "probability" if joint else "score"
-    header = ["row", "class", "held-out class", f"{what} of its class from", "to", "verdict"]
-    text = "Open rows, then those whose held-out class leads the next one least. Click a column name to sort."
-    return Section("Least certain rows", text, table(header, rows, [KINDS[int(verdicts[row])][0] for row in order]))
+    return table(header, rows, [kinds[int(verdicts[row])][0] for row in order])

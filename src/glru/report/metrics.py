@@ -12,6 +12,15 @@ CLEAR = 10.0
 """Scores must spread over so many times the shift of the intercept by one row for a pooled AUC to be trusted."""
 
 
+NAMES = {"roc_auc": "ROC AUC", "r2": "R²", "macro_f1": "macro F1", "brier": "Brier score"}
+"""What metrics are called in text, where that is not their name without underscores."""
+
+
+def name_metric(name: str) -> str:
+    """What a metric is called in text."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
 def metrics_of(result: LOOCVResult) -> dict[str, Interval]:
     """Certified intervals of the metrics of the held-out scores, by name; sensitivity is that of the class +1."""
     if result.classes is None:
@@ -54,6 +63,16 @@ def confusion(result: LOOCVResult) -> list[list[tuple[int, int]]]:
 def constant_errors(y: Array) -> int:
     """The errors of the constant answer: always the most frequent class."""
     return int(y.size - np.unique(y, return_counts=True)[1].max())
+
+
+def constant_value(criterion: str, y: Array) -> float | None:
+    """The value of a criterion with the same answer for every row; None for information criteria."""
+    if criterion == "error":
+        return constant_errors(y)
+    if criterion == "log_loss":
+        shares = np.unique(y, return_counts=True)[1] / y.size
+        return float(-np.sum(shares * np.log(shares)))
+    return constant_squared_error(y) if criterion == "squared_error" else None
 
 
 def constant_squared_error(y: Array) -> float:

@@ -1,5 +1,7 @@
 """The report of a regularisation path."""
 
+from collections.abc import Sequence
+
 from glru.display import RegularizationPathDisplay
 from glru.display.path import NAMES
 from glru.model_selection import LOOCVPath
@@ -8,7 +10,9 @@ from glru.report.page import Provenance, Section, cards, page, table
 from glru.report.svg import Mark, around, band
 
 
-def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = False) -> str:
+def path_page(
+    path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = False, remarks: Sequence[str] = ()
+) -> str:
     """A report of leave-one-out cross-validation over strengths of the penalty.
 
     Parameters
@@ -21,6 +25,8 @@ def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = 
         What is needed to repeat the run.
     as_C : bool, default=False
         Show ``C = 1 / lam``, for problems with scaling "sum".
+    remarks : sequence of str, default=()
+        Further sentences of the summary.
 
     Returns
     -------
@@ -40,6 +46,7 @@ def path_page(path: LOOCVPath, data_name: str, origin: Provenance, as_C: bool = 
         f"Of {format_count(path.lams.size, 'strength')} of the penalty tried on {data_name}, {axis} = {best:.4g} is best by {criterion}: "
         f"{value} under exact leave-one-out cross-validation.",
         proof,
+        *remarks,
     ]
     trainings = sum(result.n_trainings for result in path.results)
     numbers = [(f"best {axis}", f"{best:.4g}"), (criterion, value), ("trainings beyond the first", f"{trainings:,}")]

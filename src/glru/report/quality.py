@@ -8,7 +8,7 @@ from scipy.special import expit
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
-from glru.report.metrics import auc_caveat, confusion, constant_errors, metrics_of, sampling_interval
+from glru.report.metrics import auc_caveat, confusion, constant_errors, metrics_of, name_metric, sampling_interval
 from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, band, intervals
 
@@ -30,8 +30,7 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
         "roc_auc": _describe_auc(result),
     }
     rows: list[list[Cell]] = [
-        [name.replace("_", " "), format_interval(*ends), meanings.get(name, "")]
-        for name, ends in metrics_of(result).items()
+        [name_metric(name), format_interval(*ends), meanings.get(name, "")] for name, ends in metrics_of(result).items()
     ]
     if result.classes is not None:
         n_rows = result.y.size

@@ -10,7 +10,9 @@ from glru.report.svg import Axis, Mark, around, band
 from glru.selection import StepwiseResult
 
 
-def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, origin: Provenance) -> str:
+def stepwise_page(
+    result: StepwiseResult, names: Sequence[str], data_name: str, origin: Provenance, remarks: Sequence[str] = ()
+) -> str:
     """A report of a stepwise selection.
 
     Parameters
@@ -23,6 +25,8 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
         What the data is called.
     origin : Provenance
         What is needed to repeat the run.
+    remarks : sequence of str, default=()
+        Further sentences of the summary.
 
     Returns
     -------
@@ -43,6 +47,7 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
         f"Of {format_count(int(shown.n_features[0]), 'feature')} of {data_name} the search ({result.direction}) arrived at "
         f"{format_count(int(shown.n_features[-1]), 'feature')} in {format_count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
         proof + (" The search was interrupted." if result.interrupted else ""),
+        *remarks,
     ]
     numbers = [
         ("features selected", f"{result.selected.size:,}"),
@@ -63,7 +68,7 @@ def stepwise_page(result: StepwiseResult, names: Sequence[str], data_name: str, 
         )
         for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
     ]
-    x = Axis(-0.5, len(labels) - 0.5, "step")
+    x = Axis(-0.5, len(labels) - 0.5, "step", whole=True)
     y = around([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
     rows: list[list[Cell]] = [
         [

@@ -7,7 +7,7 @@ from html import escape
 from typing import final
 
 WIDTH, HEIGHT = 720.0, 340.0
-LEFT, RIGHT, TOP, BOTTOM = 66.0, 14.0, 12.0, 48.0
+LEFT, RIGHT, TOP, BOTTOM = 70.0, 14.0, 32.0, 48.0
 
 
 @final
@@ -25,6 +25,8 @@ class Axis:
         Whether the scale is logarithmic.
     ticks : bool, default=True
         Whether values are written beside it.
+    whole : bool, default=False
+        Whether only whole numbers are.
     """
 
     low: float
@@ -32,6 +34,7 @@ class Axis:
     label: str
     log: bool = False
     ticks: bool = True
+    whole: bool = False
 
     def share(self, value: float) -> float:
         """Where a value lies, from 0 to 1; values beyond the ends lie at the ends."""
@@ -48,7 +51,7 @@ class Axis:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             powers = [10.0**power for power in range(first, last + 1)]
             return powers if len(powers) > 1 else [self.low, self.high]
-        rough = (self.high - self.low) / 6.0
+        rough = max((self.high - self.low) / 6.0, 1.0 if self.whole else 0.0)
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= rough)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
@@ -147,17 +150,15 @@ def band(
 
 def bars(names: Sequence[str], x: Axis, marks: Sequence[Mark], legend: dict[str, str]) -> str:
     """Horizontal intervals, one line for each name; ``at`` of a mark is its line."""
-    step = 20.0
-    height = TOP + step * len(names) + BOTTOM
-    left = 120.0
-    scale = (WIDTH - RIGHT - left) / 1.0
+    step, top, left = 20.0, 12.0, 120.0
+    height, scale = top + step * len(names) + BOTTOM, WIDTH - RIGHT - left
     parts = []
     for value in x.marks():
         place = left + scale * x.share(value)
-        parts.append(_line(place, TOP, place, height - BOTTOM, "grid"))
+        parts.append(_line(place, top, place, height - BOTTOM, "grid"))
         parts.append(_text(place, height - BOTTOM + 18.0, f"{value:g}", "middle"))
     for mark in marks:
-        middle = TOP + step * (mark.at + 0.5)
+        middle = top + step * (mark.at + 0.5)
         low, high = left + scale * x.share(mark.low), left + scale * x.share(mark.high)
         name = names[int(mark.at)]
         shown = name if len(name) <= 14 else name[:13] + "…"
@@ -202,11 +203,9 @@ def _axes(x: Axis, y: Axis) -> str:
         place = _x(x, value)
         parts += [_line(place, TOP, place, HEIGHT - BOTTOM, "grid")]
         parts += [_text(place, HEIGHT - BOTTOM + 18.0, f"{value:g}", "middle")]
-    middle = 0.5 * (TOP + HEIGHT - BOTTOM)
     parts.append(_text(0.5 * (LEFT + WIDTH - RIGHT), HEIGHT - 8.0, x.label, "middle"))
-    parts.append(
-        f'<text transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(y.label)}</text>'
-    )
+    # Above the axis: beside it, it would stand on long numbers.
+    parts.append(_text(4.0, 14.0, y.label, "start"))
     return "".join(parts)
 
 
