@@ -276,7 +276,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     x = around(y.tolist(), "target")
     vertical = around(np.concatenate([lower, upper]).tolist(), "held-out prediction")
     note = "" if len(marks) == n_rows else " Rows that lie together share a mark, the fainter the fewer."
-    plot = intervals(x, vertical, marks, {"good": "held-out prediction"}, line="diagonal")
+    plot = intervals(x, vertical, marks, {}, line="diagonal")
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), float(lower[row]), float(upper[row]), float(residual[row])] for row in order[:LISTED]
     ]
