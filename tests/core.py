@@ -27,6 +27,7 @@ from glru.metric.columns import DiagonalMetric, column_metric
 from glru.metric.rows import RowMetric, RowSide
 from glru.model_selection import checkpoint
 from glru.model_selection.loocv import leave_one_out
+from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import certified_bounds, newton_ellipsoids
@@ -212,6 +213,7 @@ __all__ = [
     "second_order_bounds",
     "solve_shifted",
     "solvers",
+    "split_rows",
     "step_length",
     "summary",
     "summed",

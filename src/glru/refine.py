@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from functools import partial
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,11 @@ from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbound
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
-from glru.solvers.newton import Until, zero_point
+from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
-from glru.updates.folds import Folds, forms_hessians, has_folds
+from glru.updates.folds import SMALL, Folds, forms_hessians, has_folds
 from glru.updates.row_models import RowModels, has_wide_rows
 
 NEWTON_STEPS = 8
@@ -58,6 +59,7 @@ FOLD_ENTRIES, GRID_ENTRIES = 4_000_000, 500_000
 """Scores of all rows under the models of the folds that are stepped together: at most so many numbers, and so many of several penalties."""
 
 AllDecided = Callable[[Array, Array], bool]
+Closer = Callable[[], tuple[Bounds, str]]
 Rows = NDArray[np.intp]
 
 
@@ -494,8 +496,8 @@ def fold_bounds(
             yield single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim)
         return
     start = solution.point if isinstance(solution, Solution) else None
-    for _, bounds, stage in grid_bounds([problem], [folds], tests, width, budget, aim, start):
-        yield bounds, stage
+    for _, bounds, more in grid_bounds([problem], [folds], tests, width, budget, aim, start):
+        yield (bounds, "newton") if more is None else more()
 
 
 def grid_bounds(
@@ -506,10 +508,11 @@ def grid_bounds(
     budget: Budget = UNLIMITED,
     aim: float | None = None,
     start: Point | None = None,
-) -> Iterator[tuple[int, Bounds, str]]:
+) -> Iterator[tuple[int, Bounds, Closer | None]]:
     """The same under several penalties, where :func:`~glru.updates.folds.has_folds` of them.
 
-    Yields the place of a penalty, bounds and stage; those of one penalty in the order of its folds.
+    Yields the place of a penalty, bounds, and where these are not narrow enough how to get closer ones, alone and at more expense; those of
+    one penalty in the order of its folds.
 
     Parameters
     ----------
@@ -526,44 +529,64 @@ def grid_bounds(
         return found if aim is None else found & is_decided(lower, upper, aim)
 
     first = problems[0]
-    free, n_rows = first.fit_intercept, first.n_rows
-    starts: list[Array] = []
-    for problem in problems:
-        # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
-        if problem.loss.self_concordance == 0.0:
-            start = zero_point(problem)
-        elif start is None or starts:
-            start = train(problem, FOLD_START, start=start, budget=budget).point
-        starts.append(np.append(start.coef, [start.intercept] * int(free)))
+    free, n_rows, size = first.fit_intercept, first.n_rows, first.n_columns + int(first.fit_intercept)
+    # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
+    anywhere, direct = first.loss.self_concordance == 0.0, forms_hessians(n_rows, first.n_columns)
+    small = direct and first.n_columns <= SMALL
+    known: list[Array] = []
+    if not (anywhere or small):
+        for problem in problems:
+            if start is None or known:
+                start = train(problem, FOLD_START, start=start, budget=budget).point
+            known.append(np.append(start.coef, [start.intercept] * int(free)))
     for batch in _batches(tests, n_rows):
         asked = tests[batch]
         # Folds without Hessians of their own gain nothing from company.
-        together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if forms_hessians(n_rows, first.n_columns) else 1
+        together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if direct else 1
+        central = np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free))
         moved: Array | None = None
         for begin in range(0, len(problems), together):
             places = range(begin, min(begin + together, len(problems)))
             mine = [fold for place in places for fold in folds[place][batch]]
-            begins = np.repeat(np.array([starts[place] for place in places]).T, len(asked), axis=1)
+            family = Folds(first, mine, len(places))
+            if anywhere:
+                starts = np.zeros((size, len(places)))
+            elif not small:
+                starts = np.column_stack(known[places.start : places.stop])
+            elif begin == 0 and start is not None and len(places) == 1:
+                starts = central[:, None]
+            else:
+                starts = family.central_models(central)
+            central = starts[:, -1]
+            begins = np.repeat(starts, len(asked), axis=1)
             if moved is not None:
                 # Under the next penalties folds differ from the model of all rows about as much as under the last one.
                 begins = begins + np.tile(moved, len(places))
             elif len(places) == 1:
                 begins = begins[:, :1]
             every = list(asked) * len(places)
-            found, models = Folds(first, mine, len(places)).bounds(begins, every, narrow, budget)
-            moved = models[:, -len(asked) :] - starts[places[-1]][:, None]
+            found, models = family.bounds(begins, every, narrow, budget)
+            moved = models[:, -len(asked) :] - central[:, None]
             moved = moved if np.all(np.isfinite(moved)) else None
             owners = np.repeat(np.arange(len(places)), len(asked))
             for k, (fold, test, bounds, model) in enumerate(zip(mine, every, found, models.T, strict=True)):
                 if np.all(is_decided(*bounds, width)):
-                    yield places[owners[k]], bounds, "newton"
+                    yield places[owners[k]], bounds, None
                     continue
-                model = model if np.all(np.isfinite(model)) else starts[places[owners[k]]]
+                model = model if np.all(np.isfinite(model)) else starts[:, owners[k]]
                 point = Point(model[: first.n_columns], float(model[-1]) if free else 0.0)
-                more, stage = single_fold_bounds(
-                    problems[places[owners[k]]], point, None, fold, test, width, budget, aim
+                data = problems[places[owners[k]]]
+                yield (
+                    places[owners[k]],
+                    bounds,
+                    partial(_closer_fold_bounds, bounds, data, point, None, fold, test, width, budget, aim),
                 )
-                yield places[owners[k]], intersect(bounds, more), stage
+
+
+def _closer_fold_bounds(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
+    """Bounds that are known already and those of :func:`single_fold_bounds`, whose stage is given."""
+    more, stage = single_fold_bounds(*arguments)
+    return intersect(known, more), stage
 
 
 def _batches(tests: Sequence[Rows], n_rows: int) -> Iterator[slice]:

@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, ShuffleSplit, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    check_cv,
+)
 
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
-from tests.core import Factors, Folds, has_folds
+from tests.core import Factors, Folds, has_folds, split_rows
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -280,3 +288,20 @@ def test_an_objective_of_any_size(fit_intercept, exponent):
         for f in (1.0, 2.0**exponent)
     )
     assert np.all((scaled.score_lower <= plain.score_upper) & (plain.score_lower <= scaled.score_upper))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_of_folds_split_as_in_scikit_learn(seed):
+    random = np.random.default_rng(seed)
+    for _ in range(20):
+        n_rows, n_folds = int(random.integers(12, 60)), int(random.integers(2, 6))
+        labels = random.permutation(np.append(random.integers(0, 3, n_rows - 10), [7, 7, 7, 7, 7, -2, -2, -2, -2, -2]))
+        counts = np.unique(labels, return_counts=True)[1]
+        if counts.min() < n_folds:
+            continue
+        for y in (labels, labels.astype(float), labels > 0, np.char.add("class ", labels.astype(str)), labels + 0.25):
+            classification = y.dtype.kind != "f" or bool(np.all(y == np.trunc(y)))
+            found = list(split_rows(n_folds, y, None, classification))
+            expected = check_cv(n_folds, y, classifier=classification).split(np.zeros((n_rows, 1)), y)
+            for mine, theirs in zip(found, expected, strict=True):
+                assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))

@@ -233,6 +233,21 @@ def test_tuned_by_folds_as_scikit_learn():
     assert np.allclose(ridge.criterion_upper_, means, rtol=1e-6) and ridge.best_index_ == np.argmin(means)
 
 
+@pytest.mark.parametrize("seed", [2, 5, 9])
+def test_strengths_that_cannot_win_are_left_open(seed):
+    random = np.random.default_rng(seed)
+    X = (random.random((200, 12)) < 0.02).astype(float)
+    z = X @ random.normal(size=12) + 0.3 * random.normal(size=200)
+    X, y = scale(X), (z > np.median(z)).astype(int)
+    model = glru.GLRUClassifierCV(Cs=np.logspace(-4, 6, 6), cv=4).fit(X, y)
+    theirs = [1.0 - cross_val_score(glru.GLRUClassifier(C=C, tol=1e-13), X, y, cv=4).mean() for C in model.grid_]
+    assert np.all(model.criterion_lower_ <= np.array(theirs) + 1e-12)
+    assert np.all(model.criterion_upper_ >= np.array(theirs) - 1e-12)
+    assert model.best_index_ == np.argmin(np.round(theirs, 12)) and model.certified_
+    widths = model.criterion_upper_ - model.criterion_lower_
+    assert widths[model.best_index_] == 0.0 and widths[-1] > 0.0
+
+
 def test_tuned_by_lam_log_loss_and_groups():
     X, y = cancer()
     by_lam = glru.GLRUClassifierCV(lams=[0.001, 0.01, 0.1], criterion="log_loss").fit(X, y)

@@ -20,6 +20,13 @@ def split_rows(cv: Any, y: NDArray[Any], groups: Any, classification: bool) -> I
     """Train and test rows of every split, one split at a time."""
     from sklearn.model_selection import check_cv
 
+    n_folds = 5 if cv is None else cv
+    owners = _fold_of_rows(int(n_folds), y, classification) if isinstance(n_folds, int | np.integer) else None
+    if owners is not None:
+        for k in range(n_folds):
+            mine = owners == k
+            yield np.flatnonzero(~mine), np.flatnonzero(mine)
+        return
     if isinstance(cv, Iterable) and not hasattr(cv, "split"):
         found = iter(cv)
     else:
@@ -27,6 +34,26 @@ def split_rows(cv: Any, y: NDArray[Any], groups: Any, classification: bool) -> I
         found = splitter.split(np.zeros((y.size, 1)), y, groups)
     for train, test in found:
         yield _row_numbers(train, y.size), _row_numbers(test, y.size)
+
+
+def _fold_of_rows(n_folds: int, y: NDArray[Any], classification: bool) -> Rows | None:
+    """Which fold tests which row, as scikit-learn has it for a number of folds, without its checks; None where they have something to say."""
+    if not 2 <= n_folds <= y.size or y.ndim != 1:
+        return None
+    if not classification:
+        return np.repeat(np.arange(n_folds), y.size // n_folds + (np.arange(n_folds) < y.size % n_folds))
+    if y.dtype.kind not in "biuf" or not np.array_equal(y, np.trunc(y)):
+        return None
+    _, first, codes, counts = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+    if counts.min() < n_folds:
+        return None
+    # Classes in the order in which they appear. Their rows, one class after the other, are dealt out to the folds in turn, which tells
+    # how many of a class each fold gets: the first ones, the next ones, and so on.
+    codes = np.argsort(np.argsort(first))[codes]
+    owners = np.empty(y.size, dtype=np.intp)
+    order = np.argsort(codes, kind="stable")
+    owners[order] = np.sort(n_folds * codes[order] + np.arange(y.size) % n_folds) % n_folds
+    return owners
 
 
 def _row_numbers(rows: Any, n_rows: int) -> Rows:

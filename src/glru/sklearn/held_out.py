@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,7 +19,7 @@ from glru.linalg import Array, Matrix, calm_blas, outward, to_host
 from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Point, Problem
-from glru.refine import fold_bounds, grid_bounds, single_fold_bounds
+from glru.refine import Closer, fold_bounds, grid_bounds, single_fold_bounds
 from glru.regions import has_local
 from glru.regions.classes import require_classes
 from glru.sklearn.adapted import Adapted, Fold
@@ -244,10 +244,11 @@ def _check_split(adapted: Adapted, train: Rows, test: Rows, k: int) -> None:
     if test.size == 0 or used.size == 0:
         raise ValueError(f"every split needs test rows and train rows of weight above 0; split {k} has none.")
     if targets.classes is not None:
-        missing = np.setdiff1d(targets.classes, targets.y[used])
-        if missing.size:
+        labels = targets.y[used]
+        missing = [label for label in targets.classes.tolist() if not np.any(labels == label)]
+        if missing:
             raise ValueError(
-                f"every split needs rows of all classes to train on; split {k} has none of {missing.tolist()}. "
+                f"every split needs rows of all classes to train on; split {k} has none of {missing}. "
                 "Use a stratified splitter, or fewer splits."
             )
 
@@ -362,30 +363,82 @@ def _together(
     return _Folds(found, stages)
 
 
-def held_out_grid(grid: Sequence[Adapted], cv: Any, groups: Any, width: float | None, tol: float) -> list[HeldOut]:
-    """Held-out scores of an estimator under several penalties; ``grid``: it under each of them, on the same data."""
+def held_out_grid(
+    grid: Sequence[Adapted],
+    cv: Any,
+    groups: Any,
+    width: float | None,
+    tol: float,
+    value_of: Callable[[HeldOut], tuple[float, float]],
+) -> tuple[list[HeldOut], Array]:
+    """Held-out scores of an estimator under several penalties, and what they are worth.
+
+    Penalties that cannot have the smallest value are left where that is proven.
+
+    Parameters
+    ----------
+    grid : sequence of Adapted
+        The estimator under each penalty, on the same data; of equal values the first one is the smallest.
+    value_of : callable
+        The lower and the upper end of the value of held-out scores.
+    """
     first = grid[0]
     splits = _splits(first, cv, groups)
     plain = first.preprocessing is None and all(train is not None for train, _ in splits)
     together = plain and all(map(has_folds, first.problems))
     parts = [list(one.folds(with_train(one, splits))) for one in grid] if together else []
     if not together or not all(_has_data_of(first, fold) for folds in parts for fold in folds):
-        return [held_out(one, cv, groups, width, tol, False, splits=splits) for one in grid]
-    found: list[_Folds] = [_Folds([], []) for _ in grid]
+        results = [held_out(one, cv, groups, width, tol, False, splits=splits) for one in grid]
+        return results, np.array([value_of(one) for one in results])
     with calm_blas(first.problems[0].work):
+        found = [_GridFolds(one, splits, width, tol) for one in grid]
         for k in range(len(first.problems)):
-            bounds: list[list[Bounds]] = [[] for _ in grid]
             mine = [[fold.problems[k] for fold in folds] for folds in parts]
             tests = [test for _, test in splits]
-            for place, ends, stage in grid_bounds([one.problems[k] for one in grid], mine, tests, width):
-                bounds[place].append(ends)
-                found[place].stages.append(stage)
-            for place, ends_of in enumerate(bounds):
-                found[place].parts.append(concatenate(ends_of))
-    return [
-        held_out(one, cv, groups, width, tol, False, splits=splits, found=mine)
-        for one, mine in zip(grid, found, strict=True)
-    ]
+            for place, bounds, closer in grid_bounds([one.problems[k] for one in grid], mine, tests, width):
+                found[place].bounds.append(bounds)
+                found[place].closer.append(closer)
+        values = np.array([value_of(one.held_out()) for one in found])
+        while True:
+            lower, upper = values.T
+            best = int(np.argmin(upper))
+            may_win = (lower < upper[best]) | ((lower == upper[best]) & (np.arange(len(grid)) <= best))
+            left = [place for place in np.flatnonzero(may_win) if any(found[place].closer)]
+            if not left:
+                break
+            # The smallest lower end is either that of the choice or has to rise.
+            place = min(left, key=lambda k: lower[k])
+            found[place].finish()
+            values[place] = value_of(found[place].held_out())
+    return [one.held_out() for one in found], values
+
+
+@final
+class _GridFolds:
+    """What is known of the splits under one of several penalties: bounds of all splits for the first problem, then for the second, ..."""
+
+    def __init__(self, adapted: Adapted, splits: list[Split], width: float | None, tol: float) -> None:
+        self.adapted, self.splits, self.width, self.tol = adapted, splits, width, tol
+        self.bounds: list[Bounds] = []
+        self.closer: list[Closer | None] = []
+        self.stages: dict[int, str] = {}
+
+    def finish(self) -> None:
+        """Take in the closer bounds of all splits."""
+        for k, closer in enumerate(self.closer):
+            if closer is not None:
+                self.bounds[k], self.stages[k] = closer()
+                self.closer[k] = None
+
+    def held_out(self) -> HeldOut:
+        """What is known as a result."""
+        n_splits, n_all = len(self.splits), len(self.bounds)
+        parts = [concatenate(self.bounds[begin : begin + n_splits]) for begin in range(0, n_all, n_splits)]
+        names = ["newton" if closer is None else "undetermined" for closer in self.closer]
+        found = _Folds(parts, [self.stages.get(k, name) for k, name in enumerate(names)])
+        # Nothing is said of widths that nobody needs.
+        warn = not any(self.closer)
+        return held_out(self.adapted, None, None, self.width, self.tol, False, None, warn, None, self.splits, found)
 
 
 def _one_by_one(

@@ -68,6 +68,9 @@ N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
 CHUNK = 1 << 13
 """Scores that are worked on at a time, so that what is made of them stays in the cache."""
 
+SAMPLE, NEAR = 50, 0.03
+"""Rows per unknown that tell a model to start from, and the squared length of a Newton step, as a share of the loss, after which it is taken as that."""
+
 INEXACT, MOST_PRODUCTS = 0.1, 200
 """What conjugate gradients may leave of a gradient, and how many products they take at most."""
 
@@ -525,6 +528,51 @@ class Folds:
         ends = np.cumsum([test.size for test in tests])[:-1]
         bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
         return bounds, self.unpack(work.models)
+
+    def central_models(self, start: Array) -> Array:
+        """Models to start from, one per penalty: those of the folds' mean weights, by Newton steps; nothing is proven of them."""
+        found, model = [], self.pack(start[:, None])[:, 0]
+        strengths = np.broadcast_to(self.strengths, (self.size, self.groups.size))
+        everything = self.weights[:, self.groups == 0].mean(axis=1)
+        for k in range(self.groups[-1] + 1):
+            strength = strengths[:, self.groups == k].mean(axis=1)
+            if k == 0 and not start.any():
+                # Few rows tell where to begin.
+                stride = max(1, self.n_rows // (SAMPLE * self.size))
+                if stride > 1:
+                    model = self._newton(model, slice(0, None, stride), stride * everything[::stride], strength)
+            model = self._newton(model, slice(None), everything, strength)
+            found.append(model)
+        return self.unpack(np.array(found).T)
+
+    def _newton(self, model: Array, rows: slice, weights: Array, strength: Array) -> Array:
+        """Newton steps of one model of some rows until one of them is small, each shortened where the objective rises at its end."""
+        matrix, y = (self.matrix, self.y[:, 0]) if rows == slice(None) else (self.matrix[rows], self.y[rows, 0])
+        diagonal = np.arange(self.size)
+
+        def slopes_at(model: Array) -> tuple[Array, Array]:
+            scores = matrix @ model
+            return scores, matrix.T @ (weights * self.loss.gradient(y, scores)) + strength * model
+
+        scores, gradient = slopes_at(model)
+        for _ in range(MOST_STEPS):
+            hessian = matrix.column_gram(weights * self.loss.curvature(y, scores))
+            hessian[diagonal, diagonal] += strength
+            factor, failed = dpotrf(hessian.T, lower=1, clean=0)
+            step = -dpotrs(factor, gradient, lower=1)[0]
+            descent, length = float(gradient @ step), 1.0
+            if failed or not descent < 0.0:
+                break
+            for _ in range(20):
+                scores, after = slopes_at(model + length * step)
+                slope = float(after @ step)
+                if slope <= -0.5 * descent:
+                    break
+                length *= min(max(descent / (descent - slope), 0.1), 0.9) if np.isfinite(slope) else 0.1
+            model, gradient = model + length * step, after
+            if length == 1.0 and -descent <= NEAR * float(weights @ self.loss.value(y, scores)):
+                break
+        return model
 
     def exponents(self, place: Place, columns: Rows, reference: Reference) -> Array:
         """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from math import lcm
 from typing import Any, Self
 
@@ -63,15 +64,16 @@ class Tuned(LinearModel):
         every = [adapted, *(adapt_again(adapted, self._model(**{name: float(value)})) for value in grid[1:])]
         width = None if criterion == "error" and len(adapted.problems) == 1 else default_width(adapted)
         starts: list[tuple[Solution, ...] | None] = [None] * grid.size
+        value_of = partial(value_bounds, criterion=criterion, by_fold=self.cv is not None)
         if isinstance(cv, LeaveOneOut):
             found = []
             for k, one in enumerate(every):
                 starts[k] = self._train(one, starts[k - 1] if k else None)
                 found.append(held_out(one, cv, groups, width, self.tol, False, starts[k]))
+            values = np.array([value_of(one) for one in found])
         else:
-            found = held_out_grid(every, cv, groups, width, self.tol)
-        bounds = [value_bounds(one, criterion, by_fold=self.cv is not None) for one in found]
-        lower, upper = np.array(bounds).T
+            found, values = held_out_grid(every, cv, groups, width, self.tol, value_of)
+        lower, upper = values.T
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
         self.certified_ = bool(np.all(np.delete(lower, self.best_index_) >= upper[self.best_index_]))
@@ -167,7 +169,8 @@ class GLRUClassifierCV(Classifier, Tuned):
     C_ or lam_ : float
         The strength chosen.
     grid_, criterion_lower_, criterion_upper_ : array
-        The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each.
+        The grid from the strongest penalty to the weakest, and the certified interval of the criterion at each; one that cannot be the best
+        is not made narrower than that takes.
     best_index_, certified_ : int, bool
         The place of the choice, and whether no other strength can be better.
     preprocessing_, n_refits_ : transformer, int
