@@ -407,7 +407,7 @@ def held_out_grid(
             if not left:
                 break
             # The smallest lower end is either that of the choice or has to rise.
-            place = min(left, key=lambda k: lower[k])
+            place = int(min(left, key=lambda k: lower[k]))
             found[place].finish()
             values[place] = value_of(found[place].held_out())
     return [one.held_out() for one in found], values

@@ -50,8 +50,8 @@ CLOSE = 1e-7
 LARGEST, SMALL = 2000, 100
 """Hessians of more columns are not formed, and of so many columns they cost little: see :func:`forms_hessians`."""
 
-STEP_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 4e5, 5e4, 5e5
-"""What calls cost beside their arithmetic, in nanoseconds: of a step, of a factor of one fold, and of a proof by that factor."""
+STEP_OVERHEAD, FOLD_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 8e5, 6e4, 1e5, 5e5
+"""What calls cost beside their arithmetic, in nanoseconds: of a step, for each fold of it, of a factor of one fold, and of a proof by that."""
 
 FLOPS, LOSS = 15.0, 12.0
 """Operations of matrix products in a nanosecond, and nanoseconds of a loss derivative."""
@@ -856,11 +856,11 @@ class _Training:
         folds, columns = self.folds, self.columns
         exhausted = place.fresh & (guess.nu <= 2.0 * guess.rounding)
         done = np.zeros(columns.size, dtype=np.bool_)
-        looks = self._look_decided(place, guess, guess.radius) | exhausted
+        looks = self._look_decided(place, guess, guess.radius)
         if looks.any():
             done = self._certify_by_penalty(place, metric, guess, looks)
         if isinstance(metric, Factors) and folds.loss.self_concordance is not None:
-            closer = self._look_at_hessians(place, metric, guess, size, place.fresh & ~done)
+            closer = self._look_at_hessians(place, metric, guess, size, place.fresh & ~done & ~exhausted)
             if closer.any():
                 # Other folds step on anyway: some wait for the cheap certificate.
                 steps = self._steps_left(rates, self._shares_left(place, guess, guess.nu))
@@ -868,6 +868,9 @@ class _Training:
             closer |= exhausted & ~done
             if closer.any():
                 done |= self._certify_by_hessians(place, metric, guess, closer, exhausted)
+        last = exhausted & ~done & ~looks
+        if last.any():
+            self._certify_by_penalty(place, metric, guess, last)
         return done | exhausted
 
     def _look_decided(self, place: Place, guess: Radii, radius: Array) -> Mask:
@@ -917,11 +920,9 @@ class _Training:
         if places.size:
             found = left(places)
             asked[self.owners[found]] = False
-            near = np.abs(place.scores[self.rows[found], self.owners[found]])
-            for k in np.unique(self.owners[found]):
-                mine = found[self.owners[found] == k]
-                hardest = mine[np.argsort(near[self.owners[found] == k])[:N_HARDEST]]
-                self.hardest = np.union1d(self.hardest, hardest)
+            found = found[np.lexsort((np.abs(place.scores[self.rows[found], self.owners[found]]), self.owners[found]))]
+            rank = np.arange(found.size) - np.searchsorted(self.owners[found], self.owners[found])
+            self.hardest = np.union1d(self.hardest, found[rank < N_HARDEST])
         return asked
 
     def _find_decided(self) -> Mask:
@@ -978,7 +979,8 @@ class _Training:
     def _step_cost(self) -> float:
         """The time of a step for each open fold, in nanoseconds."""
         folds = self.folds
-        return STEP_OVERHEAD / self.columns.size + 4.0 * folds.matrix.n_stored / FLOPS + LOSS * folds.n_rows
+        overhead = STEP_OVERHEAD / self.columns.size + FOLD_OVERHEAD
+        return overhead + 4.0 * folds.matrix.n_stored / FLOPS + LOSS * folds.n_rows
 
     def _steps_left(self, rates: Array, shares: Array) -> Array:
         """How many steps bring gradients to some shares of what they are; ``rates``: what a step reduces them to."""
