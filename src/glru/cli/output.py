@@ -134,8 +134,13 @@ def _latex(title: str, lines: list[tuple[str, str]]) -> str:
         ">": r"\textgreater{}",
     }
     table = str.maketrans(special)
-    body = "".join(f"  {name.translate(table)} & {text.translate(table)} \\\\\n" for name, text in lines)
-    return f"\\begin{{tabular}}{{lp{{0.7\\linewidth}}}}\n  \\multicolumn{{2}}{{l}}{{{title.translate(table)}}} \\\\\n  \\hline\n{body}\\end{{tabular}}\n"
+
+    def cell(text: str) -> str:
+        # Two hyphens would become a dash.
+        return text.translate(table).replace("--", "-{}-")
+
+    body = "".join(f"  {cell(name)} & {cell(text)} \\\\\n" for name, text in lines)
+    return f"\\begin{{tabular}}{{lp{{0.7\\linewidth}}}}\n  \\multicolumn{{2}}{{l}}{{{cell(title)}}} \\\\\n  \\hline\n{body}\\end{{tabular}}\n"
 
 
 def _html(title: str, lines: list[tuple[str, str]]) -> str:

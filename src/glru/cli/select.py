@@ -291,10 +291,8 @@ def suggest(result: glru.results.StepwiseResult) -> str | None:
     if first.action != "stop" and levels > max(3, first.n_candidates // 4):
         return None
     other = " or --direction forward" if result.direction == "backward" else ""
-    return (
-        f"the {first.n_candidates} candidates of the first step differ in {levels} numbers of errors only, which cannot tell features apart; try "
-        f"--criterion log_loss{other}"
-    )
+    shown = "all make the same number of errors" if levels == 1 else f"make only {levels} different numbers of errors"
+    return f"the {first.n_candidates} candidates of the first step {shown}, which cannot tell features apart; try --criterion log_loss{other}"
 
 
 def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
