@@ -9,7 +9,7 @@ import pytest
 
 import glru
 from glru.report import Provenance, after_page, loocv_page, path_page, stepwise_page
-from glru.report.svg import Axis, around
+from glru.report.svg import Axis, Mark, around, band
 from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
 from tests.ecosystem.browser import chromium
@@ -69,6 +69,11 @@ def pages(result):
     bounds = out.score_bounds(problem.X)
     trained = glru.solve(regression)
     gone = glru.after(trained, glru.RemoveRows([1]))
+    classes = glru.Problem(
+        problem.X, np.arange(40) % 3, loss=glru.Multinomial(), penalty=glru.L2(0.02), fit_intercept=True
+    )
+    several = glru.solve(classes)
+    less = glru.after(several, glru.RemoveRows([1, 2]))
     selection = glru.stepwise(
         problem, X_val=problem.X, y_val=problem.y, criterion="log_loss", forced=True, min_features=2
     )
@@ -82,10 +87,13 @@ def pages(result):
         "after-regression": after_page(
             gone, gone.score_bounds(regression.X), trained.scores, [str(k) for k in range(30)], NASTY, ORIGIN
         ),
+        "after-classes": after_page(
+            less, less.score_bounds(classes.X), several.scores, names, NASTY, ORIGIN, [f"{k}{NASTY}" for k in range(3)]
+        ),
     }
 
 
-KINDS = ["loocv", "regression", "path", "path-C", "stepwise", "after", "after-regression"]
+KINDS = ["loocv", "regression", "path", "path-C", "stepwise", "after", "after-regression", "after-classes"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,7 +108,7 @@ def test_pages_are_whole_safe_and_self_contained(pages, kind):
     text = "".join(reader.text)
     assert NASTY in text and "What certified means" in text and f"glru {glru.__version__}" in text
     assert "glru loocv " + NASTY in text
-    assert tags.count("svg") >= 1 and tags.count("table") >= 1
+    assert tags.count("svg") >= (kind != "after-classes") and tags.count("table") >= 1
     assert re.search(r"default-src 'none'", pages[kind])
 
 
@@ -184,6 +192,25 @@ def opened(browser, tmp_path, page, width=1000, mobile=False, dark=False, script
     browser.get_log("browser")
     browser.get(path.as_uri())
     return browser
+
+
+WRITTEN = """return [...document.querySelectorAll('svg')].map(svg => {
+    const box = t => { const r = t.getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom, t.textContent]; };
+    return [box(svg), [...svg.querySelectorAll('text')].map(box)];
+})"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_label_is_cut_off_or_stands_on_another(browser, pages, tmp_path, kind):
+    marks = [Mark(k, 0.172801 + 7e-6 * k, 0.172802 + 7e-6 * k, "good", "") for k in range(9)]
+    long = band(Axis(-0.5, 8.5, "step", whole=True), Axis(0.1728, 0.17287, "log-loss (nats)"), marks, None, {})
+    opened(browser, tmp_path, pages[kind].replace("</main>", f"{long}</main>"))
+    for frame, texts in browser.execute_script(WRITTEN):
+        for k, (left, right, top, bottom, text) in enumerate(texts):
+            assert frame[0] <= left and right <= frame[1] + 1.0 and frame[2] <= top and bottom <= frame[3] + 1.0, text
+            for other in texts[:k]:
+                apart = right <= other[0] or other[1] <= left or bottom <= other[2] + 2.0 or other[3] <= top + 2.0
+                assert apart, (text, other[4])
 
 
 def hover(browser, mark):
