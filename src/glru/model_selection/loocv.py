@@ -235,9 +235,11 @@ def require_rows(problem: Problem) -> None:
     if problem.loss.task == "classification" and problem.fit_intercept:
         for label, number in problem.weight_summary.labels.counts.items():
             if number < 2:
+                classes = None if problem.loss.several else problem.classes
+                name = label if classes is None else classes[int(label == "+1")]
                 raise ValueError(
                     "with an intercept each class needs at least two rows of weight above 0: without its only row "
-                    f"the class {label} is gone and the intercept has no optimum. Use fit_intercept=False."
+                    f"the class {name} is gone and the intercept has no optimum. Use fit_intercept=False."
                 )
 
 
