@@ -162,25 +162,6 @@ def test_path_display_of_a_regression_and_of_infinite_ends(closing):
     assert np.all(np.isfinite(open_.ax_[0].get_ylim()))
 
 
-def test_determination_rates(closing):
-    problem = make(glru.Logistic(), glru.L2(1.0), 60, 4)
-    train, queries = problem.derive(X=problem.X[:50], y=problem.y[:50], sample_weight=np.ones(50)), problem.X[50:]
-    changes = [(glru.RemoveRows(range(k)), queries) for k in (1, 2)]
-    display = glru.display.DeterminationRateDisplay.from_changes(train, changes, [1.0, 0.01], "rows removed")
-    assert display.rates.shape == (2, 3, 2)
-    solution = glru.solve(train.derive(penalty=glru.L2(0.01)), tol=1e-9)
-    carried = glru.after(solution, glru.RemoveRows([0, 1]), candidate="carry", bound="dual")
-    assert display.rates[1, 1, 1] == carried.determination_rate(queries)
-    newton = glru.after(solution, glru.RemoveRows([0, 1]), candidate="newton")
-    assert display.rates[1, 2, 1] == newton.determination_rate(queries)
-    display.plot()
-    assert len(display.ax_.lines) == 6
-    assert display.ax_.get_xlabel() == "number of rows removed"
-    assert display.ax_.get_ylabel() == "labels proven (% of test rows)"
-    with pytest.raises(ValueError, match="labels; got a regression"):
-        glru.display.DeterminationRateDisplay.from_changes(make(glru.Squared(), glru.L2(1.0)), changes, [1.0], "rows")
-
-
 def test_after_display(closing):
     problem = make(glru.Logistic(), glru.L2(0.05), 40, 4)
     solution = glru.solve(problem)

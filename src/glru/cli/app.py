@@ -4,10 +4,9 @@ from typing import Annotated
 
 import typer
 
-from glru.cli.about import print_version, version
 from glru.cli.certify import certify
 from glru.cli.commands import command
-from glru.cli.data import data
+from glru.cli.data import data, print_version, version
 from glru.cli.loocv import loocv
 from glru.cli.select import select
 from glru.cli.tune import tune

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import glru
 from glru.cli import inputs, output
-from glru.cli.options import DataOptions, FileOptions, MaxSeconds, OutputOptions
+from glru.cli.options import DataOptions, FileOptions, MaxSeconds
 from glru.cli.progress import bar
 from glru.datasets import Prepared
 from glru.datasets.catalogue import BUNDLED
@@ -29,8 +29,7 @@ def certify(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
-    files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet, table=out.table, log=out.log)
-    output.check(files, inputs.files_of(inputs.file_of(data), model))
+    output.check(out, inputs.files_of(inputs.file_of(data), model))
     begin = time.perf_counter()
     with bar(out.quiet):
         estimator = load_model(model)
@@ -46,7 +45,7 @@ def certify(
             raise ValueError(str(error)) from None
         columns = _table(prepared, proof, X, task)
     seconds = {"read": read, "total": time.perf_counter() - begin}
-    output.deliver(outcome(prepared, check, str(model), proof, columns, seconds), files)
+    output.deliver(outcome(prepared, check, str(model), proof, columns, seconds), out)
 
 
 def load_model(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""``glru data``: the datasets that are known by name."""
+"""``glru data`` and ``glru version``: the datasets that are known by name, and the installation."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ import typer
 
 import glru
 from glru import datasets
+from glru._versions import versions
 from glru.cli import inputs, output
 
 
@@ -67,6 +68,24 @@ def _describe(name: str, as_json: bool) -> None:
     output.show(f"Dataset {name}", lines)
 
 
-def _print_json(values: dict[str, object]) -> None:
-    header = {"schema": output.SCHEMA, "command": "data", "version": glru.__version__}
+def print_version(asked: bool) -> None:
+    """Print the version and end, where that is asked for."""
+    if asked:
+        sys.stdout.write(f"glru {glru.__version__}\n")
+        raise typer.Exit
+
+
+def version(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """The versions of glru and of its dependencies."""
+    if as_json:
+        _print_json({"versions": versions()}, "version")
+    else:
+        for name, value in versions().items():
+            sys.stdout.write(f"{name:<14}{value}\n")
+
+
+def _print_json(values: dict[str, object], command: str = "data") -> None:
+    header = {"schema": output.SCHEMA, "command": command, "version": glru.__version__}
     sys.stdout.write(json.dumps(header | values, indent=2) + "\n")

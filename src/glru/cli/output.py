@@ -18,7 +18,7 @@ from glru._extras import require
 from glru._files import check_target, refuse_input, write_atomically
 from glru.bounds import ScoreBounds
 from glru.cli.commands import write_log
-from glru.cli.options import OutputOptions
+from glru.cli.options import FileOptions, OutputOptions
 
 SCHEMA = "glru/1"
 LONGEST_NAME = 40
@@ -72,21 +72,21 @@ class Outcome:
         return json.dumps(_plain(values), indent=2, allow_nan=False)
 
 
-def check(output: OutputOptions, inputs: Iterable[Path | None], checkpoint: Path | None = None) -> None:
+def check(output: FileOptions, inputs: Iterable[Path | None], checkpoint: Path | None = None) -> None:
     """Refuse output that could not be written, or would overwrite what is read, before any work."""
     read = list(inputs)
     if checkpoint is not None:
         refuse_input(checkpoint, "--checkpoint", read)
         read.append(checkpoint)
     for option, suffixes in (("out", TABLES), ("plot", PICTURES), ("html", (".html", ".htm"))):
-        path = getattr(output, option)
+        path = getattr(output, option, None)
         if path is None:
             continue
         if path.suffix.lower() not in suffixes:
             raise ValueError(f"{path} must end in {' or '.join(suffixes)}.")
         check_target(path, str(path))
         refuse_input(path, f"--{option}", read)
-    if output.plot is not None:
+    if isinstance(output, OutputOptions) and output.plot is not None:
         _matplotlib()
 
 
@@ -96,16 +96,17 @@ def _matplotlib() -> Any:
     return mpl
 
 
-def deliver(outcome: Outcome, output: OutputOptions) -> None:
+def deliver(outcome: Outcome, output: FileOptions) -> None:
     """Write the files that were asked for, then print the result."""
     written = []
     if output.out is not None and outcome.table is not None:
         written.append(_write(output.out, _table(outcome.table(), output.out.suffix.lower())))
-    if output.plot is not None and outcome.display is not None:
-        _matplotlib()
-        written.append(_write(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
-    if output.html is not None and outcome.page is not None:
-        written.append(_write(output.html, outcome.page().encode()))
+    if isinstance(output, OutputOptions):
+        if output.plot is not None and outcome.display is not None:
+            _matplotlib()
+            written.append(_write(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
+        if output.html is not None and outcome.page is not None:
+            written.append(_write(output.html, outcome.page().encode()))
     lines = outcome.lines + [("written", str(path)) for path in written]
     write_log(output.log, "\n".join([outcome.title, *(f"  {name}: {text}" for name, text in lines)]))
     if output.json:

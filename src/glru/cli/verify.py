@@ -10,7 +10,7 @@ from glru._budget import Budget
 from glru.cli import inputs, output
 from glru.cli.commands import REFUTED, TIME_IS_UP
 from glru.cli.loocv import describe
-from glru.cli.options import DataOptions, FileOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
+from glru.cli.options import DataOptions, FileOptions, LossOptions, MaxSeconds, StrengthOptions
 from glru.cli.progress import bar
 
 
@@ -25,8 +25,7 @@ def verify(
     max_seconds: MaxSeconds = None,
 ) -> None:
     """Check a sample of proven held-out scores against models retrained in arbitrary precision, by code of its own."""
-    files = OutputOptions(json=out.json, out=out.out, quiet=out.quiet, table=out.table, log=out.log)
-    output.check(files, inputs.files_of(inputs.file_of(data)))
+    output.check(out, inputs.files_of(inputs.file_of(data)))
     begin, budget = time.perf_counter(), Budget(max_seconds)
     with bar(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
@@ -43,7 +42,7 @@ def verify(
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     settings = {"sample": sample, "digits": digits, "seed": seed}
-    output.deliver(outcome(job, found, settings, seconds), files)
+    output.deliver(outcome(job, found, settings, seconds), out)
     if found.n_wrong:
         raise typer.Exit(REFUTED)
     if budget.spent and (found.unchecked or found.undetermined):

@@ -3,7 +3,6 @@
 from glru.display.after import AfterDisplay
 from glru.display.classes import ConfusionDisplay
 from glru.display.deletion import DeletionDisplay
-from glru.display.determination import DeterminationRateDisplay
 from glru.display.importance import ImportanceDisplay
 from glru.display.loocv import LOOCVDisplay
 from glru.display.path import RegularizationPathDisplay
@@ -13,7 +12,6 @@ __all__ = [
     "AfterDisplay",
     "ConfusionDisplay",
     "DeletionDisplay",
-    "DeterminationRateDisplay",
     "ImportanceDisplay",
     "LOOCVDisplay",
     "RegularizationPathDisplay",
