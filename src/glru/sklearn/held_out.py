@@ -398,7 +398,8 @@ def held_out_grid(
             for place, bounds, closer in grid_bounds([one.problems[k] for one in grid], mine, tests, width):
                 found[place].bounds.append(bounds)
                 found[place].closer.append(closer)
-        values = np.array([value_of(one.held_out()) for one in found])
+        results = [one.held_out() for one in found]
+        values = np.array([value_of(one) for one in results])
         while True:
             lower, upper = values.T
             best = int(np.argmin(upper))
@@ -409,8 +410,9 @@ def held_out_grid(
             # The smallest lower end is either that of the choice or has to rise.
             place = int(min(left, key=lambda k: lower[k]))
             found[place].finish()
-            values[place] = value_of(found[place].held_out())
-    return [one.held_out() for one in found], values
+            results[place] = found[place].held_out()
+            values[place] = value_of(results[place])
+    return results, values
 
 
 @final
