@@ -73,6 +73,7 @@ from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
+from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
@@ -89,6 +90,7 @@ __all__ = [
     "ClassBall",
     "ClassEllipsoid",
     "ClassMetric",
+    "ClassRefits",
     "ClassRows",
     "Contest",
     "Deletions",

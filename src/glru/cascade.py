@@ -45,6 +45,7 @@ from glru.updates.class_rows import ClassRows
 from glru.updates.gradients import EXACT_STEPS
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
 from glru.updates.refits import Refits
+from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
@@ -612,7 +613,7 @@ class Cascade:
     def reference(self) -> Rows:
         """The class of every row whose lead over the others is bounded: the one that a Newton step without the row names."""
         found = self.solution.scores.argmax(axis=1)
-        if has_classes(self.problem) and self.refits is None and self.class_rows.usable:
+        if has_classes(self.problem) and self.class_rows.usable:
             with np.errstate(all="ignore"):
                 guesses = self.class_rows.guesses(np.arange(found.size))
             found = np.where(np.isfinite(guesses).all(axis=1), guesses.argmax(axis=1), found)
@@ -625,6 +626,18 @@ class Cascade:
     def class_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
         return self.class_rows.refined(rows, self.reference[rows], self.enough, BATCH_STEPS)
+
+    @cached_property
+    def _refitted_classes(self) -> ClassRefits:
+        assert self.refits is not None
+        if self.problem.scaling == "sum":
+            return ClassRefits(self.class_rows, self.refits)
+        start = summed(self.solution)
+        return ClassRefits(ClassRows(start.problem, start.point), self.refits.summed(self.problem))
+
+    def class_refitted(self, rows: Rows) -> Bounds:
+        """Newton candidates with one score per class under preprocessing that is fitted again, and more steps where needed."""
+        return self._refitted_classes.bounds(rows, self.reference[rows], self.enough, BATCH_STEPS)
 
     def class_refine(self, rows: Rows) -> Bounds:
         """Newton steps of one row's problem with one score per class, each followed by its certificate."""
@@ -800,6 +813,11 @@ class Cascade:
         if self.problem.scaling == "mean":
             start, refits = summed(start), refits.summed(self.problem)
         return (WideRefits if has_wide_rows(self.problem) else TallRefits)(start, refits)
+
+    def refitted_quick(self, rows: Rows) -> Bounds:
+        """Newton candidates under preprocessing that is fitted again, bounded without a product of all rows with each."""
+        assert isinstance(self._refitted, TallRefits)
+        return self._refitted.quick_bounds(rows, self.enough)
 
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, and more steps where needed."""
@@ -1102,6 +1120,15 @@ STEPS = (
     ),
     Step(
         "newton",
+        "memory, tall data, refitted preprocessing, a self-concordant loss, a smooth penalty; one factor",
+        lambda cascade: _has_refitted(cascade) and not has_wide_rows(cascade.problem),
+        lambda cascade: [rows[cascade.refits.together[rows]] for rows in _all_open(cascade)] if cascade.refits else [],
+        Cascade.refitted_quick,
+        tightens=True,
+        refits=True,
+    ),
+    Step(
+        "newton",
         "memory, refitted preprocessing, a self-concordant loss, a smooth penalty; one factor, and two products with X for each step",
         _has_refitted,
         _described,
@@ -1133,6 +1160,16 @@ STEPS = (
         _ungrouped,
         Cascade.class_newton,
         tightens=True,
+        several=True,
+    ),
+    Step(
+        "newton",
+        "the same, refitted preprocessing and a smooth penalty",
+        lambda cascade: cascade.refits is not None and has_classes(cascade.problem) and cascade.problem.penalty.smooth,
+        _described,
+        Cascade.class_refitted,
+        tightens=True,
+        refits=True,
         several=True,
     ),
     Step(

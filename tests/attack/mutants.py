@@ -332,6 +332,12 @@ MUTANTS: dict[str, Mutant] = {
     "radius-of-refitted-wide-rows-forgotten": Mutant(
         "glru.updates.refitted_rows:WideCandidates._certificate", inside(local_radius=scaled(1e-3)), REFITS
     ),
+    "gradients-of-refitted-classes-forgotten": Mutant(
+        "glru.updates.refitted_classes:ClassRefitCandidates._certificate", inside(local_radius=scaled(1e-3)), REFITS
+    ),
+    "errors-of-refitted-classes-forgotten": Mutant(
+        "glru.updates.refitted_classes:ClassRefitCandidates._rounding", scaled(0.0), REFITS
+    ),
     "error-of-class-factors-forgotten": Mutant("glru.updates.refitted_rows:TallRefits.base_size", scaled(0.0), REFITS),
     "tenth-of-the-radius-of-exact-steps": Mutant(
         "glru.updates.wide_rows:ExactSteps._certificate", inside(local_radius=scaled(0.1)), FAMILIES

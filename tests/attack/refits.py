@@ -9,7 +9,21 @@ import glru
 from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, never, quiet
 from tests.attack.generators import hostile_problem, hostile_wide_problem
-from tests.core import UNIT, Refits, TallRefits, WideRefits, has_refitted_rows, has_wide_rows, leave_one_out, summed
+from tests.attack.multinomial import exact_model, queries_of
+from tests.certificates.test_multinomial import problems
+from tests.core import (
+    UNIT,
+    ClassRefits,
+    ClassRows,
+    Refits,
+    TallRefits,
+    WideRefits,
+    has_refitted_rows,
+    has_wide_rows,
+    leave_one_out,
+    summed,
+    train,
+)
 
 
 def hostile_refits(random: np.random.Generator, problem: glru.Problem) -> Refits:
@@ -25,8 +39,12 @@ def hostile_refits(random: np.random.Generator, problem: glru.Problem) -> Refits
         sizes = np.abs(problem.matrix.dense()).max(axis=0)
         changes["filled"], changes["fills"] = filled, 0.3 * size * sizes * random.uniform(-1.0, 1.0, shape)
     if problem.loss.task == "classification" and random.random() < 0.4:
-        changes["class_factors"] = 1.0 + size * random.uniform(-1.0, 1.0, (problem.n_rows, 2))
-    if len(changes) == 1:
+        n_groups = 2
+        if problem.loss.several or random.random() < 0.3:
+            n_groups = 3
+            changes["groups"] = random.integers(0, n_groups, problem.n_rows)
+        changes["class_factors"] = 1.0 + size * random.uniform(-1.0, 1.0, (problem.n_rows, n_groups))
+    if not changes.keys() & {"strengths", "fills", "class_factors"}:
         changes["strengths"] = 1.0 + size * random.uniform(-1.0, 1.0, shape)
     return Refits(**changes)
 
@@ -56,6 +74,8 @@ def refitted(random: np.random.Generator) -> Iterator[Answer]:
             family = (WideRefits if has_wide_rows(start.problem) else TallRefits)(start, known)
             for n_steps in (1, 4):
                 yield f"{type(family).__name__}, {n_steps} steps", exact, *family.bounds(places, never, n_steps)
+            if isinstance(family, TallRefits):
+                yield from _expanded(family, places, exact)
     try:
         found = leave_one_out(solution, refits=refits, width=random.choice([None, 1e-6]), max_seconds=1.0).bounds
     except ValueError as error:
@@ -65,4 +85,45 @@ def refitted(random: np.random.Generator) -> Iterator[Answer]:
     yield "leave-one-out with refits", exact, found.lower[places], found.upper[places]
 
 
-REFITS = (refitted,)
+def _expanded(family: TallRefits, rows: np.ndarray, exact: list[Any]) -> Iterator[Answer]:
+    """The bounds that follow from expansions of the losses, of first and second order."""
+    yield "TallRefits, first order", exact, *family.quick_bounds(rows, lambda lower, _: np.ones(len(lower), dtype=bool))
+    known = family.problem.loss.fourth_constant is not None and family.family.usable
+    if known and family.family.base.constant > 0.0:
+        places, first = family.closer.first_candidates(rows)
+        if first is not None:
+            yield "TallRefits, second order", [exact[k] for k in places], *first.second_order_bounds()
+
+
+def refitted_classes(random: np.random.Generator) -> Iterator[Answer]:
+    """The same with one score per class: the batches by themselves, and leave-one-out as a whole."""
+    problem = problems(int(random.integers(1 << 40)))
+    solution = train(problem, tol=10.0 ** -random.uniform(2, 9))
+    refits, free = hostile_refits(random, problem), problem.fit_intercept
+    rows = np.sort(random.choice(problem.n_rows, min(3, problem.n_rows), replace=False))
+    reference = random.integers(0, problem.n_scores, rows.size)
+    exact, known = [], []
+    for place, row in enumerate(rows):
+        changed = refits.problem(problem, int(row))
+        with np.errstate(all="ignore"):
+            x = changed.matrix[[row]].dense()[0]
+            found = queries_of(exact_model(changed), x, free, int(reference[place]))
+        if found is not None:
+            known.append(place)
+            exact.append(found)
+    if not known:
+        return
+    rows, reference = rows[known], reference[known]
+    flat = [value for line in exact for value in line]
+    start, mine = (solution, refits) if problem.scaling == "sum" else (summed(solution), refits.summed(problem))
+    with np.errstate(all="ignore"):
+        family = ClassRefits(ClassRows(start.problem, start.point), mine)
+        for n_steps in (1, 4):
+            found = family.bounds(rows, reference, lambda lower, _: np.zeros(len(lower), dtype=bool), n_steps)
+            yield f"ClassRefits, {n_steps} steps", flat, *(ends.ravel() for ends in found)
+        found = leave_one_out(solution, refits=refits, width=random.choice([None, 1e-6]), max_seconds=2.0).bounds
+    scores = [value for line in exact for value in line[: problem.n_scores]]
+    yield "leave-one-out of classes with refits", scores, found.lower[rows].ravel(), found.upper[rows].ravel()
+
+
+REFITS = (refitted, refitted_classes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import glru
-from tests.core import Refits, certified_bounds, certify, leave_one_out, train
+from tests.core import ClassEllipsoid, Refits, TallRefits, certified_bounds, certify, leave_one_out, train
 
 
 def make_case(rng, wide, loss, scaling, fit_intercept):
@@ -81,6 +81,58 @@ def test_small_changes_need_no_training(wide):
     assert found.decided_by.keys() == {"newton"}
 
 
+@pytest.mark.parametrize("kind", ["strengths", "fills", "class_factors"])
+@pytest.mark.parametrize("power", [0, 300, -300])
+def test_bounds_of_classes_hold_the_optimum_of_the_refitted_problem(kind, power):
+    """At any size of the objective the batches decide most rows, and their bounds hold what a training proves."""
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(40, 3))
+    y = np.argmax(X @ rng.normal(size=(3, 3)) + rng.normal(size=(40, 3)), axis=1)
+    unit = 2.0**power
+    problem = glru.Problem(
+        X, y, loss=glru.Multinomial(), penalty=glru.L2(unit), scaling="sum", sample_weight=np.full(40, unit)
+    )
+    problem = problem.derive(fit_intercept=True)
+    refits = {
+        "strengths": Refits(strengths=rng.uniform(0.9, 1.1, size=(40, 3))),
+        "fills": make_refits(rng, problem, ["fills"]),
+        "class_factors": Refits(class_factors=rng.uniform(0.9, 1.1, size=(40, 3)), groups=y),
+    }[kind]
+    found = leave_one_out(glru.solve(problem, tol=1e-10), refits=refits, width=1e-6)
+    assert found.certified and found.decided_by["newton"] > 30
+    plain = leave_one_out(glru.solve(problem, tol=1e-10), width=1e-6)
+    assert not np.any(
+        (plain.bounds.lower <= found.bounds.upper) & (plain.bounds.upper >= found.bounds.lower), axis=1
+    ).all()
+    for row in (0, 7, 23):
+        changed = refits.problem(problem, row)
+        region = ClassEllipsoid.at(changed, train(changed, tol=0.0).point)
+        best = region.score_bounds(changed.matrix[row : row + 1])
+        assert np.all(best.lower[0] <= found.bounds.upper[row]) and np.all(best.upper[0] >= found.bounds.lower[row])
+        assert np.all(best.upper - best.lower < 1e-7)
+
+
+def test_bounds_of_classes_cover_factors_that_are_off():
+    rng, error = np.random.default_rng(10), 1e-4
+    X = rng.normal(size=(200, 2))
+    y = np.argmax(X @ rng.normal(size=(2, 3)) + rng.normal(size=(200, 3)), axis=1)
+    problem = glru.Problem(X, y, loss=glru.Multinomial(), penalty=glru.L2(1e-2), scaling="sum", fit_intercept=True)
+    ones, filled = np.ones((200, 2)), np.tile([True, False], (200, 1))
+    stored = Refits(strengths=ones, class_factors=np.ones((200, 3)), groups=y, error=error)
+    factors = np.tile([1.0, 1.0 + error, 1.0 - error], (200, 1))
+    corners = [Refits(strengths=ones * (1.0 - error), class_factors=factors, groups=y)]
+    moved = Refits(fills=np.full((200, 2), 1e-12), filled=filled, error=error)
+    far = error * np.abs(X).max(axis=0)
+    cases = [(stored, corners[0]), (moved, Refits(fills=np.tile(far, (200, 1)), filled=filled))]
+    for known, true in cases:
+        found = leave_one_out(glru.solve(problem, tol=1e-12), refits=known).bounds
+        for row in (0, 7, 123):
+            changed = true.problem(problem, row)
+            region = ClassEllipsoid.at(changed, train(changed, tol=0.0).point)
+            best = region.score_bounds(changed.matrix[row : row + 1])
+            assert np.all(best.lower[0] <= found.upper[row]) and np.all(best.upper[0] >= found.lower[row])
+
+
 def test_refits_matter():
     """The scores differ from those of the same removals without refits by far more than the intervals are wide."""
     rng = np.random.default_rng(4)
@@ -141,8 +193,59 @@ def test_what_refits_do_not_have_is_refused(tmp_path):
         leave_one_out(problem, refits=alone, checkpoint=tmp_path / "run")
 
 
+@pytest.mark.parametrize("power", [0, 600, -600])
+@pytest.mark.parametrize("kinds", [("strengths",), ("fills",), ("class_factors",), ("strengths", "fills")])
+def test_expansions_hold_the_optimum(power, kinds):
+    """Bounds without a product of all rows with each model, at any size of the objective, are narrow and right."""
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(500, 3)) * [1.0, 1e3, 1e-3]
+    y = np.where(X[:, 0] + rng.normal(size=500) > 0.0, 1.0, -1.0)
+    unit = 2.0**power
+    penalty = glru.L2(unit * np.array([1.0, 1e-6, 1e6]))
+    weight = np.full(500, unit)
+    problem = glru.Problem(X, y, penalty=penalty, scaling="sum", fit_intercept=True, sample_weight=weight)
+    shape = problem.n_rows, problem.n_columns
+    changes = {}
+    if "strengths" in kinds:
+        changes["strengths"] = 1.0 + 0.01 * rng.uniform(-1.0, 1.0, size=shape)
+    if "fills" in kinds:
+        changes["filled"] = rng.random(shape) < 0.1
+        changes["fills"] = 0.01 * rng.normal(size=shape) * [1.0, 1e3, 1e-3]
+    if "class_factors" in kinds:
+        changes["class_factors"] = 1.0 + 1e-4 * rng.uniform(-1.0, 1.0, size=(500, 2))
+    refits, rows = Refits(**changes), np.arange(500)
+    family = TallRefits(glru.solve(problem, tol=1e-8), refits)
+    first = family.quick_bounds(rows, lambda lower, _: np.ones(len(lower), dtype=bool))
+    second = family.quick_bounds(rows, lambda lower, _: np.zeros(len(lower), dtype=bool))
+    narrow = np.median(second[1] - second[0])
+    assert narrow < 1e-4 < 10.0 * narrow or narrow < 0.1 * np.median(first[1] - first[0])
+    for row in (3, 77, 123, 290, 411):
+        lower, upper = optimal_bounds(refits.problem(problem, row), row)
+        for found in (first, second):
+            assert lower <= found[1][row] and upper >= found[0][row]
+
+
 @pytest.mark.parametrize("error", [1e-3, 1e-5])
-def test_bounds_cover_factors_that_are_off(error):
+def test_bounds_cover_fills_that_are_off(error):
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(400, 2))
+    y = np.where(X[:, 0] + rng.normal(size=400) > 0.0, 1.0, -1.0)
+    problem = glru.Problem(X, y, penalty=glru.L2(1e-4), scaling="sum", fit_intercept=True)
+    filled, far = rng.random((400, 2)) < 0.3, error * np.abs(X).max(axis=0)
+    family = TallRefits(
+        glru.solve(problem, tol=1e-12), Refits(fills=np.full((400, 2), 1e-9), filled=filled, error=error)
+    )
+    for asked in (np.ones, np.zeros):
+        found = family.quick_bounds(np.arange(400), lambda lower, _, asked=asked: asked(len(lower), dtype=bool))
+        for sign in (-1.0, 1.0):
+            true = Refits(fills=np.tile(sign * far, (400, 1)), filled=filled)
+            for row in (0, 7, 123):
+                lower, upper = optimal_bounds(true.problem(problem, row), row)
+                assert lower <= found[1][row] and upper >= found[0][row]
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-5])
+def test_bounds_cover_factors_factors_that_are_off(error):
     """Class factors and strengths at the corner of what is allowed, where the quick bounds decide."""
     rng = np.random.default_rng(8)
     X = rng.normal(size=(400, 2))

@@ -326,6 +326,20 @@ WHOLE = {
         make_pipeline(RobustScaler(), OneVsRestClassifier(LogisticRegression(class_weight="balanced", **TIGHT))),
         lambda: (load_wine().data[::3], load_wine().target[::3]),
     ),
+    "multinomial": (
+        make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", **TIGHT)),
+        lambda: (load_wine().data[::3], load_wine().target[::3]),
+    ),
+    "multinomial-imputed": (
+        make_pipeline(IMPUTED, LogisticRegression(**TIGHT)),
+        lambda: (holes(load_wine().data[::3]), load_wine().target[::3]),
+    ),
+    "multinomial-by-the-mean": (
+        make_pipeline(
+            StandardScaler(), glru.GLRUClassifier("multinomial", lam=0.05, class_weight="balanced", tol=1e-12)
+        ),
+        lambda: (load_wine().data[::3], load_wine().target[::3]),
+    ),
     "svc": (
         make_pipeline(MaxAbsScaler(), LinearSVC(C=0.1, class_weight="balanced", tol=1e-10, max_iter=1_000_000)),
         lambda: (load_wine().data[::3], load_wine().target[::3]),
@@ -367,10 +381,12 @@ def test_leave_one_out_is_that_of_brute_force(model):
 
 
 def test_closed_forms_need_no_trainings():
-    for name in ("scaled", "imputed", "balanced", "frame", "ridge", "one-vs-rest", "by-the-mean"):
+    names = ["scaled", "imputed", "balanced", "frame", "ridge", "one-vs-rest", "by-the-mean", "classes"]
+    for name in [*names, *(name for name in WHOLE if "multinomial" in name)]:
         pipeline, data = WHOLE[name]
         found = glru.loocv(pipeline, *data())
         assert found.n_trainings == 0
+        assert found.decided_by["newton"] > 0.7 * sum(found.decided_by.values()), name
         assert found.n_refits <= (4 if name == "frame" else 0), (name, found.refit_reason)
 
 

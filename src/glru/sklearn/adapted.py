@@ -173,12 +173,11 @@ class Adapted:
         return tuple(self._refits(k) for k in range(len(self.problems)))
 
     def _refits(self, k: int) -> Refits | None:
-        columns, factors = self.column_changes, self.targets.factors_without(k) if self.targets.balanced else None
-        if columns is None and not self.targets.balanced:
+        columns = self.column_changes
+        factors, groups = self.targets.factors_without(k) if self.targets.balanced else (None, None)
+        if columns is None and factors is None:
             return None
         alone = np.zeros(self.targets.y.size, dtype=bool) if columns is None else columns.alone
-        if self.targets.balanced and factors is None:
-            alone = np.ones_like(alone)
         known = columns is not None and not alone.all()
         first = np.ones((alone.size, self.offset))
         return Refits(
@@ -186,6 +185,7 @@ class Adapted:
             fills=_prefixed(0.0 * first, columns.fills) if known and columns is not None else None,
             filled=_prefixed(first < 0.0, columns.filled) if known and columns is not None else None,
             class_factors=factors,
+            groups=groups,
             error=max(0.0 if columns is None else columns.error, 0.0 if factors is None else 8.0 * UNIT),
             alone=alone,
             refit=partial(self.without, k),
@@ -215,10 +215,7 @@ class Adapted:
     @property
     def refit_reason(self) -> str | None:
         """Why the problems without some rows are made one at a time; None where there are no such rows."""
-        reasons = [] if self.column_changes is None else [self.column_changes.reason]
-        if self.targets.balanced and any(refits is not None and refits.class_factors is None for refits in self.refits):
-            reasons.append("balanced weights of more than two classes change class by class")
-        return "; ".join(reason for reason in reasons if reason is not None) or None
+        return None if self.column_changes is None else self.column_changes.reason
 
     def points(self, fitted: Any) -> tuple[Point, ...]:
         """The fitted coefficients of the estimator as points of the problems."""

@@ -100,20 +100,21 @@ class Targets:
             factors = np.where(self.signs(k, y) > 0.0, factors, 1.0)
         return sample_weight * factors
 
-    def factors_without(self, k: int) -> Array | None:
-        """By what balanced weights are multiplied when a row leaves: those of the -1 and of the +1 rows of the ``k``-th problem.
+    def factors_without(self, k: int) -> tuple[Array, NDArray[np.intp]]:
+        """By what balanced weights in the ``k``-th problem are multiplied when a row leaves, and the group of every row.
 
-        One line per row that leaves. None where the weights of some -1 rows change more than those of others.
+        One line of factors per row that leaves, one column per group of rows: the two sides of the problem, or the classes.
         """
+        assert self.classes is not None
+        groups: NDArray[np.intp] = (self.signs(k, self.y) > 0.0).astype(np.intp)
         if self.joint or (self.seen == "class" and self.n_problems > 1):
-            return None
-        positive = self.signs(k, self.y) > 0.0
-        n_rows, leaves = positive.size, np.column_stack([~positive, positive])
-        counts = leaves.sum(axis=0)
-        factors: Array = (n_rows - 1) / n_rows * (counts / np.maximum(counts - leaves, 1))
+            groups = np.searchsorted(self.classes, self.y)
+        counts = np.bincount(groups)
+        leaves = groups[:, None] == np.arange(counts.size)
+        factors: Array = (groups.size - 1) / groups.size * (counts / np.maximum(counts - leaves, 1))
         if self.seen == "positive" and self.n_problems > 1:
             factors[:, 0] = 1.0
-        return factors
+        return factors, groups
 
 
 def _factors(class_weight: Any, y: NDArray[Any]) -> Array:

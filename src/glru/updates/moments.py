@@ -88,16 +88,20 @@ class ThirdDerivatives:
     weighted: Array
 
     @classmethod
-    def of(cls, problem: Problem, metric: ColumnMetric, weighted: Array) -> "ThirdDerivatives":
-        """The sum over all rows, which are in memory."""
-        first, second = np.triu_indices(metric.size)
-        tensor = np.zeros((first.size, metric.size))
+    def of(
+        cls, problem: Problem, metric: ColumnMetric, weighted: Array, more: Array | None = None
+    ) -> "ThirdDerivatives":
+        """The sum over all rows, which are in memory; ``more``: further coordinates of every row."""
+        size = metric.size + (0 if more is None else more.shape[1])
+        first, second = np.triu_indices(size)
+        tensor = np.zeros((first.size, size))
         height = max(64, CHUNK_BYTES // (8 * first.size))
         for start in range(0, problem.n_rows, height):
             here = np.arange(start, min(start + height, problem.n_rows))
             # A row without weight does not count, however long it is.
             here = here[weighted[here] != 0.0]
             block = coordinates(problem.take(here), metric)
+            block = block if more is None else np.hstack([block, more[here]])
             tensor += (block[:, first] * block[:, second]).T @ (weighted[here, None] * block)
         # Pairs of different coordinates count twice, and all of them by half.
         tensor[first == second] *= 0.5

@@ -38,8 +38,10 @@ class Refits:
         ``f``: what is added to some values of a column.
     filled : boolean array of shape (n_rows, n_columns) or None
         ``m``: which values these are: those filled in because they were missing, or, without an intercept, all values that are shifted.
-    class_factors : array of shape (n_rows, 2) or None
-        ``u``: factors of the weights of the rows with ``y < 0`` and of those with ``y > 0``.
+    class_factors : array of shape (n_rows, n_groups) or None
+        ``u``: factors of the weights of the rows of each group.
+    groups : array of int of shape (n_rows,) or None
+        The group of each row; None: 0 for ``y < 0``, 1 for ``y > 0``.
     error : float
         At least the relative error of a class factor, and the error of a strength's factor in units of ``max(1, rho)`` and of a fill in
         units of the largest absolute value in its column. Bounds made in batches hold for all of these within that error. Those of
@@ -55,6 +57,7 @@ class Refits:
     fills: Array | None = None
     filled: Mask | None = None
     class_factors: Array | None = None
+    groups: NDArray[np.intp] | None = None
     error: float = 0.0
     alone: Mask | None = None
     refit: Callable[[int], Problem] | None = None
@@ -92,6 +95,15 @@ class Refits:
                 least = np.minimum(least, part.min(axis=1) - self.error * np.maximum(1.0, part.max(axis=1)))
         return least
 
+    def groups_of(self, problem: Problem) -> NDArray[np.intp]:
+        """The group of each row of a problem in :attr:`class_factors`."""
+        return (problem.y > 0.0).astype(np.intp) if self.groups is None else self.groups
+
+    def weight_factors(self, problem: Problem, rows: NDArray[np.intp]) -> Array:
+        """The factors of all rows' weights without each of some rows, a column per removal."""
+        assert self.class_factors is not None
+        return self.class_factors[rows].T[self.groups_of(problem)]
+
     def slack(self, problem: Problem) -> Array:
         """How far the score of each row is at most from that of :meth:`problem`, for all strengths' factors within their error."""
         if self.strengths is None or not self.error:
@@ -111,7 +123,7 @@ class Refits:
 
     def parts(self) -> tuple[Any, ...]:
         """What tells refits apart."""
-        names = ("strengths", "fills", "filled", "class_factors", "alone")
+        names = ("strengths", "fills", "filled", "class_factors", "groups", "alone")
         return *((name, getattr(self, name)) for name in names if getattr(self, name) is not None), self.error
 
     def problem(self, problem: Problem, row: int) -> Problem:
@@ -123,7 +135,7 @@ class Refits:
         weight[row] = 0.0
         changes: dict[str, Any] = {}
         if self.class_factors is not None:
-            weight *= np.where(problem.y > 0.0, self.class_factors[row, 1], self.class_factors[row, 0])
+            weight *= self.class_factors[row, self.groups_of(problem)]
         if self.strengths is not None:
             changes["penalty"] = rescaled(problem.penalty, self.strengths[row])
         if self.filled_columns.size:
@@ -138,13 +150,13 @@ class Refits:
 
         Without a row the total weight is another one, and so are the strengths.
         """
-        weight, above = problem.sample_weight, problem.y > 0.0
+        weight = problem.sample_weight
         if self.class_factors is None:
             kept = problem.total_weight - weight
         else:
-            mine = np.where(above, self.class_factors[:, 1], self.class_factors[:, 0])
-            totals = np.array([weight[~above].sum(), weight[above].sum()])
-            kept = self.class_factors @ totals - mine * weight
+            groups = self.groups_of(problem)
+            totals = np.bincount(groups, weight, self.class_factors.shape[1])
+            kept = self.class_factors @ totals - self.class_factors[np.arange(weight.size), groups] * weight
         kept = np.maximum(kept / problem.total_weight, 0.0)[:, None]
         strengths = np.ones((problem.n_rows, problem.n_columns)) if self.strengths is None else self.strengths
         largest = max(1.0, float(kept.max())) * max(1.0, float(strengths.max(initial=1.0)))

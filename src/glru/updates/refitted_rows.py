@@ -13,13 +13,13 @@ since the stacked vectors :math:`(D^{1/2} X_i v, \Lambda^{1/2} v)` differ by no 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.linalg import FEW, HOST, TINY, Array, gamma
+from glru.linalg import FEW, HOST, TINY, Array, gamma, to_host
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
@@ -27,6 +27,7 @@ from glru.sums import whole_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.gradients import Gradients, model_scores
 from glru.updates.local_rows import LocalRows, Removals, has_local_rows, newton_remainders
+from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
 from glru.updates.row_models import Errors, Rows, has_wide_rows
 from glru.updates.wide_rows import WideRows
@@ -36,6 +37,12 @@ Mask = NDArray[np.bool_]
 LEAST_SHARE = 1e-6
 """Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
 
+
+TIGHT_ETA = 1e-6
+"""Relative error of the metric above which expansions to second order start from a base one step closer."""
+
+MOST_ENTRIES = 1 << 21
+"""Numbers of a work array: the coefficients of candidates that are bounded together."""
 
 MOST_KEPT = 10_000_000
 """Entries of data up to which centred rows of wide data are kept for all steps: 80 MB."""
@@ -51,37 +58,92 @@ def has_refitted_rows(problem: Problem) -> bool:
 class TallRefits:
     """The removal of single rows with refitted preprocessing, over the columns; the losses are summed, not averaged."""
 
-    def __init__(self, start: Solution, refits: Refits) -> None:
+    def __init__(self, start: Solution | LocalRows, refits: Refits) -> None:
         self.family, self.refits, self.problem = LocalRows(start, 1.0), refits, start.problem
+
+    @cached_property
+    def closer(self) -> "TallRefits":
+        """The same from a base one Newton step closer, where the error of the metric would weigh in narrow intervals."""
+        return self if self.family.eta <= TIGHT_ETA else TallRefits(self.family, self.refits)
+
+    def quick_bounds(self, rows: Rows, decided: Decided) -> Bounds:
+        """Bounds of the rows' scores without a product of the rows with every model."""
+        lower, upper = unbounded(rows.size)
+        size = max(1, MOST_ENTRIES // (self.problem.n_columns + 1))
+        for start in range(0, rows.size, size):
+            places, first = self.first_candidates(rows[start : start + size])
+            if first is not None:
+                lower[start + places], upper[start + places] = first.quick_bounds()
+        left = np.flatnonzero(~decided(lower, upper))
+        if self.has_second_order(left.size):
+            for start in range(0, left.size, size):
+                mine = left[start : start + size]
+                places, first = self.closer.first_candidates(rows[mine])
+                if first is not None:
+                    mine = mine[places]
+                    found = intersect((lower[mine], upper[mine]), first.second_order_bounds())
+                    lower[mine], upper[mine] = found
+        return lower, upper
+
+    def has_second_order(self, n_rows: int) -> bool:
+        """Whether bounds by third derivatives are expected to be cheaper than the gradients of all candidates, for some rows."""
+        problem = self.problem
+        size = problem.n_columns + 1
+        wide = size + self.refits.filled_columns.size
+        known = (
+            n_rows > 0
+            and self.family.usable
+            and problem.loss.fourth_constant is not None
+            and self.family.base.constant > 0.0
+        )
+        cheap = (problem.n_rows + 2 * n_rows) * wide**2 * (wide + 4) < 2 * problem.n_rows * n_rows * (2 * size + 30)
+        return known and cheap and not problem.matrix.is_thin
+
+    @cached_property
+    def third(self) -> ThirdDerivatives:
+        """Third derivatives of all rows' losses at the base, along steps and moved fills."""
+        problem, mask = self.problem, self.refits.mask
+        if not mask.shape[1]:
+            return self.family.third
+        third = problem.loss.third_derivative(problem.y, self.family.values.scores)
+        return ThirdDerivatives.of(problem, self.family.base.metric, problem.weights * third, mask)
+
+    @cached_property
+    def curved_sums(self) -> tuple[float, float, float]:
+        """At least ``sum_k s_k h_k kappa_k^p`` for ``p`` of 0, 1 and 2, ``kappa`` the norms of the rows."""
+        every = self.family.removals(np.arange(self.problem.n_rows))
+        curvatures = (
+            self.problem.weights * every.curvatures * ((1.0 + self.family.eta) * (1.0 + gamma(every.norms.size + 8)))
+        )
+        norms = np.where(self.problem.weights > 0.0, every.norms, 0.0)
+        return float(curvatures.sum()), float(curvatures @ norms), float(curvatures @ np.square(norms))
 
     def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds of the rows' scores under the models trained without them; rows leave as they are decided."""
         lower, upper = unbounded(rows.size)
+        places, first = self.first_candidates(rows)
+        if first is not None:
+            found = tighten(first, decided, n_steps)
+            lower[places], upper[places] = found.lower, found.upper
+        return lower, upper
+
+    def first_candidates(self, rows: Rows) -> "tuple[Rows, TallCandidates | None]":
+        """The places of the rows of which something is proven, and the first candidates without them."""
         if not self.family.usable:
-            return lower, upper
+            return np.empty(0, dtype=np.intp), None
         removals = self.family.removals(rows)
         shares, thetas = self.shares(rows, removals)
         places = np.flatnonzero((shares > 0.0) & (shares > LEAST_SHARE * removals.metric_shares))
-        if places.size:
-            mine = removals.take(places)
-            first = TallCandidates.first(self, rows[places], mine, shares[places], thetas[places])
-            found = first.quick_bounds()
-            left = np.flatnonzero(~decided(*found))
-            if left.size:
-                more = tighten(first.take(left), decided, n_steps)
-                for ends, end in zip(
-                    found, intersect((found[0][left], found[1][left]), (more.lower, more.upper)), strict=True
-                ):
-                    ends[left] = end
-            lower[places], upper[places] = found
-        return lower, upper
+        if not places.size:
+            return places, None
+        return places, TallCandidates.first(self, rows[places], removals.take(places), shares[places], thetas[places])
 
     def shares(self, rows: Rows, removals: Removals) -> tuple[Array, Array]:
         """What share of the metric the Hessians without each row have at least, and at least the norms of moved fills."""
         refits, shares = self.refits, removals.metric_shares
         fills = self.fill_norms(rows)
         with np.errstate(all="ignore"):
-            thetas = (fills @ self._filled_spread) / np.sqrt(shares) * (1.0 + gamma(fills.shape[1] + 16))
+            thetas = (fills @ self.filled_spread) / np.sqrt(shares) * (1.0 + gamma(fills.shape[1] + 16))
             found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * shares * (1.0 - FEW)
         usable = (shares > 0.0) & (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0), fills.sum(axis=1) * (1.0 + gamma(fills.shape[1] + 4))
@@ -92,10 +154,11 @@ class TallRefits:
         if not columns.size:
             return np.zeros((rows.size, 0))
         assert refits.fills is not None
-        return (np.abs(refits.fills[np.ix_(rows, columns)]) + self.fill_errors) * self._axes * (1.0 + FEW)
+        return (np.abs(refits.fills[np.ix_(rows, columns)]) + self.fill_errors) * self.fill_axes * (1.0 + FEW)
 
     @cached_property
-    def _axes(self) -> Array:
+    def fill_axes(self) -> Array:
+        """The norms of the axes of the columns with fills."""
         return self.family.base.metric.axis_norms()[self.refits.filled_columns]
 
     @cached_property
@@ -106,10 +169,33 @@ class TallRefits:
         )
 
     @cached_property
-    def _filled_spread(self) -> Array:
+    def filled_spread(self) -> Array:
         """At least ``sqrt(sum_k d_k m_kj)``."""
         curvatures = self.problem.weights * self.family.values.curvatures * (1.0 + self.family.eta)
         return np.sqrt(curvatures @ self.refits.mask * (1.0 + gamma(curvatures.size + 8)))
+
+    @cached_property
+    def fill_products(self) -> "FillProducts":
+        """Products of the columns with fills and the data at the base."""
+        problem, values, mask = self.problem, self.family.values, self.refits.mask
+        forces, curvatures = problem.weights * values.slopes, problem.weights * values.curvatures
+        bent = curvatures[:, None] * mask
+        across = problem.matrix.T @ bent
+        lengths = to_host(problem.matrix.squared_column_norms(curvatures))
+        if problem.fit_intercept:
+            across, lengths = np.vstack([across, bent.sum(axis=0)]), np.append(lengths, curvatures.sum())
+        lengths = np.sqrt(lengths * (1.0 + self.family.eta)) * (1.0 + gamma(problem.n_rows + 8)) + TINY
+        every = self.family.removals(np.arange(problem.n_rows))
+        return FillProducts(
+            across,
+            mask.T @ bent,
+            forces @ mask,
+            np.abs(forces) @ mask * (1.0 + gamma(problem.n_rows + 8)),
+            (problem.weights * (every.slope_errors + FEW * np.abs(values.slopes))) @ mask,
+            lengths,
+            self.family.base.metric.gradient_norm(np.zeros(lengths.size), lengths),
+            float(mask.sum(axis=1).max(initial=0.0)),
+        )
 
     @cached_property
     def gradients(self) -> Gradients:
@@ -153,35 +239,83 @@ class TallRefits:
 
     @cached_property
     def class_gradients(self) -> Array:
-        """The gradients of the losses of the rows with ``y < 0`` and with ``y > 0`` at the base."""
-        forces = self.problem.weights * self.family.values.slopes
-        below, above = (
-            self.loss_gradient(np.where((self.problem.y > 0.0) == side, forces, 0.0)) for side in (False, True)
-        )
-        return np.column_stack([below, above])
+        """The gradients of the losses of each group of rows at the base, a column each."""
+        assert self.refits.class_factors is not None
+        forces, groups = self.problem.weights * self.family.values.slopes, self.refits.groups_of(self.problem)
+        each = range(self.refits.class_factors.shape[1])
+        return np.column_stack([self.loss_gradient(np.where(groups == group, forces, 0.0)) for group in each])
 
     def first_gradients(self, rows: Rows) -> Array:
         """What the refits add to the gradients at the base, to first order, a column per removal."""
-        refits, problem, values = self.refits, self.problem, self.family.values
+        refits, problem = self.refits, self.problem
         base = self.family.point.coef
         found = np.zeros((self.family.base.metric.size, rows.size))
         if refits.strengths is not None:
             found[: base.size] += (problem.quadratic * base)[:, None] * (refits.strengths[rows].T - 1.0)
-        forces = problem.weights * values.slopes
         if refits.class_factors is not None:
             found += self.class_gradients @ (refits.class_factors[rows].T - 1.0)
         columns = refits.filled_columns
         if columns.size:
             assert refits.fills is not None
-            fills = refits.fills[np.ix_(rows, columns)].T
-            found[columns] += fills * (forces @ self.refits.mask)[:, None]
-            bent = (problem.weights * values.curvatures)[:, None] * (
-                self.refits.mask @ (fills * base[columns][:, None])
-            )
-            found[: base.size] += problem.matrix.T @ bent
-            if problem.fit_intercept:
-                found[-1] += bent.sum(axis=0)
+            fills, known = refits.fills[np.ix_(rows, columns)].T, self.fill_products
+            found += known.across @ (fills * base[columns][:, None])
+            found[columns] += fills * known.forces[:, None]
         return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FillProducts:
+    """With ``m`` the mask of the filled values, ``d`` the weighted curvatures and ``g`` the weighted slopes at the base.
+
+    ``across``: ``X~^T D m``; ``inner``: ``m^T D m``; ``forces``: ``m^T g``; ``sizes``: at least ``m^T |g|``; ``errors``: how far ``m^T g`` may be
+    off for the errors of the slopes; ``lengths``: at least ``sqrt(sum_k d_k x_kj^2)`` of every column; ``length_norm``: the norm of these as
+    a gradient; ``most``: filled values of a row.
+    """
+
+    across: Array
+    inner: Array
+    forces: Array
+    sizes: Array
+    errors: Array
+    lengths: Array
+    length_norm: float
+    most: float
+
+
+class Linear(NamedTuple):
+    """Gradients at candidates with the slopes of the losses to first order, a column or an entry per removal.
+
+    Attributes
+    ----------
+    left, slack : array
+        The gradients in the coordinates of the metric, and at least the norms of their errors.
+    own : array
+        The left-out rows' scores.
+    image, length, off : array
+        The steps from the base in these coordinates, at least their norms, and at least the norms of their errors.
+    moved : array
+        At least ``(sum_k s_k h_k t_k^2)^(1/2)``, ``t`` the moves of the scores.
+    farthest, thetas : array
+        At least what moved fills do to one score, and their norms.
+    exponents : array
+        Curvatures are within ``e^exponent`` of those at the base.
+    changed, largest_factor : array, float
+        At least the relative change of a weight, and the largest factor of one.
+    """
+
+    left: Array
+    slack: Array
+    own: Array
+    image: Array
+    length: Array
+    off: Array
+    moved: Array
+    farthest: Array
+    thetas: Array
+    exponents: Array
+    changed: Array
+    largest_factor: float
 
 
 @final
@@ -268,7 +402,7 @@ class TallCandidates:
         moved = np.abs(scores).max(axis=0)
         weighted = problem.weights[:, None] * slopes
         if refits.class_factors is not None:
-            weighted *= np.where(problem.y[:, None] > 0.0, refits.class_factors[rows, 1], refits.class_factors[rows, 0])
+            weighted *= refits.weight_factors(problem, rows)
         squares = np.einsum("ij,ij->j", weighted, slopes)
         gradients = problem.matrix.T @ weighted
         if columns.size:
@@ -303,21 +437,58 @@ class TallCandidates:
         With ``delta`` the step from the base, the gradient is what the step leaves of the Newton equation, computed here, and the
         remainder of the losses, which the closed form of :class:`~glru.updates.local_rows.RowRemovals` bounds as well.
         """
+        known = self._linear
+        with np.errstate(all="ignore"):
+            left = np.sqrt(np.einsum("ij,ij->j", known.left, known.left)) * (1.0 + gamma(len(known.left) + 8))
+            remainder = newton_remainders(known.exponents) * known.moved
+            return self._closed_bounds(left, remainder)
+
+    def second_order_bounds(self) -> Bounds:
+        """Bounds after one more step, from the third derivatives of the losses (:mod:`glru.updates.second_order`)."""
+        metric, removals = self.owner.family.base.metric, self.removals
+        with np.errstate(all="ignore"):
+            gradients = self._linear.left + self._half_third[0]
+            places = metric.inverse.T @ self.block
+            back = removals.weights * removals.curvatures / (1.0 - removals.leverages)
+            steps = gradients + places * (back * np.einsum("ij,ij->j", places, gradients))
+            steps = np.where(np.isfinite(steps).all(axis=0), metric.inverse @ steps, 0.0)
+            return replace(self, models=self.models - steps)._second_order_here()
+
+    def _second_order_here(self) -> Bounds:
+        """Bounds from the second-order expansion of the losses at the candidates."""
+        known, problem = self._linear, self.owner.problem
+        half, errors, fourths = self._half_third
+        gradients = known.left + half
+        left = np.sqrt(np.einsum("ij,ij->j", gradients, gradients)) * (1.0 + gamma(len(half) + 8)) + errors
+        farthest = known.exponents / self.owner.family.base.constant
+        remainder = float(problem.loss.fourth_constant or 0.0) / 6.0 * np.exp(known.exponents) * farthest * fourths
+        return self._closed_bounds(left, remainder * (1.0 + FEW))
+
+    def _closed_bounds(self, left: Array, remainder: Array) -> Bounds:
+        """Bounds from the norms of what is left of an expanded gradient, and of the remainder in units of the weighted curvatures."""
+        known, shares = self._linear, self.removals.metric_shares
+        remainder = known.largest_factor * remainder * (1.0 + known.thetas / np.sqrt(shares))
+        nu = remainder / np.sqrt(self.shares / shares) + (left + known.slack) / np.sqrt(self.shares)
+        return self._bounds(known.own, nu * (1.0 + FEW), known.exponents, self._score_errors())
+
+    @cached_property
+    def _linear(self) -> "Linear":
+        """The gradients at the candidates, the slopes of the losses taken to first order from the base."""
         owner, family, refits, removals = self.owner, self.owner.family, self.owner.refits, self.removals
         problem, base, metric = owner.problem, family.base, family.base.metric
-        if refits.filled_columns.size:
-            return unbounded(self.rows.size)
-        n_columns, eta, own = problem.n_columns, family.eta, np.einsum("ij,ij->j", self.block, self.models)
+        filled, block = refits.filled_columns, self.block
+        if filled.size:
+            block = block.copy()
+            block[filled] += self.fills * refits.mask[self.rows].T
+        n_columns, eta, own = problem.n_columns, family.eta, np.einsum("ij,ij->j", block, self.models)
         errors = self._score_errors()
-        start = base.point.packed(problem.fit_intercept)
-        steps = self.models - start[:, None]
+        steps = self.models - base.point.packed(problem.fit_intercept)[:, None]
         moves = own - removals.scores
         weights = removals.weights
         if refits.class_factors is not None:
-            side = (problem.y[self.rows] > 0.0).astype(np.intp)
-            weights = weights * refits.class_factors[self.rows, side]
+            weights = weights * refits.class_factors[self.rows, refits.groups_of(problem)[self.rows]]
         forces = weights * (removals.slopes + removals.curvatures * moves)
-        gradients = owner.base_gradient[:, None] - self.block * forces
+        gradients = owner.base_gradient[:, None] - block * forces
         changed, unsure, most = np.zeros(self.rows.size), np.zeros(self.rows.size), 1.0
         if refits.class_factors is not None:
             factors = refits.class_factors[self.rows]
@@ -339,26 +510,109 @@ class TallCandidates:
         off = np.sqrt(np.einsum("ij,ij->j", off, off)) * summed
         length = (length + off) * summed
         delta = length * (np.sqrt(1.0 + eta) * (1.0 + FEW))
-        solved = metric.inverse.T @ gradients
-        wrong = np.sqrt(np.einsum("ij,ij->j", solved, solved))
-        solved += image
-        residuals = np.sqrt(np.einsum("ij,ij->j", solved, solved)) * summed + 2.0 * metric.solve_error * wrong + off
+        moved, farthest, thetas = delta, np.zeros(self.rows.size), np.zeros(self.rows.size)
+        if filled.size:
+            gradients += self._filled_gradients(steps)
+            length_of_fills, farthest, thetas = self._filled_moves()
+            moved = moved + length_of_fills
+        left = metric.inverse.T @ gradients
+        wrong = np.sqrt(np.einsum("ij,ij->j", left, left))
+        left += image
         # Errors of the base's gradient (with other weights, of its parts), of the row's own slope, and of the strengths.
         score_errors = removals.score_errors + self._own_errors(errors)
         slack = removals.curvatures * score_errors + removals.slope_errors * (1.0 + base.constant * np.abs(moves))
         slack = weights * (slack + FEW * (np.abs(removals.slopes) + removals.curvatures * np.abs(moves)))
-        slack = (slack + (FEW + refits.error) * np.abs(forces)) * removals.norms
+        slack = (slack + (FEW + refits.error) * np.abs(forces)) * (removals.norms + self.fill_sizes)
         sizes = np.sqrt(problem.quadratic @ np.square(held * coefs)) * np.sqrt(1.0 + eta) * (1.0 + gamma(n_columns + 8))
-        residuals = residuals + slack + (FEW + refits.error) * sizes
-        residuals = residuals + (FEW + unsure) * owner.base_size * (1.0 + FEW)
-        residuals = (
-            residuals + (1.0 + changed) * base.error_norm + (eta + changed) * delta + changed * FEW * owner.base_size
-        )
+        slack = slack + 2.0 * metric.solve_error * wrong + off + (FEW + refits.error) * sizes
+        slack = slack + (FEW + unsure) * owner.base_size * (1.0 + FEW)
+        slack = slack + (1.0 + changed) * base.error_norm + (eta + changed) * delta + changed * FEW * owner.base_size
         with np.errstate(all="ignore"):
-            exponents = base.constant * family.largest_norm * length * (1.0 + FEW)
-            remainder = most * newton_remainders(exponents) * delta
-            nu = remainder / np.sqrt(self.shares / removals.metric_shares) + residuals / np.sqrt(self.shares)
-        return self._bounds(own, nu * (1.0 + FEW), exponents, errors)
+            exponents = base.constant * (family.largest_norm * length + farthest) * (1.0 + FEW)
+            if filled.size:
+                slack = slack + most * self._fill_slack(steps, moved, thetas, exponents, changed)
+        return Linear(left, slack, own, image, length, off, moved, farthest, thetas, exponents, changed, most)
+
+    @property
+    def _half_third(self) -> tuple[Array, Array, Array]:
+        """Half the third derivatives along the steps, as gradients in the coordinates of the metric; their errors; the roots of the fourth moments.
+
+        With ``t`` the moves of the other rows' scores, the last is at least ``(sum_k s_k h_k t_k^4)^(1/2)``.
+        """
+        owner, family, known, removals = self.owner, self.owner.family, self._linear, self.removals
+        metric, refits, constant = family.base.metric, owner.refits, family.base.constant
+        columns, moments, error = refits.filled_columns, family.all_moments, family.base.metric.solve_error
+        directions = known.image
+        if columns.size:
+            directions = np.vstack([directions, self.fills * self.models[columns]])
+        found = owner.third.along(directions.T).T
+        moves = known.own - removals.scores
+        half = 0.5 * owner.third.weighted[self.rows] * np.square(moves)
+        found[: metric.size] -= (metric.inverse.T @ self.block) * half
+        through = found[: metric.size]
+        if columns.size:
+            own = refits.mask[self.rows].T * half
+            through = through + metric.inverse[columns].T @ (self.fills * (found[metric.size :] - own))
+        root = float(np.sqrt(moments.total))
+        fills = np.sqrt(known.farthest * np.maximum(known.moved - known.length, 0.0))
+        spread = known.length * (moments.sizes(directions[: metric.size].T, known.length) + root * known.off)
+        fourths = np.square(np.sqrt(spread) + fills) * (1.0 + FEW)
+        crude = np.square(known.length * np.sqrt(root) + fills) * (1.0 + FEW)
+        outer = 1.0 + known.thetas
+        # Third derivatives at computed scores, and moves by coordinates that err by shares of their norms.
+        share = 2.0 * float(owner.problem.loss.fourth_constant or 0.0) * family.largest_error + FEW + 8.0 * error
+        wrong = (
+            share * crude
+            + 4.0 * known.off * root * (known.length + known.off)
+            + 4.0 * np.sqrt(crude * root) * known.off
+        )
+        wrong = (wrong + 0.5 * constant * known.changed * crude) * outer
+        # Rounding of the sums over the rows, of which each move is at most kappa |d| and the farthest move of a fill.
+        unit = gamma(owner.problem.n_rows + 2 * directions.shape[0] ** 2 + 32) * constant
+        cubes = np.square(known.length) * family.cubes + np.square(known.farthest) * owner.curved_sums[1]
+        squares = np.square(known.length) * owner.curved_sums[2] + np.square(known.farthest) * owner.curved_sums[0]
+        wrong = wrong + 2.0 * unit * (cubes + self.fill_sizes * squares)
+        sizes, own_errors = np.abs(moves), removals.score_errors + self._own_errors(self._score_errors())
+        mine = constant * removals.weights * removals.curvatures * (removals.norms + self.fill_sizes)
+        wrong = wrong + mine * (sizes + own_errors) * (own_errors + (8.0 * error + FEW + share) * sizes)
+        # The coordinates of the fills are products with the inverse factor.
+        return through, (wrong + 2.0 * error * self.fill_sizes * squares * constant) * (1.0 + FEW), fourths
+
+    def _filled_gradients(self, steps: Array) -> Array:
+        """What moved fills add to the gradients at the candidates, the losses taken to second order."""
+        known, columns = self.owner.fill_products, self.owner.refits.filled_columns
+        pulled = self.fills * self.models[columns]
+        found = known.across @ pulled
+        found[columns] += self.fills * (known.forces[:, None] + known.across.T @ steps + known.inner @ pulled)
+        return found
+
+    def _filled_moves(self) -> tuple[Array, Array, Array]:
+        """At least the norms of what moved fills do to the scores of all rows, what they do to one score, and their own norms."""
+        owner, columns = self.owner, self.owner.refits.filled_columns
+        moves = (np.abs(self.fills) + owner.fill_errors[:, None]) * np.abs(self.models[columns]) * (1.0 + FEW)
+        unit = 1.0 + gamma(columns.size + 8)
+        farthest = np.minimum(moves.sum(axis=0), owner.fill_products.most * moves.max(axis=0)) * unit
+        return owner.filled_spread @ moves * unit, farthest, owner.fill_norms(self.rows) @ owner.filled_spread * unit
+
+    def _fill_slack(self, steps: Array, moved: Array, thetas: Array, exponents: Array, changed: Array) -> Array:
+        """At least the norms of the errors of :meth:`_filled_gradients`, and of what fills within their errors change.
+
+        ``changed``: relative change of the weights.
+        """
+        owner, known, columns = self.owner, self.owner.fill_products, self.owner.refits.filled_columns
+        norms, spread, sizes = owner.fill_norms(self.rows), owner.filled_spread, np.abs(self.models[columns])
+        lengths = spread @ (np.abs(self.fills) * sizes)
+        unit = gamma(owner.problem.n_rows + owner.problem.n_columns + columns.size + 16)
+        rounding = (
+            lengths * known.length_norm + norms @ known.sizes + thetas * (known.lengths @ np.abs(steps) + lengths)
+        )
+        wrong = (owner.family.eta + changed) * (lengths * (1.0 + thetas) + thetas * moved)
+        wrong = wrong + changed * (norms @ known.sizes) + norms @ known.errors
+        # Fills that are off move the scores and the rows; the curvatures on the way have grown by the exponential.
+        growth, axes = np.exp(exponents), owner.fill_errors * owner.fill_axes
+        off = growth * (spread @ (owner.fill_errors[:, None] * sizes)) * (1.0 + thetas)
+        off = off + axes @ (known.sizes + known.errors) + growth * (axes @ spread) * moved
+        return (unit * rounding + wrong + off) * (1.0 + gamma(columns.size + 16))
 
     def _own_errors(self, errors: Errors) -> Array:
         lengths = np.sqrt(self.owner.problem.squared_row_norms[self.rows])
@@ -562,8 +816,8 @@ class WideCandidates:
         scores, (errors, own_errors) = self._scores, self._score_errors()
         weights, largest = family.weights[:, None], 1.0
         if refits.class_factors is not None:
-            factors = refits.class_factors[rows]
-            weights = weights * np.where(problem.y[:, None] > 0.0, factors[:, 1], factors[:, 0])
+            factors = refits.weight_factors(problem, rows)
+            weights = weights * factors
             largest = max(1.0, float(factors.max()) * (1.0 + FEW + refits.error))
         forces, sizes = family.forces(weights, self.duals, scores, own)
         away = np.abs(scores - family.base[:, None])
