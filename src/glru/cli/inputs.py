@@ -93,11 +93,14 @@ class Job:
     def is_large(self) -> bool:
         """Whether work that grows with the square of the number of rows would take long."""
         n_rows, n_columns = self.prepared.X.shape
-        work = float(n_rows) ** 2 * n_columns
-        # The models of more than two classes are made row by row.
-        return (
-            work * (20.0 * len(self.prepared.targets.classes or ()) if self.problem.loss.several else 1.0) > MOST_WORK
-        )
+        work, problem = float(n_rows) ** 2 * n_columns, self.problem
+        if problem.loss.several:
+            # All rows' scores under all models are computed, a score per class.
+            work *= 4.0 * len(self.prepared.targets.classes or ())
+        elif problem.loss.self_concordance is not None and problem.penalty.smooth:
+            # Expansions bound all rows without a product of every row with every model.
+            work *= 1e-3
+        return work > MOST_WORK
 
     def row_name(self, row: int) -> str:
         """A row's id where the data has one, else its position."""
