@@ -1,6 +1,6 @@
 """The core of the library as the tests reach it: a name or a module that moves is followed here, and nowhere else in the tests."""
 
-from glru import _budget, _files, cascade, duality, linalg, refine
+from glru import _budget, _files, cascade, duality, linalg, refine, regions
 from glru._files import check_target, write_atomically
 from glru.bounds import ScoreBounds, concatenate, intersect, is_decided, predicted, unbounded, widen
 from glru.cascade import STAGES, Cascade, summed
@@ -34,6 +34,7 @@ from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
+from glru.regions.support import Support, SupportEllipsoid, has_support, support_of
 from glru.rows import summary
 from glru.selection import left_out as judges
 from glru.selection import moves
@@ -77,6 +78,7 @@ from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
+from glru.updates.support_rows import SupportRows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows
 
@@ -128,6 +130,9 @@ __all__ = [
     "Steps",
     "Stop",
     "SubsetModels",
+    "Support",
+    "SupportEllipsoid",
+    "SupportRows",
     "TallRefits",
     "TallRows",
     "ThirdDerivatives",
@@ -181,6 +186,7 @@ __all__ = [
     "has_row_models",
     "has_smooth_columns",
     "has_subsets",
+    "has_support",
     "has_wide_columns",
     "has_wide_rows",
     "intersect",
@@ -206,6 +212,7 @@ __all__ = [
     "quick_loss_terms",
     "rank",
     "refine",
+    "regions",
     "regions_of",
     "removal_factors",
     "row_norm_cuts",
@@ -219,6 +226,7 @@ __all__ = [
     "step_length",
     "summary",
     "summed",
+    "support_of",
     "threads",
     "to_host",
     "train",

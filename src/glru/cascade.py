@@ -24,7 +24,7 @@ from glru.linalg import Array, outward, to_host
 from glru.losses import Hinge
 from glru.problem import Point, Problem
 from glru.refine import Refinement, certified_bounds, class_bounds, class_training
-from glru.regions import EVERY
+from glru.regions import EVERY, has_support
 from glru.regions.classes import has_class_ball, has_classes, query_centers, unbounded_queries
 from glru.rows import Memory
 from glru.solution import Solution, dual_of, solution_at
@@ -49,6 +49,7 @@ from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
 from glru.updates.row_models import RowModels, has_row_models, has_wide_rows
 from glru.updates.second_order import second_order_bounds
+from glru.updates.support_rows import SupportRows
 from glru.updates.tall_rows import TallRows, has_newton_rows
 from glru.updates.wide_rows import WideRows, leverage_cost
 
@@ -298,6 +299,7 @@ class Cascade:
         self._families: dict[float, TallRows] = {}
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
+        self._supports: dict[float, SupportRows] = {}
 
     def _hold(self, numbers: Rows, y: Array | NDArray[np.int8], bounds: Bounds) -> None:
         """Hold some rows from now on, all of them open."""
@@ -602,6 +604,13 @@ class Cascade:
                 family = LocalRows(self.accurate_solution, factor)
             self._local[factor] = family
         return self._local[factor]
+
+    def support(self, rows: Rows) -> Bounds:
+        """Newton candidates on the supports that models with absolute values in the penalty have without the rows."""
+        factor = float(self.factors[rows[0]])
+        if factor not in self._supports:
+            self._supports[factor] = SupportRows(self.accurate_solution, factor)
+        return self._supports[factor].bounds(rows, self.enough, BATCH_STEPS)
 
     @cached_property
     def class_rows(self) -> ClassRows:
@@ -978,6 +987,10 @@ def _has_local(cascade: Cascade) -> bool:
     return tall and has_local_rows(problem) and cascade.uniform
 
 
+def _has_support(cascade: Cascade) -> bool:
+    return has_support(cascade.problem) and cascade.uniform
+
+
 def _has_wide(cascade: Cascade) -> bool:
     return cascade.problem.in_memory and has_wide_rows(cascade.problem)
 
@@ -1081,6 +1094,14 @@ STEPS = (
         _has_local,
         Cascade.batches,
         Cascade.local_newton,
+        tightens=True,
+    ),
+    Step(
+        "newton",
+        "memory, absolute values in the penalty, a self-concordant and smooth loss, few different weights; a Hessian for each support",
+        _has_support,
+        Cascade.batches,
+        Cascade.support,
         tightens=True,
     ),
     ASCENT,

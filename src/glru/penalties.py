@@ -57,6 +57,11 @@ class Penalty(ABC):
         """The penalty multiplied by a positive number."""
 
     @property
+    def linear(self) -> Array:
+        """Slopes that come on top; 0 but for :class:`Tilted`."""
+        return np.asarray(0.0)
+
+    @property
     def n_columns(self) -> int | None:
         """How many columns the strengths were given for; None if they fit any number."""
         sizes = [a.size for a in (self.quadratic, self.absolute) if a.ndim]
@@ -266,6 +271,43 @@ class L1(Penalty):
 
     def scaled(self, factor: float) -> "L1":
         return L1(_times(self.absolute, factor))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tilted(Penalty):
+    r"""An elastic net on one side of zero in each column, :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2 + \sigma_j t`.
+
+    Where no coefficient changes its sign, :math:`\sigma_j = \pm \kappa_j` makes it the same function, and a smooth one
+    (:mod:`glru.regions.support`). No training asks for it.
+    """
+
+    lam: Array
+    slopes: Array
+
+    @property
+    def quadratic(self) -> Array:
+        return self.lam
+
+    @property
+    def absolute(self) -> Array:
+        return np.asarray(0.0)
+
+    @property
+    def linear(self) -> Array:
+        return self.slopes
+
+    def value(self, w: ArrayLike) -> Array:
+        return super().value(w) + self.slopes * np.asarray(w, dtype=np.float64)
+
+    def select(self, columns: ArrayLike) -> "Tilted":
+        return Tilted(self.lam[np.asarray(columns)], self.slopes[np.asarray(columns)])
+
+    def extended(self, n_columns: int, other: Penalty, n_other: int) -> "Tilted":
+        raise NotImplementedError("no column joins the support of a model")
+
+    def scaled(self, factor: float) -> "Tilted":
+        return Tilted(self.lam * factor, self.slopes * factor)
 
 
 def _strength(owner: str, name: str, value: Strength, zero: bool = False) -> float | Array:

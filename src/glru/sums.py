@@ -201,7 +201,7 @@ def loss_hessian(rows: Problem, curvatures: Array) -> Any:
 def whole_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
     """The objective's gradient from that of the losses."""
     whole = gradient.copy()
-    whole[: totals.n_columns] += totals.quadratic * point.coef
+    whole[: totals.n_columns] += totals.quadratic * point.coef + totals.penalty.linear
     return whole
 
 
@@ -266,7 +266,7 @@ def gradient_errors(totals: Totals, point: Point, here: Expansion, errors: Score
     slopes = slope_spread(totals, errors.spread, errors.largest, here.curvature_square)
     spread = ((share + FEW) * size + slopes) * (1.0 + FEW)
     slack = spread * totals.column_norms
-    slack[: totals.n_columns] += FEW * totals.quadratic * np.abs(point.coef)
+    slack[: totals.n_columns] += FEW * (totals.quadratic * np.abs(point.coef) + np.abs(totals.penalty.linear))
     return slack * (1.0 + FEW)
 
 

@@ -20,6 +20,7 @@ from tests.attack.generators import (
     hostile_wide_problem,
     problem_with_far_rows,
     problem_with_similar_columns,
+    unscaled_problem,
 )
 from tests.core import (
     AscentRows,
@@ -29,6 +30,8 @@ from tests.core import (
     LocalRows,
     Point,
     SmoothColumns,
+    SupportEllipsoid,
+    SupportRows,
     TallRows,
     WideColumns,
     WideRows,
@@ -47,6 +50,7 @@ from tests.core import (
     has_newton_rows,
     has_row_models,
     has_smooth_columns,
+    has_support,
     has_wide_columns,
     local_rows,
     newton_ellipsoids,
@@ -558,7 +562,45 @@ def devices(random: np.random.Generator) -> Iterator[Answer]:
     yield "loocv on a device", exact, result.score_lower[rows], result.score_upper[rows]
 
 
+def supports(random: np.random.Generator) -> Iterator[Answer]:
+    """Rows leave models that have coefficients on few columns: elastic nets and the lasso."""
+    problem = (hostile_problem, problem_with_far_rows, unscaled_problem)[random.integers(3)](random)
+    loss = problem.loss if isinstance(problem.loss, glru.Logistic | glru.Squared) else glru.Squared()
+    slopes = loss.gradient(problem.y, np.zeros(problem.n_rows))
+    seen = np.abs(problem.matrix.T @ (problem.weights * slopes))
+    if not (seen.max() > 0.0 and np.isfinite(seen.max())):
+        return
+    # Strengths at which some columns of any size are in use, and others are not.
+    kappa = 10.0 ** random.uniform(-4.0, 0.0) * (seen if random.random() < 0.5 else np.full(seen.size, seen.max()))
+    kappa = np.where(random.random(kappa.size) < 0.1, 0.0, kappa)
+    if random.random() < 0.5:
+        penalty: glru.penalties.Penalty = glru.L1(kappa)
+    else:
+        squares = np.square(problem.column_norms)
+        penalty = glru.ElasticNet(10.0 ** random.uniform(-6.0, 1.0) * squares, kappa)
+    problem = problem.derive(loss=loss, penalty=penalty)
+    if problem.scaling == "sum" and np.all(problem.sample_weight[problem.sample_weight > 0.0] > 1e-20):
+        size = 2.0 ** int(random.choice([0, 0, -300, 300]))
+        problem = problem.derive(sample_weight=size * problem.sample_weight, penalty=penalty.scaled(size))
+    if not has_support(problem):
+        return
+    rows, exact = left_out(problem)
+    solution = quiet(problem, random)
+    factors = removal_factors(problem)[rows] if rows.size else np.empty(0)
+    with np.errstate(all="ignore"):
+        for factor in np.unique(factors[np.isfinite(factors)])[:4]:
+            mine = np.flatnonzero(factors == factor)
+            family = SupportRows(solution, float(factor))
+            for n_steps in (1, 4):
+                yield f"supports, {n_steps} steps", [exact[k] for k in mine], *family.bounds(rows[mine], never, n_steps)
+        truth = retrain(problem, DIGITS)
+        region = SupportEllipsoid(problem, solution.point)
+        if truth is not None and region.proven:
+            yield "support, scores", list(truth.scores(problem.X)), *region.score_bounds(problem.matrix)
+            yield "support, coefficients", list(zip(truth.coef, truth.doubts[:-1], strict=True)), *region.coef_bounds()
+
+
 KINDS = (
     *(changes, changes, changes, points, validation, row_families, row_families),
-    *(column_families, column_families, selection, blocks, devices, far_rows, folds),
+    *(column_families, column_families, selection, blocks, devices, far_rows, folds, supports),
 )

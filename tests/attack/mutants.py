@@ -36,6 +36,7 @@ DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 DELETION = "certificates/test_deletion.py"
+SUPPORT = "certificates/test_support.py"
 GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
@@ -51,6 +52,28 @@ def _constant_curvature(_):
 def _gradients_without_the_rest(extend):
     """As if a step without the columns left nothing of the gradient but what the columns themselves see."""
     return lambda self, gradient: 0.01 * extend(self, gradient)
+
+
+def _any_sign(holds):
+    """As if the signs of coefficients did not matter."""
+
+    def mutant(self, models, radii, axis_norms, *rest):
+        changed = copy(self)
+        changed.signs = 0.0 * self.signs
+        return holds(changed, models, radii, axis_norms, *rest)
+
+    return mutant
+
+
+def _no_limits(holds):
+    """As if columns off the support always stayed off."""
+
+    def mutant(self, *rest):
+        changed = copy(self)
+        changed.limits = self.limits + np.inf
+        return holds(changed, *rest)
+
+    return mutant
 
 
 def _no_slack_for_scores(loss_terms):
@@ -393,6 +416,9 @@ MUTANTS: dict[str, Mutant] = {
     "rows-moved-far-carry-nothing-of-removals": Mutant(
         "glru.updates.local_rows:RowCandidates._followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
     ),
+    "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", scaled_argument("radii", 0.0), SUPPORT),
+    "supports-of-any-sign": Mutant("glru.regions.support:Support.holds", _any_sign, SUPPORT),
+    "supports-without-limits-of-the-others": Mutant("glru.regions.support:Support.holds", _no_limits, SUPPORT),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),

@@ -96,7 +96,7 @@ SPARSE = {
     "logistic-l1": (LogisticRegression(C=0.5, **l1(1.0), solver="liblinear", tol=1e-10, max_iter=10_000), cancer),
     "svc-l1": (LinearSVC(C=0.1, penalty="l1", dual=False, **SVC), cancer),
 }
-"""Estimators without squares in their penalty: trained and certified, but held-out scores are not proven."""
+"""Estimators without squares in their penalty."""
 
 
 def quietly(work):

@@ -14,6 +14,7 @@ from glru.metric.rows import uses_rows
 from glru.problem import Point
 from glru.regions.gap import DualBox, PrimalBall, Region
 from glru.regions.local import LocalEllipsoid, has_local
+from glru.regions.support import SupportEllipsoid, has_support
 
 __all__ = [
     "BOUNDS",
@@ -25,6 +26,7 @@ __all__ = [
     "PrimalBall",
     "Region",
     "has_local",
+    "has_support",
     "regions_of",
     "score_bounds",
 ]
@@ -65,6 +67,13 @@ BOUNDS = (
         # Over the columns one Hessian, and much the tightest; so over the rows where the others search for an intercept.
         lambda certificate: 2.0 if uses_rows(certificate.problem) and not certificate.problem.fit_intercept else 0.0,
     ),
+    Bound(
+        "local",
+        "a self-concordant, smooth loss, absolute values in the penalty, and a support that is proven; memory",
+        lambda certificate: has_support(certificate.problem),
+        lambda certificate, _: SupportEllipsoid(certificate.problem, Point(certificate.coef, certificate.intercept)),
+        lambda _: 0.0,
+    ),
     Bound("primal", "nothing; it is bounded on strongly convex columns", lambda _: True, PrimalBall, lambda _: 1.0),
     Bound(
         "dual",
@@ -79,7 +88,7 @@ BOUNDS = (
 PAPER = ("primal", "dual")
 """The bounds that need no Hessian: those of the paper."""
 
-EVERY = tuple(bound.name for bound in BOUNDS)
+EVERY = tuple(dict.fromkeys(bound.name for bound in BOUNDS))
 
 
 def regions_of(certificate: Certificate, fit_intercept: bool, names: Collection[str] = EVERY) -> Iterator[Region]:

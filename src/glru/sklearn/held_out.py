@@ -20,7 +20,7 @@ from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Point, Problem
 from glru.refine import Closer, fold_bounds, grid_bounds, single_fold_bounds
-from glru.regions import has_local
+from glru.regions import has_local, has_support
 from glru.regions.classes import require_classes
 from glru.sklearn.adapted import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
@@ -198,12 +198,12 @@ def require_bounds(adapted: Adapted) -> None:
     if problem.loss.several:
         require_classes(problem)
         return
-    if problem.penalty.strong_convexity == 0.0 and not has_local(problem):
+    if problem.penalty.strong_convexity == 0.0 and not (has_local(problem) or has_support(problem)):
         raise ValueError(
-            f"held-out scores of {adapted.estimator!r} cannot be proven: its penalty has no squares, so that a small gap "
-            "does not bound the coefficients. Use a penalty that has some: ElasticNet with an l1_ratio below 1 (0.99, say), "
-            "LogisticRegression with that l1_ratio and solver='saga', or glru.GLRUClassifier and glru.GLRURegressor with kappa, "
-            "their strength of the absolute values."
+            f"held-out scores of {adapted.estimator!r} cannot be proven: its penalty has no squares, and its loss, {problem.loss!r}, has no "
+            "certificate on the columns in use. Use a penalty with squares (LinearSVC(penalty='l2', loss='squared_hinge'), or "
+            "glru.GLRUClassifier and glru.GLRURegressor, which have both kinds), or the logistic or the squared loss: Lasso, or "
+            "LogisticRegression with l1_ratio=1."
         )
 
 

@@ -242,6 +242,10 @@ class Gradients:
         strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
         penalty = arrays.put(strengths)[:, None] * models
         gradients = gradients + penalty
+        if totals.penalty.linear.any():
+            slopes = np.append(totals.penalty.linear, 0.0) if totals.fit_intercept else totals.penalty.linear
+            gradients = gradients + slopes[:, None]
+            penalty = np.abs(penalty) + np.abs(slopes)[:, None]
         if fixed is not None:
             gradients = arrays.zeroed(gradients, fixed)
         errors = self.score_errors(models)

@@ -1,0 +1,132 @@
+"""Leave-one-out under a penalty with absolute values: the removals of the restricted problems, where their supports are proven.
+
+Most rows leave the support as it is: one family of removals (:class:`~glru.updates.local_rows.LocalRows`) of one restricted problem
+(:mod:`glru.regions.support`) serves them all. The models of the others tell which columns leave the support and which join it; rows that suppose the same
+support share a family. Where that does not settle, steps of proximal Newton without the row look for its support, and Newton steps on it prove it. Rows
+whose supports are not proven are left to other steps.
+"""
+
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glru.bounds import Bounds, intersect, unbounded
+from glru.problem import Point, Problem
+from glru.regions.support import Support, SupportEllipsoid, support_of
+from glru.solution import Solution
+from glru.solvers.prox_newton import model_step
+from glru.sums import Expansion
+from glru.updates.batch import Decided
+from glru.updates.local_rows import LocalRows, RowCandidates
+
+Rows = NDArray[np.intp]
+
+MOST_ROUNDS = 4
+"""Supports that the models of a row may suppose in turn."""
+
+MOST_STEPS, WORKING = 6, 100
+"""Steps that prove a support or look for one, and columns that may join it in each."""
+
+
+class _Start(NamedTuple):
+    problem: Problem
+    point: Point
+    expansion: Expansion | None = None
+
+
+@final
+class SupportRows:
+    """The removal of single rows; ``factor``: the one of the rows that are asked about."""
+
+    def __init__(self, solution: Solution, factor: float) -> None:
+        self.problem, self.point, self.factor = solution.problem, solution.point, factor
+        self.signs = np.tile(support_of(self.problem, self.point), (self.problem.n_rows, 1))
+        self.proven = np.zeros(self.problem.n_rows, dtype=bool)
+
+    def bounds(self, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of the rows' scores under the models trained without them, infinite where no support is proven."""
+        lower, upper = unbounded(rows.size)
+        places = np.arange(rows.size)
+        for k in range(MOST_ROUNDS):
+            groups = self._groups(rows, places)
+            # Where hardly two rows suppose the same support, proving each guess costs more than looking for it.
+            if k and 2 * len(groups) > places.size:
+                break
+            for here in groups:
+                support = Support(self.problem, self.signs[rows[here[0]]])
+                if support.n_unknowns == 0:
+                    self._prove_zeros(support, rows[here])
+                    here = here[self.proven[rows[here]]]
+                    lower[here] = upper[here] = 0.0
+                    continue
+                family = LocalRows(_Start(support.problem, support.restrict(self.point)), self.factor)
+                self._prove(support, family, rows[here[~self.proven[rows[here]]]])
+                here = here[self.proven[rows[here]]]
+                lower[here], upper[here] = self._bounds(family, rows[here], decided, n_steps)
+            places = places[~self.proven[rows[places]]]
+        for place in places:
+            here = slice(place, place + 1)
+            if decided(lower[here], upper[here])[0]:
+                break  # the time is up
+            lower[here], upper[here] = self._alone(int(rows[place]))
+        return lower, upper
+
+    def _groups(self, rows: Rows, places: Rows) -> list[Rows]:
+        """The places of rows that have, or suppose, the same support."""
+        _, groups, sizes = np.unique(self.signs[rows[places]], axis=0, return_inverse=True, return_counts=True)
+        return np.split(places[np.argsort(groups.ravel(), kind="stable")], np.cumsum(sizes)[:-1])
+
+    @staticmethod
+    def _bounds(family: LocalRows, rows: Rows, decided: Decided, n_steps: int) -> Bounds:
+        """Bounds of rows whose support is proven."""
+        bounds = family.bounds(rows, decided)
+        left = np.flatnonzero(~decided(*bounds))
+        if left.size:
+            more = family.refined(rows[left], decided, n_steps)
+            bounds[0][left], bounds[1][left] = intersect((bounds[0][left], bounds[1][left]), more)
+        return bounds
+
+    def _alone(self, row: int) -> Bounds:
+        """Bounds of a row's score, on the support after steps of proximal Newton without it, taken until it stays."""
+        problem, coef, intercept = self.problem.without(np.array([row])), self.point.coef, self.point.intercept
+        scores = problem.scores(coef, intercept)
+        for _ in range(MOST_STEPS):
+            _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+            before, (coef, shift, move) = coef, model_step(problem, coef, slopes, curvatures, WORKING)
+            scores, intercept = scores + move, intercept + shift
+            if np.array_equal(np.sign(coef), np.sign(before)):
+                break
+        return SupportEllipsoid(problem, Point(coef, intercept)).score_bounds(problem.matrix[row : row + 1])
+
+    def _prove_zeros(self, support: Support, rows: Rows) -> None:
+        """Note of which rows the models provably have no coefficients at all, and no intercept."""
+        models, zeros = np.zeros((0, rows.size)), np.zeros(rows.size)
+        left_out = rows, np.arange(rows.size)
+        holds, signs = support.holds(models, zeros, zeros[:0], np.zeros(self.problem.n_rows), left_out, self.factor)
+        self.proven[rows[holds]] = True
+        self.signs[rows[~holds]] = signs.T[~holds]
+
+    def _prove(self, support: Support, family: LocalRows, rows: Rows) -> None:
+        """Note of which rows' models a support is proven, and what the others suppose."""
+        if not (family.usable and rows.size):
+            return
+        part = support.problem.take(rows)
+        removals = family.removals(rows, part)
+        usable = np.flatnonzero(removals.metric_shares > 0.0)
+        candidates = RowCandidates.first(
+            family, rows[usable], part.take(usable), removals.take(usable), False, usable.size
+        )
+        metric, before = family.base.metric, np.full(usable.size, np.inf)
+        axis_norms, row_norms = metric.axis_norms(), metric.norms(support.problem.matrix)
+        for _ in range(MOST_STEPS if usable.size else 0):
+            here, (radii, _, _) = candidates.rows, candidates.radii()
+            left_out = here, np.arange(here.size)
+            holds, signs = support.holds(candidates.models, radii, axis_norms, row_norms, left_out, candidates.factors)
+            self.proven[here[holds]] = True
+            same = np.all(self.signs[here] == signs.T, axis=1)
+            self.signs[here[~holds]] = signs.T[~holds]
+            going = same & ~holds & ~(radii >= 0.5 * before)
+            if not going.any():
+                break
+            before, candidates = radii[going], candidates.step(going)
