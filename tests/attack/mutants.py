@@ -54,6 +54,11 @@ def _gradients_without_the_rest(extend):
     return lambda self, gradient: 0.01 * extend(self, gradient)
 
 
+def _no_radii(holds):
+    """As if every model were the optimum."""
+    return lambda self, models, radii, *rest: holds(self, models, 0.0 * radii, *rest)
+
+
 def _any_sign(holds):
     """As if the signs of coefficients did not matter."""
 
@@ -416,7 +421,7 @@ MUTANTS: dict[str, Mutant] = {
     "rows-moved-far-carry-nothing-of-removals": Mutant(
         "glru.updates.local_rows:RowCandidates._followed_radii", inside(lost_shares=scaled(0.0)), FAMILIES
     ),
-    "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", scaled_argument("radii", 0.0), SUPPORT),
+    "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", _no_radii, SUPPORT),
     "supports-of-any-sign": Mutant("glru.regions.support:Support.holds", _any_sign, SUPPORT),
     "supports-without-limits-of-the-others": Mutant("glru.regions.support:Support.holds", _no_limits, SUPPORT),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(

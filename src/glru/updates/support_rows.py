@@ -66,10 +66,10 @@ class SupportRows:
                 lower[here], upper[here] = self._bounds(family, rows[here], decided, n_steps)
             places = places[~self.proven[rows[places]]]
         for place in places:
-            here = slice(place, place + 1)
-            if decided(lower[here], upper[here])[0]:
+            alone = slice(int(place), int(place) + 1)
+            if decided(lower[alone], upper[alone])[0]:
                 break  # the time is up
-            lower[here], upper[here] = self._alone(int(rows[place]))
+            lower[alone], upper[alone] = self._alone(int(rows[place]))
         return lower, upper
 
     def _groups(self, rows: Rows, places: Rows) -> list[Rows]:
