@@ -988,7 +988,7 @@ def _has_local(cascade: Cascade) -> bool:
 
 
 def _has_support(cascade: Cascade) -> bool:
-    return has_support(cascade.problem) and cascade.uniform
+    return has_support(cascade.problem) and cascade.uniform and cascade.bound in ("auto", "local")
 
 
 def _has_wide(cascade: Cascade) -> bool:
