@@ -34,7 +34,8 @@ from glru.refine import certified_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
-from glru.regions.support import Support, SupportEllipsoid, has_support, support_of
+from glru.regions.local import has_support
+from glru.regions.support import Support, SupportEllipsoid, support_of
 from glru.rows import summary
 from glru.selection import left_out as judges
 from glru.selection import moves

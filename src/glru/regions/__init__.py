@@ -13,8 +13,8 @@ from glru.linalg import Matrix
 from glru.metric.rows import uses_rows
 from glru.problem import Point
 from glru.regions.gap import DualBox, PrimalBall, Region
-from glru.regions.local import LocalEllipsoid, has_local
-from glru.regions.support import SupportEllipsoid, has_support
+from glru.regions.local import LocalEllipsoid, has_local, has_support
+from glru.regions.support import SupportEllipsoid
 
 __all__ = [
     "BOUNDS",

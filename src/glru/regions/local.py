@@ -49,6 +49,13 @@ def has_local(problem: Problem) -> bool:
     return problem.loss.self_concordance is not None and problem.penalty.smooth and size <= problem.largest
 
 
+def has_support(problem: Problem) -> bool:
+    """Whether the theory applies: absolute values in the penalty, a loss that is self-concordant and smooth, all rows in memory."""
+    loss = problem.loss
+    smooth = loss.self_concordance is not None and bool(np.isfinite(loss.smoothness)) and not loss.several
+    return smooth and not problem.penalty.smooth and problem.in_memory and problem.arrays.stable
+
+
 def local_radius(constant: float, largest_norm: Array | float, nu: Array, exponent: Array | float) -> Array:
     """The radius ``r`` in the metric; infinite where the certificate proves nothing.
 

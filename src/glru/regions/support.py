@@ -24,13 +24,6 @@ Signs = NDArray[np.int8]
 """For every column of a problem the sign of its coefficient, 0 where it has none."""
 
 
-def has_support(problem: Problem) -> bool:
-    """Whether the theory applies: absolute values in the penalty, a loss that is self-concordant and smooth, all rows in memory."""
-    loss = problem.loss
-    smooth = loss.self_concordance is not None and bool(np.isfinite(loss.smoothness)) and not loss.several
-    return smooth and not problem.penalty.smooth and problem.in_memory and problem.arrays.stable
-
-
 class Verdicts(NamedTuple):
     """What models of a restricted problem tell of its support.
 
