@@ -572,7 +572,7 @@ def stepwise(
     no move before any, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
     value count as equal, and those of "aic" and "bic" that differ by less than 1e-9 of the rows' total weight. A validation score that is exactly zero is an error whatever its label.
 
-    What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone) is decided by the
+    What no bound decides (a tie of different models, an optimum that is not unique, an L1 penalty alone with a hinge) is decided by the
     trained models' values instead. Such a step is marked in the printed result, in ``proven`` and in reports.
 
     Parameters
