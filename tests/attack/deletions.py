@@ -1,16 +1,19 @@
 """Hostile problems without single rows and groups of rows: every quantity of influence and the jackknife against models in 40 digits."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import glru
 from glru.verify.retraining import retrain
 from tests.attack.cases import DIGITS, Answer, quiet
-from tests.attack.generators import hostile_problem, problem_with_far_rows, unscaled_problem
+from tests.attack.generators import LOG_LINK, hostile_problem, problem_with_far_rows, unscaled_problem
+from tests.core import LocalRows
 
-SMOOTH = (glru.Logistic(), glru.Logistic(), glru.Logistic(), glru.Squared(), glru.Squared(), glru.Huber(0.5))
+SMOOTH = (*3 * (glru.Logistic(), glru.Squared()), *2 * (glru.Logistic(), glru.Huber(0.5)), *LOG_LINK)
 
 
 def some_problem(random: np.random.Generator) -> glru.Problem:
@@ -76,6 +79,21 @@ class Truth:
         return 1 / ((1 + self.mp.exp(z)) * (1 + self.mp.exp(-z)))
 
 
+@contextmanager
+def closed_forms_of_few(random: np.random.Generator) -> Iterator[None]:
+    """Half of the time, the stages that are worth their overhead on many rows or groups only."""
+
+    def has_second_order(family: Any, n_rows: int) -> bool:
+        known = family.problem.loss.fourth_constant is not None and family.factors[0] == family.factors[1]
+        return known and family.usable and not family.problem.matrix.is_thin
+
+    if random.random() < 0.5:
+        yield
+        return
+    with patch("glru.deletion.deletions.MANY_ROWS", -1), patch.object(LocalRows, "has_second_order", has_second_order):
+        yield
+
+
 def influence(random: np.random.Generator) -> Iterator[Answer]:
     """Changes of coefficients, of fitted values, Cook's distance and leverages of some rows."""
     problem = some_problem(random)
@@ -84,7 +102,8 @@ def influence(random: np.random.Generator) -> Iterator[Answer]:
         return
     solution, width = quiet(problem, random), float(random.choice([1e-1, 1e-3, 1e-6, 1e-12]))
     try:
-        result = glru.influence(solution, width=width, max_seconds=10.0)
+        with closed_forms_of_few(random):
+            result = glru.influence(solution, width=width, max_seconds=10.0)
     except ValueError as error:
         if "regular" in str(error) or "optimum" in str(error):
             return
@@ -167,7 +186,8 @@ def jackknife(random: np.random.Generator) -> Iterator[Answer]:
     center = str(random.choice(["estimate", "mean"]))
     solution, width = quiet(problem, random), float(random.choice([1e-1, 1e-3, 1e-6, 1e-12]))
     try:
-        result = glru.jackknife(solution, groups=groups, width=width, center=center, max_seconds=10.0)
+        with closed_forms_of_few(random):
+            result = glru.jackknife(solution, groups=groups, width=width, center=center, max_seconds=10.0)
     except ValueError as error:
         if "regular" in str(error) or "optimum" in str(error):
             return
@@ -191,6 +211,39 @@ def jackknife(random: np.random.Generator) -> Iterator[Answer]:
     yield "jackknife, covariance", [(v, off) for line in covariance for v in line], lower.ravel(), upper.ravel()
     errors = [(mp.sqrt(covariance[a][a]), 4 * n * doubt) for a in range(size)]
     yield "jackknife, standard errors", errors, *result.standard_error_bounds
+    if problem.loss.task == "regression" and problem.loss.link != "logit":
+        models = {int(g): one[2] for g, one in zip(used, found, strict=True)}
+        yield from prediction_intervals(random, mp, problem, groups, models, result)
+
+
+def prediction_intervals(random, mp, problem, groups, models, result) -> Iterator[Answer]:
+    """Both ends of jackknife+ intervals of some rows, by their definition."""
+    X, rows = problem.matrix.dense(), np.flatnonzero(problem.weights > 0.0)
+    queries = X[random.choice(problem.n_rows, 2)] * random.choice([1.0, -3.0])
+    shifted = isinstance(problem.loss, glru.losses.WithOffset)
+    offset = random.normal(size=2) if shifted else None
+
+    def means(model, points, shifts):
+        scores = [(z + mp.mpf(float(o)), off) for (z, off), o in zip(model.scores(points), shifts, strict=True)]
+        if problem.loss.link == "identity":
+            return scores
+        return [(mp.exp(z), mp.exp(z) * mp.expm1(off)) for z, off in scores]
+
+    shifts = offset if shifted else np.zeros(2)
+    own = {g: means(model, X, problem.offset) for g, model in models.items()}
+    new = {g: means(model, queries, shifts) for g, model in models.items()}
+    k = int(random.integers(1, rows.size + 1))
+    # A level whose rank is k for certain.
+    ends = result.prediction_interval(queries, (k - 0.5) / (rows.size + 1), offset)
+    for query in range(2):
+        values = []
+        for row in rows:
+            (mean, off), (fitted, more) = new[groups[row]][query], own[groups[row]][row]
+            values.append((mean, abs(mp.mpf(float(problem.targets[row])) - fitted), off + more))
+        doubt = max(off for _, _, off in values)
+        exact = sorted(m - r for m, r, _ in values)[rows.size - k], sorted(m + r for m, r, _ in values)[k - 1]
+        for name, value, (lower, upper) in zip(("lower", "upper"), exact, ends, strict=True):
+            yield f"prediction interval, {name} end", [(value, doubt)], lower[[query]], upper[[query]]
 
 
 DELETIONS = (influence, influence, jackknife)

@@ -229,6 +229,9 @@ def hostile_problem(random: np.random.Generator, loss: glru.losses.Loss | None =
     weight = draft.weight
     if weight is not None:
         weight = weight[:n] if weight[:n].any() else None
+    elif loss.link == "logit" and random.random() < 0.5:
+        # Shares of that many trials.
+        weight = np.round(10.0 ** random.uniform(0.0, 4.0, n))
     if random.random() < 0.3:
         X = X * (random.random(X.shape) < 0.7)
     problem = glru.Problem(

@@ -288,6 +288,20 @@ MUTANTS: dict[str, Mutant] = {
         DELETION,
     ),
     "moves-of-deletions-taken-as-exact": Mutant("glru.deletion.result:Influence._slack", scaled(0.0), DELETION),
+    "hundredth-of-the-radius-of-a-group-to-second-order": Mutant(
+        "glru.updates.group_rows:GroupRows.second_order",
+        inside(removal_radii=result(lambda radii: (0.01 * radii[0], radii[1]))),
+        DELETION,
+    ),
+    "largest-factor-taken-as-one": Mutant(
+        "glru.updates.local_rows:LocalRows._place", inside(max=always(1.0)), DELETION
+    ),
+    "moves-of-jackknife-models-taken-as-exact": Mutant(
+        "glru.deletion.jackknife:Jackknife._slack", scaled(0.0), DELETION
+    ),
+    "lengths-of-closed-forms-too-large": Mutant(
+        "glru.deletion.deletions:Deletions._closed_lengths", result(lambda found: (1.01 * found[0], found[1])), DELETION
+    ),
     "rankings-taken-as-proven": Mutant(
         "glru.deletion.result:rank", result(lambda ranking: replace(ranking, certified=True)), DELETION
     ),

@@ -282,6 +282,91 @@ def test_the_jackknife_holds_what_refits_give(kind, scaling, center):
         assert result.n_deletions == n and result.n_trainings == 0
 
 
+@pytest.mark.parametrize("kind", [("logistic", 0.1), ("squared", 1.0)])
+def test_one_base_serves_weights_of_all_sizes(kind):
+    """With mean scaling every row has its own factor on the others' weights; none is worked on alone, and moves hold those in 40 digits."""
+    problem = problem_of(kind, scaling="mean", sample_weight=np.random.default_rng(2).uniform(0.1, 3.0, 40))
+    truth = Truth(problem)
+    for width in (0.3, 1e-3, 1e-8):
+        result = glru.influence(problem, width=width)
+        assert result.n_trainings == 0 and "open" not in result.decided_by
+        for row in (0, 7, 31):
+            move, doubts, _ = truth.move(np.array([row]))
+            ends = (end[0] for end in result.dfbeta([row]))
+            assert all(low - off <= m <= high + off for m, off, low, high in zip(move, doubts, *ends, strict=True))
+    # Rows of a tenth of the weight have a base of their own.
+    weights = np.where(np.arange(40) == 3, 8.0, np.linspace(0.5, 1.5, 40))
+    heavy = glru.influence(problem_of(("squared", 5.0), scaling="mean", sample_weight=weights), width=1e-6)
+    assert heavy.n_trainings == 0 and "open" not in heavy.decided_by
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("loss", [glru.Squared(), glru.Huber(0.5), glru.Poisson()])
+def test_prediction_intervals_hold_what_refits_give(loss, grouped):
+    """Jackknife+ by its definition, from models of every row or group trained again."""
+    X, z = data(40, 3, 3, "squared")
+    rows, n = np.random.default_rng(4).normal(size=(6, 3)), 40
+    counts = isinstance(loss, glru.Poisson)
+    y, offset = (np.floor(np.exp(0.4 * z)), 0.3 * X[:, 1]) if counts else (z, None)
+    shift = np.linspace(-0.5, 0.5, 6) if counts else None
+    weights = np.where(np.arange(n) % 11 == 5, 0.0, np.linspace(0.5, 2.0, n))
+    problem = glru.Problem(X, y, loss, glru.L2(0.3), True, "sum", weights, offset=offset)
+    groups = np.arange(n) % 7 if grouped else np.arange(n)
+    used = np.flatnonzero(weights)
+    means, residuals = np.empty((n, 6)), np.empty(n)
+    for group in np.unique(groups[used]):
+        model = packed(problem.without(np.flatnonzero(groups == group)))
+        mine = groups == group
+        scores, new = X[mine] @ model[:-1] + model[-1], rows @ model[:-1] + model[-1]
+        residuals[mine] = np.abs(y[mine] - (np.exp(scores + offset[mine]) if counts else scores))
+        means[mine] = np.exp(new + shift) if counts else new
+    means, residuals = means[used], residuals[used, None]
+    result = glru.jackknife(problem, groups=groups if grouped else None, width=1e-6)
+    for level, k in ((0.9, 34), (0.5, 19)):
+        lower, upper = result.prediction_interval(rows, level, offset=shift)
+        truth = np.sort(means - residuals, axis=0)[used.size - k], np.sort(means + residuals, axis=0)[k - 1]
+        for ends, exact in zip((lower, upper), truth, strict=True):
+            assert np.all(ends[0] - 1e-9 <= exact) and np.all(exact <= ends[1] + 1e-9)
+            assert np.all(ends[1] - ends[0] < 1e-3 * (1.0 + np.abs(exact)))
+    lower, upper = result.prediction_interval(rows, 0.99, offset=shift)
+    assert np.all(lower[1] == -np.inf) and np.all(upper[0] == np.inf)
+
+
+def test_what_prediction_intervals_refuse():
+    result = glru.jackknife(problem_of(("squared", 5.0)))
+    for arguments, match in (
+        ({"X": np.ones((2, 4))}, "3 columns"),
+        ({"X": np.ones((2, 3)), "level": 1.0}, "level"),
+        ({"X": np.ones((2, 3)), "offset": np.ones(2)}, "offset"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            result.prediction_interval(**arguments)
+    with pytest.raises(ValueError, match="regression"):
+        glru.jackknife(problem_of(("logistic", 0.3))).prediction_interval(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("strength", [0.0, 3.0])
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Poisson(), glru.Gamma(), glru.NegativeBinomial(2.0)])
+def test_many_groups_to_second_order(loss, strength):
+    """Without a pass per group; every standard error, and the bias, hold what refits give, at widths that are met and at one that is not."""
+    X, z = data(2400, 4, 5, "squared")
+    random, groups = np.random.default_rng(6), np.arange(2400) % 80
+    z = 0.3 * z + 0.2 * random.normal(size=80)[groups]
+    offset = None if isinstance(loss, glru.Logistic) else 0.5 * X[:, 0]
+    y = z > 0.0 if offset is None else random.gamma(2.0, np.exp(z)) + 0.01
+    y = y if isinstance(loss, glru.Logistic | glru.Gamma) else np.floor(y)
+    penalty = glru.L2(np.full(4, strength))
+    problem = glru.Problem(X, y, loss, penalty, True, "sum", random.uniform(0.5, 2.0, 2400), offset=offset)
+    moves = refits(problem, groups)
+    errors, bias = np.sqrt(79 / 80 * np.square(moves).sum(axis=0)), 79 * moves.mean(axis=0)
+    for width in (0.3, 3e-3, 1e-8):
+        result = glru.jackknife(problem, groups=groups, width=width)
+        assert result.n_trainings == 0 and (width < 3e-3 or "second order" in result.decided_by)
+        for (low, high), exact in ((result.standard_error_bounds, errors), (result.bias_bounds, bias)):
+            assert np.all(low - 1e-9 <= exact) and np.all(exact <= high + 1e-9)
+            assert np.all(high - low <= 200.0 * width * errors)
+
+
 def test_groups_are_checked_and_named():
     problem = problem_of(("logistic", 0.1))
     with pytest.raises(ValueError, match="one entry per row"):

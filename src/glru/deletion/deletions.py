@@ -13,7 +13,7 @@ rows, second order, Newton steps of many models together, and models trained one
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, final
 
@@ -53,11 +53,22 @@ OPEN = STAGES.index("open")
 TIGHT_ETA = 1e-5
 """A metric that is farther than this from the Hessian is formed again at a closer base: standard errors are known no better than that."""
 
+NEAR_FACTOR, COVERED_FACTOR = 1.0 + 5e-5, 1.1
+"""Without a row the weights of the others are multiplied by a factor. Up to the first, or up to the second where there are many of them, one base serves
+all: Hessians are then known up to the factor, which a closed form errs by and a Newton step contracts by."""
+
+WORTH_A_STAGE = 1e6
+"""Operations that Newton steps would take, from which on a stage before them is worth its own overhead."""
+
 TRIED = 8
 """Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
 
 KEPT_ENTRIES = 1 << 25
 """Coordinates of all rows are kept between stages up to this number of entries."""
+
+
+CHUNK_ENTRIES = 1 << 16
+"""Directions of a chunk of deletions have about this number of entries: a few such arrays stay in the cache of a core."""
 
 
 @final
@@ -114,26 +125,26 @@ class Reference:
         return middle, far * (1.0 + gamma(2 * half.size + 16))
 
 
-def local_base(solution: Solution) -> LocalRows:
-    """The base of all deletions under the local certificate: at most a few Newton steps from a solution."""
+def local_base(solution: Solution, highest: float | None = None) -> LocalRows:
+    """The base of all deletions under the local certificate, at most a few Newton steps from a solution; ``highest``: of the factors that it covers."""
     problem = solution.problem
-    family = LocalRows(solution, 1.0)
+    family = LocalRows(solution, 1.0, highest)
     if not family.converged:
-        family = LocalRows(train(problem, tol=ACCURATE, start=solution), 1.0)
-    if family.usable and family.eta > TIGHT_ETA:
-        closer = LocalRows(family, 1.0)
+        family = LocalRows(train(problem, tol=ACCURATE, start=solution), 1.0, highest)
+    if family.usable and family.middle_eta > TIGHT_ETA:
+        closer = LocalRows(family, 1.0, highest)
         family = closer if closer.usable and closer.eta < family.eta else family
     return family
 
 
 def _local_reference(family: LocalRows) -> Reference:
     base = family.base
-    root = float(np.sqrt(1.0 - base.eta))
+    root = float(np.sqrt(1.0 - family.middle_eta))
     nu = np.asarray((base.step_norm + base.error_norm) / root * (1.0 + FEW))
     radius = float(local_radius(base.constant, family.largest_norm / root, nu, 0.0)) / root * (1.0 + FEW)
     # Curvatures at the optimum differ from those at the base by the exponential of the largest move of a score.
     moved = base.constant * family.largest_norm * radius
-    theta = float((1.0 + base.eta) * np.exp(moved * (1.0 + FEW))) - 1.0 + FEW
+    theta = float((1.0 + family.middle_eta) * np.exp(moved * (1.0 + FEW))) - 1.0 + FEW
     problem = family.problem
     errors = score_errors(problem, base.point.coef, base.point.intercept, family.values.scores)
     found = Reference(problem, base.point, base.metric, theta, radius, family.values, errors)
@@ -228,7 +239,7 @@ class Deletions:
         problem = self.problem
         self.family: LocalRows | None = None
         if problem.loss.self_concordance is not None and problem.penalty.smooth:
-            family = local_base(solution)
+            family = local_base(solution, self._highest_factor())
             self.family = family if family.usable and family.converged else None
         self.reference = _trained_reference(solution, budget) if self.family is None else _local_reference(self.family)
         if not np.isfinite(self.reference.radius):
@@ -238,7 +249,7 @@ class Deletions:
         self.n_deletions = problem.n_rows if codes is None else int(codes.max()) + 1
         self.radii, self.lengths = np.full(self.n_deletions, np.inf), np.zeros(self.n_deletions)
         self.stage_codes = np.full(self.n_deletions, OPEN, dtype=np.int8)
-        self._families: dict[float, LocalRows] = {} if self.family is None else {1.0: self.family}
+        self._families: dict[float, LocalRows] = {}
         self._place = np.full(self.n_deletions, -1, dtype=np.intp)
         self._store = np.empty((0, self.reference.size))
         self._n_stored = 0
@@ -255,6 +266,15 @@ class Deletions:
         left = problem.total_weight - np.bincount(self.codes, problem.sample_weight, self.n_deletions)
         factors = np.divide(problem.total_weight, left, out=np.full(left.size, np.inf), where=left > 0.0)
         return np.where(factors <= 2.0, factors, np.inf)
+
+    def _highest_factor(self) -> float | None:
+        """The highest factor of single rows that is left to the base of all rows, if any."""
+        if self.codes is not None or self.problem.scaling == "sum":
+            return None
+        factors = self.factors[np.isfinite(self.factors)]
+        if factors.max(initial=1.0) > NEAR_FACTOR and np.unique(factors).size <= MOST_FACTORS:
+            return None
+        return float(factors[factors <= COVERED_FACTOR].max(initial=1.0))
 
     def rows_of(self, deletion: int) -> Rows:
         """The rows of a deletion."""
@@ -282,8 +302,8 @@ class Deletions:
         chosen[members] = True
         stages: list[tuple[str, Callable[[Rows, float], None]]] = [("training", self._one_by_one)]
         if self.family is not None and self.codes is not None:
-            stages = [("newton", self._groups), *stages]
-        elif self.family is not None and np.unique(self.factors[np.isfinite(self.factors)]).size <= MOST_FACTORS:
+            stages = [("second order", self._group_second_order), ("newton", self._groups), *stages]
+        elif self.family is not None:
             stages = [
                 ("closed form", self._closed),
                 ("closed form", self._sharp),
@@ -291,67 +311,74 @@ class Deletions:
                 ("newton", self._newton),
                 *stages,
             ]
+        left = self.open(width)
         for stage, work in stages:
-            left = self.open(width)
-            left = left[chosen[left]]
-            if not left.size or self.budget.spent:
+            mine = left[chosen[left]]
+            if not mine.size or self.budget.spent:
                 break
             begin = time.perf_counter()
-            work(left, width)
+            work(mine, width)
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begin
-            self.report(stage, self.n_deletions - self.open(width).size, self.n_deletions)
+            left = self.open(width)
+            self.report(stage, self.n_deletions - left.size, self.n_deletions)
 
     def directions(self, members: Rows) -> Array:
         """The candidates' moves in the coordinates of the metric, one row each."""
         found = np.zeros((members.size, self.reference.size))
         stored = self._place[members] >= 0
         found[stored] = self._store[self._place[members[stored]]]
-        if not stored.all() and self._families and self.codes is None:
+        if not stored.all() and self.family is not None and self.codes is None:
             rest = np.flatnonzero(~stored & np.isfinite(self.radii[members]))
-            for family, mine in self._grouped(members[rest]):
-                rows = members[rest][mine]
-                found[rest[mine]] = self._to_metric(family, self._closed_moves(family, rows)[0])
+            found[rest] = self._closed_moves(self.family, members[rest])
         return found
 
     def chunks(self, members: Rows) -> Iterator[slice]:
         """Some deletions in consecutive chunks whose directions are small."""
-        height = max(64, (1 << 20) // self.reference.size)
+        height = max(64, CHUNK_ENTRIES // self.reference.size)
         for start in range(0, members.size, height):
             yield slice(start, min(start + height, members.size))
 
-    def _take_in(self, members: Rows, moves: Array, radii: Array, stage: str, store: bool = True) -> None:
+    def _take_in(self, members: Rows, moves: Array, radii: Array, stage: str) -> None:
         """Take in candidates where they are better than what is known; ``radii``: counted from the base, in the metric."""
-        reference, solve_error = self.reference, self.reference.metric.solve_error
-        lengths = np.sqrt(np.einsum("ij,ij->i", moves, moves))
-        # A product of a candidate with the factor or its inverse errs by a few solve errors of its length.
-        radii = (radii + reference.radius + 12.0 * solve_error * lengths) * (1.0 + FEW)
-        better = np.flatnonzero((radii < self.radii[members]) & np.isfinite(lengths))
+        better = self._take_radii(members, np.sqrt(np.einsum("ij,ij->i", moves, moves)), radii, stage)
         mine = members[better]
-        self.radii[mine], self.lengths[mine] = radii[better], lengths[better]
-        self.stage_codes[mine] = STAGES.index(stage)
-        if not store:
-            self._place[mine] = -1
-            return
         new = np.flatnonzero(self._place[mine] < 0)
         needed = self._n_stored + new.size
         if needed > self._store.shape[0]:
-            grown = np.empty((max(needed, 2 * self._store.shape[0]), reference.size))
+            grown = np.empty((max(needed, 2 * self._store.shape[0]), self.reference.size))
             grown[: self._n_stored] = self._store[: self._n_stored]
             self._store = grown
         self._place[mine[new]] = np.arange(self._n_stored, needed)
         self._n_stored = needed
         self._store[self._place[mine]] = moves[better]
 
+    def _take_radii(self, members: Rows, lengths: Array, radii: Array, stage: str) -> Rows:
+        """Take in what is known of candidates where it is better, and say of which of them."""
+        reference, solve_error = self.reference, self.reference.metric.solve_error
+        # A product of a candidate with the factor or its inverse errs by a few solve errors of its length.
+        radii = (radii + reference.radius + 12.0 * solve_error * lengths) * (1.0 + FEW)
+        better = np.flatnonzero((radii < self.radii[members]) & np.isfinite(lengths))
+        mine = members[better]
+        self.radii[mine], self.lengths[mine] = radii[better], lengths[better]
+        self.stage_codes[mine] = STAGES.index(stage)
+        return better
+
     def _grouped(self, rows: Rows) -> Iterator[tuple[LocalRows, Rows]]:
         """The families of some rows, by what the others' weights are multiplied by, and the places of their rows."""
+        assert self.family is not None
         factors = self.factors[rows]
-        for factor in np.unique(factors[np.isfinite(factors)]):
+        covered = factors <= self.family.factors[1]
+        if covered.any():
+            yield self.family, np.flatnonzero(covered)
+        for factor in np.unique(factors[~covered & np.isfinite(factors)]):
             yield self._family(float(factor)), np.flatnonzero(factors == factor)
 
     def _family(self, factor: float) -> LocalRows:
+        """The family of one factor, at a base of its own."""
         if factor not in self._families:
             assert self.family is not None
-            self._families[factor] = LocalRows(self.family, factor)
+            known = self.family.factors == (factor, factor)
+            self._families[factor] = self.family if known else LocalRows(self.family, factor)
         return self._families[factor]
 
     @cached_property
@@ -363,15 +390,13 @@ class Deletions:
 
     def _places(self, family: LocalRows, rows: Rows) -> Array:
         """Some rows in the coordinates of a family's metric."""
-        if family is self.family and self._all_places is not None:
-            whole = rows.size == self.problem.n_rows
+        whole = rows.size == self.problem.n_rows
+        if family is self.family and (whole or "_all_places" in self.__dict__) and self._all_places is not None:
             return self._all_places if whole else self._all_places[rows]
         return coordinates(self.problem.take(rows), family.base.metric)
 
-    def _closed_moves(self, family: LocalRows, rows: Rows) -> tuple[Array, Array, Removals]:
-        removals = family.removals(rows)
-        moves, lengths = family.directions(rows, removals, self._places(family, rows))
-        return moves, lengths, removals
+    def _closed_moves(self, family: LocalRows, rows: Rows) -> Array:
+        return family.directions(family.removals(rows), self._places(family, rows))[0]
 
     def _to_metric(self, family: LocalRows, moves: Array) -> Array:
         """Moves from a family's base in the coordinates of its metric, as moves from the reference in those of its metric."""
@@ -400,32 +425,59 @@ class Deletions:
 
     def _sharp(self, rows: Rows, width: float) -> None:
         """The closed form with what it does to the other rows."""
-        if rows.size > MANY_ROWS and self.family is not None and self.family.has_sharp:
+        assert self.family is not None
+        size = self.reference.size
+        # One Gram matrix against the scores and slopes of all rows under each model.
+        spared = self.problem.n_rows * (rows.size * (2 * size + 30) - size * size)
+        if (rows.size > MANY_ROWS or spared > WORTH_A_STAGE) and self.family.has_sharp:
             self._closed_form(rows, sharp=True)
 
     def _closed_form(self, rows: Rows, sharp: bool) -> None:
         for family, mine in self._grouped(rows):
             if not family.usable or (sharp and not family.has_sharp):
                 continue
-            base = family.base
-            moves, lengths, removals = self._closed_moves(family, rows[mine])
-            others = None
-            if sharp:
-                others = family.row_moves(rows[mine], removals, self._places(family, rows[mine]))
+            base, chosen = family.base, rows[mine]
+            removals = family.removals(chosen)
+            others = family.row_moves(chosen, removals, self._places(family, chosen)) if sharp else None
             _, nu, exponents = base.remainders(removals, family.largest_norm, others)
             radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
-            radii = (radii + 4.0 * base.metric.solve_error * lengths) * self._growth(family)
+            reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
+            radii = (radii + 4.0 * base.metric.solve_error * reach) * self._growth(family)
             # Where nothing better is stored, the closed form is computed again when it is asked for.
-            kept = self._place[rows[mine]] >= 0
-            moves = self._to_metric(family, moves)
-            for here, store in ((kept, True), (~kept, False)):
-                if here.any():
-                    chosen = slice(None) if here.all() else here
-                    self._take_in(rows[mine][chosen], moves[chosen], radii[chosen], "closed form", store)
+            kept = self._place[chosen] >= 0
+            here = np.flatnonzero(kept) if family is self.family else np.arange(chosen.size)
+            if here.size:
+                moves = self._to_metric(family, self._closed_moves(family, chosen[here]))
+                self._take_in(chosen[here], moves, radii[here], "closed form")
+            if family is self.family and not kept.all():
+                lengths, errors = self._closed_lengths(removals, reach)
+                rest = np.flatnonzero(~kept)
+                self._take_radii(chosen[rest], lengths[rest], (radii + errors)[rest], "closed form")
+
+    def _closed_lengths(self, removals: Removals, reach: Array) -> tuple[Array, Array]:
+        """The lengths of the moves of the closed form at the base of all rows, and at least their errors; ``reach``: at least the lengths of their parts."""
+        assert self.family is not None
+        base = self.family.base
+        step, loss_step = base.metric.factor @ base.step, base.metric.factor @ base.loss_step
+        extra = removals.factors - base.middle_factor
+        squares = step @ step + extra * (2.0 * (step @ loss_step) + extra * (loss_step @ loss_step))
+        own = removals.multipliers * removals.norms
+        squares += np.square(own) + 2.0 * removals.multipliers * removals.base_moves
+        lengths = np.sqrt(np.maximum(squares, 0.0))
+        # Norms were rounded up by a solve error, moves and steps err by a few of these. A root errs by at most that of the error, and by the error over itself.
+        error = np.sqrt(16.0 * base.metric.solve_error + 8.0 * FEW) * reach
+        with np.errstate(all="ignore"):
+            error = np.fmin(error, error * (error / lengths))
+        return lengths, error + 4.0 * base.metric.tiny * np.abs(removals.multipliers)
 
     def _second_order(self, rows: Rows, width: float) -> None:
         for family, mine in self._grouped(rows):
-            if mine.size <= MANY_ROWS or not (family.usable and family.has_second_order(mine.size)):
+            if mine.size <= MANY_ROWS:
+                continue
+            factors = np.unique(self.factors[rows[mine]])
+            if family is self.family and factors.size == 1:
+                family = self._family(float(factors[0]))
+            if not (family.usable and family.has_second_order(mine.size)):
                 continue
             base, removals = family.base, family.removals(rows[mine])
             found = second_order_steps(family, rows[mine])
@@ -452,18 +504,22 @@ class Deletions:
                     measured = _MeasuredRows(self, first, width)
                     tighten(measured, measured.decided, BATCH_STEPS)
 
-    def _groups(self, groups: Rows, width: float) -> None:
-        assert self.family is not None and self.codes is not None
+    def _group_batches(self, groups: Rows) -> Iterator[Rows]:
+        """Groups whose systems fit into memory together, until the time is up."""
         batch = max(1, self.max_memory // (32 * self.reference.size**2 + smallest_batch(self.problem) // 8))
-
-        def take_in(members: Rows, moves: Array, radii: Array) -> None:
-            self._take_in(members, moves, radii, "newton")
-
         for start in range(0, groups.size, batch):
             if self.budget.spent:
                 return
-            here = groups[start : start + batch]
-            candidates = self._group_rows.candidates(here, take_in)
+            yield groups[start : start + batch]
+
+    def _group_second_order(self, groups: Rows, width: float) -> None:
+        if groups.size > MANY_ROWS and self._group_rows.has_second_order:
+            for here in self._group_batches(groups):
+                self._group_rows.second_order(here, partial(self._take_in, stage="second order"))
+
+    def _groups(self, groups: Rows, width: float) -> None:
+        for here in self._group_batches(groups):
+            candidates = self._group_rows.candidates(here, partial(self._take_in, stage="newton"))
             tighten(candidates, lambda lower, upper: self._enough(upper, width), BATCH_STEPS)
 
     @cached_property

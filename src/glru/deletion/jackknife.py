@@ -6,7 +6,9 @@ With :math:`\Delta_g = w_{-g} - w` the exact moves of ``G`` deletions and :math:
 :math:`a_j \sqrt{\tfrac{G-1}{G} \sum_g \rho_g^2}` and an entry of the covariance by the products of both.
 """
 
+from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from typing import Any, Literal, final
 
 import numpy as np
@@ -14,16 +16,21 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from glru._budget import Budget
+from glru._inputs import as_matrix
 from glru._results import Shown, make_frame
 from glru.bounds import Bounds
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
+from glru.changes import matched_columns
 from glru.deletion.deletions import STAGES, Deletions, check_limits, require_deletions
-from glru.deletion.intervals import around
+from glru.deletion.intervals import absolute, around, enlarge
 from glru.deletion.result import coef_names
-from glru.linalg import FEW, Array, calm_blas, gamma, length
+from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length, outward
+from glru.losses import WithOffset
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train
+from glru.updates.gradients import model_scores
+from glru.updates.moments import coordinates
 
 Center = Literal["estimate", "mean"]
 
@@ -201,6 +208,95 @@ class Jackknife(Shown):
         half = float(stdtrit(self.n_deletions - 1, 0.5 + 0.5 * level)) * self.standard_error_bounds[1]
         return self.coef - half, self.coef + half
 
+    def prediction_interval(self, X: Any, level: float = 0.9, offset: Any = None) -> tuple[Bounds, Bounds]:
+        r"""Jackknife+ intervals of new targets, from the exact models without each row or group; certified bounds of both ends.
+
+        With :math:`\mu_{-i}` the prediction of the model without row ``i`` (or its group) and :math:`R_i = |y_i - \mu_{-i}(x_i)|`, the interval of ``x`` goes
+        from the :math:`(n + 1 - k)`-th smallest of :math:`\mu_{-i}(x) - R_i` to the ``k``-th smallest of :math:`\mu_{-i}(x) + R_i`,
+        :math:`k = \lceil \text{level} (n + 1) \rceil`; where there are too few rows for the level, to infinity. It holds a new target with a probability of at least
+        :math:`2\,\text{level} - 1`, usually about ``level``, if rows are exchangeable [1]_.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            New rows.
+        level : float, default=0.9
+            The level.
+        offset : array of shape (n_queries,), default=None
+            The offsets of the new rows, of a model with an offset.
+
+        Returns
+        -------
+        lower, upper : tuple of array of shape (n_queries,)
+            Bounds of the lower ends, and bounds of the upper ends.
+
+        References
+        ----------
+        .. [1] R. F. Barber, E. J. Candes, A. Ramdas and R. J. Tibshirani, "Predictive inference with the jackknife+", Annals of Statistics, 2021.
+
+        Examples
+        --------
+        >>> import numpy as np, glru
+        >>> from sklearn.linear_model import Ridge
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(100, 2))
+        >>> y = X[:, 0] + rng.normal(size=100)
+        >>> lower, upper = glru.jackknife(Ridge(), X, y).prediction_interval([[0.0, 0.0]])
+        >>> lower[0].round(6), upper[1].round(6)
+        (array([-2.02345]), array([1.651373]))
+        """
+        problem, deletions, reference = self.problem, self._deletions, self._deletions.reference
+        if problem.loss.task != "regression" or problem.loss.link == "logit":
+            raise ValueError(f"prediction_interval needs a regression of numbers; got {problem.loss!r}.")
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1; got {level!r}.")
+        matrix, names = as_matrix(X, "X")
+        if matrix.shape[1] != problem.n_columns:
+            raise ValueError(f"X must have {problem.n_columns} columns, as the data has; got {matrix.shape[1]}.")
+        matrix = matched_columns(matrix, names, problem.column_names)
+        if (offset is None) != (not isinstance(problem.loss, WithOffset)):
+            raise ValueError("offset must be given for a model with an offset, and only for such a model.")
+        shifts = np.zeros(matrix.shape[0]) if offset is None else np.asarray(offset, dtype=np.float64)
+        if shifts.shape != (matrix.shape[0],) or not np.isfinite(shifts).all():
+            raise ValueError(f"offset must have one finite number per row of X, {matrix.shape[0]}; got {offset!r}.")
+        used = np.flatnonzero(problem.weights > 0.0)
+        owners = np.searchsorted(self._members, used) if deletions.codes is None else deletions.codes[used]
+        directions, slack = deletions.directions(self._members), self._slack
+        with np.errstate(all="ignore"):
+            own = np.einsum("ij,ij->i", coordinates(problem.take(used), reference.metric), directions[owners])
+            half = reference.norms[used] * slack[owners] + reference.errors[used]
+            residuals = self._residuals(used, reference.values.scores[used] + own, half)
+            point = reference.point
+            scores = matrix @ point.coef + point.intercept
+            unit = matrix.depths(3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
+            errors = unit * (matrix.absolute_product(np.abs(point.coef)) + abs(point.intercept))
+            norms = reference.metric.norms(matrix)
+            places = model_scores(matrix, reference.metric.inverse, problem.fit_intercept)
+            k = ceil(Fraction(str(float(level))) * (used.size + 1))
+            found = np.empty((4, matrix.shape[0]))
+            for query in range(matrix.shape[0]):
+                moved = (directions @ places[query])[owners]
+                half = norms[query] * slack[owners] + errors[query] + FEW * np.abs(moved)
+                means = self._means(scores[query] + moved, half, shifts[query])
+                found[:, query] = _ends(means, residuals, k)
+        return (found[0], found[1]), (found[2], found[3])
+
+    def _means(self, scores: Array, half: Array, offset: Any) -> Bounds:
+        """Bounds of predictions from scores and at least their errors; an offset is added to them."""
+        lower, upper = around(scores + offset, half + FEW * (np.abs(scores) + np.abs(offset)))
+        if self.problem.loss.link == "identity":
+            return lower, upper
+        # What overflows is at least the largest number, and what underflows at most the smallest.
+        lower, upper = enlarge((np.exp(lower), np.exp(upper)), 16.0 * FEW)
+        return np.clip(lower - TINY, 0.0, np.finfo(np.float64).max), upper + TINY
+
+    def _residuals(self, rows: NDArray[np.intp], scores: Array, half: Array) -> Bounds:
+        """Bounds of the absolute residuals of rows under the models without them."""
+        targets = self.problem.targets[rows]
+        lower, upper = self._means(scores, half, self.problem.offset[rows])
+        rounding = FEW * (np.abs(targets) + np.maximum(np.abs(lower), np.abs(upper)))
+        return absolute((targets - upper - rounding, targets - lower + rounding))
+
     def to_frame(self) -> Any:
         """One line per coefficient (a frame of pandas or polars): estimate, and both ends of standard error and bias."""
         columns = {"coefficient": self.coef_names, "estimate": self.coef}
@@ -223,6 +319,17 @@ class Jackknife(Shown):
         lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))
         lines.append(("trainings", f"{self.n_trainings} of {self.n_deletions}"))
         return f"Jackknife({what}, {len(self.coef_names)} coefficients)", lines
+
+
+def _ends(means: Bounds, residuals: Bounds, k: int) -> tuple[float, float, float, float]:
+    """Bounds of the lower and of the upper end of a jackknife+ interval: order statistics of intervals are those of their ends."""
+    n = residuals[0].size
+    if k > n:
+        return -np.inf, -np.inf, np.inf, np.inf
+    low = [np.partition(values, n - k)[n - k] for values in (means[0] - residuals[1], means[1] - residuals[0])]
+    high = [np.partition(values, k - 1)[k - 1] for values in (means[0] + residuals[0], means[1] + residuals[1])]
+    lower, upper = outward(np.array([low[0], high[0]]), -np.inf), outward(np.array([low[1], high[1]]), np.inf)
+    return float(lower[0]), float(upper[0]), float(lower[1]), float(upper[1])
 
 
 def _middle(bounds: Bounds) -> Array:

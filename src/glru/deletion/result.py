@@ -1,6 +1,6 @@
 """What the deletion of every row does to a model: exact case-deletion diagnostics with certified intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -488,13 +488,17 @@ class Influence(Shown):
         tuple of array of shape (n_chosen, n_coefs)
             Lower and upper ends, the intercept's column last.
         """
-        chosen, deletions = self._chosen(rows), self._deletions
+        return self._coef_changes(rows, lambda changes: changes)
+
+    def _coef_changes(self, rows: Sequence[int] | Rows | None, scale: Callable[[Bounds], Bounds]) -> Bounds:
+        """Bounds of the changes of all coefficients, scaled."""
+        chosen, deletions, slack = self._chosen(rows), self._deletions, self._slack
         lower, upper = np.empty((2, chosen.size, deletions.reference.size))
         axes = deletions.reference.axis_norms
         with np.errstate(all="ignore"):
             for here in deletions.chunks(chosen):
                 moves = deletions.directions(chosen[here]) @ deletions.reference.metric.inverse.T
-                lower[here], upper[here] = negate(around(moves, np.outer(self._slack[chosen[here]], axes)))
+                lower[here], upper[here] = scale(negate(around(moves, np.outer(slack[chosen[here]], axes))))
         return lower, upper
 
     def dfbetas(self, rows: Sequence[int] | Rows | None = None) -> Bounds:
@@ -510,7 +514,7 @@ class Influence(Shown):
         tuple of array of shape (n_chosen, n_coefs)
             Lower and upper ends, the intercept's column last.
         """
-        return self._in_units(self.dfbeta(rows), self._axis_norms)
+        return self._coef_changes(rows, lambda changes: self._in_units(changes, self._axis_norms))
 
     def fitted_changes(
         self, rows: Sequence[int] | Rows | None = None, of: Sequence[int] | Rows | None = None

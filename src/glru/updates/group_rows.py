@@ -6,18 +6,20 @@ Hessian is part of the proof. A Newton step is solved by any means; what it leav
 all models are one product with the data. Of a quadratic loss they follow from those at the base, and the data is not read again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.linalg import FEW, TINY, Array, Entries, gamma, length
+from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Entries, gamma, length
 from glru.updates.batch import SLOW, Certified
 from glru.updates.carried_rows import sum_error
 from glru.updates.gradients import Gradients
 from glru.updates.local_rows import LocalRows, removal_radii
 from glru.updates.moments import coordinates
+from glru.updates.second_order import half_errors
 
 Rows = NDArray[np.intp]
 Found = Callable[[Rows, Array, Array], None]
@@ -50,7 +52,7 @@ class GroupRows:
         strengths = np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
         self.strengths = strengths
         every = family.removals(np.arange(problem.n_rows))
-        self.norms, self.score_errors = every.norms, every.score_errors
+        self.norms, self.slope_errors = every.norms, every.slope_errors
         # The penalty's Hessian in the coordinates of the metric.
         self.penalty = base.metric.inverse.T @ (strengths[:, None] * base.metric.inverse)
 
@@ -58,23 +60,35 @@ class GroupRows:
         """The rows of a group, in ascending order."""
         return self.order[self.edges[group] : self.edges[group + 1]]
 
+    def _chunks(self, groups: Rows) -> Iterator[tuple[slice, Rows, Rows, Array]]:
+        """Consecutive groups with their rows, the places where each group begins, and the rows in the coordinates of the metric."""
+        counts, metric = self.edges[groups + 1] - self.edges[groups], self.family.base.metric
+        ends = np.cumsum(counts)
+        start = 0
+        while start < groups.size:
+            most = (ends[start - 1] if start else 0) + CHUNK_BYTES // (8 * metric.size)
+            stop = max(start + 1, int(np.searchsorted(ends, most, side="right")))
+            rows = np.concatenate([self.rows_of(int(group)) for group in groups[start:stop]])
+            begins = np.append(0, np.cumsum(counts[start:stop])[:-1])
+            yield slice(start, stop), rows, begins, coordinates(self.family.problem.take(rows), metric)
+            start = stop
+
     def candidates(self, groups: Rows, found: Found) -> "GroupCandidates":
         """One Newton step without each of some groups, from the base."""
         family, base, problem = self.family, self.family.base, self.family.problem
         size, values = base.metric.size, family.values
         shrunk, pulls = np.empty((groups.size, size, size)), np.empty((groups.size, size))
-        pull_errors = np.zeros(groups.size)
-        for k, group in enumerate(groups):
-            rows = self.rows_of(int(group))
-            places = coordinates(problem.take(rows), base.metric)
+        pull_errors = np.empty(groups.size)
+        for here, rows, begins, places in self._chunks(groups):
             weights, slopes = problem.weights[rows], values.slopes[rows]
-            shrunk[k] = places.T @ ((weights * values.curvatures[rows])[:, None] * places)
-            pulls[k] = (weights * slopes) @ places
-            if base.constant == 0.0:
-                # Slopes at scores that are off, their weights, and sums of coordinates.
-                unit = gamma(rows.size + size + 32) + 3.0 * base.metric.solve_error + sum_error(problem.totals.depth)
-                off = problem.loss.smoothness * self.score_errors[rows] + unit * np.abs(slopes)
-                pull_errors[k] = float((weights * off) @ self.norms[rows]) * (1.0 + gamma(rows.size + 16))
+            curved = (weights * values.curvatures[rows])[:, None] * places
+            for k, (first, last) in enumerate(pairwise((*begins, rows.size)), here.start):
+                shrunk[k] = places[first:last].T @ curved[first:last]
+            pulls[here] = np.add.reduceat((weights * slopes)[:, None] * places, begins)
+            # Slopes at scores that are off, their weights, and sums of coordinates.
+            unit = gamma(rows.size + size + 32) + 3.0 * base.metric.solve_error + sum_error(problem.totals.depth)
+            off = weights * (self.slope_errors[rows] + unit * np.abs(slopes)) * self.norms[rows]
+            pull_errors[here] = np.add.reduceat(off, begins) * (1.0 + gamma(rows.size + 16))
         shares, theta = self._shares(groups, shrunk)
         factors = np.where(shares > 0.0, self.factors[groups], 1.0)
         extra = (factors - 1.0)[:, None, None]
@@ -92,6 +106,44 @@ class GroupRows:
         start = base.point.packed(problem.fit_intercept)[:, None]
         new.models = start + base.metric.inverse @ new.solve(gradients).T
         return new
+
+    @property
+    def has_second_order(self) -> bool:
+        """Whether :meth:`second_order` applies, and is expected to be cheaper than a pass for all groups."""
+        plain = self.family.base.constant > 0.0 and bool(np.all(self.factors == 1.0))
+        return plain and self.family.has_second_order(self.factors.size)
+
+    def second_order(self, groups: Rows, found: Found) -> None:
+        """Candidates to second order and their radii, without a pass over the data for each group (:mod:`glru.updates.second_order`)."""
+        family, base, problem = self.family, self.family.base, self.family.problem
+        start, moments = self.candidates(groups, found), family.all_moments
+        shares, error = start.shares, base.metric.solve_error
+        first = start.solve(start.base_gradients)
+        half = family.third.along(first)
+        for here, rows, begins, places in self._chunks(groups):
+            owners = np.repeat(np.arange(here.start, here.stop), np.diff(np.append(begins, rows.size)))
+            moves = np.einsum("ij,ij->i", places, first[owners])
+            half[here] -= np.add.reduceat(
+                places * (0.5 * family.third.weighted[rows] * np.square(moves))[:, None], begins
+            )
+        second = start.solve(half)
+        lengths, more = (np.linalg.norm(step, axis=1) * (1.0 + gamma(base.metric.size + 8)) for step in (first, second))
+        whole = (lengths + more + TINY) * (1.0 + FEW)
+        moved = family.largest_norm * whole * (1.0 + FEW)
+        exponents, fourth = base.constant * moved, float(problem.loss.fourth_constant or 0.0)
+        # What both steps leave of their equations, as computed, by what is known of the Hessians and by the right-hand sides.
+        left = np.einsum("kij,kj->ki", start.systems, first + second) + start.base_gradients + half
+        sizes = np.linalg.norm(start.systems, axis=(1, 2)) * whole + np.linalg.norm(half, axis=1)
+        sizes += np.linalg.norm(start.base_gradients, axis=1)
+        residuals = np.linalg.norm(left, axis=1) + (gamma(8 * base.metric.size + 32) + 4.0 * error) * sizes
+        residuals += start.base_errors + start.theta * shares * whole
+        # The terms of all rows and of the group's own, each as :func:`glru.updates.second_order.half_errors` has them.
+        residuals += 2.0 * half_errors(family, lengths)
+        nu = base.constant * (lengths + 0.5 * more) * moments.sizes(second, more)
+        nu += fourth / 6.0 * np.exp(exponents) * moved * whole * moments.sizes(first + second, whole)
+        nu = nu * (1.0 + FEW) + residuals * (1.0 + FEW) / np.sqrt(shares)
+        radii, _ = removal_radii(base.constant, shares, family.largest_norm, nu, exponents, start.theta, 0.0, None)
+        found(groups, first + second, np.where(np.isfinite(radii), radii, np.inf))
 
     def _shares(self, groups: Rows, shrunk: Array) -> tuple[Array, Array]:
         """The shares of the metric that the Hessians without groups have at least, and how far the computed ones may be off relative to these."""

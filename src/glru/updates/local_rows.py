@@ -105,8 +105,8 @@ class Removals:
 
     Attributes
     ----------
-    weights : array
-        Their new weights ``s'``.
+    factors, weights : array
+        What the weights of the other rows are multiplied by, and their own new weights ``s'``.
     scores, score_errors : array
         Their scores at the base and how far each may be from its exact value.
     slopes, curvatures, slope_errors : array
@@ -123,6 +123,7 @@ class Removals:
         ``c_i``.
     """
 
+    factors: Array
     weights: Array
     scores: Array
     score_errors: Array
@@ -204,8 +205,8 @@ class RowRemovals:
         The self-concordance constant of the loss.
     point : Point
         The base model.
-    factors : tuple of float
-        The least and the largest factor that is covered.
+    factors, middle_factor : tuple of float, float
+        The least and the largest factor that is covered, and the one between them that the metric and the step are of.
     error_norm : float
         At least the norm of the gradient's error.
     step, step_norm : array, float
@@ -219,16 +220,12 @@ class RowRemovals:
     constant: float
     point: Point
     factors: tuple[float, float]
+    middle_factor: float
     error_norm: float
     step: Array
     step_norm: float
     loss_step: Array
     loss_step_norm: float
-
-    @property
-    def middle_factor(self) -> float:
-        """The factor that the metric and the step are of."""
-        return 0.5 * (self.factors[0] + self.factors[1])
 
     def own_factors(self, rows: Problem) -> tuple[Array, NDArray[np.bool_]]:
         """The factors of some rows, and whether they are covered; the middle one stands for others."""
@@ -260,6 +257,7 @@ class RowRemovals:
         with np.errstate(all="ignore"):
             multipliers = weights * (values.slopes + values.curvatures * moves) / (1.0 - leverages)
         return Removals(
+            factors=factors,
             weights=weights,
             scores=values.scores,
             score_errors=errors,
@@ -424,28 +422,36 @@ class LocalRows:
         The model to start from, close to the optimum.
     factor : float, default=None
         The one factor of the removals that are asked about; if not given, those of all rows are covered.
+    highest : float, default=None
+        Factors from ``factor`` up to this one are covered, too, while the base is that of ``factor``.
     """
 
-    def __init__(self, start: Start, factor: float | None = None) -> None:
+    def __init__(self, start: Start, factor: float | None = None, highest: float | None = None) -> None:
         problem = self.problem = start.problem
-        self.factors = factor_range(problem) if factor is None else (factor, factor)
+        self.factors = factor_range(problem) if factor is None else (factor, factor if highest is None else highest)
+        self._middle = 0.5 * (self.factors[0] + self.factors[1]) if factor is None else factor
         self.point = start.point
-        self.eta, self.converged, self._known_norm = np.inf, False, np.inf
+        # How far the Hessians with all factors that are covered, and with the middle one, may be from the metric, as shares.
+        self.eta = self.middle_eta = np.inf
+        self.converged, self._known_norm = False, np.inf
         self._values: RowValues | None = None
+        self._expansion: Expansion | None = None
         self._errors: Array | None = None
         with np.errstate(over="ignore", invalid="ignore"):
             self._find_base(start.expansion)
         self.usable = self.eta < MOST_ETA
 
     @property
-    def expansion(self) -> None:
-        """What was summed at the base is not kept."""
-        return None
+    def expansion(self) -> Expansion | None:
+        """What was summed at the base, of rows in memory; without a Hessian."""
+        return self._expansion
 
     def _find_base(self, here: Expansion | None) -> None:
         """Find the base and its metric."""
         problem, floor = self.problem, Floor.of(self.problem.loss)
-        if here is None or here.hessian is None:
+        if here is not None and here.hessian is None and here.rows is not None:
+            here = _with_hessian(problem, here)
+        elif here is None or here.hessian is None:
             here = expand(problem, self.point, floor)
         before = np.inf
         for k in range(MOST_METRICS):
@@ -460,8 +466,7 @@ class LocalRows:
                 if self.converged or not drift <= max(1.0, 0.5 * before):
                     return
                 before = drift
-                assert there.rows is not None
-                here = replace(there, hessian=loss_hessian(problem, problem.weights * there.rows.curvatures))
+                here = _with_hessian(problem, there)
                 continue
             self._place(here, metric, 0.0)
             self.converged = True
@@ -469,10 +474,6 @@ class LocalRows:
                 return
             self.point = self.point.moved(self.base.step)
             here = expand(problem, self.point, floor)
-
-    @property
-    def _middle(self) -> float:
-        return 0.5 * (self.factors[0] + self.factors[1])
 
     def _step_on(self, here: Expansion, metric: ColumnMetric) -> tuple[Expansion, float]:
         """Move the point by its Newton step; the expansion there, and the largest move of a score."""
@@ -500,13 +501,15 @@ class LocalRows:
         if here.rows is None:
             errors = score_errors_of_totals(totals, point)
         else:
-            self._values = here.rows
+            self._values, self._expansion = here.rows, here
             self._errors = score_errors(problem, point.coef, point.intercept, here.rows.scores)
             errors = score_errors_of_rows(problem, self._errors)
         self.largest_error = errors.largest
         # The metric is that of the middle factor, at computed scores.
-        grown = (1.0 + metric.eta) * (1.0 + share) * max(high / middle, middle / low) * (1.0 + FEW)
-        self.eta = float(grown * np.exp((drift + constant * errors.largest) * (1.0 + FEW))) - 1.0
+        grown = (1.0 + metric.eta) * (1.0 + share) * (1.0 + FEW)
+        grown = float(grown * np.exp((drift + constant * errors.largest) * (1.0 + FEW)))
+        self.middle_eta = grown - 1.0
+        self.eta = grown * max(high / middle, middle / low) * (1.0 + FEW) - 1.0
         slack = high * gradient_errors(totals, point, here, errors, share) * (1.0 + FEW)
         gradient, zero = whole_gradient(totals, point, middle * here.gradient), np.zeros_like(here.gradient)
         several = low < high
@@ -516,6 +519,7 @@ class LocalRows:
             constant=constant,
             point=point,
             factors=self.factors,
+            middle_factor=middle,
             error_norm=metric.gradient_norm(zero, slack),
             step=metric.solve(-gradient),
             step_norm=metric.gradient_norm(gradient, zero),
@@ -596,7 +600,7 @@ class LocalRows:
         part = problem.take(rows)
         images = base.metric.solve(_with_ones(problem.take(chosen)).T)
         places = coordinates(part, base.metric) if places is None else places
-        steps, lengths = self.directions(rows, removals, places)
+        steps, lengths = self.directions(removals, places)
         return RowMoves(
             norms=every.norms[chosen],
             curvatures=self.factors[1] * problem.weights[chosen] * every.curvatures[chosen] * (1.0 + FEW),
@@ -606,7 +610,7 @@ class LocalRows:
             spreads=self._other_moments.sizes(steps, lengths),
         )
 
-    def directions(self, rows: Rows, removals: Removals, places: Array) -> tuple[Array, Array]:
+    def directions(self, removals: Removals, places: Array) -> tuple[Array, Array]:
         """The Newton steps of removals in the coordinates of the metric, and at least the norms of the exact ones.
 
         ``places``: the rows in these coordinates. The steps err by at most four solve errors of these norms.
@@ -614,7 +618,7 @@ class LocalRows:
         base = self.base
         steps = removals.multipliers[:, None] * places + base.metric.factor @ base.step
         if base.factors[0] < base.factors[1]:
-            extra = base.own_factors(self.problem.take(rows))[0] - base.middle_factor
+            extra = removals.factors - base.middle_factor
             steps += extra[:, None] * (base.metric.factor @ base.loss_step)
         return steps, (np.abs(removals.multipliers) * removals.norms + removals.base_norms) * (1.0 + FEW)
 
@@ -765,7 +769,7 @@ class RowCandidates:
         base, arrays, fit_intercept = family.base, family.base.metric.arrays, part.fit_intercept
         block = (arrays.with_ones(part.matrix.block()) if fit_intercept else part.matrix.block()).T
         lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4)) + TINY
-        factors, _ = base.own_factors(part)
+        factors = removals.factors
         new = cls(family, rows, removals, factors, lengths, block, exact)
         new.images = base.metric.solve(block)
         start = (base.point.packed(fit_intercept) + base.step)[:, None]
@@ -774,7 +778,7 @@ class RowCandidates:
         new.models = arrays.put(start) + new.images * arrays.put(removals.multipliers)
         if not exact and family.has_second_order(n_together):
             places = coordinates(part, base.metric)
-            steps, _ = family.directions(rows, removals, places)
+            steps, _ = family.directions(removals, places)
             half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps))
             correction = new.solve(base.metric.factor.T @ half.T)
             new.models -= np.where(np.isfinite(correction).all(axis=0), correction, 0.0)
@@ -924,6 +928,12 @@ def removal_radii(
 def _mean_hessian_error(rho: Array, theta: Array) -> Array:
     """At least the norm of ``M^(1/2) (B^-1 - C^-1) M^(1/2)``, ``B`` within a factor ``e^rho`` of ``M`` and ``C`` within ``1 -/+ theta <= 1/2``."""
     return np.expm1(rho * (1.0 + FEW)) * (1.0 + FEW) + 2.0 * theta
+
+
+def _with_hessian(problem: Problem, here: Expansion) -> Expansion:
+    """An expansion of rows in memory, with the Hessian of the losses."""
+    assert here.rows is not None
+    return replace(here, hessian=loss_hessian(problem, problem.weights * here.rows.curvatures))
 
 
 def _with_ones(rows: Problem) -> Array:

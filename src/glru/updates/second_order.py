@@ -58,7 +58,7 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
     base, removals, largest = family.base, family.removals(rows), family.largest_norm
     fourth = float(family.problem.loss.fourth_constant or 0.0)
     places = coordinates(family.problem.take(rows), base.metric)
-    first, reach = family.directions(rows, removals, places)
+    first, reach = family.directions(removals, places)
     steps, shares, own = base.steps(removals), removals.metric_shares, removals.weights * removals.curvatures
     with np.errstate(all="ignore"):
         half, error = family.second_order(first, rows, places, steps.shifts), base.metric.solve_error
@@ -73,7 +73,7 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
         # What is left of the second step's equation: as computed, by the metric, by the coordinates of the row's own share.
         left = second - (own * shifts)[:, None] * places + half
         residuals = np.sqrt(_inner(left, left)) + (base.eta + 16.0 * error) * (1.0 + removals.leverages) * length
-        residuals = residuals * (1.0 + FEW) + _half_errors(family, rows, reach)
+        residuals = residuals * (1.0 + FEW) + half_errors(family, reach) + _own_half_errors(family, rows)
         moments = family.all_moments
         nu = base.constant * (steps.lengths + 0.5 * length) * moments.sizes(second, length)
         nu += fourth / 6.0 * np.exp(exponents) * moved * whole * moments.sizes(first + second, reach + length)
@@ -82,9 +82,9 @@ def second_order_steps(family: LocalRows, rows: Rows) -> SecondOrder:
     return SecondOrder(first + second, (reach + length) * (1.0 + FEW), steps.shifts + shifts, errors, nu, exponents)
 
 
-def _half_errors(family: LocalRows, rows: Rows, reach: Array) -> Array:
-    """At least the norms of the errors of the second-order terms, as gradients; ``reach``: at least the norms of the steps."""
-    base, removals, moments = family.base, family.removals(rows), family.all_moments
+def half_errors(family: LocalRows, reach: Array) -> Array:
+    """At least the norms of the errors of the second-order terms of all rows, as gradients; ``reach``: at least the norms of the steps."""
+    base, moments = family.base, family.all_moments
     error, squares, root = base.metric.solve_error, np.square(reach), float(np.sqrt(moments.total))
     depth = family.problem.totals.depth
     # Third derivatives at computed scores, relative to the curvatures: sum_k s h t^4 <= |d|^4 sum_k s h kappa^4.
@@ -93,12 +93,16 @@ def _half_errors(family: LocalRows, rows: Rows, reach: Array) -> Array:
     wrong += 8.0 * error * squares * root
     # The rounding of the cubic form, of which the largest possible value is half the sum of s h kappa^3, and of its weights.
     wrong += (gamma(family.problem.n_rows + 2 * base.metric.size**2 + 32) + sum_error(depth)) * family.cubes * squares
-    # The row's own share, which is taken out: its move errs as the others' do, and by the sum that it is made of.
+    return wrong * (1.0 + FEW)
+
+
+def _own_half_errors(family: LocalRows, rows: Rows) -> Array:
+    """At least the norm of the error of a row's own share, which is taken out: its move errs as the others' do, and by the sum that it is made of."""
+    base, removals = family.base, family.removals(rows)
     steps = base.steps(removals)
     sizes = np.abs(steps.shifts)
     own = removals.weights * removals.curvatures * removals.norms
-    own *= (sizes + steps.errors) * (steps.errors + (8.0 * error + FEW) * sizes)
-    return (wrong + own) * (1.0 + FEW)
+    return own * (sizes + steps.errors) * (steps.errors + (8.0 * base.metric.solve_error + FEW) * sizes) * (1.0 + FEW)
 
 
 def _inner(first: Array, second: Array) -> Array:
