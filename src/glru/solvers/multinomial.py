@@ -171,7 +171,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         # The gap after a full step is about the square of its decrement.
         promising = max(stop.target(value), PROMISING * np.sqrt(stop.tol) * value)
         if stop.until is not None or decrement <= promising or n_iter >= stop.max_iter:
-            state = _state(problem, n_iter, value, model, scores, dual, slopes)
+            state = _state(problem, n_iter, value, model, scores, dual, slopes, stop)
             status = stop.check(state)
             if status is not None:
                 return end(state, status, n_iter)
@@ -190,7 +190,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
             or length == 0.0
             or (decrement >= 0.5 * before and before < 1e-14 * max(value, 1e-300))
         ):
-            state = state or _state(problem, n_iter, value, model, scores, dual, slopes)
+            state = state or _state(problem, n_iter, value, model, scores, dual, slopes, stop)
             return end(state, stop.check(state) or "stalled", n_iter)
         dual = -(slopes + _curved(likely, moves)) if length == 1.0 else None
         model, n_iter = model + length * step, n_iter + 1
@@ -198,7 +198,7 @@ def _run(problem: Problem, start: Point, stop: Stop, solver: "_Direct | _Product
         # Near the end a step of length 1 leaves a gap of the fourth order: its own decrement says when it is worth asking.
         decrement = max(decrement, 0.0) if length == 1.0 else np.inf
         if solver.n_products > stop.patience:
-            state = _state(problem, n_iter, value, model, scores, dual, None)
+            state = _state(problem, n_iter, value, model, scores, dual, None, stop)
             return end(state, stop.check(state) or "max_iter", n_iter)
 
 
@@ -217,9 +217,16 @@ def _length(
 
 
 def _state(
-    problem: Problem, n_iter: int, value: float, model: Array, scores: Array, dual: Array | None, slopes: Array | None
+    problem: Problem,
+    n_iter: int,
+    value: float,
+    model: Array,
+    scores: Array,
+    dual: Array | None,
+    slopes: Array | None,
+    stop: Stop,
 ) -> State:
-    """The state at a model with the better of two dual points: the linearised one, or that of the model's own slopes."""
+    """The state at a model with the linearised dual point, or that of the model's own slopes where this one ends nothing and that is better."""
     point = unpacked(model, problem.fit_intercept)
     if slopes is None:
         slopes = problem.loss.gradient(problem.y, scores)
@@ -233,5 +240,7 @@ def _state(
         gap = gap if np.isfinite(gap) else np.inf
         if best is None or gap < best[0]:
             best = gap, feasible
+        if gap <= stop.target(value):
+            break
     assert best is not None
     return State(n_iter, value, best[0], scores, best[1], lambda: (point.coef, point.intercept))
