@@ -226,7 +226,7 @@ def test_what_cannot_be_validated_is_refused(tmp_path):
     with pytest.raises(TypeError, match="checkpoint"):
         glru.loocv(blocks, checkpoint="file")
     X = mapped(tmp_path, np.arange(8.0).reshape(4, 2), "few")
-    with pytest.raises(ValueError, match="the class 1 is gone"):
+    with pytest.raises(ValueError, match=r"the class 1(\.0)? is gone"):
         glru.loocv(glru.Problem(X, [0, 0, 0, 1], fit_intercept=True))
     with pytest.raises(ValueError, match="at least two rows"):
         glru.loocv(glru.Problem(X, [0, 0, 1, 1], sample_weight=[1, 0, 0, 0]))
