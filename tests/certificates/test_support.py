@@ -1,5 +1,7 @@
 """Penalties with absolute values: models on a proven support, the lasso among them, against scikit-learn and precise retrainings."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -176,3 +178,17 @@ def test_after_bounds_the_lasso():
     lower, upper = after.coef_bounds()
     truth = retrain(asked.without(np.array([3])), 40)
     assert np.all(np.isfinite(lower)) and inside(lower, truth.coef, upper)
+
+
+def test_products_of_weights_and_slopes_that_underflow_prove_no_zeros():
+    random = np.random.default_rng(1)
+    for _ in range(40):
+        x, y = random.normal(size=8) * 2.0**400, np.round(random.normal(size=8), 3) * 2.0**-460
+        slope = abs(sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True))) / 2**600
+        kappa = float(slope) * (1.0 - 10.0 ** random.uniform(-6, -2))
+        weight = np.full(8, 2.0**-600)
+        asked = glru.Problem(x[:, None], y, glru.Squared(), glru.L1(kappa), False, scaling="sum", sample_weight=weight)
+        region = SupportEllipsoid(asked, glru.Point(np.zeros(1), 0.0))
+        lower, upper = region.coef_bounds()
+        assert Fraction(kappa) < slope  # so that the coefficient is not 0
+        assert not lower[0] == upper[0] == 0.0

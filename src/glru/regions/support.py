@@ -119,7 +119,9 @@ class Support:
             slopes = loss.gradient(problem.y[:, None], scores)
             off = loss.smoothness * off * (1.0 + FEW) + FEW * np.abs(slopes)
             weights = problem.weights[:, None] * factors
-            slopes, off = weights * slopes, weights * off * (1.0 + FEW)
+            # Weights and their products may be subnormal, with an absolute error, which long columns make large.
+            lost = 8.0 * SMALLEST * (1.0 + np.abs(slopes) + off)
+            slopes, off = weights * slopes, weights * off * (1.0 + FEW) + lost
             if left_out is not None:
                 slopes[left_out] = 0.0
             unit = 16.0 * gamma(problem.n_rows + 16)
