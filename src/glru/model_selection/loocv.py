@@ -235,7 +235,8 @@ def require_rows(problem: Problem) -> None:
     if problem.loss.task == "classification" and problem.fit_intercept:
         for label, number in problem.weight_summary.labels.counts.items():
             if number < 2:
-                classes = None if problem.loss.several else problem.classes
+                # Rows in blocks are counted by their own labels.
+                classes = problem.classes if problem.in_memory and not problem.loss.several else None
                 name = label if classes is None else classes[int(label == "+1")]
                 raise ValueError(
                     "with an intercept each class needs at least two rows of weight above 0: without its only row "

@@ -150,6 +150,8 @@ class SupportEllipsoid(Region):
             nothing = np.zeros(0)
             self.proven = bool(support.holds(nothing[:, None], np.zeros(1), nothing, np.zeros(problem.n_rows)).holds[0])
             return
+        if support.n_unknowns > problem.largest:
+            return
         here, before = support.restrict(point), np.inf
         for _ in range(STEPS):
             inner = LocalEllipsoid.at(support.problem, here)

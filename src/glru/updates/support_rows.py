@@ -60,6 +60,8 @@ class SupportRows:
                     here = here[self.proven[rows[here]]]
                     lower[here] = upper[here] = 0.0
                     continue
+                if support.n_unknowns > self.problem.largest:
+                    continue
                 family = LocalRows(_Start(support.problem, support.restrict(self.point)), self.factor)
                 self._prove(support, family, rows[here[~self.proven[rows[here]]]])
                 here = here[self.proven[rows[here]]]
