@@ -38,6 +38,12 @@ LEAST_SHARE = 1e-6
 """Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
 
 
+WORTH_EXPANDING = 4.0
+"""Products of all rows with all candidates must cost this many times as much as third derivatives before these are formed."""
+
+FEW_PAIRS = 1 << 17
+"""Rows times candidates up to which their products cost less than forming third derivatives, whatever the counts of operations say."""
+
 TIGHT_ETA = 1e-6
 """Relative error of the metric above which expansions to second order start from a base one step closer."""
 
@@ -96,7 +102,9 @@ class TallRefits:
             and problem.loss.fourth_constant is not None
             and self.family.base.constant > 0.0
         )
-        cheap = (problem.n_rows + 2 * n_rows) * wide**2 * (wide + 4) < 2 * problem.n_rows * n_rows * (2 * size + 30)
+        # They spare the gradients of about half of the candidates, a few steps of each.
+        work, pairs = (problem.n_rows + 2 * n_rows) * wide**2 * (wide + 4), problem.n_rows * n_rows
+        cheap = pairs > FEW_PAIRS and WORTH_EXPANDING * work < pairs * (2 * size + 30)
         return known and cheap and not problem.matrix.is_thin
 
     @cached_property
