@@ -1,6 +1,7 @@
 """Losses with a log link: offsets, no penalty at all, and hostile data, against retraining in 50 digits."""
 
 import warnings
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -259,3 +260,17 @@ def test_the_proven_gap_is_honest_where_exponentials_are_far_apart(power, seed):
     excess = here - value(low)
     assert excess <= solution.gap
     assert solution.status != "converged" or excess <= 2e-6 * here
+
+
+def test_ends_of_dual_variables_of_shares_are_rounded_outward():
+    """The dual variable of a share y is above y - 1, which float64 may round up."""
+    random = np.random.default_rng(0)
+    y = np.append(random.random(30) * 1e-6, [0.0, 1.0])
+    X = random.normal(size=(y.size, 2))
+    problem = glru.Problem(X, y, glru.losses.Binomial(), glru.L2(1e-9))
+    solution = glru.solve(problem, max_iter=1, tol=0.5)
+    lower, upper = glru.after(solution, glru.RemoveRows([31]), candidate="carry", bound="primal").dual_bounds()
+    ends = [Fraction(share) - 1 for share in y[:31]]
+    assert any(Fraction(low) < end for low, end in zip(lower, ends, strict=True))
+    assert all(Fraction(low) <= end or low > float(end) + 1e-9 for low, end in zip(lower, ends, strict=True))
+    assert np.all(upper <= y[:31])
