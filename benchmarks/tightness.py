@@ -73,7 +73,7 @@ def rates(solution: glru.Solution, change: glru.Change, test) -> list[float]:
     """The share of test labels that each of ``BOUNDS`` proves."""
     proven = {}
     for candidate in ("carry", "newton"):
-        for region in glru.after(solution, change, candidate=candidate).regions:
+        for region in glru.after(solution, change, candidate=candidate).part.regions:
             lower, upper = region.score_bounds(as_matrix(test))
             proven[candidate, type(region)] = is_decided(lower, upper)
     primal, dual = proven["carry", PrimalBall], proven["carry", DualBox]

@@ -123,7 +123,7 @@ def _rates(
     widths: dict[tuple[str, type], Array] = {}
     proven: dict[tuple[str, type], NDArray[np.bool_]] = {}
     for candidate, answer in answers.items():
-        for region in answer.regions:
+        for region in answer.part.regions:
             if (candidate, type(region)) not in wanted:
                 continue
             lower, upper = region.score_bounds(as_matrix(test))

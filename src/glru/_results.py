@@ -6,6 +6,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 DIGITS = 4
 """Significant digits that both ends of an interval must share to be shown as one number."""
 
@@ -38,6 +41,13 @@ def show_interval(low: float, high: float) -> str:
     if high - low <= 10.0**-DIGITS * min(abs(low), abs(high)):
         return f"{0.5 * (low + high):.{DIGITS}g}"
     return f"{low:.{DIGITS}g} to {high:.{DIGITS}g}"
+
+
+def or_missing(values: NDArray[Any]) -> Any:
+    """A column of a frame: None where values are masked."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.getdata(values) if not values.mask.any() else values.tolist()
+    return values
 
 
 def make_frame(columns: dict[str, Any]) -> Any:

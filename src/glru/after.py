@@ -1,44 +1,24 @@
-"""What is known of a retrained problem when its data changes, without retraining it."""
+"""What is proven of the model that retraining on changed data would give: the result of :func:`glru.after`."""
 
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from glru import _inputs
-from glru._budget import Budget
-from glru.bounds import ScoreBounds, from_queries, intersect, is_decided
-from glru.certificate import Certificate, ball_radius, certify
-from glru.changes import AddRows, Change, Composite, RemoveRows, layout_of, matched_columns, row_positions
-from glru.duality import feasible_dual, lacks_class, missing_optimum
-from glru.linalg import FEW, Array, Matrix
-from glru.losses import CUT_OFF, Hinge
-from glru.problem import Point, Problem, not_in_memory
-from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
-from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbounded_queries
-from glru.solution import Solution, dual_of
-from glru.solvers import solve, train
+from glru._results import Shown, make_frame, or_missing
+from glru.bounds import Bounds, ScoreBounds
+from glru.changed import BoundName, CandidateName, ChangedModel, change_model
+from glru.changes import Change, Layout, layout_of, rows_of
+from glru.linalg import Array, Matrix
+from glru.problem import Point, Problem
+from glru.solution import Solution
 from glru.solvers.newton import Until
-from glru.updates import best_candidate, carried_point, carry
-from glru.updates.local_rows import require_local
-
-CandidateName = Literal["carry", "newton", "auto"]
-BoundName = Literal["primal", "dual", "local", "auto"]
 
 Verdict = Literal["yes", "no", "undetermined"]
-
-PRODUCT_TOL = 1e-13
-"""Relative gap of a training by products: the radius of its certificate goes with the root."""
-
-LOCAL_ENOUGH = 1e-8
-"""The share of the first gradient's norm below which Newton steps under the local certificate end."""
-
-MUCH_NARROWER = 1e-3
-"""Where an interval has this share of the carried ball's width, regions around the carried model are not asked: they are wider."""
 
 
 @final
@@ -78,46 +58,43 @@ class Retraining:
 
 
 @final
-class Progress:
-    """How far the work on a changed problem has gone for the questions asked so far.
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where changed problems come from, and so what their columns and scores mean to the caller.
 
     Attributes
     ----------
-    n_steps : int
-        Newton steps and iterations of a training.
-    trained : Certificate or None
-        The best certificate of a training.
-    ended : bool
-        Whether float64 allows no narrower bounds.
+    change : Change
+        What happens to the caller's data.
+    classes : array or None
+        The caller's classes in sorted order; None for a regression.
+    estimator : str or None
+        The name of the estimator's class; None for a problem.
+    constant : float or None
+        The value of the constant first column whose coefficient is a penalised intercept; None where there is none.
     """
 
-    def __init__(self) -> None:
-        self.n_steps, self.ended = 0, False
-        self.trained: Certificate | None = None
+    change: Change
+    classes: NDArray[Any] | None
+    estimator: str | None = None
+    constant: float | None = None
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class After:
+class After(Shown):
     """What is proven of the model that retraining on the changed data would give.
 
-    Made by :func:`glru.after`. Every bound holds for the exact optimum of the changed problem, whether or not
-    the old training had converged, and includes the rounding of its own computation.
+    Made by :func:`glru.after`. Every bound holds for the exact optimum on the changed data, whether or not
+    the old training had converged, and includes the rounding of its own computation. Scores are shaped as ``X @ coef``,
+    with one column per class where an estimator has one problem per class.
 
     Attributes
     ----------
-    solution : Solution
-        The old model.
-    change : Change
-        What happens to its data.
-    candidate : {"carry", "newton", "auto"}
-        Which candidates are used; "auto" intersects what both prove where Newton applies.
-    bound : {"primal", "dual", "local", "auto"}
-        Which bounds are used; "auto" intersects all that apply.
-    max_steps : int or None
-        Most Newton steps and iterations of a training.
-    max_seconds : float or None
-        Seconds that a question may take.
+    origin : Origin
+        The caller's change and classes.
+    parts : tuple of ChangedModel
+        What is proven of each problem: one, or one per class.
 
     Examples
     --------
@@ -125,316 +102,103 @@ class After:
     >>> X = np.random.default_rng(0).normal(size=(40, 3))
     >>> solution = glru.solve(glru.Problem(X, X[:, 0] > 0.3, penalty=glru.L2(0.1)))
     >>> after = glru.after(solution, glru.RemoveRows([0]))
-    >>> after.decided_by(X)
-    {'newton': 40}
+    >>> after.decided_by(X), after.needs_retraining(X).verdict
+    ({'newton': 40}, 'no')
     >>> lower, upper = after.coef_bounds()
     >>> bool(np.all(lower <= after.retrain(tol=1e-12).coef) and np.all(after.retrain(tol=1e-12).coef <= upper))
     True
     """
 
-    solution: Solution
-    change: Change
-    candidate: CandidateName
-    bound: BoundName
-    max_steps: int | None = None
-    max_seconds: float | None = None
-    _progress: Progress = field(default_factory=Progress, init=False)
-
-    @cached_property
-    def problem(self) -> Problem:
-        """The changed problem."""
-        before = self.solution.problem
-        return self.carried.problem if before.in_memory else change_blocks(before, self.change)
+    origin: Origin
+    parts: tuple[ChangedModel, ...]
 
     @property
-    def _held(self) -> bool:
-        """Whether the rows are in memory; the changed problem is formed only if asked for."""
-        return self.solution.problem.in_memory
+    def change(self) -> Change:
+        """What happens to the caller's data."""
+        return self.origin.change
+
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The caller's classes in sorted order; None for a regression."""
+        return self.origin.classes
+
+    @property
+    def part(self) -> ChangedModel:
+        """The only problem's part."""
+        if len(self.parts) > 1:
+            raise ValueError(f"this model has {len(self.parts)} problems, one per class. Ask each of `parts`.")
+        return self.parts[0]
+
+    @property
+    def solution(self) -> Solution:
+        """The old model."""
+        return self.part.solution
+
+    @property
+    def problem(self) -> Problem:
+        """The changed problem."""
+        return self.part.problem
+
+    @property
+    def point(self) -> Point:
+        """The best candidate for the retrained model."""
+        return self.part.point
+
+    @property
+    def gap(self) -> float:
+        """Proven upper bound of how far the objective of the best candidate is above the optimum; the largest of several problems."""
+        return max(part.gap for part in self.parts)
+
+    @property
+    def radius(self) -> float:
+        """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
+        return max(part.radius for part in self.parts)
+
+    @property
+    def n_steps(self) -> int:
+        """Newton steps and iterations of trainings that the questions asked so far have taken, of all problems together."""
+        return sum(part.n_steps for part in self.parts)
 
     @property
     def n_passes(self) -> float:
         """Passes over rows in blocks."""
-        return 0.0 if self._held else self._stepped[1]
+        return sum(part.n_passes for part in self.parts)
 
     @property
-    def n_steps(self) -> int:
-        """Newton steps and iterations of a training that the questions asked so far have taken."""
-        return self._progress.n_steps
-
-    @property
-    def _steps_left(self) -> int | None:
-        return None if self.max_steps is None else max(self.max_steps - self.n_steps, 0)
-
-    @cached_property
-    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-    def carried(self) -> Certificate:
-        """The certificate of the carried candidate."""
-        return carry(self.solution, self.change)
-
-    @property
-    def _local(self) -> LocalEllipsoid | ClassEllipsoid | None:
-        """The local ellipsoid after Newton steps from the carried model; None where it is not asked for, or not bounded."""
-        if not self._held:
-            return self._stepped[0]
-        if self._several:
-            found = self._class_region
-            return found if isinstance(found, ClassEllipsoid) and np.isfinite(found.radius) else None
-        if self.candidate != "auto" or self.bound not in ("auto", "local"):
-            return None
-        problem = self.problem
-        if not (has_local(problem) or has_products(problem)) or (problem.fit_intercept and lacks_class(problem)):
-            return None
-        region = self._stepped[0]
-        return region if np.isfinite(region.radius) else None
-
-    @cached_property
-    @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
-    def _stepped(self) -> tuple[LocalEllipsoid, float]:
-        """The local ellipsoid after Newton steps, one Hessian each, and the passes that it took.
-
-        It needs no dual point, so that it costs what a training from the carried model would.
-        """
-        problem, budget = self.problem, Budget(self.max_seconds)
-        traffic, start = self.solution.problem.traffic, self.carried.point if self._held else self.solution.point
-        if self._held and has_products(problem):
-            return self._train_by_products(problem, start, budget), 0.0
-        passes, region = traffic.passes, self._step_until_close(problem, start, budget)
-        if not (self._held or np.isfinite(region.radius) or self._steps_left == 0 or budget.spent):
-            # Full steps overshoot here, and a shorter one costs a pass to try: a training has its own ways.
-            trained = train(problem, tol=LOCAL_ENOUGH, start=region.point, max_iter=self._steps_left, budget=budget)
-            self._progress.n_steps += trained.n_iter
-            region = self._step_until_close(problem, trained.point, budget)
-        return region, traffic.passes - passes
-
-    @property
-    def _several(self) -> bool:
-        """Whether there is one score per class."""
-        return self.solution.problem.loss.several
-
-    @cached_property
-    @np.errstate(all="ignore")
-    def _class_region(self) -> ClassEllipsoid | ClassBall | None:
-        """With one score per class, what holds the optimum after a training from the carried model; None if nothing does.
-
-        The Hessian over classes and columns costs far more than a step by conjugate gradients, so that one is formed, near the optimum.
-        """
-        problem, budget = self.problem, Budget(self.max_seconds)
-        if lacks_class(problem):
-            return None
-        ellipsoid = self.bound != "primal" and has_classes(problem)
-        point = self.carried.point
-        if self.candidate != "carry" and self._steps_left != 0:
-            # The radius of a ball goes with the root of the gap.
-            tol = CLASS_TRAINED if ellipsoid else PRODUCT_TOL
-            trained = train(problem, tol=tol, start=point, max_iter=self._steps_left, budget=budget)
-            self._progress.n_steps += trained.n_iter
-            point = trained.point
-        return ClassEllipsoid.at(problem, point) if ellipsoid else ClassBall(certify(problem, point))
-
-    @property
-    def _class_regions(self) -> tuple[ClassEllipsoid | ClassBall, ...]:
-        """:attr:`regions` with one score per class: the ball of the gap where the ellipsoid is not bounded."""
-        region = self._class_region
-        if region is None:
-            return ()
-        if self.bound != "auto" or isinstance(region, ClassBall) or np.isfinite(region.radius):
-            return (region,)
-        point = region.point
-        dual = dual_of(self.problem, self.problem.scores(point.coef, point.intercept))
-        return (region, ClassBall(certify(self.problem, Point(point.coef, point.intercept, dual))))
-
-    def _narrow_classes(self, queries: Matrix, known: ScoreBounds) -> ScoreBounds:
-        """:meth:`narrow` with one score per class: Newton steps in the metric that is there."""
-        region, progress, budget = self._class_region, self._progress, Budget(self.max_seconds)
-        while isinstance(region, ClassEllipsoid) and not (progress.ended or self._steps_left == 0 or budget.spent):
-            stepped = region.stepped()
-            progress.n_steps += 1
-            progress.ended = not stepped.nu < 0.5 * region.nu
-            if stepped.nu < region.nu:
-                # Later questions start here.
-                self.__dict__["_class_region"] = region = stepped
-                known = known.intersect(region.score_bounds(self._living(queries)))
-            if np.all(known.decided):
-                break
-        return known
-
-    def _train_by_products(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
-        """The ellipsoid, in the metric of the penalty, after a training that factors nothing: quicker where data is large and sparse."""
-        most = self._steps_left
-        if most == 0:
-            return LocalEllipsoid.at(problem, start, diagonal=True)
-        trained = train(problem, tol=PRODUCT_TOL, start=start, max_iter=most, budget=budget)
-        self._progress.n_steps += trained.n_iter
-        return LocalEllipsoid.at(problem, trained.point, diagonal=True)
-
-    def _step_until_close(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
-        """The ellipsoid after Newton steps until they gain no more."""
-        most, before, first = LOCAL_STEPS if self.max_steps is None else self._steps_left, np.inf, np.inf
-        best: LocalEllipsoid | None = None
-        for step, region in enumerate(islice(newton_ellipsoids(problem, start), (most or 0) + 1)):
-            self._progress.n_steps += int(step > 0)
-            first = region.nu if step == 0 else first
-            best = region if best is None or not region.nu > best.nu else best
-            # Newton steps converge quadratically where the radius is little more than nu: one that gains little has met rounding.
-            stalled = region.nu > 0.5 * before and region.radius <= 1.1 * region.nu
-            if (np.isfinite(region.radius) and region.nu <= LOCAL_ENOUGH * first) or stalled or budget.spent:
-                break
-            before = region.nu
-        assert best is not None
-        return best
-
-    @cached_property
-    @np.errstate(all="ignore")
-    def certificates(self) -> tuple[Certificate, ...]:
-        """The certificates of the candidates in use, the best one first."""
-        if not self._held:
-            raise not_in_memory(self.solution.problem, "a certificate with a dual point")
-        found = []
-        if self._several:
-            region = self._class_region
-            return (self.carried, *([region.certificate] if isinstance(region, ClassBall) else []))
-        if self.candidate in ("carry", "auto"):
-            found.append(self.carried)
-        if self.candidate == "newton" or (self.candidate == "auto" and has_newton(self.solution.problem)):
-            best = self._best_candidate()
-            # Regions around both points are intersected, so that Newton steps never widen an interval.
-            found = [self.carried] if best is self.carried else [self.carried, best]
-        return tuple(sorted(found, key=lambda certificate: certificate.gap))
-
-    def _best_candidate(self) -> Certificate:
-        """The best certificate of the carried model and of Newton steps from it."""
-        if self._steps_left == 0 and "_stepped" in self.__dict__:
-            # All steps were spent on an ellipsoid that is not bounded: the gap of its centre may be.
-            here = self._stepped[0].point
-            dual = dual_of(self.problem, self.problem.scores(here.coef, here.intercept))
-            stepped = certify(self.problem, Point(here.coef, here.intercept, feasible_dual(self.problem, dual)))
-            return min(self.carried, stepped, key=lambda certificate: certificate.gap)
-        start = carried_point(self.solution.problem, self.solution.point, self.change)
-        best, made = best_candidate(self.problem, start, self.carried, self._steps_left)
-        self._progress.n_steps += made
-        return best
-
-    @property
-    def _best(self) -> Certificate:
-        """The certificate of the smallest gap."""
-        trained = self._progress.trained
-        return min([*self.certificates, *([] if trained is None else [trained])], key=lambda one: one.gap)
-
-    @property
-    def gap(self) -> float:
-        """Upper bound of how far the objective of the best candidate is above the optimum of the changed problem."""
-        if self._local is not None:
-            return self._local.gap
-        return self._best.gap
-
-    @property
-    @np.errstate(all="ignore")
-    def radius(self) -> float:
-        """No retrained coefficient vector is farther than this from the best candidate's; inf where that is unknown."""
-        strength = (self.carried if self._held else self.problem).penalty.strong_convexity
-        return float(ball_radius(self.gap / strength)) if strength > 0.0 else np.inf
-
-    @property
-    def point(self) -> Point:
-        """The best candidate."""
-        if self._local is None:
-            return self._best.point
-        model = self._local.point
-        if not self._held:
-            return model
-        dual = dual_of(self.problem, self.problem.scores(model.coef, model.intercept))
-        return Point(model.coef, model.intercept, dual)
-
-    @cached_property
-    @np.errstate(all="ignore")
     def remark(self) -> str | None:
-        """Why the changed problem has no optimum or more than one, in which case nothing can be proven; None otherwise."""
-        return missing_optimum(self.problem)
+        """Why a changed problem has no optimum or more than one, in which case nothing can be proven; None otherwise."""
+        return next((part.remark for part in self.parts if part.remark is not None), None)
 
-    @cached_property
-    def regions(self) -> tuple[Region, ...]:
-        """Every region in use; the retrained optimum lies in all of them."""
-        if not self._held:
-            return (self._stepped[0],)
-        if self._several:
-            return self._class_regions
-        fit_intercept = self.solution.problem.fit_intercept
-        found: list[Region] = []
-        if fit_intercept and lacks_class(self.problem):
-            return ()
-        if self._local is not None:
-            return (self._local, *(regions_of(self.carried, fit_intercept, PAPER) if self.bound == "auto" else ()))
-        names = EVERY if self.bound == "auto" else (self.bound,)
-        if self.bound == "auto" and self.candidate == "carry":
-            names = PAPER
-        for certificate in self.certificates:
-            found.extend(regions_of(certificate, fit_intercept, names))
-            names = tuple(name for name in names if name in PAPER)
-        return tuple(found)
-
-    @np.errstate(all="ignore")
     def score_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the retrained scores ``X w* + b*``.
 
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries, with the columns of the changed problem.
+            Queries, with the columns of the changed data.
         """
-        queries = self.match_queries(X)
-        return self.narrow(queries, self.untrained_bounds(queries), _all_decided)
+        return self._answer(X)[1]
 
-    @np.errstate(all="ignore")
-    def untrained_bounds(self, queries: Matrix) -> ScoreBounds:
-        """Bounds of the retrained scores of some queries around the carried model and after Newton steps; nothing is trained."""
-        if self._several:
-            return self._class_bounds(queries)
-        if self._held and self._local is not None:
-            found = self._local.score_bounds(queries)
-            if np.all(found[1] - found[0] <= MUCH_NARROWER * self._carried_width(queries)):
-                return ScoreBounds(*found)
-        return ScoreBounds(*score_bounds(self.regions, queries, self._dead))
+    def _answer(self, X: Any, train: bool = True) -> tuple[ScoreBounds, ScoreBounds]:
+        """Bounds of the retrained scores before any training, and after the trainings that labels need."""
+        first = self.parts[0]
+        queries = self._rows(X, first.change.check(layout_of(first.solution.problem)))
+        found = [part.untrained_bounds(queries) for part in self.parts]
+        before = last = _stack(found)
+        if not train or self.classes is None:
+            return before, last
+        for k, part in enumerate(self.parts):
+            rows = np.flatnonzero(~last.decided)
+            if not (rows.size and part.may_train):
+                continue
+            known = [one.take(rows) for one in found]
 
-    def _class_bounds(self, queries: Matrix) -> ScoreBounds:
-        """:meth:`untrained_bounds` with one score per class."""
-        found = from_queries(*unbounded_queries(queries.shape[0], self.problem.n_scores))
-        for region in self._class_regions:
-            found = found.intersect(region.score_bounds(self._living(queries)))
-        return found
+            def enough(lower: Array, upper: Array, known: list[ScoreBounds] = known, k: int = k) -> bool:
+                return bool(_stack([*known[:k], ScoreBounds(lower, upper), *known[k + 1 :]]).decided.all())
 
-    @np.errstate(all="ignore")
-    def narrow(self, queries: Matrix, known: ScoreBounds, all_decided: AllDecided) -> ScoreBounds:
-        """Bounds of scores that a training from the best candidate narrows until all are decided, or a limit or float64 ends it.
-
-        What an earlier question has trained serves this one, too.
-        """
-        if self._several:
-            done = not self._may_train or bool(np.all(known.decided))
-            return known if done else self._narrow_classes(queries, known)
-        if not self._may_train or all_decided(*known):
-            return known
-        progress, names = self._progress, EVERY if self.bound == "auto" else (self.bound,)
-        budget = Budget(self.max_seconds)
-        work = Refinement(self.problem, queries, all_decided, names, budget, (known.lower, known.upper))
-        if progress.trained is not None and work.take(progress.trained):
-            return ScoreBounds(*work.found)
-        if progress.ended or self._steps_left == 0:
-            return ScoreBounds(*work.found)
-        # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
-        solution = work.train(self.point, 0.0, thorough=False, asked=True, max_iter=self._steps_left)
-        progress.n_steps += solution.n_iter
-        progress.ended = not (work.done or self._steps_left == 0)
-        found = certify(self.problem, work.point)
-        if progress.trained is None or found.gap < progress.trained.gap:
-            progress.trained = found
-        return ScoreBounds(*work.found)
-
-    @property
-    def _may_train(self) -> bool:
-        """Whether questions about labels may go on to a training; of rows in blocks Newton steps went as far when they were made."""
-        if self.candidate != "auto" or not self._held or self.solution.problem.loss.task == "regression":
-            return False
-        return self.remark is None
+            found[k] = found[k].put(rows, part.narrow(queries[rows], known[k], enough))
+            last = _stack(found)
+        return before, last
 
     def decided_by(self, X: Any) -> dict[str, int]:
         """How many of the retrained labels each stage decides.
@@ -442,7 +206,7 @@ class After:
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries, with the columns of the changed problem.
+            Queries, with the columns of the changed data.
 
         Returns
         -------
@@ -450,57 +214,66 @@ class After:
             ``"carry"``: by the old model; ``"newton"``: by Newton steps of the changed problem; ``"training"``: by a training that
             stops as soon as all labels are decided; ``"undetermined"``: open, because a limit or float64 ended the work.
         """
-        if self.solution.problem.classes is None:
-            raise ValueError("a regression has no labels. Use score_bounds.")
-        queries = self.match_queries(X)
-        found = self.untrained_bounds(queries)
-        return self.count_stages(found.decided, self.narrow(queries, found, _all_decided).decided)
-
-    def count_stages(self, first: NDArray[np.bool_], last: NDArray[np.bool_]) -> dict[str, int]:
-        """How many labels each stage decides, from those that are decided before a training and in the end."""
-        stepped = self._local is not None or any(one is not self.carried for one in self.certificates)
-        stepped = stepped and not (self._several and (self.candidate == "carry" or self.max_steps == 0))
-        early = "newton" if stepped else "carry"
-        counts = {early: int(first.sum()), "training": int((last & ~first).sum()), "undetermined": int((~last).sum())}
-        return {stage: count for stage, count in counts.items() if count}
-
-    def _carried_width(self, queries: Matrix) -> Array:
-        """The widths of the intervals of the ball around the carried model; infinite where that is not bounded."""
-        strength = self.carried.penalty.strong_convexity
-        if not strength > 0.0:
-            return np.full(queries.shape[0], np.inf)
-        return 2.0 * float(ball_radius(self.carried.gap / strength)) * np.sqrt(queries.squared_row_norms())
-
-    @property
-    def _dead(self) -> NDArray[np.bool_] | None:
-        """Columns whose retrained coefficient is exactly zero; a primal bound of one change does without them."""
-        if self._local is not None or (self.candidate == "carry" and self.bound == "primal"):
-            return None
-        return self.certificates[0].columns.dead
-
-    @property
-    def _n_columns(self) -> int:
-        return self.carried.coef.shape[-1] if self._held else self.problem.n_columns
+        self._require_labels()
+        first, last = self._answer(X)
+        return self.parts[0].count_stages(first.decided, last.decided)
 
     def labels(self, X: Any) -> NDArray[Any]:
         """The retrained labels, classes as the caller has them; masked where they are not proven."""
-        classes = self.solution.problem.classes
-        if classes is None:
-            raise ValueError("a regression has no labels. Use score_bounds.")
-        return self.score_bounds(X).labels(classes)
+        return self.score_bounds(X).labels(self._require_labels())
 
-    def probability_bounds(self, X: Any) -> tuple[Array, Array]:
+    def decided(self, X: Any) -> NDArray[np.bool_]:
+        """Which of the retrained labels are proven."""
+        self._require_labels()
+        return self.score_bounds(X).decided
+
+    def determination_rate(self, X: Any) -> float:
+        """The share of queries whose retrained label is proven (the paper's label determination rate)."""
+        return float(np.mean(self.decided(X)))
+
+    def needs_retraining(self, X: Any, within: float | None = None) -> Retraining:
+        """Whether retraining would change what the present model says of some queries; never trains.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the data, which a change must leave as they are.
+        within : float, default=None
+            How far a prediction (of losses with a log link, a mean) may move and still count as the same; for a regression only, and needed there.
+
+        Returns
+        -------
+        Retraining
+        """
+        if self.classes is None and (within is None or not within >= 0.0):
+            raise ValueError(
+                "within must be a number >= 0 for a regression: how far a prediction may move and still count as the same; "
+                f"got {within!r}."
+            )
+        if self.classes is not None and within is not None:
+            raise ValueError(f"within is for regressions; labels are the same or not. Leave it out; got {within!r}.")
+        present, bounds, loss = (
+            self.present_scores(X),
+            self._answer(X, train=False)[1],
+            self.parts[0].solution.problem.loss,
+        )
+        if self.classes is None and loss.link != "identity":
+            present = np.exp(present) if loss.link == "log" else expit(present)
+            bounds = ScoreBounds(*bounds.means(loss))
+        return Retraining.of(bounds, present, within)
+
+    def probability_bounds(self, X: Any) -> Bounds:
         """Lower and upper bounds of the retrained probability of every class, one column each, of a multinomial model.
 
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries, with the columns of the changed problem.
+            Queries, with the columns of the changed data.
         """
-        self._require_classes("probability_bounds")
+        self._require_joint("probability_bounds")
         return self.score_bounds(X).probabilities()
 
-    def lead_bounds(self, X: Any) -> tuple[Array, Array]:
+    def lead_bounds(self, X: Any) -> Bounds:
         """By how much the leading class of each query leads every other one at least and at most, of a multinomial model.
 
         The leading class is the one with a zero at both ends in its column; its label is proven where all other lower ends are above zero.
@@ -508,82 +281,35 @@ class After:
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
-            Queries, with the columns of the changed problem.
+            Queries, with the columns of the changed data.
         """
-        self._require_classes("lead_bounds")
-        self.score_bounds(X)
-        queries, n_scores = self._living(self.match_queries(X)), self.problem.n_scores
-        found, regions = unbounded_queries(queries.shape[0], n_scores), self._class_regions
-        for region in regions:
-            found = intersect(found, region.queries(queries, regions[0].leaders(queries)))
-        return found[0][:, n_scores:], found[1][:, n_scores:]
+        part = self._require_joint("lead_bounds")
+        return part.lead_bounds(self._rows(X, part.change.check(layout_of(part.solution.problem))))
 
-    def _require_classes(self, what: str) -> None:
-        if not self._several:
-            loss = self.solution.problem.loss
-            raise ValueError(f"{what} is for a multinomial model; got {loss!r}. Use score_bounds, labels and decided.")
+    def coef_bounds(self) -> Bounds:
+        """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1).
 
-    def _living(self, queries: Matrix) -> Matrix:
-        """Queries without the columns whose retrained coefficients are exactly zero."""
-        dead = self.problem.dead_columns
-        return queries.scale_columns(np.where(dead, 0.0, 1.0)) if dead.any() else queries
+        Shaped as the model's ``coef``; one line per class where there is one problem per class.
+        """
+        first = 0 if self.origin.constant is None else 1
+        return _stack_ends([tuple(end[..., first:] for end in part.coef_bounds()) for part in self.parts])
 
-    def decided(self, X: Any) -> NDArray[np.bool_]:
-        """Which of the retrained labels are proven."""
-        return self.score_bounds(X).decided
-
-    def determination_rate(self, X: Any) -> float:
-        """The share of queries whose retrained label is proven (the paper's label determination rate)."""
-        return float(np.mean(self.score_bounds(X).decided))
-
-    @np.errstate(all="ignore")
-    def coef_bounds(self) -> tuple[Array, Array]:
-        """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
-        shape = self.carried.coef.shape if self._held else (self._n_columns,)
-        bounds = np.full(shape, -np.inf), np.full(shape, np.inf)
-        for region in self.regions:
-            bounds = intersect(bounds, region.coef_bounds())
-        return bounds
-
-    @np.errstate(all="ignore")
     def intercept_bounds(self) -> tuple[Any, Any]:
         """Lower and upper bound of the retrained intercept, or of those of every class."""
-        ends = [region.intercept_bounds() for region in self.regions]
-        if self._several:
-            found = np.full(self.problem.n_scores, -np.inf), np.full(self.problem.n_scores, np.inf)
-            for end in ends:
-                found = intersect(found, end)
-            return found
-        return max((low for low, _ in ends), default=-np.inf), min((high for _, high in ends), default=np.inf)
+        constant = self.origin.constant
+        if constant is None:
+            return _stack_ends([part.intercept_bounds() for part in self.parts])
+        # A constant column's coefficient times its value, which may round.
+        ends = [np.sort(constant * np.array(part.coef_bounds())[:, 0]) for part in self.parts]
+        return _stack_ends([(np.nextafter(low, -np.inf), np.nextafter(high, np.inf)) for low, high in ends])
 
-    @np.errstate(all="ignore")
-    def dual_bounds(self) -> tuple[Array, Array]:
+    def dual_bounds(self) -> Bounds:
         """Lower and upper bounds of the retrained dual variables (Theorem 1 (i-D)), one per row of the changed problem."""
-        problem = self.problem
-        if self._several:
-            least, most = self.score_bounds(problem.matrix).probabilities()
-            own = np.arange(problem.n_scores) == problem.y[:, None]
-            return np.where(own, 1.0 - most - FEW, -most), np.where(own, 1.0 - least + FEW, -least)
-        lower, upper = self.score_bounds(problem.matrix)
-        # The derivative is monotone: what its evaluation does as an error of the score moves the ends outward.
-        noise = problem.score_noise * (
-            1.0 + np.abs(np.nan_to_num(np.maximum(np.abs(lower), np.abs(upper)), posinf=0.0))
-        )
-        finite = np.nan_to_num(lower - noise, neginf=-1e300), np.nan_to_num(upper + noise, posinf=1e300)
-        low = -problem.loss.derivative(problem.y, finite[1])[1]
-        high = -problem.loss.derivative(problem.y, finite[0])[0]
-        # Of an unbounded score the derivative at a large number is not the end.
-        low = np.where(np.isposinf(upper) | (low < -CUT_OFF), -np.inf, low)
-        high = np.where(np.isneginf(lower) | (high > CUT_OFF), np.inf, high)
-        slack = FEW * (1.0 + np.maximum(np.abs(low), np.abs(high)))
-        least, most = problem.loss.derivative_range(problem.y)
-        if problem.loss.link == "logit":
-            # The slopes of a share y end at 1 - y, which is rounded where 1 minus it is not y again.
-            most = np.where(1.0 - most == -least, most, np.nextafter(most, np.inf))
-        return np.maximum(low - slack, -most), np.minimum(high + slack, -least)
+        lower, upper = _stack_ends([part.dual_bounds() for part in self.parts])
+        return (lower.T, upper.T) if len(self.parts) > 1 else (lower, upper)
 
-    def retrain(self, tol: float = 1e-6, until: Until | None = None) -> Solution:
-        """Train the changed problem, starting from the best candidate.
+    def retrain(self, tol: float = 1e-6, until: Until | None = None) -> Any:
+        """Train on the changed data, starting from the best candidate.
 
         Parameters
         ----------
@@ -591,27 +317,94 @@ class After:
             Target for the relative duality gap.
         until : callable, default=None
             As in :func:`glru.solve`; lets a decision stop the training early.
+
+        Returns
+        -------
+        Solution or tuple of Solution
+            The solution of the only problem, or one per class.
         """
-        return solve(self.problem, tol=tol, start=self.point, until=until)
+        found = tuple(part.retrain(tol, until) for part in self.parts)
+        return found[0] if len(found) == 1 else found
 
-    def match_queries(self, X: Any) -> Matrix:
-        """Queries as a matrix whose columns are those of the changed problem."""
-        matrix, names = _inputs.as_matrix(X, "the queries")
-        size = self._n_columns
-        if matrix.shape[1] != size:
-            raise ValueError(f"queries must have {size} columns, as the changed problem has; got {matrix.shape[1]}.")
-        expected = self.change.check(layout_of(self.solution.problem)).column_names
-        return matched_columns(matrix, names, expected)
+    def to_frame(self, X: Any) -> Any:
+        """One line per query: its retrained label, and bounds of its score or scores (a frame of pandas or polars).
 
-    def __repr__(self) -> str:
-        return (
-            f"After({self.change!r}, candidate={self.candidate!r}, bound={self.bound!r}, gap={self.gap:.3g}, "
-            f"radius={self.radius:.3g})"
-        )
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the changed data. Labels that are open are missing.
+        """
+        bounds = self.score_bounds(X)
+        columns = {} if self.classes is None else {"label": or_missing(bounds.labels(self.classes))}
+        return make_frame(columns | bounds.columns(self.classes))
+
+    def plot(self, X: Any, ax: Any = None) -> Any:
+        """Draw the intervals of the retrained scores beside the present ones; with more than two classes, the labels before and after.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the data, which a change must leave as they are.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        glru.display.AfterDisplay or glru.display.ConfusionDisplay
+        """
+        # Pictures are a layer above, and are loaded only for those who draw.
+        display, joint = import_module("glru.display"), self.parts[0].solution.problem.loss.several
+        if self.classes is None or (len(self.parts) == 1 and not joint):
+            return display.AfterDisplay.from_after(self, X).plot(ax)
+        bounds, names = self.score_bounds(X), [str(label) for label in self.classes]
+        old = self.present_scores(X)
+        return display.ConfusionDisplay.from_bounds(bounds, old, names, range(bounds.n_rows), joint).plot(ax)
+
+    def present_scores(self, X: Any) -> Array:
+        """The scores of some queries under the model before the change.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries, with the columns of the data before the change.
+        """
+        queries = self._rows(X, layout_of(self.parts[0].solution.problem))
+        found = [queries @ part.solution.coef.T + part.solution.intercept for part in self.parts]
+        return found[0] if len(found) == 1 else np.column_stack(found)
+
+    def _rows(self, X: Any, layout: Layout) -> Matrix:
+        """Queries in the columns of a layout of the problems."""
+        constant, names = self.origin.constant, layout.column_names
+        known = names if names is None or constant is None else names[1:]
+        return rows_of(X, "queries", layout.n_columns, known, constant)
+
+    def _require_labels(self) -> NDArray[Any]:
+        if self.classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+        return self.classes
+
+    def _require_joint(self, what: str) -> ChangedModel:
+        loss = self.parts[0].solution.problem.loss
+        if not loss.several:
+            raise ValueError(f"{what} is for a multinomial model; got {loss!r}. Use score_bounds, labels and decided.")
+        return self.parts[0]
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        model = self.origin.estimator or repr(self.parts[0].solution.problem.loss)
+        lines = [("change", repr(self.change)), ("gap", f"{self.gap:.3g}"), ("radius", f"{self.radius:.3g}")]
+        lines += [] if self.remark is None else [("remark", self.remark)]
+        return f"After({model})", [*lines, ("steps", str(self.n_steps))]
 
 
-def _all_decided(lower: Array, upper: Array) -> bool:
-    return bool(np.all(is_decided(lower, upper)))
+def _stack(parts: Sequence[ScoreBounds]) -> ScoreBounds:
+    """Bounds of the scores of each problem side by side; of one problem as they are."""
+    return parts[0] if len(parts) == 1 else ScoreBounds(*(np.column_stack(ends) for ends in zip(*parts, strict=True)))
+
+
+def _stack_ends(parts: Sequence[Any]) -> tuple[Any, Any]:
+    """Lower and upper ends of each problem, one line per problem; of one problem as they are."""
+    lower, upper = parts[0] if len(parts) == 1 else (np.stack(ends) for ends in zip(*parts, strict=True))
+    return lower, upper
 
 
 def after(
@@ -623,59 +416,5 @@ def after(
     max_seconds: float | None = None,
 ) -> After:
     """What is proven of a trained problem after a change; the parameters are those of :func:`glru.after`."""
-    if not isinstance(solution, Solution):
-        raise TypeError(f"model must be a problem, a solution or an estimator; got {type(solution).__name__}.")
-    if not isinstance(change, Change):
-        raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
-    if candidate not in ("auto", "carry", "newton"):
-        raise ValueError(f"candidate must be 'auto', 'carry' or 'newton'; got {candidate!r}.")
-    if bound not in ("auto", "primal", "dual", "local"):
-        raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
-    if max_steps is not None and max_steps < 0:
-        raise ValueError(f"max_steps must be at least 0, or None for no limit; got {max_steps!r}.")
-    Budget(max_seconds)  # refuses what is no limit
-    change.check(layout_of(solution.problem))
-    loss, penalty = solution.problem.loss, solution.problem.penalty
-    if candidate == "newton" and isinstance(loss, Hinge):
-        raise ValueError("candidate='newton' needs a smooth loss; the hinge has no curvature. Use 'carry'.")
-    if bound == "dual" and loss.several:
-        raise ValueError(f"bound='dual' is for losses of one score; got {loss!r}. Use 'local' or 'primal'.")
-    if bound == "dual" and not np.isfinite(loss.smoothness):
-        raise ValueError(f"bound='dual' needs a smooth loss; got {loss!r}. Use 'primal'.")
-    if bound == "local" and (loss.self_concordance is None or not penalty.smooth):
-        raise ValueError(
-            f"bound='local' needs a self-concordant loss (logistic, squared, multinomial) and an L2 penalty; got {loss!r} and {penalty!r}."
-        )
-    found = After(solution, change, candidate, bound, max_steps, max_seconds)
-    if not solution.problem.in_memory:
-        require_local(solution.problem, "after")
-        if candidate == "carry" or bound not in ("auto", "local"):
-            raise ValueError(
-                f"after of rows in blocks has candidate='newton' and bound='local' only; got {candidate!r} and {bound!r}."
-            )
-        # The passes are made now, over the data as it is now.
-        _ = found._stepped
-    return found
-
-
-def change_blocks(problem: Problem, change: Change) -> Problem:
-    """The problem of rows in blocks after some were removed or added; any other change is refused."""
-    layout = layout_of(problem)
-    steps = change.steps if isinstance(change, Composite) else (change,)
-    kinds = tuple(type(step) for step in steps)
-    if kinds not in ((RemoveRows,), (AddRows,), (RemoveRows, AddRows)):
-        raise ValueError(
-            "rows in blocks can be removed, added, or removed and then added; "
-            f"got {change!r}. Use a glru.Problem of data in memory for other changes."
-        )
-    for step in steps:
-        if isinstance(step, RemoveRows):
-            problem = problem.without(np.sort(row_positions(step.rows, problem.n_rows)).astype(np.int64))
-        elif isinstance(step, AddRows):
-            problem = problem.extended(*step.block(layout))
-    return problem.require_weight()
-
-
-def has_newton(problem: Problem) -> bool:
-    """Whether a Newton candidate exists and is affordable: a smooth loss and a system that can be solved directly."""
-    return not isinstance(problem.loss, Hinge) and min(problem.n_rows, problem.n_columns) <= problem.largest
+    part = change_model(solution, change, candidate, bound, max_steps, max_seconds)
+    return After(Origin(change, solution.problem.classes), (part,))

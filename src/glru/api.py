@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeVar, overload
 
 from numpy.typing import NDArray
 
-from glru.after import After, BoundName, CandidateName
+from glru.after import After
 from glru.after import after as after_solution
 from glru.cascade import Report
+from glru.changed import BoundName, CandidateName
 from glru.changes import Change
 from glru.deletion import Influence, Jackknife, influence_of_rows, jackknife_deletions
 from glru.deletion.jackknife import Center
@@ -31,7 +32,7 @@ from glru.selection import FeatureImportance, Settings, StepwiseResult, measure_
 from glru.selection.search import CriterionName, Direction
 from glru.selection.search import Method as SearchMethod
 from glru.sklearn.adapt import adapt
-from glru.sklearn.after import ModelAfter, after_models
+from glru.sklearn.after import after_models
 from glru.sklearn.certify import ModelCertificate, certify_estimator
 from glru.sklearn.drop_ins import Method, adapted_loocv, estimator_cross_val_predict, estimator_cross_validate
 from glru.sklearn.preprocessing import split_params, weight_name
@@ -776,34 +777,6 @@ def feature_importance(
         return measure_importance(model, X_val, y_val, settings)
 
 
-@overload
-def after(
-    model: Problem | Solution,
-    change: Change,
-    candidate: CandidateName = ...,
-    bound: BoundName = ...,
-    *,
-    max_steps: int | None = ...,
-    max_seconds: float | None = ...,
-) -> After: ...
-
-
-@overload
-def after(
-    model: Any,
-    change: Change,
-    candidate: CandidateName = ...,
-    bound: BoundName = ...,
-    *,
-    X: Any,
-    y: Any,
-    sample_weight: Any = ...,
-    tol: float = ...,
-    max_steps: int | None = ...,
-    max_seconds: float | None = ...,
-) -> ModelAfter: ...
-
-
 @suggest_options
 def after(
     model: Any,
@@ -817,7 +790,7 @@ def after(
     tol: float = 1e-6,
     max_steps: int | None = None,
     max_seconds: float | None = None,
-) -> After | ModelAfter:
+) -> After:
     """Prove bounds on the model that retraining on changed data would give.
 
     Questions about the result are answered by the old model and by Newton steps of the changed problem. Where these leave a label
@@ -850,8 +823,8 @@ def after(
 
     Returns
     -------
-    After or ModelAfter
-        Bounds of scores, labels, coefficients and dual variables; a ``ModelAfter`` for an estimator. ``decided_by(X)`` counts the
+    After
+        Bounds of scores, labels, coefficients and dual variables. ``decided_by(X)`` counts the
         labels that each stage decides and those that stay open, and ``n_steps`` the steps taken.
 
     Notes

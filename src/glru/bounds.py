@@ -244,8 +244,8 @@ class ScoreBounds(tuple[Array, Array]):
         """These bounds with those of some rows replaced."""
         lower, upper, winners = self.lower.copy(), self.upper.copy(), self.winners
         lower[rows], upper[rows] = other
-        if winners is not None and other.winners is not None:
-            winners = winners.copy()
+        if other.winners is not None:
+            winners = np.full(self.n_rows, -1, dtype=np.intp) if winners is None else winners.copy()
             winners[rows] = other.winners
         return ScoreBounds(lower, upper, winners)
 
@@ -260,6 +260,14 @@ class ScoreBounds(tuple[Array, Array]):
         """The classes that ``predict`` names; a masked array where some labels are open, masked there."""
         found, decided = classes[self.predicted], self.decided
         return found if decided.all() else np.ma.masked_array(found, mask=~decided)
+
+    def columns(self, classes: NDArray[Any] | None) -> dict[str, Array]:
+        """The ends as columns of a table; one pair per class where there is one score per class."""
+        if self.lower.ndim == 1:
+            return {"score_lower": self.lower, "score_upper": self.upper}
+        assert classes is not None
+        names = [f"score_{end}_{label}" for label in classes.tolist() for end in ("lower", "upper")]
+        return dict(zip(names, np.stack(self, axis=-1).reshape(self.n_rows, -1).T, strict=True))
 
     def margins(self, targets: NDArray[Any]) -> Bounds:
         """The least and the largest margin of every row: ``y z``, or by how much the row's class leads all others."""
@@ -291,7 +299,7 @@ class ScoreBounds(tuple[Array, Array]):
         """
         if within is not None:
             moves = (scores < self.lower - within) | (scores > self.upper + within)
-            return moves, np.maximum(self.upper - scores, scores - self.lower) <= within
+            return moves, _at_most(self.upper, scores, within) & _at_most(scores, self.lower, within)
         same, decided = self.predicted == predicted(scores), self.decided
         return decided & ~same, decided & same
 
@@ -371,6 +379,16 @@ class ScoreBounds(tuple[Array, Array]):
         unit = gamma(n_scores + 1600)
         lower, upper = lower * (1.0 - unit), np.minimum(upper * (1.0 + unit) + TINY, 1.0)
         return np.where(np.isnan(lower), 0.0, lower), np.where(np.isnan(upper), 1.0, upper)
+
+
+def _at_most(high: Array, low: Array, distance: float) -> Decisions:
+    """Where ``high - low`` is at most a distance, by the exact difference: a rounded one may hide that it is more."""
+    with np.errstate(invalid="ignore"):
+        rounded = high - low
+        # The rounding error of a difference is itself a number of float64 (Knuth).
+        back = rounded - high
+        missing = (high - (rounded - back)) - (low + back)
+    return (rounded < distance) | ((rounded == distance) & ~(missing > 0.0))
 
 
 def require_probabilities(name: str, loss: Loss) -> None:

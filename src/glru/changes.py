@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.linalg import Array, Matrix
+from glru.linalg import Array, Matrix, as_matrix
 from glru.losses import Loss, WithOffset, join_targets
 from glru.penalties import Penalty
 from glru.problem import Problem, as_offset, check_strengths
@@ -90,6 +90,37 @@ def matched_columns(X: Matrix, names: tuple[str, ...] | None, expected: tuple[st
         missing = ", ".join(sorted(set(expected) - set(names)))
         raise ValueError(f"a frame must have the problem's columns; missing: {missing}.")
     return X[:, [names.index(name) for name in expected]]
+
+
+def rows_of(X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None) -> Matrix:
+    """Rows of the caller's data (queries, new rows) in the ``n_columns`` columns of a problem.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or frame
+        The rows; the columns of a frame are matched by name.
+    what : str
+        What errors call them.
+    n_columns : int
+        Columns of the problem, a constant one included.
+    names : tuple of str or None
+        The names of the caller's columns.
+    constant : float or None
+        As in :func:`prepend_constant`.
+    """
+    matrix, given = _inputs.as_matrix(X, what)
+    expected = n_columns - int(constant is not None)
+    if matrix.shape[1] != expected:
+        raise ValueError(f"{what} must have {expected} columns, as the model has; got {matrix.shape[1]}.")
+    return prepend_constant(matched_columns(matrix, given, names), constant)
+
+
+def prepend_constant(matrix: Matrix, constant: float | None) -> Matrix:
+    """Rows with a constant first column, where the model has one."""
+    if constant is None:
+        return matrix
+    column = as_matrix(np.full((matrix.shape[0], 1), constant))
+    return matrix.concatenate([column, matrix], axis=1)
 
 
 def row_positions(rows: Any, n_rows: int) -> NDArray[np.intp]:

@@ -4,7 +4,6 @@ from glru.after import After, Retraining
 from glru.deletion import Influence, Jackknife, Ranking
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
 from glru.selection import FeatureImportance, StepwiseResult
-from glru.sklearn.after import ModelAfter
 from glru.sklearn.certify import ModelCertificate
 from glru.verify import Verification
 
@@ -16,7 +15,6 @@ __all__ = [
     "Jackknife",
     "LOOCVPath",
     "LOOCVResult",
-    "ModelAfter",
     "ModelCertificate",
     "Ranking",
     "Retraining",

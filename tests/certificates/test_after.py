@@ -270,4 +270,4 @@ def test_large_sparse_data_is_trained_by_products():
         lower, upper = out.score_bounds(Q)
         scores = Q @ theirs.coef + theirs.intercept
         assert np.all(lower <= scores + 1e-7) and np.all(scores - 1e-7 <= upper)
-        assert isinstance(out.regions[0].metric, DiagonalMetric)
+        assert isinstance(out.part.regions[0].metric, DiagonalMetric)

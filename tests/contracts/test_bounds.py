@@ -119,3 +119,17 @@ def test_widening_rounds_outward_and_proves_nothing_of_what_is_no_number():
     assert np.all(lower[:2] < [1.0, 0.0]) and np.all(upper[:2] > [1.0, 0.0])
     assert upper[2] == np.inf and (lower[3], upper[3]) == (-np.inf, np.inf)
     assert not is_decided(*intersect((lower, upper), unbounded(4)))[3]
+
+
+def test_a_move_is_within_a_distance_by_its_exact_size():
+    """1 + 2**-60 away rounds to 1 away, and is more than 1 all the same."""
+    far = ScoreBounds(np.array([2.0**-60, 0.0, -(2.0**-60)]), np.array([1.0, 1.0, 1.0]))
+    changes, stays = far.changes(np.array([-(2.0**-60), 0.0, 2.0**-60]), 1.0)
+    assert stays.tolist() == [False, True, True] and not changes.any()
+    assert ScoreBounds(np.zeros(1), np.zeros(1)).changes(np.zeros(1), 0.0)[1].all()
+
+
+def test_bounds_put_into_rows_bring_their_winners():
+    open_rows = ScoreBounds(np.zeros((3, 2)), np.ones((3, 2)))
+    known = open_rows.put([1], ScoreBounds(np.zeros((1, 2)), np.ones((1, 2)), np.array([1])))
+    assert known.decided.tolist() == [False, True, False]

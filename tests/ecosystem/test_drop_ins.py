@@ -368,7 +368,7 @@ def test_after_holds_the_refitted_scores(model):
     out = glru.after(estimator, glru.RemoveRows([2, 30]), X=X, y=y, tol=1e-9)
     lower, upper = out.score_bounds(X[:30])
     fitted = quietly(lambda: clone(estimator).fit(X[kept], y[kept]))
-    regression = out.adapted.classes is None
+    regression = out.classes is None
     scores = fitted.predict(X[:30]) if regression else fitted.decision_function(X[:30])
     slack = 2e-5 * (1.0 + np.abs(scores))
     assert np.all(lower - slack <= scores)

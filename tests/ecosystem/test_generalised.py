@@ -99,3 +99,16 @@ def test_live_models_are_refused():
     X, y, _ = data(PoissonRegressor())
     with pytest.raises(ValueError, match="a live model predicts scores"):
         glru.LiveModel(PoissonRegressor()).fit(X, y)
+
+
+def test_whether_a_mean_moves():
+    """Of a log link a prediction is a mean, not a score."""
+    X, y, _ = data(PoissonRegressor())
+    out = glru.after(MODELS["poisson"], glru.RemoveRows([3]), X=X, y=y)
+    again = PoissonRegressor(alpha=0.1, **TIGHT).fit(np.delete(X, 3, axis=0), np.delete(y, 3))
+    moves = np.abs(again.predict(X) - MODELS["poisson"].fit(X, y).predict(X))
+    within = float(np.median(moves))
+    found = out.needs_retraining(X, within=within)
+    clear = np.abs(moves - within) > 1e-4
+    assert found.verdict == "yes" and found.proven.all() and clear.sum() > 10
+    assert np.array_equal(np.isin(np.arange(len(y)), found.flips)[clear], (moves > within)[clear])

@@ -79,7 +79,7 @@ def test_after_holds_the_retrained_model(loss, shape, tmp_path):
         assert_inside(exact.coef, 1e-8, *out.coef_bounds())
         low, high = out.intercept_bounds()
         assert low - 1e-8 <= exact.intercept <= high + 1e-8
-        assert out.determination_rate(new.X) == 1.0
+        assert out.score_bounds(new.X).decided.all()
         assert np.array_equal(out.score_bounds(new.X).signs, np.sign(new.X @ exact.coef + exact.intercept))
         assert out.n_passes <= 5.0
 

@@ -100,7 +100,9 @@ def _kept(after: glru.results.After, store: Store, tol: float, budget: Budget) -
         return train(after.problem, tol=tol, start=after.point, budget=budget)
 
     model = store.solution(after.problem, tol, fit)
-    return glru.after(model, glru.RemoveRows([]), after.candidate, after.bound, max_seconds=inputs.seconds_left(budget))
+    return glru.after(
+        model, glru.RemoveRows([]), after.part.candidate, after.part.bound, max_seconds=inputs.seconds_left(budget)
+    )
 
 
 def positions(text: str, n_rows: int) -> list[int]:

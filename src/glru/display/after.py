@@ -35,7 +35,7 @@ class AfterDisplay:
     >>> X = glru.datasets.prepare(data).X
     >>> solution = glru.solve(glru.Problem(X[:500], data.y[:500], penalty=glru.L2(0.1)))
     >>> out = glru.after(solution, glru.RemoveRows([3, 17]))
-    >>> display = glru.display.AfterDisplay.from_after(out, X[500:], X[500:] @ solution.coef)
+    >>> display = glru.display.AfterDisplay.from_after(out, X[500:])
     >>> display.title
     '69 queries after the change: 69 labels unchanged, 0 changed, 0 open'
     """
@@ -51,7 +51,7 @@ class AfterDisplay:
         return verdicts_of(ScoreBounds(self.lower, self.upper), self.old_scores)
 
     @classmethod
-    def from_after(cls, out: After, X: Any, old_scores: Array) -> "AfterDisplay":
+    def from_after(cls, out: After, X: Any, old_scores: Array | None = None) -> "AfterDisplay":
         """Make the display of what is proven about some queries.
 
         Parameters
@@ -60,15 +60,16 @@ class AfterDisplay:
             From :func:`glru.after`.
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries, with the columns of the changed problem.
-        old_scores : array of shape (n_queries,)
-            Their scores before the change.
+        old_scores : array of shape (n_queries,), default=None
+            Their scores before the change; if not given, ``out.present_scores(X)``, where the change leaves the columns as they are.
         """
-        if out.solution.problem.loss.several:
+        bounds = out.score_bounds(X)
+        if bounds.lower.ndim == 2:
             raise ValueError(
                 "AfterDisplay shows one score per query; got one per class. Use ConfusionDisplay.from_bounds."
             )
-        classes = ("-1", "+1") if out.solution.problem.loss.task == "classification" else None
-        return cls.from_bounds(out.score_bounds(X), old_scores, classes)
+        classes = None if out.classes is None else (str(out.classes[0]), str(out.classes[1]))
+        return cls.from_bounds(bounds, out.present_scores(X) if old_scores is None else old_scores, classes)
 
     @classmethod
     def from_bounds(

@@ -108,9 +108,14 @@ class ConfusionDisplay:
 
     @classmethod
     def from_bounds(
-        cls, bounds: ScoreBounds, old_scores: Array, classes: Sequence[str], names: Sequence[str]
+        cls,
+        bounds: ScoreBounds,
+        old_scores: Array,
+        classes: Sequence[str],
+        names: Sequence[Any],
+        joint: bool = True,
     ) -> "ConfusionDisplay":
-        """Make the display of a change: the labels of queries before it by those of the retrained multinomial model.
+        """Make the display of a change: the labels of queries before it by those of the retrained model.
 
         Parameters
         ----------
@@ -122,11 +127,13 @@ class ConfusionDisplay:
             What the classes are called.
         names : sequence of str
             What the queries are called.
+        joint : bool, default=True
+            Whether the model is multinomial, so that scores stand for probabilities.
         """
         changes, stays = bounds.changes(old_scores)
         n_open = bounds.n_rows - int(changes.sum() + stays.sum())
         title = f"{bounds.n_rows:,} queries after the change:\n{stays.sum():,} labels unchanged, {changes.sum():,} changed, {n_open:,} open"
-        return cls._make(bounds, predicted(old_scores), list(classes), names, True, title, CHANGED)
+        return cls._make(bounds, predicted(old_scores), list(classes), names, joint, title, CHANGED)
 
     @classmethod
     def _make(

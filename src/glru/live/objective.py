@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
-from glru.changes import Layout, column_positions
+from glru.changes import Layout, column_positions, rows_of
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from glru.problem import require_one_score
 from glru.sklearn import Adapted
-from glru.sklearn.adapted import rows_of
 from glru.sklearn.objectives import Objective
 from glru.sklearn.targets import Targets
 

@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.after import After, after, has_newton
 from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, unbounded
 from glru.certificate import ball_radius
+from glru.changed import ChangedModel, change_model, has_newton
 from glru.changes import AddRows, Change, Composite, RemoveRows, row_positions
 from glru.linalg import Array, Matrix
 from glru.metric.rows import RowSide
@@ -144,9 +144,9 @@ class Proofs:
         self._model: tuple[Array, Array] | None = None
 
     @cached_property
-    def after(self) -> After:
+    def after(self) -> ChangedModel:
         """What is proven after the pending changes without training."""
-        return after(self.solution, self.change)
+        return change_model(self.solution, self.change)
 
     @cached_property
     def problem(self) -> Problem:

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import Shown, make_frame, show_interval
+from glru._results import Shown, make_frame, or_missing, show_interval
 from glru.bounds import ScoreBounds, exact_count
 from glru.cascade import OPEN, STAGES, WIDE
 from glru.linalg import Array
@@ -168,15 +168,7 @@ class HeldOutScores(Shown):
             columns = {"y": classes[places], "label": or_missing(self._bounds.labels(classes))}
             verdicts = self._bounds.verdicts(targets)
             columns["correct"] = or_missing(np.ma.masked_array(verdicts > 0, mask=verdicts == 0))
-        if self._bounds.lower.ndim == 1:
-            return columns | {"score_lower": self.score_lower, "score_upper": self.score_upper}
-        assert classes is not None
-        for k, label in enumerate(classes.tolist()):
-            columns |= {
-                f"score_lower_{label}": self.score_lower[:, k],
-                f"score_upper_{label}": self.score_upper[:, k],
-            }
-        return columns
+        return columns | self._bounds.columns(classes)
 
     def _errors(self) -> tuple[int, int]:
         if self._classes is None:
@@ -203,13 +195,6 @@ class HeldOutScores(Shown):
     def _show_widths(self) -> tuple[str, str]:
         widths = self._bounds.width
         return "widths", f"median {np.median(widths):.2g}, largest {widths.max():.2g}"
-
-
-def or_missing(values: NDArray[Any]) -> Any:
-    """A column of a frame: None where values are masked."""
-    if isinstance(values, np.ma.MaskedArray):
-        return np.ma.getdata(values) if not values.mask.any() else values.tolist()
-    return values
 
 
 @final

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from glru import _inputs
+from glru.changes import prepend_constant
 from glru.problem import Problem
-from glru.sklearn.adapted import CONSTANT, Adapted, prepared
+from glru.sklearn.adapted import CONSTANT, Adapted
 from glru.sklearn.objectives import Objective, objective_of
 from glru.sklearn.preprocessing import count_rows, fit_steps, is_a, keep_steps, steps_of
 from glru.sklearn.targets import Seen, Targets, targets_of
@@ -68,7 +69,7 @@ def adapt(
     if steps is not None:
         preprocessing = keep_steps(steps, X, targets.y) if keep else fit_steps(steps, X, targets.y, params)
         matrix, names = preprocessing.matrix, preprocessing.names
-    problems = _problems(objective, targets, prepared(matrix, objective.constant), names)
+    problems = _problems(objective, targets, prepend_constant(matrix, objective.constant), names)
     return Adapted(model, objective, problems, targets, preprocessing)
 
 

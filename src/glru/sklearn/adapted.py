@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from glru import _inputs
 from glru.bounds import Bounds, ScoreBounds, predicted
-from glru.changes import matched_columns
-from glru.linalg import UNIT, Array, Matrix, as_matrix, to_dense, to_host
+from glru.changes import prepend_constant, rows_of
+from glru.linalg import UNIT, Array, Matrix, to_dense, to_host
 from glru.losses.multinomial import softmax
 from glru.problem import Point, Problem
 from glru.sklearn.column_maps import ColumnChanges, follow
@@ -101,7 +100,7 @@ class Adapted:
     def rows(self, X: Any) -> Matrix:
         """Rows of the caller's data (queries, new rows) in the columns of the problems."""
         if self.preprocessing is not None:
-            return prepared(self.preprocessing.transform(X), self.objective.constant)
+            return prepend_constant(self.preprocessing.transform(X), self.objective.constant)
         first = self.problems[0]
         known = None if first.column_names is None else first.column_names[self.offset :]
         return rows_of(X, "rows", first.n_columns, known, self.objective.constant)
@@ -143,7 +142,7 @@ class Adapted:
     def _refitted(self, train: NDArray[np.intp], test: NDArray[np.intp], weights: Sequence[Array]) -> "Fold":
         """The problems of a split in the columns that the steps fitted to its train rows make: its train rows, then its test rows."""
         assert self.preprocessing is not None
-        X = prepared(self.preprocessing.split(train, test), self.objective.constant)
+        X = prepend_constant(self.preprocessing.split(train, test), self.objective.constant)
         rows, penalty = np.concatenate([train, test]), self.objective.penalty(X.shape[1])
         problems = tuple(
             problem.derive(
@@ -163,7 +162,7 @@ class Adapted:
         weight = np.insert(self.targets.weights(k, others), row, 0.0)
         if self.preprocessing is None:
             return self.problems[k].derive(sample_weight=weight)
-        X = prepared(self.preprocessing.without(row), self.objective.constant)
+        X = prepend_constant(self.preprocessing.without(row), self.objective.constant)
         penalty = self.objective.penalty(X.shape[1])
         return self.problems[k].derive(X=X, sample_weight=weight, penalty=penalty, column_names=None)
 
@@ -304,29 +303,6 @@ class Adapted:
         return f"Adapted({type(self.estimator).__name__}, {len(self.problems)} x {self.problems[0]!r})"
 
 
-def rows_of(X: Any, what: str, n_columns: int, names: tuple[str, ...] | None, constant: float | None) -> Matrix:
-    """Rows of the caller's data (queries, new rows) in the ``n_columns`` columns of a problem.
-
-    Parameters
-    ----------
-    X : array, sparse matrix or frame
-        The rows; the columns of a frame are matched by name.
-    what : str
-        What errors call them.
-    n_columns : int
-        Columns of the problem, a constant one included.
-    names : tuple of str or None
-        The names of the caller's columns.
-    constant : float or None
-        As in :func:`prepared`.
-    """
-    matrix, given = _inputs.as_matrix(X, what)
-    expected = n_columns - int(constant is not None)
-    if matrix.shape[1] != expected:
-        raise ValueError(f"{what} must have {expected} columns, as the model has; got {matrix.shape[1]}.")
-    return prepared(matched_columns(matrix, given, names), constant)
-
-
 def probabilities_of(scores: Array) -> Array:
     """The probability of every class from log-odds; those of several classes are one-vs-rest, normalised."""
     likely = expit(scores)
@@ -338,11 +314,3 @@ def probabilities_of(scores: Array) -> Array:
 def _prefixed(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
     """Columns behind those of a constant."""
     return None if columns is None else np.hstack([first, columns])
-
-
-def prepared(matrix: Matrix, constant: float | None) -> Matrix:
-    """Rows with a constant first column, where the model has one."""
-    if constant is None:
-        return matrix
-    column = as_matrix(np.full((matrix.shape[0], 1), constant))
-    return matrix.concatenate([column, matrix], axis=1)

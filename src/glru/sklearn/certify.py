@@ -6,10 +6,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.after import has_newton
 from glru.bounds import ScoreBounds, from_queries
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
+from glru.changed import has_newton
 from glru.duality import primal_value
 from glru.linalg import Array
 from glru.problem import Point, Problem

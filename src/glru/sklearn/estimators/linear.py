@@ -15,10 +15,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from glru import _inputs
-from glru.after import BoundName, CandidateName, Retraining
+from glru.after import After, Retraining
 from glru.bounds import predicted
 from glru.cascade import Report
 from glru.certificate import Certificate
+from glru.changed import BoundName, CandidateName
 from glru.changes import AddRows, Change, RemoveRows
 from glru.linalg import Array, RawMatrix, as_matrix, move_like, namespace, to_host, use_threads
 from glru.losses import Hinge, Loss, Multinomial
@@ -27,7 +28,7 @@ from glru.model_selection.loocv import Bound, Method, Width
 from glru.model_selection.result import LOOCVResult
 from glru.sklearn.adapt import adapt
 from glru.sklearn.adapted import Adapted, probabilities_of
-from glru.sklearn.after import ModelAfter, after_models
+from glru.sklearn.after import after_models
 from glru.sklearn.drop_ins import adapted_loocv
 from glru.sklearn.preprocessing import OUTPUT, as_double
 from glru.solution import Solution
@@ -156,7 +157,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         bound: BoundName = "auto",
         max_steps: int | None = None,
         max_seconds: float | None = None,
-    ) -> ModelAfter:
+    ) -> After:
         """What is proven of this model when its data changes, without retraining.
 
         Parameters
@@ -168,7 +169,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        ModelAfter
+        After
         """
         self._require_data("after", "glru.after(model, change, X=X, y=y)")
         return after_models(self.adapted_, self.solutions_, change, candidate, bound, max_steps, max_seconds)
