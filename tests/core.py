@@ -58,11 +58,14 @@ from glru.updates.carry import carry
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_rows import ClassRows
 from glru.updates.columns import (
+    FoldColumns,
+    FoldData,
     LocalColumns,
     SmoothColumns,
     SubsetModels,
     WideColumns,
     carried_columns,
+    has_fold_columns,
     has_local_columns,
     has_smooth_columns,
     has_subsets,
@@ -101,6 +104,8 @@ __all__ = [
     "DualBox",
     "Factors",
     "Floor",
+    "FoldColumns",
+    "FoldData",
     "Folds",
     "FoldsJudge",
     "Freedom",
@@ -178,6 +183,7 @@ __all__ = [
     "has_ascent",
     "has_carried",
     "has_centred",
+    "has_fold_columns",
     "has_folds",
     "has_local",
     "has_local_columns",

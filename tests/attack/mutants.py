@@ -32,6 +32,7 @@ FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 INFORMATION, SUBSETS = "decisions/test_information.py", "decisions/test_subsets.py"
+FOLD_COLUMNS = "decisions/test_fold_columns.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
@@ -457,6 +458,13 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.subsets:Step.bounds", inside(_lengths=scaled(0.5)), SUBSETS
     ),
     "factors-of-sets-taken-as-exact": Mutant("glru.updates.columns.subsets:factor_all", _exact_factors, SUBSETS),
+    # Columns in all folds at once.
+    "gradients-of-columns-in-folds-taken-as-exact": Mutant(
+        "glru.updates.columns.folds:Evaluated.measure", inside(sum_error=nothing, gamma=nothing, FEW=zero), FOLD_COLUMNS
+    ),
+    "half-the-radius-of-columns-in-folds": Mutant(
+        "glru.updates.columns.folds:Evaluated.bounds", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
+    ),
     # Information criteria.
     "singular-values-taken-as-exact": Mutant("glru.selection.dof:freedom_at", inside(UNIT=zero, FEW=zero), INFORMATION),
     "degrees-of-freedom-of-curvatures-that-do-not-move": Mutant(

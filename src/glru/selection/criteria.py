@@ -59,7 +59,7 @@ class Criterion:
         """No value is below this."""
         return 0.0 if self.price is None else -np.inf if self.constant is None else min(self.constant[0], 0.0)
 
-    def width(self, share: float, value: float) -> float:
+    def width(self, share: float, value: Any) -> Any:
         """How far values near ``value`` are apart if they differ by a share of what they are measured by."""
         if self.counts:
             return 0.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glru._budget import Budget
 from glru.bounds import Bounds
 from glru.certificate import Certificate
-from glru.linalg import Array, Matrix, gamma, to_host
+from glru.linalg import FEW, Array, Matrix, gamma, to_host
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.refine import has_products, refine
@@ -23,6 +23,7 @@ from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion, lower_end
 from glru.selection.dof import Freedom, bounds_nearby, count_parameters, freedom_at
 from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
+from glru.updates.columns import FoldColumns, FoldData
 
 Zeros = NDArray[np.bool_]
 """Rows whose score is exactly zero."""
@@ -30,6 +31,10 @@ Zeros = NDArray[np.bool_]
 
 ROUGH = 1e-6
 """Share of itself up to which a sum is known well enough to be shown and to begin a contest with."""
+
+
+MOST_LEFT = 8
+"""Candidates that are refined one by one, at most, where others were decided at once."""
 
 
 @final
@@ -110,6 +115,11 @@ class ValidationRows:
 
     def __init__(self, whole: Problem, X: Matrix, y: Array, criterion: Criterion, weights: Array | None = None) -> None:
         self.whole, self.X, self.y, self.criterion, self.weights = whole, X, y, criterion, weights
+
+    @property
+    def row_weight(self) -> float:
+        """What a row counts, where all count the same."""
+        return 1.0 if self.weights is None else float(self.weights[0])
 
     def of(self, chosen: Columns) -> "JudgedColumns":
         """The rows as models of some columns see them."""
@@ -449,8 +459,9 @@ def same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty
 class FoldsJudge(Judge):
     """Several judges, one per fold; the sums add up."""
 
-    def __init__(self, judges: Sequence[Judge], criterion: Criterion) -> None:
-        self.judges, self.criterion = judges, criterion
+    def __init__(self, judges: Sequence[Judge], criterion: Criterion, data: FoldData | None = None) -> None:
+        self.judges, self.criterion, self.data = judges, criterion, data
+        self._families: list[tuple[FoldColumns, dict[Move, int]]] = []
         self._screened: dict[Move, list[tuple[float, float]]] = {}
         # Numbers of rows are added without an error.
         self._error = 0.0 if criterion.counts else gamma(len(judges) + 2)
@@ -465,7 +476,10 @@ class FoldsJudge(Judge):
     def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         own = [judge for judge in self.judges if isinstance(judge, ValidationJudge)]
         found: Sequence[Screened | Pending]
-        if len(own) < len(self.judges):
+        at_once = self._screen_at_once(moves, budget, contest) if self.data is not None else None
+        if at_once is not None:
+            found, stage = at_once, "newton"
+        elif len(own) < len(self.judges):
             found = screened = [judge.screen(moves, budget) for judge in self.judges]
             stage = screened[0].stage
         else:
@@ -475,12 +489,76 @@ class FoldsJudge(Judge):
         certain = np.sum([s.certain for s in found], axis=0)
         return Screened(lower_end(lower * (1.0 - self._error)), upper * (1.0 + self._error), certain, stage)
 
+    def _screen_at_once(self, moves: list[Move], budget: Budget, contest: Contest | None) -> list[Screened] | None:
+        """The bounds of every fold, from steps of all candidates in all folds at once; None where these leave many open."""
+        data, criterion = self.data, self.criterion
+        assert data is not None
+        chosen = self._models[0].chosen
+        # Columns that leave wide data are followed in the dimension of its rows.
+        if any(len(move.columns) > 1 or (not move.add and chosen.size > data.n_rows) for move in moves):
+            return None
+        contest = self._contest(moves) if contest is None else contest
+        offset, shape = contest.lower.size - len(moves), (len(self.judges), len(moves))
+        lower, upper, certain = np.full(shape, criterion.least), np.full(shape, np.inf), np.zeros(shape)
+        counted = np.array([judge.rows.row_weight for judge in self.judges if isinstance(judge, ValidationJudge)])
+        share = ROUGH if np.isinf(contest.resolution) else 0.05 * criterion.resolution
+
+        def is_wide(part: float, low: Array, high: Array) -> Zeros:
+            return np.asarray(high - low > criterion.width(part, np.where(np.isfinite(high), high, 0.0)))
+
+        def settle(places: Columns, least: Array, most: Array) -> Zeros:
+            budget.check()
+            low, high = criterion.terms(data.answers[:, None, :], least, most)
+            known = data.asked[:, None, :] & (high - low <= criterion.width(share, 1.0))
+            low, high = (np.where(data.asked[:, None, :], end, 0.0) for end in (low, high))
+            low, high = criterion.add_terms(np.moveaxis(low, 2, 0), np.moveaxis(high, 2, 0))
+            # Whole numbers times whole numbers are exact.
+            error = 0.0 if criterion.counts and np.all(counted == np.rint(counted)) else FEW
+            low, high = low * counted[:, None] * (1.0 - error), high * counted[:, None] * (1.0 + error)
+            certain[:, places] = np.maximum(certain[:, places], known.sum(axis=2))
+            lower[:, places] = np.maximum(lower[:, places], low)
+            upper[:, places] = np.maximum(np.minimum(upper[:, places], high), lower[:, places])
+            low, high = lower[:, places].sum(axis=0), upper[:, places].sum(axis=0)
+            contest.settle(places + offset, lower_end(low * (1.0 - self._error)), high * (1.0 + self._error))
+            low, high = contest.lower[places + offset], contest.upper[places + offset]
+            open_ones = contest.may_win[places + offset] & is_wide(share, low, high)
+            # The best one's value is shown, and is where the next step begins.
+            best = places == int(contest.upper[offset:].argmin())
+            return np.asarray(open_ones | (best & is_wide(ROUGH, low, high)))
+
+        present = data.pack([model.near for model in self._models])
+        for add in (False, True):
+            here = np.array([k for k, move in enumerate(moves) if move.add == add], dtype=np.intp)
+            if not here.size:
+                continue
+            columns = np.array([moves[k].columns[0] for k in here])
+            family = FoldColumns(data, chosen, present, columns, add)
+            family.run(lambda places, *ends, here=here: settle(here[places], *ends))
+            self._families.append((family, {moves[k]: place for place, k in enumerate(here)}))
+        left = contest.may_win[offset:] & is_wide(share, contest.lower[offset:], contest.upper[offset:])
+        if contest.winner is None and np.count_nonzero(left) > MOST_LEFT:
+            return None
+        return [Screened(*parts, "newton") for parts in zip(lower, upper, certain, strict=True)]
+
+    @property
+    def _models(self) -> list[Model]:
+        return [judge.model for judge in self.judges if isinstance(judge, ValidationJudge)]
+
+    def _contest(self, moves: list[Move]) -> Contest:
+        return Contest(np.full(len(moves), self.criterion.least), np.full(len(moves), np.inf), 0.0)
+
+    def _keep(self, move: Move) -> None:
+        """Let the judges of the folds begin with the models that were found at once."""
+        for family, places in self._families:
+            for judge, point in zip(self.judges, family.points(places[move]) if move in places else (), strict=False):
+                assert isinstance(judge, ValidationJudge) and isinstance(judge.screening, ColumnFamilies)
+                judge.screening.keep(move, point)
+
     def _screen_together(
         self, judges: list[ValidationJudge], moves: list[Move], budget: Budget, contest: Contest | None
     ) -> tuple[list[Pending], str]:
         """The bounds of every fold; all are bounded once before any is bounded more tightly, so that it is known what matters."""
-        if contest is None:
-            contest = Contest(np.full(len(moves), self.criterion.least), np.full(len(moves), np.inf), 0.0)
+        contest = self._contest(moves) if contest is None else contest
         found = [Pending(judge, moves, contest, budget, self._error) for judge in judges]
         for k, pending in enumerate(found):
             pending.others = found[:k] + found[k + 1 :]
@@ -492,6 +570,7 @@ class FoldsJudge(Judge):
         return found, stages[0]
 
     def refine(self, move: Move, goal: Goal) -> Value:
+        self._keep(move)
         known = self._screened.get(move, [(0.0, np.inf)] * len(self.judges))
         parts = [Value(float(low), float(high), "carry", float(high)) for low, high in known]
         for k, judge in enumerate(self.judges):
@@ -512,7 +591,8 @@ class FoldsJudge(Judge):
         return np.where(agreed, labels[0], len(moves) + 1 + np.arange(len(moves))).tolist()
 
     def after(self, move: Move) -> "FoldsJudge":
-        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion)
+        self._keep(move)
+        return FoldsJudge([judge.after(move) for judge in self.judges], self.criterion, self.data)
 
     def _add(self, parts: list[Value]) -> Value:
         stages = ("training", "loocv", "refine", "newton", "carry")

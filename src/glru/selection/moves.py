@@ -317,6 +317,10 @@ class ColumnFamilies(Screening):
     def trial(self, move: Move) -> tuple[Problem, Point]:
         return self.model.trial(move)
 
+    def keep(self, move: Move, point: Point) -> None:
+        """Keep a model after a move, near its optimum."""
+        self._found[move] = point
+
     def candidate(self, move: Move) -> Point | None:
         if move in self._found:
             return self._found[move]

@@ -35,6 +35,7 @@ from glru.selection.left_out import LeaveOneOutJudge
 from glru.selection.moves import Columns, Model, Move
 from glru.selection.result import Step, StepwiseResult
 from glru.solution import Solution
+from glru.updates.columns import FoldData, has_fold_columns
 from glru.updates.local_rows import require_local
 
 Direction = Literal["backward", "forward", "both"]
@@ -456,7 +457,10 @@ def make_judge(
         model = Model(fold, chosen, tol, budget=budget)
         weights = None if weight is None else np.full(test.size, weight)
         judges.append(_judge_rows(model, fold.matrix[test], fold.y[test], criterion, method, weights))
-    return FoldsJudge(judges, criterion)
+    problems, tests = [problem for problem, _ in folds], [test for _, test in folds]
+    at_once = method == "certified" and all(sizes) and has_fold_columns(problems)
+    data = FoldData(problems, tests) if at_once else None
+    return FoldsJudge(judges, criterion, data if data is not None and data.usable else None)
 
 
 def _judge_rows(

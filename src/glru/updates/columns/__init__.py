@@ -1,6 +1,7 @@
 """Single columns removed or added, many at once: bounds of the scores of some queries under each retrained model."""
 
 from glru.updates.carried_rows import carried_columns
+from glru.updates.columns.folds import FoldColumns, FoldData, has_fold_columns
 from glru.updates.columns.local import LocalColumns, has_local_columns
 from glru.updates.columns.models import Block
 from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns
@@ -9,11 +10,14 @@ from glru.updates.columns.wide import WideColumns, has_wide_columns
 
 __all__ = [
     "Block",
+    "FoldColumns",
+    "FoldData",
     "LocalColumns",
     "SmoothColumns",
     "SubsetModels",
     "WideColumns",
     "carried_columns",
+    "has_fold_columns",
     "has_local_columns",
     "has_smooth_columns",
     "has_subsets",

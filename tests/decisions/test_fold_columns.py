@@ -1,0 +1,142 @@
+"""Columns that leave or come in several folds at once: bounds hold the scores of optima to 80 digits after every step, and get tight."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.linear_model import LogisticRegression
+
+import glru
+from tests.certificates.exact import optimum
+from tests.core import FoldColumns, FoldData, has_fold_columns
+
+KINDS = ["plain", "units", "duplicates", "heavy", "weak", "strong", "weights"]
+
+
+def make_folds(loss, kind, size, fit_intercept):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(24, 5))
+    if kind == "units":
+        X = X * 10.0 ** np.arange(-3, 2)
+    if kind == "duplicates":
+        X[:, 3], X[:, 4] = X[:, 0], 0.0
+    if kind == "heavy":
+        X = rng.standard_t(1.5, size=X.shape)
+    y = np.sign(X[:, 0] + rng.normal(size=24))
+    y[:4] = [-1.0, 1.0, -1.0, 1.0]
+    lam = {"weak": 1e-8, "strong": 1e8}.get(kind, 0.05)
+    tests = [np.arange(0, 24, 2), np.arange(1, 22, 2)]
+    folds = []
+    for test in tests:
+        weight = np.where(np.isin(np.arange(24), test), 0.0, 1.0)
+        weight *= rng.uniform(0.1, 3.0, size=24) if kind == "weights" else 1.0
+        problem = glru.Problem(
+            X, y, loss, glru.L2(lam * size), fit_intercept=fit_intercept, scaling="sum", sample_weight=weight * size
+        )
+        folds.append(problem)
+    assert has_fold_columns(folds)
+    return folds, tests
+
+
+def steps_of(folds, tests, chosen, columns, add):
+    """The family after all its steps, and the bounds after each."""
+    data = FoldData(folds, tests)
+    assert data.usable
+    points = [glru.solve(fold.select_columns(chosen), tol=1e-6).point for fold in folds]
+    family = FoldColumns(data, chosen, data.pack(points), columns, add)
+    seen = []
+
+    def settle(members, lower, upper):
+        seen.append((members, lower, upper))
+        return np.ones(members.size, dtype=bool)
+
+    family.run(settle)
+    return family, seen
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**600, 2.0**-600])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()], ids=str)
+def test_bounds_hold_exact_scores(loss, kind, size):
+    for fit_intercept, add in [(True, True), (True, False), (False, True), (False, False)]:
+        folds, tests = make_folds(loss, kind, size, fit_intercept)
+        chosen = np.array([0, 1]) if add else np.array([0, 1, 3, 4])
+        columns = np.array([3, 4]) if add else np.array([1, 3])
+        family, seen = steps_of(folds, tests, chosen, columns, add)
+        for k, (fold, test) in enumerate(zip(folds, tests, strict=True)):
+            for j, column in enumerate(columns):
+                after = np.union1d(chosen, [column]) if add else np.setdiff1d(chosen, [column])
+                found = family.points(j)[k]
+                best = optimum(fold.select_columns(after), found.coef, found.intercept)
+                assert best is not None
+                scores = best.scores(fold.matrix.dense()[test][:, after])
+                widths = []
+                for members, lower, upper in seen:
+                    for place in np.flatnonzero(members == j):
+                        ends = zip(scores, lower[k, place], upper[k, place], strict=False)
+                        assert all(Decimal(float(low)) <= score <= Decimal(float(high)) for score, low, high in ends)
+                        widths.append(float((upper - lower)[k, place].max()))
+                if kind not in ("weak", "heavy", "units"):
+                    assert min(widths) < 1e-7
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_paths_are_those_of_training_every_candidate(direction, seed):
+    """Folds of different sizes, heavy tails, duplicates; every fold's mean counts the same."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(3, size=(75, 8))
+    X[:, 5] = X[:, 2]
+    y = X[:, 0] - X[:, 1] + rng.normal(size=75) > 0.0
+    model = LogisticRegression(C=[1.0, 30.0, 0.01][seed])
+    found = [
+        glru.StepwiseSelector(
+            model, direction=direction, n_features_to_select=4, scoring=scoring, cv=4, method=method
+        ).fit(X, y)
+        for scoring in ("accuracy", "neg_log_loss")
+        for method in ("certified", "naive")
+    ]
+    for certified, naive in (found[:2], found[2:]):
+        assert certified.result_.certified and certified.result_.n_trainings == 0
+        assert [step.columns for step in certified.result_.path] == [step.columns for step in naive.result_.path]
+    exact = LogisticRegression(C=model.C, tol=1e-10, max_iter=10_000)
+    theirs = SequentialFeatureSelector(exact, direction=direction, n_features_to_select=4, scoring="neg_log_loss", cv=4)
+    assert theirs.fit(X, y).get_support().tolist() == found[2].get_support().tolist()
+
+
+def test_columns_and_pipelines_of_every_fold():
+    """Scalers make other columns in every fold; they are followed in the same products."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(7)
+    X = rng.lognormal(size=(60, 6)) * 10.0 ** np.arange(6)
+    y = np.log(X[:, 0]) + rng.normal(size=60) > 0.0
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    paths = [
+        [step.columns for step in glru.stepwise(model, X, y, cv=3, method=method, forced=True, max_steps=3).path]
+        for method in ("certified", "naive")
+    ]
+    assert paths[0] == paths[1]
+
+
+def test_what_is_decided_is_not_stepped_on():
+    folds, tests = make_folds(glru.Logistic(), "plain", 1.0, True)
+    data, chosen = FoldData(folds, tests), np.array([0])
+    points = [glru.solve(fold.select_columns(chosen)).point for fold in folds]
+    family, seen = FoldColumns(data, chosen, data.pack(points), np.array([1, 2, 3]), True), []
+
+    def settle(members, lower, upper):
+        assert lower.shape == upper.shape == (2, members.size, 12)
+        seen.append(sorted(members.tolist()))
+        return members == 1
+
+    family.run(settle)
+    assert seen[0] == [0, 1, 2] and len(seen) > 1 and all(members == [1] for members in seen[1:])
+
+
+def test_columns_without_a_penalty_are_left_to_others():
+    folds, _ = make_folds(glru.Logistic(), "plain", 1.0, True)
+    free = [fold.derive(penalty=glru.L2(np.array([0.0, 1.0, 1.0, 1.0, 1.0]))) for fold in folds]
+    assert has_fold_columns(folds) and not has_fold_columns(free)
