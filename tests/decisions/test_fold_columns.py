@@ -67,7 +67,7 @@ def test_bounds_hold_exact_scores(loss, kind, size):
         for k, (fold, test) in enumerate(zip(folds, tests, strict=True)):
             for j, column in enumerate(columns):
                 after = np.union1d(chosen, [column]) if add else np.setdiff1d(chosen, [column])
-                found = family.points(j)[k]
+                found = family.points(j)[k] or glru.solve(fold.select_columns(after)).point
                 best = optimum(fold.select_columns(after), found.coef, found.intercept)
                 assert best is not None
                 scores = best.scores(fold.matrix.dense()[test][:, after])
@@ -140,3 +140,43 @@ def test_columns_without_a_penalty_are_left_to_others():
     folds, _ = make_folds(glru.Logistic(), "plain", 1.0, True)
     free = [fold.derive(penalty=glru.L2(np.array([0.0, 1.0, 1.0, 1.0, 1.0]))) for fold in folds]
     assert has_fold_columns(folds) and not has_fold_columns(free)
+
+
+def test_models_far_from_an_optimum_are_not_kept():
+    """Where columns in other units all but separate the classes, a step from the model with them leads anywhere."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 3)) * [1.0, 1e3, 30.0]
+    y = X[:, 1] > 0.0
+    folds, tests = [], [np.arange(k, 30, 3) for k in range(3)]
+    for test in tests:
+        weight = np.where(np.isin(np.arange(30), test), 0.0, 1.0)
+        folds.append(glru.Problem(X, y, glru.Logistic(), glru.L2(1e-6), fit_intercept=True, sample_weight=weight))
+    family, seen = steps_of(folds, tests, np.arange(3), np.arange(3), False)
+    for member in range(3):
+        for k, point in enumerate(family.points(member)):
+            last = next(ends[k, list(who).index(member)] for who, _, ends in reversed(seen) if member in who)
+            assert (point is not None) == bool(np.isfinite(last[0]))
+    assert not all(point is not None for member in range(3) for point in family.points(member))
+
+
+def test_first_columns_without_an_intercept():
+    """From no columns at all, with targets that a single one separates."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(40, 4))
+    y = X[:, 2] > 0.0
+    problem = glru.Problem(X, y, glru.Logistic(), glru.L2(1e-5), fit_intercept=False)
+    paths = [
+        [step.columns for step in glru.stepwise(problem, direction="forward", cv=4, tol=1e-12, method=method).path]
+        for method in ("certified", "naive")
+    ]
+    assert paths[0] == paths[1] and paths[0][0] == (2,)
+
+
+def test_nothing_is_known_without_an_upper_end():
+    """An infinite interval is no share of an infinite value: a path once ended there."""
+    from glru.selection.criteria import find_criterion
+
+    problem = make_folds(glru.Logistic(), "plain", 1.0, True)[0][0]
+    for name in ("error", "log_loss", "aic"):
+        criterion = find_criterion(name, problem)
+        assert not criterion.is_known(1.0, 0.0, np.inf) and criterion.is_known(1e-6, 2.0, 2.0)

@@ -65,6 +65,10 @@ class Criterion:
             return 0.0
         return share * (value if self.price is None else self.total)
 
+    def is_known(self, share: float, lower: Any, upper: Any) -> Any:
+        """Whether values between these are known up to a share of what they are measured by; nothing is where there is no upper end."""
+        return np.isfinite(upper) & (upper - lower <= self.width(share, upper))
+
     def complete(self, lower: Any, upper: Any, dof: tuple[Any, Any]) -> tuple[Any, Any]:
         r"""Bounds of :math:`-2 \log L` plus the price of the degrees of freedom, from bounds of the sum and of these.
 

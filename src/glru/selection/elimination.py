@@ -123,7 +123,7 @@ class Narrowed:
         if self.judged is None:
             return True
         low, high = self.judged.sum_bounds(*self.scores)
-        return high - low <= self.judged.criterion.width(ROUGH, high)
+        return bool(self.judged.criterion.is_known(ROUGH, low, high))
 
     def _order(self) -> tuple[NDArray[np.intp], bool]:
         """The places of the columns that leave, and whether they are proven to be those of the smallest coefficients."""

@@ -160,8 +160,7 @@ def _narrow(
     n_trainings = 0
     for place, move in enumerate(moves):
         budget.check()
-        width = float(contest.upper[place] - contest.lower[place])
-        if not width <= criterion.width(ROUGH, float(contest.upper[place])):
+        if not criterion.is_known(ROUGH, contest.lower[place], contest.upper[place]):
             value = judge.refine(move, Goal(budget=budget, rough=True))
             n_trainings += value.stage == "training"
             contest.settle(place, value.lower, value.upper)

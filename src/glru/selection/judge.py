@@ -232,7 +232,7 @@ class ValidationJudge(Judge):
         bounds = None if thorough else self.screening.present()
         if bounds is not None:
             low, high = self.present.bounds(*bounds)
-            if high - low <= criterion.width(ROUGH, high):
+            if criterion.is_known(ROUGH, low, high):
                 return Value(low, high, "newton", high)
         certificate = model.solution.certificate if model.whole.in_memory else None
         expensive = not model.whole.in_memory or has_products(model.problem)
@@ -421,8 +421,8 @@ class Pending:
     def best_place(self) -> Columns:
         """The move that is best, as far as is known, unless its value is known well enough."""
         best = int(self.contest.upper[self.offset :].argmin())
-        rough = self.judge.rows.criterion.width(ROUGH, self.upper[best])
-        wide = self.upper[best] - self.lower[best] > max(self.judge.precision, rough)
+        low, high = self.lower[best], self.upper[best]
+        wide = high - low > self.judge.precision and not self.judge.rows.criterion.is_known(ROUGH, low, high)
         return np.array([best] if wide else [], dtype=np.intp)
 
     def decided(self, places: Columns, lower: Any, upper: Any) -> NDArray[np.bool_]:
@@ -503,9 +503,6 @@ class FoldsJudge(Judge):
         counted = np.array([judge.rows.row_weight for judge in self.judges if isinstance(judge, ValidationJudge)])
         share = ROUGH if np.isinf(contest.resolution) else 0.05 * criterion.resolution
 
-        def is_wide(part: float, low: Array, high: Array) -> Zeros:
-            return np.asarray(high - low > criterion.width(part, np.where(np.isfinite(high), high, 0.0)))
-
         def settle(places: Columns, least: Array, most: Array) -> Zeros:
             budget.check()
             low, high = criterion.terms(data.answers[:, None, :], least, most)
@@ -521,10 +518,10 @@ class FoldsJudge(Judge):
             low, high = lower[:, places].sum(axis=0), upper[:, places].sum(axis=0)
             contest.settle(places + offset, lower_end(low * (1.0 - self._error)), high * (1.0 + self._error))
             low, high = contest.lower[places + offset], contest.upper[places + offset]
-            open_ones = contest.may_win[places + offset] & is_wide(share, low, high)
+            open_ones = contest.may_win[places + offset] & ~criterion.is_known(share, low, high)
             # The best one's value is shown, and is where the next step begins.
             best = places == int(contest.upper[offset:].argmin())
-            return np.asarray(open_ones | (best & is_wide(ROUGH, low, high)))
+            return np.asarray(open_ones | (best & ~criterion.is_known(ROUGH, low, high)))
 
         present = data.pack([model.near for model in self._models])
         for add in (False, True):
@@ -535,7 +532,7 @@ class FoldsJudge(Judge):
             family = FoldColumns(data, chosen, present, columns, add)
             family.run(lambda places, *ends, here=here: settle(here[places], *ends))
             self._families.append((family, {moves[k]: place for place, k in enumerate(here)}))
-        left = contest.may_win[offset:] & is_wide(share, contest.lower[offset:], contest.upper[offset:])
+        left = contest.may_win[offset:] & ~criterion.is_known(share, contest.lower[offset:], contest.upper[offset:])
         if contest.winner is None and np.count_nonzero(left) > MOST_LEFT:
             return None
         return [Screened(*parts, "newton") for parts in zip(lower, upper, certain, strict=True)]
@@ -552,7 +549,8 @@ class FoldsJudge(Judge):
         for family, places in self._families:
             for judge, point in zip(self.judges, family.points(places[move]) if move in places else (), strict=False):
                 assert isinstance(judge, ValidationJudge) and isinstance(judge.screening, ColumnFamilies)
-                judge.screening.keep(move, point)
+                if point is not None:
+                    judge.screening.keep(move, point)
 
     def _screen_together(
         self, judges: list[ValidationJudge], moves: list[Move], budget: Budget, contest: Contest | None

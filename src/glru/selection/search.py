@@ -338,7 +338,7 @@ class StepContest:
         winner, self.n_open = decide(self.contest, self._refine, self._find_ties)
         self.seconds = time.perf_counter() - self.begin
         low, high = float(self.contest.lower[winner]), float(self.contest.upper[winner])
-        proven = not self.naive and self.n_open == 0 and high - low <= self.criterion.width(ROUGH, high)
+        proven = not self.naive and self.n_open == 0 and self.criterion.is_known(ROUGH, low, high)
         move = self.moves[winner - self.offset] if winner >= self.offset else None
         return move, Value(low, high, "newton", high) if proven else None
 

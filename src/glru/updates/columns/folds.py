@@ -144,6 +144,7 @@ class FoldColumns:
         self.inverse = _inverses(hessians)
         gradients = np.matmul(data.weights * slopes, np.swapaxes(self.A, 1, 2)) + self.strengths * present[:, None, :]
         base = present[:, None, :] - np.matmul(gradients, self.inverse)
+        total = (data.weights * curvatures).sum(axis=2)
         with np.errstate(all="ignore"):
             if add:
                 X = data.X[:, columns]
@@ -155,8 +156,7 @@ class FoldColumns:
                 slope = np.matmul(X, np.swapaxes(data.weights * slopes, 1, 2))[:, :, 0]
                 self.own = -(slope - np.matmul(self.images, np.swapaxes(gradients, 1, 2))[:, :, 0]) / self.system
                 gains = np.square(self.own) * self.system
-                usual = np.sqrt(squares / (data.weights * curvatures).sum(axis=2))
-                self.own *= _damping(data.constant * np.abs(self.own) * usual)
+                self.own *= _damping(data.constant * np.abs(self.own) * np.sqrt(squares / total))
                 self.coefs = base - self.images * self.own[:, :, None]
             else:
                 self.places = np.searchsorted(chosen, columns)
@@ -166,6 +166,11 @@ class FoldColumns:
                 self.own, self.coefs = np.zeros_like(left), base - self.images * left[:, :, None]
                 self.coefs[:, np.arange(columns.size), self.places] = 0.0
                 gains = -np.square(left) / diagonal
+            far = data.constant * np.sqrt(np.abs(gains) / total) > FAR
+        # A quadratic that is left so far behind says nothing of the optimum.
+        self.slow = far | ~np.isfinite(gains)
+        self.coefs[self.slow], self.own[self.slow] = 0.0, 0.0
+        self.near = np.zeros(gains.shape, dtype=bool)
         self._lengths: Array | None = None
         # Those first that make the objective least, about.
         self.order = np.argsort(-np.where(np.isfinite(gains), gains, 0.0).sum(axis=0), kind="stable")
@@ -191,7 +196,7 @@ class FoldColumns:
             self._run(self.order[start : start + width], settle)
 
     def _run(self, members: Places, settle: Settle) -> None:
-        slow = np.zeros((len(self.lam), members.size), dtype=bool)
+        slow = self.slow[:, members]
         here, going = Evaluated(self, members), np.ones(members.size, dtype=bool)
         # One step proves little in this metric.
         best, limit = here.rough, SLOW if self.A.shape[1] <= FEW_COLUMNS else 2.5 * SLOW
@@ -200,17 +205,19 @@ class FoldColumns:
             members, best, slow = members[going], best[:, going], slow[:, going]
             here = Evaluated(self, members)
             here.measure()
-            open_ones = settle(members, *here.bounds())
+            lower, upper = here.bounds()
+            self.near[:, members] = np.isfinite(upper[:, :, 0])
+            open_ones = settle(members, lower, upper)
             # A gradient that no longer shrinks is rounding, where steps have been small before.
             ended = slow & (here.nu >= 0.5 * best) & (here.largest * best < 1e-3)
-            going = open_ones & ~ended.all(axis=0)
+            going = open_ones & ~ended.all(axis=0) & ~here.hopeless.any(axis=0)
             if not going.any():
                 return
             slow |= here.nu > limit * best
             best = np.minimum(here.nu, best)
 
-    def points(self, member: int) -> list[Point]:
-        """The models of a candidate in all folds."""
+    def points(self, member: int) -> list[Point | None]:
+        """The models of a candidate in all folds, where they are near an optimum."""
         coefs, size = self.coefs[:, member], self.chosen.size
         shifts = coefs[:, size] if self.data.fit_intercept else np.zeros(len(coefs))
         if self.add:
@@ -218,7 +225,8 @@ class FoldColumns:
             found = np.insert(coefs[:, :size], place, self.own[:, member], axis=1)
         else:
             found = np.delete(coefs[:, :size], self.places[member], axis=1)
-        return [Point(coef, float(shift)) for coef, shift in zip(found, shifts, strict=True)]
+        parts = zip(found, shifts, self.near[:, member], strict=True)
+        return [Point(coef, float(shift)) if near else None for coef, shift, near in parts]
 
 
 @final
@@ -290,11 +298,14 @@ class Evaluated:
             # Errors of the sums, of the slopes at scores that are off, and of the slopes' own evaluation, row by row; and of the penalty.
             steep = np.sqrt(n_rows * np.einsum("kmn,kmn->km", self.slopes, self.slopes)) * (1.0 + gamma(n_rows + 8))
             wrong = (sum_error(n_rows) + FEW) * (steep + TINY) + data.weight_sums * data.loss.smoothness * self.errors
-            nu = (norms + lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY
+            rounding = (lengths * wrong + FEW * sizes) * (1.0 + FEW) + TINY
+            nu = norms * (1.0 + FEW) + rounding
             # Curvatures were taken at computed scores; they and their weights are off by a few units.
             eta = 2.0 * data.constant * self.errors + gamma(n_rows + 32)
             root = np.sqrt(np.where(eta < 0.5, 1.0 - eta, np.nan)) * (1.0 - FEW)
-            self.nu, self.largest = nu / root, lengths / root * (1.0 + FEW)
+            self.nu, self.largest = nu / root * (1.0 + FEW), lengths / root * (1.0 + FEW)
+            # No step makes these bounds finite.
+            self.hopeless = ~(data.constant * self.largest * rounding < 0.5)
 
     def bounds(self) -> Bounds:
         """Bounds of the scores of the rows asked about, of shape (n_folds, n_members, n_tests)."""
@@ -317,7 +328,7 @@ class Evaluated:
                 own, here = np.zeros_like(self.own), (np.arange(self.members.size), family.places[self.members])
                 moves -= family.images[:, self.members] * moves[:, *here][:, :, None]
         folds, places = np.nonzero(slow & going)
-        width = max(1, 4_000_000 // (family.A.shape[1] * family.data.n_rows))
+        width = max(1, 4_000_000 // ((family.A.shape[1] + 1) * family.data.n_rows))
         for start in range(0, folds.size, width):
             k, c = folds[start : start + width], places[start : start + width]
             moves[k, c], own[k, c] = self._newton(k, c)
