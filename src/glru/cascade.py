@@ -43,7 +43,7 @@ from glru.updates.carried_rows import (
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_rows import ClassRows
 from glru.updates.gradients import EXACT_STEPS
-from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
 from glru.updates.refitted_rows import TallRefits, WideRefits, has_refitted_rows
@@ -593,13 +593,17 @@ class Cascade:
         return family if self.width is None or family.eta <= TIGHT_ETA else self._sharp_family(factor)
 
     def _sharp_family(self, factor: float) -> LocalRows:
+        if self.problem.loss.piecewise:
+            return self._local_family(factor)
         if factor not in self._sharp:
             self._sharp[factor] = LocalRows(self._local_family(factor), factor)
         return self._sharp[factor]
 
     def _local_family(self, factor: float) -> LocalRows:
         if factor not in self._local:
-            family = LocalRows(self.solution, factor)
+            # Between the kinks of a loss there is no telling how far a step from a rough solution leads.
+            piecewise = self.problem.loss.piecewise
+            family = LocalRows(self.accurate_solution if piecewise else self.solution, factor)
             if not family.converged:
                 family = LocalRows(self.accurate_solution, factor)
             self._local[factor] = family
@@ -984,7 +988,7 @@ def _carries_later(cascade: Cascade) -> bool:
 def _has_local(cascade: Cascade) -> bool:
     problem = cascade.problem
     tall = problem.in_memory and problem.n_rows >= problem.n_columns
-    return tall and has_local_rows(problem) and cascade.uniform
+    return tall and (has_local_rows(problem) or has_piece_rows(problem)) and cascade.uniform
 
 
 def _has_support(cascade: Cascade) -> bool:
@@ -1067,7 +1071,7 @@ STEPS = (
     replace(CARRY, applies=_carries_first, work=Cascade.midpoint),
     Step(
         "local",
-        "memory, a self-concordant loss, a smooth penalty, few different weights, tall data; one Hessian",
+        "memory, a self-concordant or piecewise quadratic loss, a smooth penalty, few different weights, tall data; one Hessian",
         _has_local,
         _all_open,
         Cascade.local,

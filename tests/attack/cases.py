@@ -48,6 +48,7 @@ from tests.core import (
     has_local_columns,
     has_local_rows,
     has_newton_rows,
+    has_piece_rows,
     has_row_models,
     has_smooth_columns,
     has_support,
@@ -217,7 +218,7 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
     for factor in np.unique(factors[np.isfinite(factors)]):
         mine = np.flatnonzero(factors == factor)
         here, values = rows[mine], [exact[k] for k in mine]
-        if has_local_rows(problem):
+        if has_local_rows(problem) or has_piece_rows(problem):
             local = LocalRows(solution, float(factor))
             yield "local rows", values, *local.bounds(here, never)
             yield "local rows, sharp", values, *local.sharp_bounds(here)

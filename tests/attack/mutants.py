@@ -38,6 +38,7 @@ CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 DELETION = "certificates/test_deletion.py"
 SUPPORT = "certificates/test_support.py"
+PIECES = "certificates/test_pieces.py"
 GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
@@ -439,6 +440,13 @@ MUTANTS: dict[str, Mutant] = {
     "supports-without-a-radius": Mutant("glru.regions.support:Support.holds", _no_radii, SUPPORT),
     "supports-of-any-sign": Mutant("glru.regions.support:Support.holds", _any_sign, SUPPORT),
     "supports-without-limits-of-the-others": Mutant("glru.regions.support:Support.holds", _no_limits, SUPPORT),
+    "rows-that-cross-kinks-carry-nothing": Mutant("glru.regions.pieces:Kinks.lost", scaled(0.0), PIECES),
+    "rows-that-cross-kinks-leave-nothing-of-the-gradient": Mutant(
+        "glru.regions.pieces:Kinks.remainders", scaled(0.0), PIECES
+    ),
+    "rows-near-kinks-carry-nothing-of-candidates": Mutant(
+        "glru.updates.local_rows:RowCandidates._piece_radii", inside(lost_shares=scaled(0.0)), PIECES
+    ),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),

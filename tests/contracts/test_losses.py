@@ -57,6 +57,20 @@ def test_curvature_is_the_limit_of_differences(loss):
     assert np.all(np.minimum(np.abs(ahead - curvature), np.abs(behind - curvature)) < 1e-5 * (1.0 + curvature))
 
 
+@each({name: loss for name, loss in LOSS.items() if loss.piecewise}, "loss")
+def test_the_curvature_stays_as_it_is_up_to_the_nearest_kink(loss):
+    y = labels(loss)
+    depth = loss.piece_depth(y, SCORES)
+    assert np.array_equal(loss.curvature(y, SCORES), np.where(depth >= 0.0, loss.smoothness, 0.0))
+    for way in (-1.0, 1.0):
+        for share in (0.5, 1.0 - 1e-9):
+            near = loss.curvature(y, SCORES + way * share * np.abs(depth))
+            assert np.array_equal(near[depth != 0.0], loss.curvature(y, SCORES)[depth != 0.0])
+    beyond = [loss.curvature(y, SCORES + way * (1.0 + 1e-9) * np.abs(depth)) for way in (-1.0, 1.0)]
+    crossed = (beyond[0] != loss.curvature(y, SCORES)) | (beyond[1] != loss.curvature(y, SCORES))
+    assert np.all(crossed[depth != 0.0])
+
+
 @each({name: loss for name, loss in LOSS.items() if loss.fourth_constant is not None}, "loss")
 def test_third_derivative_is_the_limit_of_differences(loss):
     """And the fourth one is bounded by the curvature."""

@@ -39,6 +39,8 @@ class Loss(ABC):
         What the score of a regression is of the mean that is predicted: the mean itself, its logarithm, or its log-odds.
     several : bool
         Whether a row has one score per class, along the last axis; targets are then places of classes.
+    piecewise : bool
+        Whether the curvature is :attr:`smoothness` on one interval of scores and 0 elsewhere; :meth:`piece_depth` tells where.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class Loss(ABC):
     chi_square: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     several: ClassVar[bool] = False
+    piecewise: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -110,6 +113,10 @@ class Loss(ABC):
     @abstractmethod
     def curvature(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Second derivative with respect to ``z``; at a kink, one of the two one-sided values."""
+
+    def piece_depth(self, y: ArrayLike, z: ArrayLike) -> Array:
+        """How far a score is inside the curved piece of a :attr:`piecewise` loss; negative outside, by as much as to the nearest kink."""
+        raise NotImplementedError
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         """Third derivative with respect to ``z``, up to a few units of the curvature, where :attr:`fourth_constant` is a number."""

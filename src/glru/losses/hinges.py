@@ -99,6 +99,7 @@ class SmoothedHinge(Loss):
     gamma: float = 1.0
     task: ClassVar[Task] = "classification"
     self_concordance: ClassVar[float | None] = None
+    piecewise: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", positive_parameter("SmoothedHinge", "gamma", self.gamma))
@@ -125,6 +126,11 @@ class SmoothedHinge(Loss):
         xp = namespace(z)
         short = 1.0 - y * z
         return where_true(xp, (short >= 0.0) & (short <= self.gamma), 1.0 / self.gamma)
+
+    def piece_depth(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        short = 1.0 - y * z
+        return namespace(z).minimum(short, self.gamma - short)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
@@ -161,6 +167,7 @@ class SquaredHinge(Loss):
 
     task: ClassVar[Task] = "classification"
     self_concordance: ClassVar[float | None] = None
+    piecewise: ClassVar[bool] = True
 
     @property
     def smoothness(self) -> float:
@@ -181,6 +188,10 @@ class SquaredHinge(Loss):
         y, z = floats(y, z)
         xp = namespace(z)
         return where_true(xp, 1.0 - y * z >= 0.0, 2.0)
+
+    def piece_depth(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return 1.0 - y * z
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)

@@ -86,6 +86,7 @@ class Huber(Loss):
     gamma: float = 1.0
     task: ClassVar[Task] = "regression"
     self_concordance: ClassVar[float | None] = None
+    piecewise: ClassVar[bool] = True
 
     @property
     def smoothness(self) -> float:
@@ -111,6 +112,10 @@ class Huber(Loss):
         y, z = floats(y, z)
         xp = namespace(z)
         return where_true(xp, xp.abs(z - y) <= self.gamma, 1.0)
+
+    def piece_depth(self, y: ArrayLike, z: ArrayLike) -> Array:
+        y, z = floats(y, z)
+        return self.gamma - namespace(z).abs(z - y)
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)

@@ -31,6 +31,7 @@ from glru.linalg import FEW, TINY, UNIT, Array, gamma
 from glru.metric.columns import ColumnMetric, column_metric
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius, row_norm_bound
+from glru.regions.pieces import Kinks, kink_distances, piece_depths, piece_radius
 from glru.rows import MAX_COLUMNS
 from glru.sums import (
     Expansion,
@@ -87,6 +88,17 @@ def has_local_rows(problem: Problem) -> bool:
     """Whether the theory applies and the Hessian is formed over the columns."""
     most = min(problem.n_rows, problem.largest) if problem.in_memory else MAX_COLUMNS
     return problem.loss.self_concordance is not None and problem.penalty.smooth and problem.n_columns <= most
+
+
+def has_piece_rows(problem: Problem) -> bool:
+    """Whether the same steps are proven between the kinks of a piecewise quadratic loss (:mod:`glru.regions.pieces`)."""
+    smooth = problem.loss.piecewise and problem.penalty.smooth
+    return (
+        smooth
+        and problem.in_memory
+        and problem.arrays.stable
+        and problem.n_columns <= min(problem.n_rows, problem.largest)
+    )
 
 
 def require_local(problem: Problem, function: str) -> None:
@@ -371,11 +383,11 @@ class RowRemovals:
         """
         here, ahead = self.radii(rows, largest_norm, nu, exponents, None if moves is None else moves[1])
         with np.errstate(all="ignore"):
-            bounds = self._widened(centers, rows.norms * here + errors, rows.metric_shares)
+            bounds = self.widen(centers, rows.norms * here + errors, rows.metric_shares)
             if moves is None:
                 return bounds
             half = rows.norms * ahead * (1.0 + FEW) + errors + FEW * np.abs(moves[0])
-            return intersect(bounds, self._widened(centers + moves[0], half, rows.metric_shares))
+            return intersect(bounds, self.widen(centers + moves[0], half, rows.metric_shares))
 
     def radii(
         self, rows: Removals, largest_norm: float, nu: Array, exponents: Array, rounding: Array | None = None
@@ -388,7 +400,8 @@ class RowRemovals:
         return removal_radii(self.constant, rows.metric_shares, largest_norm, nu, exponents, theta, slack, rounding)
 
     @staticmethod
-    def _widened(centers: Array, half: Array, shares: Array) -> Bounds:
+    def widen(centers: Array, half: Array, shares: Array) -> Bounds:
+        """Intervals around some centres, infinite where nothing is proven."""
         half = half + FEW * np.abs(centers)
         usable = (shares > 0.0) & np.isfinite(half)
         return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
@@ -449,7 +462,10 @@ class LocalRows:
     def _find_base(self, here: Expansion | None) -> None:
         """Find the base and its metric."""
         problem, floor = self.problem, Floor.of(self.problem.loss)
-        if here is not None and here.hessian is None and here.rows is not None:
+        if problem.loss.piecewise:
+            # The rows in their curved pieces are those at the start: what a step from there crosses is part of the proof.
+            here = expand(problem, self.point, Floor(problem.loss, 0.0))
+        elif here is not None and here.hessian is None and here.rows is not None:
             here = _with_hessian(problem, here)
         elif here is None or here.hessian is None:
             here = expand(problem, self.point, floor)
@@ -457,6 +473,10 @@ class LocalRows:
         for k in range(MOST_METRICS):
             metric = column_metric(problem.totals, whole_hessian(problem.totals, here.hessian, self._middle))
             if not metric.eta < MOST_ETA:
+                return
+            if problem.loss.piecewise:
+                self._place(here, metric, 0.0)
+                self.converged = True
                 return
             if problem.in_memory:
                 there, drift = self._step_on(here, metric)
@@ -572,12 +592,30 @@ class LocalRows:
         if not self.usable:
             return unbounded(rows.size)
         removals = self.removals(rows)
+        if self.problem.loss.piecewise:
+            return self._piece_bounds(removals)
         if "_every" in self.__dict__ or not self.problem.in_memory:
             return self.base.closed_form(removals, self.largest_norm)
         bounds = self.base.closed_form(removals, self.norm_bound)
         if not np.all(decided(*bounds)):
             bounds = intersect(bounds, self.base.closed_form(removals, self.largest_norm))
         return bounds
+
+    def _piece_bounds(self, removals: Removals) -> Bounds:
+        """Bounds from one Newton step in closed form between the kinks of a loss."""
+        kinks, steps = self._kinks, self.base.steps(removals)
+        nu = kinks.remainders(steps.lengths) + steps.residuals
+        radii = piece_radius(nu, removals.metric_shares, lambda radii: kinks.lost(steps.lengths + radii))
+        half = removals.norms * radii + steps.errors
+        return self.base.widen(removals.scores + steps.shifts, half, removals.metric_shares)
+
+    @cached_property
+    def _kinks(self) -> Kinks:
+        """All rows by their distances from the kinks at the base."""
+        problem, every = self.problem, self._every
+        curvatures, norms = self._counted(every.norms, np.full(problem.n_rows, problem.loss.smoothness))
+        distances = kink_distances(problem.loss, problem.y, every.scores, every.score_errors)
+        return Kinks.of(distances, norms, curvatures, every.curvatures > 0.0)
 
     def sharp_bounds(self, rows: Rows) -> Bounds:
         """Bounds as :meth:`bounds` has them, from what the removals do to the other rows; in memory.
@@ -628,10 +666,14 @@ class LocalRows:
         with np.errstate(all="ignore"):
             return SecondMoments.of(self.problem, self.base.metric, curvatures * np.square(norms), norms)
 
-    def _counted(self, norms: Array) -> tuple[Array, Array]:
-        """At least the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is."""
+    def _counted(self, norms: Array, curvatures: Array | None = None) -> tuple[Array, Array]:
+        """At least the exact weighted curvatures of all rows, and their norms; 0 where a row has no weight, however long it is.
+
+        ``curvatures``: others than those at the base.
+        """
         # The exact curvatures are within 1 + eta of the computed ones.
-        curvatures = self.factors[1] * self.problem.weights * self._every.curvatures * ((1.0 + self.eta) * (1.0 + FEW))
+        curvatures = self._every.curvatures if curvatures is None else curvatures
+        curvatures = self.factors[1] * self.problem.weights * curvatures * ((1.0 + self.eta) * (1.0 + FEW))
         return curvatures, np.where(self.problem.weights > 0.0, norms, 0.0)
 
     @cached_property
@@ -796,6 +838,9 @@ class RowCandidates:
         found, nu = self.measure()
         centers, (first, second) = self.arrays.inner(self.block, self.models), found.score_errors
         errors = self.lengths * first + second
+        if self.family.problem.loss.piecewise:
+            half = self.removals.norms * self._piece_radii(found) + errors
+            return Certified(*self.family.base.widen(centers, half, self.removals.metric_shares), nu, np.zeros(nu.size))
         moves = self.arrays.inner(self.block, self.steps), found.rounding
         base, largest = self.family.base, self.family.largest_norm
         exponents = base.constant * found.moved
@@ -809,6 +854,25 @@ class RowCandidates:
             closer = widen(np.where(usable, centers[far], 0.0), np.where(usable, half, np.inf))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
         return Certified(*bounds, nu, np.zeros(nu.size))
+
+    def _piece_radii(self, found: Measured) -> Array:
+        """At least the distances in the metric from the candidates to the optima, by the depths of all rows in their curved pieces."""
+        family, (first, second) = self.family, found.score_errors
+        used = np.flatnonzero(family.shares > 0.0)
+        rows, shares, norms = family.problem.take(used), family.shares[used], family.removals(used).norms
+        scores = model_scores(rows.matrix, self.models, rows.fit_intercept)
+        lengths = np.sqrt(rows.squared_row_norms) * (1.0 + gamma(rows.n_columns + 4)) + TINY
+        depths = piece_depths(rows.loss, rows.y[:, None], scores, lengths[:, None] * first + second)
+        # A row that is left out is no part of the Hessian.
+        mine = np.flatnonzero(family.shares[self.rows] > 0.0)
+        depths[np.searchsorted(used, self.rows[mine]), mine] = np.inf
+        with np.errstate(invalid="ignore"):  # rows of no norm within infinite radii
+            relative = depths / norms[:, None] * (1.0 - FEW)
+
+        def lost(radii: Array) -> Array:
+            return lost_shares(shares, -relative, -radii)
+
+        return piece_radius(found.nu, self.removals.metric_shares, lost)
 
     def _far(self, found: Measured, known: Array) -> Rows:
         """The candidates under which some row's curvature may have changed much, or whose radius is infinite (in ``known``)."""
@@ -846,6 +910,9 @@ class RowCandidates:
     def radii(self) -> tuple[Array, Array, Array]:
         """At least the distances in the metric from the candidates to the optima, from the next ones, and the gradients' norms."""
         found, nu = self.measure()
+        if self.family.problem.loss.piecewise:
+            radii = self._piece_radii(found)
+            return radii, radii, nu
         base, largest = self.family.base, self.family.largest_norm
         here, ahead = base.radii(self.removals, largest, nu, base.constant * found.moved, found.rounding)
         far = self._far(found, here)

@@ -70,7 +70,7 @@ def least_radius(
     return found
 
 
-def lost_shares(shares: Array, away: Array, most: float) -> Array:
+def lost_shares(shares: Array, away: Array, most: Array | float) -> Array:
     """At least the share of the Hessian that the rows carry whose scores have moved further than ``most``.
 
     ``shares``: at least ``d_k |x_k|^2``, one per row; ``away``: how far each score has moved, one column per model.
