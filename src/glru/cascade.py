@@ -636,6 +636,10 @@ class Cascade:
         """Newton candidates under the local certificate, with one score per class."""
         return self.class_rows.bounds(rows, self.reference[rows])
 
+    def class_moved(self, rows: Rows) -> Bounds:
+        """The same candidates with the moves of all rows' scores."""
+        return self.class_rows.moved(rows, self.reference[rows])
+
     def class_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
         return self.class_rows.refined(rows, self.reference[rows], self.enough, BATCH_STEPS)
@@ -1176,6 +1180,14 @@ STEPS = (
         _has_classes,
         _all_open,
         Cascade.class_local,
+        several=True,
+    ),
+    Step(
+        "newton",
+        "the same; a product with X",
+        _has_classes,
+        _ungrouped,
+        Cascade.class_moved,
         several=True,
     ),
     Step(

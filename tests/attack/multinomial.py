@@ -125,6 +125,7 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         family = ClassRows(problem, solution.point)
         if family.usable:
             yield "ClassRows, closed form", flat, *(ends.ravel() for ends in family.bounds(rows, reference))
+            yield "ClassRows, moves", flat, *(ends.ravel() for ends in family.moved(rows, reference))
             for n_steps in (1, 3):
                 found = family.refined(rows, reference, never, n_steps)
                 yield f"ClassRows, {n_steps} steps", flat, *(ends.ravel() for ends in found)

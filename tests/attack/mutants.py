@@ -536,6 +536,9 @@ MUTANTS: dict[str, Mutant] = {
     "classes-remainder-of-the-closed-form-forgotten": Mutant(
         "glru.updates.class_rows:ClassRemovals.closed_form", inside(newton_remainders=nothing), CLASSES
     ),
+    "classes-remainder-of-moves-forgotten": Mutant(
+        "glru.updates.class_rows:ClassCandidates.moved_bounds", inside(newton_remainders=nothing), CLASSES
+    ),
     "classes-hundredth-of-the-radius": Mutant("glru.updates.class_rows:ClassRemovals.radius", scaled(0.01), CLASSES),
     "classes-hundredth-of-the-radius-of-one-model": Mutant(
         "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES

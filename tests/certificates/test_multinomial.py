@@ -90,7 +90,7 @@ def test_each_family_holds_the_retrained_scores_and_leads(seed):
         pytest.skip("nothing is proven of this problem in float64")
     rows = rng.choice(problem.n_rows, 4, replace=False)
     reference = rng.integers(0, n_scores, rows.size)
-    never = [family.bounds(rows, reference)]
+    never = [family.bounds(rows, reference), family.moved(rows, reference)]
     never += [family.refined(rows, reference, lambda low, high: np.zeros(len(low), bool), n) for n in (1, 3)]
     for place, row in enumerate(rows):
         _, scores, _ = retrained_without(problem, row)
@@ -98,6 +98,15 @@ def test_each_family_holds_the_retrained_scores_and_leads(seed):
         for lower, upper in never:
             assert np.all(lower[place] <= queries)
             assert np.all(queries <= upper[place])
+
+
+def test_moves_of_all_rows_give_narrower_bounds_than_their_norms():
+    problem = problems(204)
+    family, rows = ClassRows(problem, glru.solve(problem, tol=1e-9).point), np.arange(problem.n_rows)
+    reference = np.zeros(rows.size, dtype=np.intp)
+    wide, narrow = (np.subtract(*ends[::-1]) for ends in (family.bounds(rows, reference), family.moved(rows, reference)))
+    assert np.all(narrow <= wide * (1.0 + 1e-9) + 1e-12)
+    assert np.median(narrow[:, 0]) < 0.5 * np.median(wide[:, 0])
 
 
 def test_a_dual_point_far_from_the_constraints_of_an_intercept_proves_nothing():

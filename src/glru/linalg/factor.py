@@ -95,6 +95,20 @@ def solve_triangular(factor: Array, right: Array, transposed: bool = False) -> A
     return solved
 
 
+def triangular_inverse(factor: Array) -> Array:
+    """``R^-1`` of an upper triangular host matrix, every column by a substitution of its own that leaves out the zeros below it."""
+    size = factor.shape[0]
+    found, step = np.zeros((size, size), order="F"), max(64, -(-size // 5))
+    for start in range(0, size, step):
+        stop = min(start + step, size)
+        right = np.zeros((stop, stop - start), order="F")
+        np.fill_diagonal(right[start:], 1.0)
+        solved = solve_triangular(np.asfortranarray(factor[:stop, :stop]), right)
+        solved[start:] = np.triu(solved[start:])
+        found[:stop, start:stop] = solved
+    return found
+
+
 def _robust_device_cholesky(matrix: Any) -> Any:
     xp, arrays = namespace(matrix), arrays_of(matrix)
     diagonal = to_host(xp.linalg.diagonal(matrix))

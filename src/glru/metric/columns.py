@@ -22,7 +22,14 @@ from glru.linalg import (
     move_like,
     to_host,
 )
-from glru.linalg.factor import cholesky, cholesky_solve, host_cholesky, solve_triangular, solve_upper
+from glru.linalg.factor import (
+    cholesky,
+    cholesky_solve,
+    host_cholesky,
+    solve_triangular,
+    solve_upper,
+    triangular_inverse,
+)
 from glru.problem import Problem
 from glru.rows import Totals
 
@@ -94,7 +101,7 @@ class ColumnMetric(Metric):
             return
         # Solved column by column, so that R V = I + E with |E| <= gamma |R| |V|: a bound on the side where
         # x^T R^-1 = (x^T V) (I + E)^-1 keeps it relative. An inverse by LAPACK's dtrtri bounds V R - I instead.
-        inverse = np.triu(solve_triangular(factor, np.eye(size)))
+        inverse = triangular_inverse(factor)
         self.factor, self.inverse = factor / scales, inverse * scales[:, None]
         rounded = 1.0 + 2.0 * gamma(size * size + 8)
         # |R| |V| is the same with and without the scales.

@@ -13,6 +13,7 @@ data, its exact gradient another one, for all candidates of a batch.
 A candidate is the exact sum of the stored base and the stored move, so that scores of the base, and their errors, are the same for all of them.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, final
 
@@ -198,6 +199,15 @@ class ClassRows:
         removals = self.removals(rows)
         return removals.scores + removals.shifts
 
+    def moved(self, rows: Rows, reference: Rows) -> Bounds:
+        """Bounds from the same step as :meth:`bounds`, with the moves of all other rows' scores."""
+        lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
+        places = np.flatnonzero(self.removals(rows).shares > 0.0) if self.usable else np.empty(0, dtype=np.intp)
+        if places.size:
+            first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
+            lower[places], upper[places] = first.moved_bounds()
+        return lower, upper
+
     def refined(self, rows: Rows, reference: Rows, decided: Decided, n_steps: int) -> Bounds:
         """Bounds after Newton steps, each written down in full and certified by its own gradient."""
         lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
@@ -302,18 +312,38 @@ class ClassRemovals:
 
     def closed_form(self, reference: Rows) -> Bounds:
         """Bounds of the rows' queries, the range of every row's move bounded by its norm."""
-        family, metric, eta = self.family, self.family.metric, self.family.eta
-        c, moves = self.multipliers, self.moves
-        sizes = np.sum(np.abs(c) * self.lengths, axis=1)
-        own = np.einsum("ia,ia->i", c, curved(self.forms, c))
-        square = np.square(self.base_norms) + 2.0 * np.einsum("ia,ia->i", c, moves) + own
-        room = (8.0 * metric.solve_error + 2.0 * metric.unit + FEW) * np.square(self.base_norms + sizes)
-        length = np.sqrt(np.maximum(square, 0.0) + room) * (1.0 + FEW)
-        delta = length * np.sqrt(1.0 + eta) * (1.0 + FEW)
-        shift_errors = self.shift_errors(sizes)
         with np.errstate(all="ignore"):
-            exponents = family.largest_norm * length * (1.0 + FEW)
-            nu = newton_remainders(exponents) * delta + self.residuals(shift_errors, delta) / np.sqrt(self.shares)
+            exponents = self.family.largest_norm * self.step_norms * (1.0 + FEW)
+            remainders = newton_remainders(exponents) * self.deltas
+        return self.bounds(reference, exponents, remainders)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """``sum_a |c_a| |x e_a|``, at least the norm of the part of a step that is the row's own."""
+        return np.asarray(np.sum(np.abs(self.multipliers) * self.lengths, axis=1))
+
+    @cached_property
+    def step_norms(self) -> Array:
+        """At least the norms of the steps in the metric."""
+        metric, c, norms = self.family.metric, self.multipliers, self.base_norms
+        own = np.einsum("ia,ia->i", c, curved(self.forms, c))
+        square = np.square(norms) + 2.0 * np.einsum("ia,ia->i", c, self.moves) + own
+        room = (8.0 * metric.solve_error + 2.0 * metric.unit + FEW) * np.square(norms + self.sizes)
+        return np.asarray(np.sqrt(np.maximum(square, 0.0) + room) * (1.0 + FEW))
+
+    @property
+    def deltas(self) -> Array:
+        """At least the norms of the steps in the exact Hessian without the row."""
+        return self.step_norms * np.sqrt(1.0 + self.family.eta) * (1.0 + FEW)
+
+    def bounds(self, reference: Rows, exponents: Array, remainders: Array) -> Bounds:
+        """Bounds of the rows' queries around the Newton steps.
+
+        ``exponents``: at least the largest range of another row's move. ``remainders``: at least the norm of what the linearised slopes of these miss.
+        """
+        shift_errors = self.shift_errors(self.sizes)
+        with np.errstate(all="ignore"):
+            nu = remainders + self.residuals(shift_errors, self.deltas) / np.sqrt(self.shares)
             nu = np.where(self.shares > 0.0, nu, np.inf)
             radius = self.radius(nu, exponents)
         scores = self.scores + self.shifts
@@ -384,19 +414,13 @@ class ClassCandidates:
     def certify(self) -> Certified:
         """Bounds of the left-out rows' queries, from the gradients in the metric without the row."""
         family, removals, metric = self.family, self.removals, self.family.metric
-        n_scores, fit_intercept = family.problem.n_scores, family.problem.fit_intercept
+        n_scores = family.problem.n_scores
         losses, own, moved, sizes = self._measure()
         models = self.moves.reshape(n_scores, metric.width, -1) + family.model[:, :, None]
         strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
         gradients = removals.factors * losses + strengths * models + gauge * models.sum(axis=0)
         self.gradients = gradients.reshape(self.moves.shape)
-        steps, shifts = self.moves.reshape(n_scores, metric.width, -1), None
-        if fit_intercept:
-            steps, shifts = steps[:, :-1], np.abs(steps[:, -1]).max(axis=0)
-        # A row's move is off by at most |x| first + second.
-        unit = gamma(family.problem.n_columns + 3) * (1.0 + gamma(family.problem.n_columns + 8))
-        first = unit * np.sqrt(np.square(steps).sum(axis=1).max(axis=0)) * (1.0 + gamma(family.problem.n_columns + 8))
-        second = unit * shifts if shifts is not None else np.zeros_like(first)
+        first, second = self._move_errors()
         exponents = moved + 2.0 * (family.problem.totals.largest_norm * first + second)
         rounding = self._rounding(models, losses, first, second, sizes)
         with np.errstate(all="ignore"):
@@ -408,6 +432,57 @@ class ClassCandidates:
         lower, upper = self._bounds(scores, errors, nu, exponents, rounding)
         return Certified(lower.T, upper.T, nu, np.zeros(nu.size))
 
+    def moved_bounds(self) -> Bounds:
+        r"""Bounds around the first candidates, exact Newton steps, from the moves ``t`` of the other rows' scores alone.
+
+        With ``r`` the range of a row's move and ``T`` the largest, the slopes of a row miss at most :math:`(r / T) \phi(T)` times the norm of ``t`` in ``h``,
+        :math:`\phi(T) = (e^T - 1 - T) / T`, which grows with ``T`` faster than ``T``: together at most
+        :math:`(\sum_k s_k r_k^2 t_k^\top h_k t_k)^{1/2} \phi(T) / T`.
+        """
+        from glru.linalg.kernels import add_move_moments
+
+        family, removals, problem = self.family, self.removals, self.family.problem
+        n_rows, n_scores = problem.n_rows, problem.n_scores
+        moved, moments = np.zeros(removals.rows.size), np.zeros(removals.rows.size)
+        for here, part, _, scores in self._tables():
+            table = scores.reshape(scores.shape[0], n_scores, -1)
+            likely, weights = family.values.likely[part], problem.weights[part]
+            add_move_moments(table, likely, weights, moved[here], moments[here])
+        first, second = self._move_errors()
+        # The stored steps are off by what two triangular solves and a sum miss.
+        missed = 4.0 * (family.metric.solve_error + FEW) * (removals.base_norms + removals.sizes)
+        wrong = 2.0 * (problem.totals.largest_norm * first + second) + family.largest_norm * missed + FEW * moved
+        with np.errstate(all="ignore"):
+            exponents = (moved + wrong) * (1.0 + FEW) + TINY
+            # Errors of all rows' ranges and of their means, at most these in every norm sqrt(t^T h t); a product of two such sums.
+            spread = (wrong + gamma(2 * n_scores + 16) * exponents) * float(np.sqrt(problem.totals.weight_sum))
+            unit = gamma(n_rows + 4 * n_scores + EXPONENTS)
+            roots = np.sqrt(moments) * (1.0 + unit) + 2.0 * spread * exponents + TINY
+            largest = float(family.values.errors[problem.weights > 0.0].max())
+            roots = roots * np.sqrt(removals.factors) * np.exp(4.0 * largest) * (1.0 + unit)
+            remainders = newton_remainders(exponents) / exponents * roots * (1.0 + FEW)
+        return removals.bounds(self.reference, exponents, remainders)
+
+    def _tables(self, own: Array | None = None) -> Iterator[tuple[slice, slice, Matrix, Array]]:
+        """The moves of the rows' scores by groups of candidates and parts of the rows, a left-out row's (which ``own`` takes) as zeros."""
+        problem, rows = self.family.problem, self.removals.rows
+        n_scores, n_models = problem.n_scores, rows.size
+        moves = self.moves.reshape(n_scores, self.family.metric.width, n_models)
+        size = min(n_models, max(8, CACHED_SCORES // n_scores))
+        parts = _row_parts(problem, CACHED // (n_scores * size))
+        for start in range(0, n_models, size):
+            here = slice(start, min(start + size, n_models))
+            models, mine = _flat(moves[:, :, here]), rows[here]
+            for part, X in parts:
+                scores = _batch_scores(X, models, problem.fit_intercept)
+                table = scores.reshape(scores.shape[0], n_scores, -1)
+                owners = np.flatnonzero((mine >= part.start) & (mine < part.stop))
+                places = mine[owners] - part.start
+                if own is not None:
+                    own[start + owners] = table[places, :, owners]
+                table[places, :, owners] = 0.0
+                yield here, part, X, scores
+
     def _measure(self) -> tuple[Array, Array, Array, Array]:
         """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row, and the sizes of the slopes.
 
@@ -417,29 +492,27 @@ class ClassCandidates:
 
         problem, family, rows = self.family.problem, self.family, self.removals.rows
         n_scores, width, n_models = problem.n_scores, family.metric.width, rows.size
-        moves = self.moves.reshape(n_scores, width, n_models)
-        gradients, own = np.empty_like(moves), np.zeros((n_models, n_scores))
+        gradients, own = np.zeros((n_scores, width, n_models)), np.zeros((n_models, n_scores))
         moved, squares = np.zeros(n_models), np.zeros(n_models)
-        size = min(n_models, max(8, CACHED_SCORES // n_scores))
-        parts = _row_parts(problem, CACHED // (n_scores * size))
         likely, weights, y = family.values.likely, problem.weights, problem.y
-        for start in range(0, n_models, size):
-            here = slice(start, min(start + size, n_models))
-            models, mine = _flat(moves[:, :, here]), rows[here]
-            total = np.zeros_like(models)
-            for part, X in parts:
-                scores = _batch_scores(X, models, problem.fit_intercept)
-                table = scores.reshape(scores.shape[0], n_scores, -1)
-                owners = np.flatnonzero((mine >= part.start) & (mine < part.stop))
-                places = mine[owners] - part.start
-                own[start + owners] = table[places, :, owners]
-                table[places, :, owners] = 0.0
-                add_ranges(table, weights[part], moved[here])
-                np.exp(scores, out=scores)
-                class_slopes(table, likely[part], y[part], weights[part], mine - part.start, squares[here])
-                total += _batch_gradients(X, scores, problem.fit_intercept)
-            gradients[:, :, here] = np.swapaxes(total.reshape(width, n_scores, -1), 0, 1)
+        for here, part, X, scores in self._tables(own):
+            table = scores.reshape(scores.shape[0], n_scores, -1)
+            add_ranges(table, weights[part], moved[here])
+            np.exp(scores, out=scores)
+            class_slopes(table, likely[part], y[part], weights[part], rows[here] - part.start, squares[here])
+            found = _batch_gradients(X, scores, problem.fit_intercept)
+            gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
         return gradients, own, moved, np.sqrt(squares)
+
+    def _move_errors(self) -> tuple[Array, Array]:
+        """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
+        problem = self.family.problem
+        steps = self.moves.reshape(problem.n_scores, self.family.metric.width, -1)
+        unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
+        columns = steps[:, : problem.n_columns]
+        first = unit * np.sqrt(np.square(columns).sum(axis=1).max(axis=0)) * (1.0 + gamma(problem.n_columns + 8))
+        second = unit * np.abs(steps[:, -1]).max(axis=0) if problem.fit_intercept else np.zeros_like(first)
+        return first, second
 
     def _rounding(self, models: Array, losses: Array, first: Array, second: Array, size: Array) -> Array:
         """At least the norms of the gradients' errors."""
