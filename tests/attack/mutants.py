@@ -539,6 +539,9 @@ MUTANTS: dict[str, Mutant] = {
     "classes-remainder-of-moves-forgotten": Mutant(
         "glru.updates.class_rows:ClassCandidates.moved_bounds", inside(newton_remainders=nothing), CLASSES
     ),
+    "classes-rows-of-large-norms-carry-nothing": Mutant(
+        "glru.updates.class_rows:ClassRows.near", result(lambda near: (*near[:2], 0.1 * near[2])), CLASSES
+    ),
     "classes-hundredth-of-the-radius": Mutant("glru.updates.class_rows:ClassRemovals.radius", scaled(0.01), CLASSES),
     "classes-hundredth-of-the-radius-of-one-model": Mutant(
         "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES

@@ -104,9 +104,45 @@ def test_moves_of_all_rows_give_narrower_bounds_than_their_norms():
     problem = problems(204)
     family, rows = ClassRows(problem, glru.solve(problem, tol=1e-9).point), np.arange(problem.n_rows)
     reference = np.zeros(rows.size, dtype=np.intp)
-    wide, narrow = (np.subtract(*ends[::-1]) for ends in (family.bounds(rows, reference), family.moved(rows, reference)))
+    wide, narrow = (
+        np.subtract(*ends[::-1]) for ends in (family.bounds(rows, reference), family.moved(rows, reference))
+    )
     assert np.all(narrow <= wide * (1.0 + 1e-9) + 1e-12)
     assert np.median(narrow[:, 0]) < 0.5 * np.median(wide[:, 0])
+
+
+def test_rows_of_large_norms_carry_no_more_of_the_hessian_than_is_said():
+    rng = np.random.default_rng(5)
+    X = rng.standard_t(1.5, (300, 6))
+    y = (X @ rng.normal(size=(6, 4)) + 3.0 * rng.gumbel(size=(300, 4))).argmax(axis=1)
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(1.0), fit_intercept=True, scaling="sum")
+    family = ClassRows(problem, glru.solve(problem, tol=1e-9).point)
+    weights, largest, lost = family.near
+    assert largest < 0.5 * family.largest_norm
+    full = np.linalg.inv(_hessian(problem, family.values.likely, problem.weights))
+    far = _hessian(problem, family.values.likely, problem.weights - weights, penalty=False)
+    found = float(np.linalg.eigvals(full @ far).real.max())
+    assert 0.2 * lost < found <= lost
+    rows = np.column_stack([X, np.ones(300)])[weights > 0.0]
+    blocks = full.reshape(4, 7, 4, 7)
+    forms = np.einsum("ij,ajbk,ik->iab", rows, blocks, rows)
+    own = np.einsum("iaa->ia", forms)
+    # The metric was taken one Newton step before.
+    norms = np.sqrt((own[:, :, None] + own[:, None, :] - 2.0 * forms).max(axis=(1, 2)))
+    assert norms.max() <= largest * (1.0 + family.eta)
+
+
+def _hessian(problem, likely, weights, penalty=True):
+    """The Hessian over classes and columns, row by row; with the gauge of the metric where the penalty counts."""
+    X = np.column_stack([problem.matrix.dense(), np.ones(problem.n_rows)])
+    n_scores = likely.shape[1]
+    h = np.einsum("ia,ab->iab", likely, np.eye(n_scores)) - likely[:, :, None] * likely[:, None, :]
+    found = np.einsum("i,iab,ij,ik->ajbk", weights, h, X, X).reshape(n_scores * X.shape[1], -1)
+    if penalty:
+        gauge = ClassMetric(problem, likely).gauge
+        found += np.kron(np.eye(n_scores), np.diag(np.append(problem.quadratic, 0.0)))
+        found += np.kron(np.ones((n_scores, n_scores)), np.diag(gauge))
+    return found
 
 
 def test_a_dual_point_far_from_the_constraints_of_an_intercept_proves_nothing():

@@ -53,6 +53,9 @@ EXACT_LEVERAGE = 0.3
 CHUNK = 1 << 19
 """Numbers of a work array: scores of all rows and classes under candidates that take exact steps together, or forms of some rows."""
 
+MOST_LOST = 0.5
+"""Rows of large norms that carry more than this share of the metric are not left out of it."""
+
 CACHED, CACHED_SCORES = 1 << 16, 320
 """Scores of a part of the rows under the candidates that are measured together, and those of one row: they stay in the cache of a core."""
 
@@ -152,14 +155,36 @@ class ClassRows:
         return self.metric.all_forms(self.problem.matrix)
 
     @cached_property
+    def row_norms(self) -> Array:
+        """At least the largest norm of ``x_k (e_a - e_b)`` of every row that counts."""
+        height, found = max(1, CHUNK // self.problem.n_scores**2), np.zeros(self.problem.n_rows)
+        for start in range(0, found.size, height):
+            here = slice(start, start + height)
+            found[here] = pair_norms(self.forms[here], self.metric.unit).max(axis=(1, 2))
+        return np.where(self.problem.weights > 0.0, found, 0.0)
+
+    @cached_property
     def largest_norm(self) -> float:
         """At least the largest norm of ``x_k (e_a - e_b)`` of a row that counts."""
-        used = np.flatnonzero(self.problem.weights > 0.0)
-        height, found = max(1, CHUNK // self.problem.n_scores**2), 0.0
-        for start in range(0, used.size, height):
-            forms = self.forms[used[start : start + height]]
-            found = max(found, float(pair_norms(forms, self.metric.unit).max()))
-        return found
+        return float(self.row_norms.max())
+
+    @cached_property
+    def near(self) -> tuple[Array, float, float]:
+        """The weights of the rows, zeros for those of large norms; the largest norm of the others; and at least the share of the metric that those carry.
+
+        A row whose class is certain has a large norm and carries little of the Hessian. Along the way to an optimum it is enough to follow the curvatures of
+        the others (:mod:`glru.updates.columns.one_step`).
+        """
+        norms, weights = self.row_norms, self.problem.weights.copy()
+        order = np.argsort(-norms, kind="stable")
+        # Leverages are those under each row's own factor; eta covers what factors differ from the one in the middle.
+        lost = np.cumsum(self.all_removals.leverages[order]) * (1.0 + self.eta) ** 2 * (1.0 + gamma(norms.size + 8))
+        lost = np.append(0.0, lost[:-1])
+        if not (np.all(np.isfinite(norms)) and np.all(np.isfinite(lost))):
+            return weights, self.largest_norm, 0.0
+        best = int(np.argmin(np.where(lost < MOST_LOST, norms[order] / (1.0 - lost), np.inf)))
+        weights[order[:best]] = 0.0
+        return weights, float(norms[order[best]]), float(lost[best])
 
     @cached_property
     def slope_norm(self) -> float:
@@ -344,8 +369,7 @@ class ClassRemovals:
         shift_errors = self.shift_errors(self.sizes)
         with np.errstate(all="ignore"):
             nu = remainders + self.residuals(shift_errors, self.deltas) / np.sqrt(self.shares)
-            nu = np.where(self.shares > 0.0, nu, np.inf)
-            radius = self.radius(nu, exponents)
+            radius = self.radius(nu, exponents, self.shares, self.family.largest_norm)
         scores = self.scores + self.shifts
         errors = shift_errors + self.errors + FEW * np.abs(self.shifts).max(axis=1)
         half = self.norms(reference) * radius[:, None]
@@ -371,18 +395,20 @@ class ClassRemovals:
         left = left + self.weights * wrong * self.lengths.sum(axis=1)
         return self.family.error_norm + left * (1.0 + FEW) + self.family.eta * delta
 
-    def radius(self, nu: Array, exponents: Array) -> Array:
-        """How far the optimum without each row is at most, in the metric without it."""
+    def radius(self, nu: Array, exponents: Array, shares: Array, largest_norm: float) -> Array:
+        """How far the optimum without each row is at most, in the metric.
+
+        ``nu``: at least the norm of the gradient in the inverse of a part of the Hessian without the row, which is at least ``shares`` of the metric.
+        ``largest_norm``: of a row in that part, in the metric.
+        """
         with np.errstate(all="ignore"):
-            largest = self.family.largest_norm / np.sqrt(self.shares)
-            radius = local_radius(1.0, largest, nu, exponents)
-        return np.where(self.shares > 0.0, radius, np.inf)
+            root = np.sqrt(shares)
+            radius = local_radius(1.0, largest_norm / root, nu, exponents) / root * (1.0 + FEW)
+        return np.where((shares > 0.0) & np.isfinite(radius), radius, np.inf)
 
     def norms(self, reference: Rows) -> Array:
-        """At least the norms of the rows' queries in the inverse of the metric without each row."""
-        norms = query_norms(self.forms, self.family.metric.unit, reference)
-        with np.errstate(all="ignore"):
-            return norms / np.sqrt(self.shares)[:, None] * (1.0 + FEW)
+        """At least the norms of the rows' queries in the inverse of the metric."""
+        return query_norms(self.forms, self.family.metric.unit, reference)
 
 
 @final
@@ -415,21 +441,27 @@ class ClassCandidates:
         """Bounds of the left-out rows' queries, from the gradients in the metric without the row."""
         family, removals, metric = self.family, self.removals, self.family.metric
         n_scores = family.problem.n_scores
-        losses, own, moved, sizes = self._measure()
+        losses, own, moved, near_moved, sizes = self._measure()
         models = self.moves.reshape(n_scores, metric.width, -1) + family.model[:, :, None]
         strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
         gradients = removals.factors * losses + strengths * models + gauge * models.sum(axis=0)
         self.gradients = gradients.reshape(self.moves.shape)
         first, second = self._move_errors()
-        exponents = moved + 2.0 * (family.problem.totals.largest_norm * first + second)
+        wrong = 2.0 * (family.problem.totals.largest_norm * first + second)
         rounding = self._rounding(models, losses, first, second, sizes)
         with np.errstate(all="ignore"):
-            nu = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
-            nu = np.where(removals.shares > 0.0, nu / np.sqrt(removals.shares), np.inf)
+            gradients = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
+            nu = np.where(removals.shares > 0.0, gradients / np.sqrt(removals.shares), np.inf)
+            radius = removals.radius(nu, moved + wrong, removals.shares, family.largest_norm)
+            _, largest, lost = family.near
+            if lost > 0.0:
+                shares = removals.shares - lost * (1.0 + FEW)
+                near = removals.radius(gradients / np.sqrt(shares), near_moved + wrong, shares, largest)
+                radius = np.minimum(radius, near)
         lengths = np.sqrt(family.problem.squared_row_norms[removals.rows]) * (1.0 + gamma(family.problem.n_columns + 4))
         scores = removals.scores + own
         errors = removals.errors + lengths * first + second + TINY + FEW * np.abs(scores).max(axis=1)
-        lower, upper = self._bounds(scores, errors, nu, exponents, rounding)
+        lower, upper = self._bounds(scores, errors, nu, moved + wrong, radius, rounding)
         return Certified(lower.T, upper.T, nu, np.zeros(nu.size))
 
     def moved_bounds(self) -> Bounds:
@@ -483,8 +515,8 @@ class ClassCandidates:
                 table[places, :, owners] = 0.0
                 yield here, part, X, scores
 
-    def _measure(self) -> tuple[Array, Array, Array, Array]:
-        """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row, and the sizes of the slopes.
+    def _measure(self) -> tuple[Array, Array, Array, Array, Array]:
+        """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row and of one near, and the sizes of the slopes.
 
         The size is ``sqrt(sum_i s_i (1 - p_iy)^2)``, which no class's slopes exceed.
         """
@@ -495,14 +527,18 @@ class ClassCandidates:
         gradients, own = np.zeros((n_scores, width, n_models)), np.zeros((n_models, n_scores))
         moved, squares = np.zeros(n_models), np.zeros(n_models)
         likely, weights, y = family.values.likely, problem.weights, problem.y
+        near_weights, _, lost = family.near
+        near_moved = np.zeros(n_models) if lost > 0.0 else moved
         for here, part, X, scores in self._tables(own):
             table = scores.reshape(scores.shape[0], n_scores, -1)
             add_ranges(table, weights[part], moved[here])
+            if lost > 0.0:
+                add_ranges(table, near_weights[part], near_moved[here])
             np.exp(scores, out=scores)
             class_slopes(table, likely[part], y[part], weights[part], rows[here] - part.start, squares[here])
             found = _batch_gradients(X, scores, problem.fit_intercept)
             gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
-        return gradients, own, moved, np.sqrt(squares)
+        return gradients, own, moved, near_moved, np.sqrt(squares)
 
     def _move_errors(self) -> tuple[Array, Array]:
         """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
@@ -529,7 +565,9 @@ class ClassCandidates:
         outer = gamma(n_scores + 16) * (axes @ sizes.reshape(axes.size, -1))
         return (high * spread * family.slope_norm + outer) * (1.0 + FEW) + TINY
 
-    def _bounds(self, scores: Array, errors: Array, nu: Array, exponents: Array, rounding: Array) -> Bounds:
+    def _bounds(
+        self, scores: Array, errors: Array, nu: Array, exponents: Array, radius: Array, rounding: Array
+    ) -> Bounds:
         """Bounds around the candidates, and around them after another Newton step, to first order.
 
         With ``M`` the Hessian without the row and ``g`` the gradient, the mean Hessian on the way to the optimum is within a factor ``e^rho``
@@ -537,7 +575,7 @@ class ClassCandidates:
         what the step does to it up to ``(e^rho - 1 + 2 theta) |query| |g|``.
         """
         family, removals, metric = self.family, self.removals, self.family.metric
-        radius, norms = removals.radius(nu, exponents), removals.norms(self.reference)
+        norms = removals.norms(self.reference)
         bounds = widen_queries(scores, norms * radius[:, None], errors, self.reference)
         solved = metric.solve(self.gradients)
         seen = _own_scores(family, removals, solved)
@@ -547,13 +585,13 @@ class ClassCandidates:
         left = removals.missed(-self.corrections, np.zeros_like(seen), steps)
         with np.errstate(all="ignore"):
             root = np.sqrt(removals.shares)
-            rho = exponents + family.largest_norm / root * radius
+            rho = exponents + family.largest_norm * radius
             theta = family.eta * (1.0 + removals.leverages) / removals.shares
             loose = np.expm1(rho * (1.0 + FEW)) * (1.0 + FEW) + 2.0 * theta
             # Two triangular solves, the forms in the small system, and what its solution misses.
             error = 8.0 * (metric.solve_error + metric.unit + FEW) / removals.shares
             half = loose * nu * (1.0 + FEW) + error * nu + (rounding + left + FEW * nu) / root
-            half = norms * half[:, None]
+            half = norms * (half / root)[:, None] * (1.0 + FEW)
             off = errors + gamma(scores.shape[1] + 16) * np.abs(steps).max(axis=1)
             half = np.where((theta < 0.5) & np.isfinite(radius), 1.0, np.inf)[:, None] * half
         moved = scores + steps
