@@ -75,7 +75,7 @@ from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
 from glru.updates.folds import Factors, Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
-from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows
+from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
@@ -189,6 +189,7 @@ __all__ = [
     "has_local_columns",
     "has_local_rows",
     "has_newton_rows",
+    "has_piece_rows",
     "has_refitted_rows",
     "has_row_models",
     "has_smooth_columns",
