@@ -1,5 +1,8 @@
 """One thread of BLAS or two: sums are taken in another order, and nothing that is proven depends on it."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -65,3 +68,56 @@ def test_a_search(problem):
     for result in (one, two):
         found = glru.verify(result, problem, sample=2, digits=40, queries=rows.X, targets=rows.y)
         assert (found.checked, found.wrong) == (2, ())
+
+
+class Library:
+    """Stands in for a library with threads."""
+
+    def __init__(self):
+        self.count = 8
+
+    def get_num_threads(self):
+        return self.count
+
+    def set_num_threads(self, count):
+        self.count = count
+
+
+def test_threads_come_back_wherever_a_key_interrupts(monkeypatch):
+    """Ctrl-C before every line on the way in and out."""
+    libraries = [Library(), Library()]
+    monkeypatch.setattr(threads, "_blas", lambda: types.SimpleNamespace(lib_controllers=libraries))
+    monkeypatch.setattr(threads, "_calm", threads._Calm())
+
+    def is_interrupted_before(line):
+        """Whether there were that many lines."""
+        seen = 0
+
+        def trace(frame, event, arg):
+            nonlocal seen
+            if frame.f_code.co_filename != threads.__file__:
+                return None
+            if event == "line":
+                seen += 1
+                if seen == line:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            with threads.calm_blas(0.0):
+                pass
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert [library.count for library in libraries] == [8, 8], line
+        return seen == line
+
+    line = 1
+    while is_interrupted_before(line):
+        line += 1
+    assert line > 10
+    with threads.calm_blas(0.0), threads.calm_blas(0.0):
+        assert [library.count for library in libraries] == [1, 1]

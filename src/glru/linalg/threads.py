@@ -80,35 +80,44 @@ def calm_blas(work: float) -> Iterator[None]:
     if work > SMALL_WORK:
         yield
         return
-    _calm.enter()
+    use = object()
     try:
-        yield
+        try:
+            _calm.enter(use)
+            yield
+        finally:
+            _calm.leave(use)
     finally:
-        _calm.leave()
+        # Where Ctrl-C came on the way out.
+        _calm.leave(use)
 
 
 class _Calm:
-    """The limit, set by whoever comes first and lifted by whoever leaves last."""
+    """The limit, set by whoever comes first and lifted by whoever leaves last; both may be interrupted anywhere and leaving be repeated."""
 
     def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
+        # A garbage collection inside may end another use in the same thread.
+        self._lock, self._uses = threading.RLock(), set[object]()
         self._lowered: list[tuple[Any, int]] = []  # libraries that had more threads, and how many
 
-    def enter(self) -> None:
+    def enter(self, use: object) -> None:
         with self._lock:
-            if self._inside == 0:
-                counts = ((library, library.get_num_threads()) for library in _blas().lib_controllers)
-                self._lowered = [(library, count) for library, count in counts if count is not None and count > 1]
-                for library, _ in self._lowered:
+            self._uses.add(use)
+            if len(self._uses) > 1:
+                return
+            for library in _blas().lib_controllers:
+                count = library.get_num_threads()
+                if count is not None and count > 1:
+                    self._lowered.append((library, count))
                     library.set_num_threads(1)
-            self._inside += 1
 
-    def leave(self) -> None:
+    def leave(self, use: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                for library, count in self._lowered:
-                    library.set_num_threads(count)
+            self._uses.discard(use)
+            while self._lowered and not self._uses:
+                library, count = self._lowered[-1]
+                library.set_num_threads(count)
+                self._lowered.pop()
 
 
 _calm = _Calm()
