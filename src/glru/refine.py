@@ -636,6 +636,11 @@ def single_fold_bounds(
             done = decided(near.lower, near.upper) or not budget.spent
             return (near.lower, near.upper), "refine" if done else "undetermined"
     queries = problem.matrix[test]
+    if has_local(problem) and not (uses_rows(problem) or has_products(problem)):
+        steps = Refinement(problem, queries, narrow, budget=budget)
+        stage = steps.local_steps(start)
+        if decided(*steps.found):
+            return steps.found, stage or "refine"
     dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
     point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
     found = refine(problem, point, queries, decided, budget=budget)

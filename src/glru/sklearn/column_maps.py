@@ -249,10 +249,10 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
 def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
     changes: dict[str, Any] = {}
+    low, middle, high = columns.quantiles([step.quantile_range[0] / 100.0, 0.5, step.quantile_range[1] / 100.0])
     if step.with_centering:
-        changes = {"shift": columns.quantile(0.5), "shift0": columns.shift0 + columns.scale0 * step.center_}
+        changes = {"shift": middle, "shift0": columns.shift0 + columns.scale0 * step.center_}
     if step.with_scaling:
-        low, high = (columns.quantile(percent / 100.0) for percent in step.quantile_range)
         adjust = 1.0
         if step.unit_variance:
             from scipy.stats import norm
@@ -303,7 +303,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
     if step.strategy == "mean":
         fill, _, error, _ = columns.moments
     elif step.strategy == "median":
-        fill = columns.quantile(0.5)
+        (fill,) = columns.quantiles([0.5])
     elif step.strategy == "constant":
         fill = columns.shift + columns.scale * at_once
     else:

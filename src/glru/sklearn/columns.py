@@ -11,7 +11,7 @@ sums without one term, or order statistics without one value.
 The same for a few splits: there ``i`` counts the splits, and each statistic is one of a split's train rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
@@ -218,15 +218,13 @@ class Columns:
         np.put_along_axis(places, order, np.arange(order.shape[0])[:, None], axis=0)
         return np.take_along_axis(self.values, order, axis=0), places
 
-    def quantile(self, share: float) -> Array:
-        """A quantile of each column without each row, by linear interpolation, filled values included."""
+    def quantiles(self, shares: Sequence[float]) -> list[Array]:
+        """Quantiles of each column without each row, by linear interpolation, filled values included."""
         if self.splits is not None:
-            return np.array([np.nanquantile(x, share, axis=0) for x in self._parts(0)])
+            parts = [_ordered_quantiles(np.sort(part, axis=0), shares) for part in self._parts(0)]
+            return [np.array(found) for found in zip(*parts, strict=True)]
         last = (self.n_values + self.n_filled - 1.0).astype(np.intp)
-        position = last * share
-        low = np.floor(position).astype(np.intp)
-        first, second = self._at(low), self._at(np.minimum(low + 1, last))
-        return np.asarray(first + (position - low) * (second - first))
+        return [_interpolate(self._at, last, share) for share in shares]
 
     def _at(self, places: NDArray[np.intp]) -> Array:
         """The values at some places of the ordered columns, each without its row."""
@@ -279,6 +277,21 @@ class Columns:
         return replace(
             self, given=given, values=self.values[:, columns], **{n: getattr(self, n)[:, columns] for n in self.PARTS}
         )
+
+
+def _interpolate(at: Callable[[NDArray[np.intp]], Array], last: NDArray[np.intp], share: float) -> Array:
+    """A quantile of ordered values, of which ``at`` gives those at some places and ``last`` are the last places."""
+    position = last * share
+    low = np.floor(position).astype(np.intp)
+    first, second = at(low), at(np.minimum(low + 1, last))
+    return np.asarray(first + (position - low) * (second - first))
+
+
+def _ordered_quantiles(ordered: Array, shares: Sequence[float]) -> list[Array]:
+    """Quantiles of ordered columns, whose missing values are last; NaN where there are no others."""
+    last = ordered.shape[0] - 1 - np.isnan(ordered).sum(axis=0)
+    columns = np.arange(ordered.shape[1])
+    return [_interpolate(lambda places: ordered[places, columns], last, share) for share in shares]
 
 
 def largest_of(errors: Array) -> Array:
