@@ -37,6 +37,12 @@ TRAINED = 1e-13
 CLASS_TRAINED = 1e-9
 """Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has."""
 
+SHORT_ROW = 0.005
+"""Rows whose norm in the inverse metric is below this are rare: it is about the root of the columns' share of the rows."""
+
+CHORDS = 2
+"""Steps of models with one score per class that share a Hessian in any case; further ones while they leave less than ``CONVERGING``."""
+
 CONVERGING = 0.1
 """Where a Newton step has left less than this share of the gradient's norm, the next one is taken in full without a look at the objective."""
 
@@ -387,23 +393,35 @@ def _step_on(problem: Problem, region: LocalEllipsoid, full: bool) -> tuple[Poin
 
 
 def class_bounds(
-    problem: Problem, point: Point, queries: Matrix, reference: Rows, decided: AllDecided, budget: Budget = UNLIMITED
+    problem: Problem,
+    point: Point,
+    queries: Matrix,
+    reference: Rows | None,
+    decided: AllDecided,
+    budget: Budget = UNLIMITED,
+    hopeful: float = HOPEFUL,
 ) -> tuple[Bounds, Point]:
     """Bounds of the queries of some rows under the optimum of a problem with one score per class.
 
     Newton steps are made from a point, each followed by its certificate, until the bounds are decided or a step does not halve the gradient's norm.
+    The references, if none are given, are the labels of the model that the bounds are proven at. ``hopeful``: the gradient's norm from which on bounds
+    are asked for.
     """
     found, before = unbounded_queries(queries.shape[0], problem.n_scores), np.inf
-    region = ClassEllipsoid.at(problem, point)
+    region, n_chords = ClassEllipsoid.at(problem, point), 0
     for _ in range(LOCAL_STEPS):
-        if region.nu < HOPEFUL:
-            found = intersect(found, region.queries(queries, reference))
-        if decided(*found) or budget.spent or not region.nu < 0.5 * before:
+        if region.nu < hopeful:
+            # Bounds of differences from one class say nothing of those from another.
+            proven = region.queries(queries, region.leaders(queries) if reference is None else reference)
+            found = proven if reference is None else intersect(found, proven)
+        if decided(*found) or budget.spent:
             break
-        before, region = region.nu, region.stepped()
-        if not np.isfinite(region.nu):
+        if n_chords and not region.nu < (0.5 if n_chords < CHORDS else CONVERGING) * before:
             # The metric is too far away.
-            region = ClassEllipsoid.at(problem, region.point)
+            region, n_chords = ClassEllipsoid.at(problem, region.point), 0
+        if not region.nu < 0.5 * before:
+            break
+        before, region, n_chords = region.nu, region.stepped(), n_chords + 1
     return found, region.point
 
 
@@ -421,7 +439,7 @@ def class_training(
     """
     if not has_classes(problem):
         return _class_ball_training(problem, point, queries, reference, decided, budget)
-    best = train(problem, tol=CLASS_TRAINED, start=point, until=lambda state: budget.spent)
+    best = train(problem, tol=CLASS_TRAINED, start=point, budget=budget)
     if reference is None:
         reference = (queries @ best.coef.T + best.intercept).argmax(axis=1)
     found, point = class_bounds(problem, best.point, queries, reference, decided, budget)
@@ -451,7 +469,7 @@ def _class_ball_training(
 def _class_fold(
     fold: Problem, test: Rows, start: Point, width: float | None, budget: Budget, aim: float | None
 ) -> tuple[Bounds, str]:
-    """:func:`single_fold_bounds` with one score per class: the fold is trained and then certified."""
+    """:func:`single_fold_bounds` with one score per class: Newton steps from the model of all rows, or a training where these do not converge."""
     if budget.spent:
         return from_queries(*unbounded_queries(test.size, fold.n_scores)), "undetermined"
 
@@ -459,8 +477,14 @@ def _class_fold(
         known = from_queries(lower, upper)
         return bool(np.all(known.enough(width))) and (aim is None or bool(np.all(known.enough(aim))))
 
-    found, _, _ = class_training(fold, start, fold.matrix[test], None, decided, budget)
-    bounds = from_queries(*found)
+    queries = fold.matrix[test]
+    if has_classes(fold):
+        # Half the width of an interval is the norm of its row times the gradient's.
+        asked = min(HOPEFUL, (aim or width or 1.0) / SHORT_ROW)
+        bounds = from_queries(*class_bounds(fold, start, queries, None, decided, budget, asked)[0])
+        if np.all(bounds.enough(width)):
+            return bounds, "refine"
+    bounds = from_queries(*class_training(fold, start, queries, None, decided, budget)[0])
     return bounds, "training" if np.all(bounds.enough(width)) else "undetermined"
 
 
@@ -490,13 +514,18 @@ def fold_bounds(
     budget : Budget, default=UNLIMITED
         When it is spent, what is known by then is returned.
     """
+    if problem.loss.several:
+        start = solution.point if isinstance(solution, Solution) else train(problem, FOLD_START, budget=budget).point
+        for fold, test in zip(folds, tests, strict=True):
+            yield _class_fold(fold, test, start, width, budget, aim)
+        return
     if not has_folds(problem):
         known = solution if isinstance(solution, Solution) else solution()
         for fold, test in zip(folds, tests, strict=True):
             yield single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim)
         return
-    start = solution.point if isinstance(solution, Solution) else None
-    for _, bounds, more in grid_bounds([problem], [folds], tests, width, budget, aim, start):
+    known_start = solution.point if isinstance(solution, Solution) else None
+    for _, bounds, more in grid_bounds([problem], [folds], tests, width, budget, aim, known_start):
         yield (bounds, "newton") if more is None else more()
 
 

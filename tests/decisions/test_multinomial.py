@@ -164,6 +164,7 @@ def test_folds_of_a_problem():
     X, y = scaled(load_wine)
     problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(2.0), fit_intercept=True, scaling="sum")
     result = glru.cross_val_predict(problem, cv=StratifiedKFold(4))
+    assert result.n_trainings == 0 and result.decided.all()
     theirs = cross_val_predict(LogisticRegression(C=0.5, **TIGHT), X, y, cv=StratifiedKFold(4))
     labels = np.empty_like(y)
     labels[result.rows] = result.labels
