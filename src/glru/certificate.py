@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.duality import class_constraints, constraint_columns, feasible_moves
-from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace
+from glru.linalg import FEW, TINY, UNIT, Array, Matrix, arrays_of, gamma, namespace, weighted_norm
 from glru.losses import Loss, Multinomial
 from glru.losses.multinomial import divergence
 from glru.penalties import Penalty
@@ -139,10 +139,10 @@ class Certificate:
         return float(terms.sum()) * (1.0 + gamma(terms.size))
 
     @cached_property
-    def dual_square(self) -> float:
-        """``sum_i s_i a_i^2``."""
+    def dual_norm(self) -> float:
+        """At least ``sqrt(sum_i s_i a_i^2)``."""
         assert self.point.dual is not None
-        return float(self.problem.weights @ self.point.dual**2) * (1.0 + gamma(self.problem.n_rows + 3))
+        return float(weighted_norm(self.problem.weights, self.point.dual)) * (1.0 + gamma(self.problem.n_rows + 8))
 
     @cached_property
     def correlation_range(self) -> tuple[Array, Array]:
@@ -162,12 +162,12 @@ def certify(
     moves = feasible_moves(problem, dual)
     terms, columns, off = np.full(problem.n_rows, np.inf), np.full(1, np.inf), None
     correlations = problem.correlations(dual) if correlations is None else correlations.copy()
-    errors = gamma(problem.n_rows + 3) * float(np.sqrt(problem.weights @ dual**2)) * norms * (1.0 + FEW)
+    errors = gamma(problem.n_rows + 3) * float(weighted_norm(problem.weights, dual)) * norms * (1.0 + FEW)
     if np.all(np.isfinite(moves)):
         scores = problem.scores(coef, point.intercept) if scores is None else scores
         off = score_errors(problem, coef, point.intercept, scores)
         terms = loss_terms(problem.loss, problem.y, scores, off, dual, moves)
-        errors = errors + float(np.sqrt(problem.weights @ moves**2)) * norms * (1.0 + FEW)
+        errors = errors + float(weighted_norm(problem.weights, moves)) * norms * (1.0 + FEW)
         # The correction makes the correlations of unpenalised columns exactly zero.
         correlations[problem.unpenalised] = 0.0
         errors[problem.unpenalised] = 0.0
@@ -201,9 +201,9 @@ def _certify_classes(problem: Problem, point: Point) -> Certificate:
     inside = bool(np.all(q >= 0.0))
     ranges = _class_moves(problem, dual, q) if inside else np.full(problem.n_rows, np.inf)
     terms, gap = np.full(problem.n_rows, np.inf), np.inf
-    sizes = np.sqrt(problem.weights @ np.square(dual)) * gamma(problem.n_rows + n_scores + 8)
+    sizes = weighted_norm(problem.weights, dual) * gamma(problem.n_rows + n_scores + 8)
     # A move of scores of range r moves no probability by more than r / 4.
-    sizes = sizes + 0.25 * float(np.sqrt(problem.weights @ np.square(ranges))) * (1.0 + FEW)
+    sizes = sizes + 0.25 * float(weighted_norm(problem.weights, ranges)) * (1.0 + FEW)
     correlations, errors = problem.correlations(dual), np.outer(sizes, norms) * (1.0 + gamma(problem.n_rows + 8))
     if np.all(ranges < 0.5):
         scores = problem.scores(coef, point.intercept)

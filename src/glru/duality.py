@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from glru.linalg import FEW, TINY, Array, gamma
+from glru.linalg import FEW, TINY, Array, gamma, weighted_norm
 from glru.losses import Logistic, Loss, Multinomial
 from glru.problem import Problem, per_row
 
@@ -119,12 +119,12 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
         return dual
     # The products are rounded, and again when the gap is taken: stay inside by more than that. By Cauchy-Schwarz
     # sum_i s_i |a_i x_ij| <= sqrt(sum_i s_i a_i^2) sqrt(sum_i s_i x_ij^2).
-    margin = 2.0 * gamma(problem.n_rows + 8) * float(np.sqrt(problem.weights @ dual**2))
+    margin = 2.0 * gamma(problem.n_rows + 8) * float(weighted_norm(problem.weights, dual))
     moves = feasible_moves(problem, dual)
     if np.all(np.isfinite(moves)):
         # A certificate moves the variables until the equality constraints hold exactly; a quarter more, since the sums of the scaled
         # variables are rounded anew.
-        margin += 1.25 * float(np.sqrt(problem.weights @ moves**2))
+        margin += 1.25 * float(weighted_norm(problem.weights, moves))
     size = np.abs(problem.correlations(dual)) + margin * problem.column_norms
     box = np.broadcast_to(box, size.shape)
     tight = (box > 0.0) & (size > box)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glru.certificate import loss_terms, penalty_terms, proven, score_errors, weighted_sum
 from glru.duality import constraint_columns, constraint_sums, move_size, room_of
-from glru.linalg import FEW, Array, arrays_of, gamma
+from glru.linalg import FEW, Array, arrays_of, gamma, weighted_norm
 from glru.losses import Loss
 from glru.problem import Point, Problem
 from glru.rows import Max, Totals
@@ -96,8 +96,8 @@ class Expansion:
         ``sum_i s_i l_i``.
     gradient : array
         ``sum_i s_i l'_i x_i``, the intercept's entry last.
-    square, curvature_square : float
-        ``sum_i s_i l'_i^2``, and ``sum_i s_i l''_i^2`` of a loss without smoothness (0 otherwise).
+    slope_norm, curvature_norm : float
+        ``sqrt(sum_i s_i l'_i^2)``, and ``sqrt(sum_i s_i l''_i^2)`` of a loss without smoothness (0 otherwise).
     hessian : array or None
         Upper triangle of ``sum_i s_i l''_i x_i x_i^T``, where X lives; the lower one holds anything.
     rows : RowValues or None
@@ -106,19 +106,19 @@ class Expansion:
 
     value: float
     gradient: Array
-    square: float
+    slope_norm: float
     hessian: Any
     rows: RowValues | None = None
-    curvature_square: float = 0.0
+    curvature_norm: float = 0.0
 
     def __add__(self, other: "Expansion") -> "Expansion":
         hessian = None if self.hessian is None or other.hessian is None else self.hessian + other.hessian
         return Expansion(
             self.value + other.value,
             self.gradient + other.gradient,
-            self.square + other.square,
+            float(np.hypot(self.slope_norm, other.slope_norm)),
             hessian,
-            curvature_square=self.curvature_square + other.curvature_square,
+            curvature_norm=float(np.hypot(self.curvature_norm, other.curvature_norm)),
         )
 
 
@@ -155,7 +155,7 @@ def _expand_sets(part: Problem, sets: Sequence[tuple[NDArray[np.intp], Point]], 
 
 def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = False) -> Expansion:
     """The expansion of a part of the rows; ``keep``: with what was summed, and in one product for all rows."""
-    gradient, value, square, curved = np.zeros(part.n_columns + int(part.fit_intercept)), 0.0, 0.0, 0.0
+    gradient, value, size, curved = np.zeros(part.n_columns + int(part.fit_intercept)), 0.0, 0.0, 0.0
     hessian: Any = None
     # The Gram matrix of a sparse part is quickest in one product.
     at_once = part.is_sparse and not keep
@@ -165,9 +165,9 @@ def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = F
         values, slopes, curvatures = rows.loss.expand(rows.y, scores)
         value += float(rows.weights @ values)
         weighted = rows.weights * slopes
-        square += float(weighted @ slopes)
+        size = float(np.hypot(size, weighted_norm(rows.weights, slopes, weighted)))
         if not np.isfinite(rows.loss.smoothness):
-            curved += float(rows.weights @ np.square(curvatures))
+            curved = float(np.hypot(curved, weighted_norm(rows.weights, curvatures)))
         _add_gradient(gradient, rows, weighted)
         if floor is None:
             continue
@@ -180,7 +180,7 @@ def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = F
             hessian += loss_hessian(rows, raised)
     if at_once and floor is not None:
         hessian = loss_hessian(part, collected)
-    return Expansion(value, gradient, square, hessian, RowValues(scores, slopes, curvatures) if keep else None, curved)
+    return Expansion(value, gradient, size, hessian, RowValues(scores, slopes, curvatures) if keep else None, curved)
 
 
 def _add_gradient(gradient: Array, rows: Problem, weighted: Array) -> None:
@@ -241,7 +241,7 @@ def score_errors_of_totals(totals: Totals, point: Point) -> ScoreErrors:
 
 def score_errors_of_rows(problem: Problem, errors: Array) -> ScoreErrors:
     """The errors of all scores from those of the rows, which are in memory."""
-    spread = float(np.sqrt(problem.weights @ errors**2)) * (1.0 + gamma(problem.n_rows + 4))
+    spread = float(weighted_norm(problem.weights, errors)) * (1.0 + gamma(problem.n_rows + 8))
     return ScoreErrors(float(errors[problem.weights > 0.0].max()), spread)
 
 
@@ -262,24 +262,24 @@ def gradient_errors(totals: Totals, point: Point, here: Expansion, errors: Score
     share : float
         The relative error of a weight and of a sum over the rows.
     """
-    size = float(np.sqrt(here.square)) * (1.0 + gamma(totals.n_rows + 4))
-    slopes = slope_spread(totals, errors.spread, errors.largest, here.curvature_square)
+    size = here.slope_norm * (1.0 + gamma(2 * totals.n_rows + 8))
+    slopes = slope_spread(totals, errors.spread, errors.largest, here.curvature_norm)
     spread = ((share + FEW) * size + slopes) * (1.0 + FEW)
     slack = spread * totals.column_norms
     slack[: totals.n_columns] += FEW * (totals.quadratic * np.abs(point.coef) + np.abs(totals.penalty.linear))
     return slack * (1.0 + FEW)
 
 
-def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_square: Any) -> Any:
+def slope_spread(totals: Totals, spread: Any, largest: Any, curvature_norm: Any) -> Any:
     """At least ``sqrt(sum_i s_i e_i^2)`` for the errors of slopes at scores that are off, one entry per model.
 
-    ``spread``, ``largest``: the same of the scores, and their largest error; ``curvature_square``: ``sum_i s_i l''_i^2``, which serves where the
+    ``spread``, ``largest``: the same of the scores, and their largest error; ``curvature_norm``: ``sqrt(sum_i s_i l''_i^2)``, which serves where the
     loss has no smoothness (:meth:`~glru.losses.Loss.slope_errors`).
     """
     loss = totals.loss
     if np.isfinite(loss.smoothness) or loss.self_concordance is None:
         return loss.smoothness * spread
-    size = np.sqrt(curvature_square) * (1.0 + gamma(totals.n_rows + 4))
+    size = curvature_norm * (1.0 + gamma(2 * totals.n_rows + 8))
     return size * largest * np.exp(loss.self_concordance * largest) * (1.0 + FEW)
 
 
@@ -309,15 +309,15 @@ class DualTerms:
         At least ``sum_i s_i F_l(y_i; z_i, -a_i)``, for dual variables moved by at most ``moves``.
     gradient : array
         ``-sum_i s_i a_i x_i``, the intercept's entry last.
-    square, moves : float
-        ``sum_i s_i a_i^2`` and ``sum_i s_i moves_i^2``.
+    dual_norm, moves : float
+        ``sqrt(sum_i s_i a_i^2)`` and ``sqrt(sum_i s_i moves_i^2)``.
     largest : Max
         The largest move of a dual variable, as a share of its distance to the edge of the domain.
     """
 
     total: float
     gradient: Array
-    square: float
+    dual_norm: float
     moves: float
     largest: Max
 
@@ -325,8 +325,8 @@ class DualTerms:
         return DualTerms(
             self.total + other.total,
             self.gradient + other.gradient,
-            self.square + other.square,
-            self.moves + other.moves,
+            float(np.hypot(self.dual_norm, other.dual_norm)),
+            float(np.hypot(self.moves, other.moves)),
             self.largest + other.largest,
         )
 
@@ -347,8 +347,9 @@ def dual_terms(part: Problem, point: Point, size: float | None) -> DualTerms:
         total = weighted_sum(rows.weights, loss_terms(rows.loss, rows.y, scores, off, -slopes, moves))
         weighted, gradient = rows.weights * slopes, np.zeros_like(found.gradient)
         _add_gradient(gradient, rows, weighted)
-        moved = 0.0 if moves is None else float(rows.weights @ moves**2)
-        found = found + DualTerms(total, gradient, float(weighted @ slopes), moved, Max(largest))
+        moved = 0.0 if moves is None else float(weighted_norm(rows.weights, moves))
+        size_here = float(weighted_norm(rows.weights, slopes, weighted))
+        found = found + DualTerms(total, gradient, size_here, moved, Max(largest))
     return found
 
 
@@ -387,13 +388,13 @@ class DualGap:
         At least ``P - D``; infinite where no dual feasible point is known.
     correlations : array of shape (n_columns,)
         ``X^T (s o a)``.
-    dual_square, row_total : float
-        At least ``sum_i s_i a_i^2`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
+    dual_norm, row_total : float
+        At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     """
 
     value: float
     correlations: Array
-    dual_square: float
+    dual_norm: float
     row_total: float
 
 
@@ -407,14 +408,14 @@ def dual_gap(problem: Problem, point: Point) -> DualGap:
     found: DualTerms = problem.sum(dual_terms, point, size if known else 0.0)
     columns, norms = slice(totals.n_columns), totals.column_norms[: totals.n_columns]
     correlations = -found.gradient[columns]
-    square = found.square * (1.0 + gamma(totals.n_rows + 3))
+    dual_norm = found.dual_norm * (1.0 + gamma(2 * totals.n_rows + 8))
     # With constraints the correlations were summed in another pass than the residual: they differ by the moves at most.
-    moved = np.sqrt(found.moves) * (1.0 + gamma(totals.n_rows + 4))
-    errors = (gamma(totals.depth + 3) * np.sqrt(square) + moved) * norms * (1.0 + FEW)
+    moved = found.moves * (1.0 + gamma(2 * totals.n_rows + 8))
+    errors = (gamma(totals.depth + 3) * dual_norm + moved) * norms * (1.0 + FEW)
     correlations[problem.unpenalised] = 0.0
     errors[problem.unpenalised] = 0.0
     total = found.total * (1.0 + gamma(totals.n_rows + 2))
     share = penalty_terms(problem.penalty, point.coef, correlations, errors)
     value = (total + float(share.sum())) * (1.0 + gamma(totals.n_columns + 8))
     inside = known and found.largest.value < 1.0 - FEW
-    return DualGap(proven(value) if inside else np.inf, correlations, square, total)
+    return DualGap(proven(value) if inside else np.inf, correlations, dual_norm, total)

@@ -96,7 +96,7 @@ def _no_slack_for_correlations(penalty_terms):
 def _no_slack_for_carried(dual_bounds):
     exact = inside(FEW=zero, gamma=nothing, sum_error=nothing)(dual_bounds)
     # The mass of the dual variables is what the errors of the correlations are a share of.
-    return lambda self, rows, gaps: exact(replace(self, dual_square=0.0), rows, gaps)
+    return lambda self, rows, gaps: exact(replace(self, dual_norm=0.0), rows, gaps)
 
 
 def _queries_without_errors(widen_queries):
@@ -248,6 +248,7 @@ MUTANTS: dict[str, Mutant] = {
     "underflow-forgotten-in-a-gradient": Mutant(
         "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
+    "squares-of-tiny-slopes-taken-as-zero": Mutant("glru.linalg.arrays:UNDERFLOWS", zero, GENERALISED),
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
     "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),
     "underflowed-diagonals-scaled": Mutant("glru.metric.columns:powers_of_two", _every_power, SLACK),

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from glru.verify.precise import precise, precise_problem
+from glru.verify.retraining import retrain
 from tests.cases import each
 from tests.core import LocalEllipsoid, ScoreBounds
 
@@ -208,10 +209,42 @@ def test_a_few_unpenalised_columns_that_depend_on_each_other():
     assert solution.status != "converged"
 
 
+@pytest.mark.parametrize(("targets", "weights"), [(0, 0), (-340, -430), (-300, -500)])
+def test_squares_of_tiny_slopes_that_underflow_keep_their_rounding(targets, weights):
+    """Means of 2^-340 next to weights of 2^-430: squares of weighted slopes are zero in float64, the errors of gradients are not."""
+    wrong = 0
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        offset = targets * np.log(2.0) + random.normal(size=30)
+        problem = glru.Problem(
+            random.normal(size=(30, 1)),
+            random.poisson(np.exp(random.normal(size=30))) * 2.0**targets,
+            glru.Poisson(),
+            glru.L2(0.0),
+            fit_intercept=False,
+            scaling="sum",
+            sample_weight=np.full(30, 2.0**weights),
+            offset=offset,
+        )
+        solution = glru.solve(problem)
+        for row in range(0, 30, 10):
+            truth = retrain(problem.without(np.array([row])), 60)
+            if truth is None:  # its Newton steps ended above its own tolerance
+                continue
+            lower, upper = glru.after(solution, glru.RemoveRows([row])).coef_bounds()
+            wrong += not lower[0] <= truth.coef[0] <= upper[0]
+            place = glru.Point(np.array([float(truth.coef[0])]))
+            lower, upper = LocalEllipsoid.at(problem.without(np.array([row])), place).coef_bounds()
+            assert upper[0] - lower[0] < 1e-9
+            wrong += not lower[0] <= truth.coef[0] <= upper[0]
+    assert wrong == 0
+
+
 @pytest.mark.parametrize(("loss", "sign"), [(glru.Poisson(), 1.0), (glru.Gamma(), -1.0)], ids=["poisson", "gamma"])
 def test_exponentials_that_are_cut_off_are_no_ends(loss, sign):
     """A row without weight whose score is near 694: its derivative is e^694, beyond what exponentials are cut off at."""
-    X, y = np.array([[1.0], [1.0], [1.0], [632.0]]), np.exp(sign * np.log([3.0, 2.5, 3.5, 1.0]))
+    y = np.array([3.0, 2.5, 3.5, 1.0]) if sign > 0.0 else np.array([1.0 / 3.0, 0.3, 11.0 / 30.0, 1.0])
+    X = np.array([[1.0], [1.0], [1.0], [632.0]])
     problem = glru.Problem(X, y, loss, glru.L2(1e-3), scaling="sum", sample_weight=[1.0, 1.0, 1.0, 0.0])
     out = glru.after(glru.solve(problem, tol=1e-14), glru.Reweight([0], 1.5))
     found = glru.verify(out, problem, queries=X, sample=None)

@@ -28,6 +28,7 @@ from glru.linalg.arrays import (
     outward,
     to_dense,
     to_host,
+    weighted_norm,
 )
 from glru.linalg.dense import CHUNK_BYTES, DenseMatrix
 from glru.linalg.device import DeviceMatrix
@@ -65,6 +66,7 @@ __all__ = [
     "to_dense",
     "to_host",
     "use_threads",
+    "weighted_norm",
 ]
 
 

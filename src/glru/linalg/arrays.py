@@ -379,6 +379,31 @@ def outward(array: Any, end: float) -> Any:
     return array + step if end > 0.0 else array - step
 
 
+UNDERFLOWS = 1e-280
+"""What sums of at most ``2^60`` products lose to underflow is less than a unit of any number above this."""
+
+
+def weighted_norm(weights: Any, values: Any, products: Any = None) -> Any:
+    """``sqrt(sum_i s_i v_i^2)`` of a vector, or of each column of a matrix as a host vector; it errs by ``gamma(n + 8)``.
+
+    Where products of weights and squares may have underflowed, the values are divided by the largest first, and what is still lost is added.
+    ``products``: ``s o v``, if they are known.
+    """
+    arrays, n_rows = arrays_of(values), values.shape[0]
+    along = weights if values.ndim == 1 else weights[:, None]
+
+    def squares(values: Any, products: Any) -> Any:
+        return values @ products if values.ndim == 1 else arrays.inner(values, products)
+
+    found, unit = squares(values, along * values if products is None else products), 1.0
+    if np.any(found < UNDERFLOWS) and n_rows:
+        largest = arrays.size(values)
+        if np.isfinite(largest) and largest > 0.0:
+            unit, scaled = largest, values / largest
+            found = squares(scaled, along * scaled) + n_rows * SMALLEST
+    return unit * np.sqrt(found)
+
+
 def length(array: Any, axis: int | None = None) -> Any:
     """The Euclidean norm, of an array or along an axis, of numbers whose squares may underflow or overflow; on the host."""
     largest = np.abs(array).max(axis=axis, keepdims=True, initial=0.0)

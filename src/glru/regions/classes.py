@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, ScoreBounds, from_queries, widen
 from glru.certificate import Certificate, ball_radius, class_score_errors
-from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma
+from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, weighted_norm
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
@@ -107,10 +107,10 @@ def slope_errors(problem: Problem, slopes: Array, errors: Array, share: float) -
     ``errors``: of the rows' scores, of which half at most is one of a probability. ``share``: relative error of a weight and of a sum over the rows.
     """
     weights, unit = problem.weights, 1.0 + gamma(problem.n_rows + 8)
-    size = float(np.sqrt((weights @ np.square(slopes)).max())) * unit
+    size = float(weighted_norm(weights, slopes).max()) * unit
     # A slope is a probability, or minus the sum of the others: it is off by a share of itself.
     own = gamma(2 * slopes.shape[1] + EXPONENTS) * size
-    moved = float(np.sqrt(weights @ np.square(0.5 * errors))) * unit
+    moved = float(weighted_norm(weights, 0.5 * errors)) * unit
     return (share * size + own + moved) * (1.0 + FEW) + TINY
 
 

@@ -90,7 +90,7 @@ def carried_of(solution: Solution) -> "tuple[Carried, Kept]":
         coef=solution.coef,
         correlations=root.correlations,
         column_norms=root.column_norms,
-        dual_square=root.dual_square,
+        dual_norm=root.dual_norm,
         row_total=root.row_total,
         largest=float(factors[np.isfinite(factors)].max(initial=1.0)),
         shared=problem.shared_columns,
@@ -137,7 +137,7 @@ class Carried:
         At least the additions a row's share passes through in a sum over all rows: their number, if nothing else is known.
     coef, correlations, column_norms : array of shape (n_columns,)
         ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
-    dual_square, row_total : float
+    dual_norm, row_total : float
         At least ``sum_i s_i a_i^2`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     largest : float
         The largest finite factor of a removal.
@@ -149,7 +149,7 @@ class Carried:
     coef: Array
     correlations: Array
     column_norms: Array
-    dual_square: float
+    dual_norm: float
     row_total: float
     largest: float
     shared: NDArray[np.bool_] | None
@@ -178,7 +178,7 @@ class Carried:
     @cached_property
     def _errors(self) -> Array:
         """How far the correlations may be off after a removal, before they are scaled by its factor."""
-        return sum_error(self.depth) * np.sqrt(self.dual_square) * self.column_norms
+        return sum_error(self.depth) * self.dual_norm * self.column_norms
 
     def _penalty_sums(self, rows: Kept) -> Array:
         """At least the penalty's Fenchel-Young sum after each removal."""
@@ -311,7 +311,7 @@ def carried_removals(solution: Solution) -> CarriedRemovals:
         coef=solution.coef,
         correlations=gap.correlations,
         column_norms=problem.totals.column_norms,
-        dual_square=gap.dual_square,
+        dual_norm=gap.dual_norm,
         row_total=gap.row_total,
         largest=factor_range(problem)[1],
         shared=problem.shared_columns,

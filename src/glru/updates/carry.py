@@ -153,7 +153,7 @@ def _carry_rows(solution: Solution, change: Change, swap: _Swap) -> Certificate:
     # bounds that column by column.
     steady = sum_error(problem.n_rows + n_moved) * factor
     moved = abs(old).T @ np.abs(duals_out) + abs(swap.X).T @ np.abs(duals_in)
-    slack = steady * np.sqrt(root.dual_square) * root.column_norms + gamma(n_moved + 8) * moved
+    slack = steady * root.dual_norm * root.column_norms + gamma(n_moved + 8) * moved
 
     staying = max(factor * root.row_total - float(gone @ root.loss_terms[leaving]), 0.0)
     rows = staying * (1.0 + FEW) + steady * root.row_total + arriving
@@ -228,7 +228,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     penalty, block = change.new_penalty(layout_of(problem)), change.matrix
     correlations = block.T @ (problem.weights * solution.dual)
     norms = (np.sqrt(block.squared_column_norms(problem.weights)) + TINY) * (1.0 + gamma(problem.n_rows + 4))
-    errors = gamma(problem.n_rows + 3) * np.sqrt(root.dual_square) * norms * (1.0 + FEW)
+    errors = gamma(problem.n_rows + 3) * root.dual_norm * norms * (1.0 + FEW)
     coef = new_coefficients(penalty, correlations)
     share = penalty_terms(penalty, coef, correlations, errors)
     columns = (root.column_total + float(share.sum())) * (1.0 + gamma(coef.size + 1))

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_host
+from glru.linalg import FEW, TINY, Array, Arrays, Entries, Matrix, gamma, to_host, weighted_norm
 from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
 from glru.rows import Memory
@@ -58,24 +58,22 @@ class SlopeSums:
     ----------
     gradients : array of shape (n_unknowns, n_models)
         ``X^T (s o l')``, the intercept's sum last, where X lives.
-    squares : array of shape (n_models,)
-        ``sum_i s_i l'_i^2``.
-    curvature_squares : array of shape (n_models,)
-        ``sum_i s_i l''_i^2`` of a loss without smoothness (0 otherwise).
+    slope_norms, curvature_norms : array of shape (n_models,)
+        ``sqrt(sum_i s_i l'_i^2)``, and ``sqrt(sum_i s_i l''_i^2)`` of a loss without smoothness (0 otherwise).
     moved : array of shape (n_models,)
         The largest move of a score from the model that the moves are counted from.
     """
 
     gradients: Any
-    squares: Array
-    curvature_squares: Array
+    slope_norms: Array
+    curvature_norms: Array
     moved: Array
 
     def __add__(self, other: "SlopeSums") -> "SlopeSums":
         return SlopeSums(
             self.gradients + other.gradients,
-            self.squares + other.squares,
-            self.curvature_squares + other.curvature_squares,
+            np.hypot(self.slope_norms, other.slope_norms),
+            np.hypot(self.curvature_norms, other.curvature_norms),
             np.maximum(self.moved, other.moved),
         )
 
@@ -108,7 +106,7 @@ def slope_sums(part: Problem, left_out: Any, models: Any, origin: Point) -> Slop
     if len(found) == 1:
         return found[0]
     gradients = arrays.concatenate([sums.gradients for sums in found], axis=1)
-    names = ("squares", "curvature_squares", "moved")
+    names = ("slope_norms", "curvature_norms", "moved")
     return SlopeSums(gradients, *(np.concatenate([getattr(sums, name) for sums in found]) for name in names))
 
 
@@ -120,7 +118,7 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
         slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
     else:
         _, slopes, curvatures = part.loss.expand(part.y[here][:, None], scores)
-        curved = weights @ np.square(arrays.zeroed(curvatures, left_out) if left_out[0].size else curvatures)
+        curved = weighted_norm(weights, arrays.zeroed(curvatures, left_out) if left_out[0].size else curvatures)
     scores -= arrays.put(base)[:, None]
     if left_out[0].size:
         slopes, scores = arrays.zeroed(slopes, left_out), arrays.zeroed(scores, left_out)
@@ -128,11 +126,11 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
         scores = arrays.without_rows(scores, part.weights[here] == 0.0)
     moved = to_host(arrays.xp.max(arrays.absolute(scores), axis=0))
     weighted = slopes * weights[:, None]
-    squares = arrays.inner(slopes, weighted)
+    sizes = weighted_norm(weights, slopes, weighted)
     gradients = X.T @ weighted
     if part.fit_intercept:
         gradients = arrays.stacked(gradients, arrays.xp.sum(weighted, axis=0))
-    return SlopeSums(gradients, squares, curved, moved)
+    return SlopeSums(gradients, sizes, curved, moved)
 
 
 @final
@@ -235,9 +233,10 @@ class Gradients:
         else:
             own = {} if left_out is None else dict(self.problem.locate(left_out))
         sums: SlopeSums = self.problem.sum(slope_sums, models, self.origin, own=own)
-        gradients, squares, curved = sums.gradients, sums.squares, sums.curvature_squares
+        gradients, sizes, curved = sums.gradients, sums.slope_norms, sums.curvature_norms
         if factors is not None:
-            gradients, squares, curved = gradients * arrays.put(factors), squares * factors, curved * factors
+            roots = np.sqrt(factors)
+            gradients, sizes, curved = gradients * arrays.put(factors), sizes * roots, curved * roots
         # The intercept has no strength.
         strengths = np.append(totals.quadratic, 0.0) if totals.fit_intercept else totals.quadratic
         penalty = arrays.put(strengths)[:, None] * models
@@ -250,19 +249,19 @@ class Gradients:
             gradients = arrays.zeroed(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
-        rounding = self.rounding(penalty, squares, curved, errors)
+        rounding = self.rounding(penalty, sizes, curved, errors)
         nu = (self.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
         return Measured(gradients, nu, rounding, moved, errors)
 
     def rounding(
-        self, penalty: Any, squares: Array, curved: Array, errors: tuple[Array, Array], more: float = 0.0
+        self, penalty: Any, sizes: Array, curved: Array, errors: tuple[Array, Array], more: float = 0.0
     ) -> Array:
-        """At least the norms of the errors of gradients whose sums have the given squares of slopes and curvatures.
+        """At least the norms of the errors of gradients whose sums have the given norms of slopes and curvatures.
 
         ``more``: what the rows of a model have beyond those of the data, as a norm like :attr:`slope_norm`.
         """
         totals, arrays, root = self.totals, self.metric.arrays, float(np.sqrt(self.largest_factor)) * (1.0 + FEW)
-        size = np.sqrt(squares) * (1.0 + gamma(totals.depth + 4))
+        size = sizes * (1.0 + gamma(2 * totals.depth + 8))
         # Errors: of the sums, of the slopes at scores that are off, of the slopes' own evaluation (Minkowski's inequality).
         wrong = errors[0] * (totals.norm * root) + errors[1] * (float(np.sqrt(totals.weight_sum)) * root)
         slopes = slope_spread(totals, wrong, totals.largest_norm * errors[0] + errors[1], curved)

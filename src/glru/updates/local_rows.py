@@ -510,7 +510,7 @@ class LocalRows:
         problem, base = self.problem, self.base
         # The step of a row of the largest weight and a slope of usual size.
         share = problem.weight_summary.largest.value / problem.total_weight
-        usual = share * float(np.sqrt(here.square * problem.totals.weight_sum)) * self.norm_bound
+        usual = share * here.slope_norm * float(np.sqrt(problem.totals.weight_sum)) * self.norm_bound
         move = base.constant * self.norm_bound * base.step_norm
         return base.step_norm <= CLOSE * usual or move < NEGLIGIBLE_MOVE
 

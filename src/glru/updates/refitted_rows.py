@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.linalg import FEW, HOST, TINY, Array, gamma, to_host
+from glru.linalg import FEW, HOST, TINY, Array, gamma, to_host, weighted_norm
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
@@ -401,7 +401,7 @@ class TallCandidates:
         else:
             _, slopes, curvatures = problem.loss.expand(problem.y[:, None], scores)
             curvatures[own] = 0.0
-            curved = problem.weights @ np.square(curvatures)
+            curved = weighted_norm(problem.weights, curvatures)
         slopes[own] = 0.0
         scores -= owner.family.values.scores[:, None]
         scores[own] = 0.0
@@ -409,9 +409,11 @@ class TallCandidates:
             scores[problem.weights == 0.0] = 0.0
         moved = np.abs(scores).max(axis=0)
         weighted = problem.weights[:, None] * slopes
+        sizes = weighted_norm(problem.weights, slopes, weighted)
         if refits.class_factors is not None:
-            weighted *= refits.weight_factors(problem, rows)
-        squares = np.einsum("ij,ij->j", weighted, slopes)
+            factors = refits.weight_factors(problem, rows)
+            weighted *= factors
+            sizes = sizes * np.sqrt(factors.max(axis=0)) * (1.0 + FEW)
         gradients = problem.matrix.T @ weighted
         if columns.size:
             gradients[columns] += self.fills * (owner.refits.mask.T @ weighted)
@@ -423,7 +425,7 @@ class TallCandidates:
             penalty[: problem.n_columns] *= refits.strengths[rows].T
         gradients += penalty
         first, second = self._score_errors()
-        nu = self._norms(gradients, penalty, squares, curved, (first, second)) / np.sqrt(self.shares)
+        nu = self._norms(gradients, penalty, sizes, curved, (first, second)) / np.sqrt(self.shares)
         moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
         return Certified(
             *self._bounds(centers, nu, base.constant * moved, (first, second)), nu, np.zeros(nu.size)
@@ -636,14 +638,17 @@ class TallCandidates:
             second = second + (unit * np.einsum("ij,ij->j", np.abs(self.fills), sizes) + self.owner.fill_errors @ sizes)
         return first, second * (1.0 + FEW)
 
-    def _norms(self, gradients: Array, penalty: Array, squares: Array, curved: Array, errors: Errors) -> Array:
+    def _norms(self, gradients: Array, penalty: Array, sizes: Array, curved: Array, errors: Errors) -> Array:
         """At least the norms of the gradients in the inverse metric, whatever their rounding and that of the refits."""
         owner, known, problem = self.owner, self.owner.gradients, self.owner.problem
         coefs = self.models[: problem.n_columns]
-        rounding = known.rounding(penalty, squares, curved, errors, owner.fill_sums[0])
+        rounding = known.rounding(penalty, sizes, curved, errors, owner.fill_sums[0])
         nu = (known.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
-        size = np.sqrt(squares) * (1.0 + FEW)
-        slack = size * (owner.fill_sums[1] + owner.refits.error * (known.slope_norm + owner.fill_sums[0]))
+        slack = (
+            sizes
+            * (1.0 + gamma(problem.n_rows + 16))
+            * (owner.fill_sums[1] + owner.refits.error * (known.slope_norm + owner.fill_sums[0]))
+        )
         # The metric is at least the penalty's: |Lam v| <= |Lam^(1/2) v| in its inverse.
         factors = (
             np.ones(coefs.shape)
