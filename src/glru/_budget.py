@@ -13,8 +13,6 @@ class Budget:
     """A number of seconds from now on; None: no limit."""
 
     def __init__(self, seconds: float | None) -> None:
-        if seconds is not None and not seconds > 0.0:
-            raise ValueError(f"max_seconds must be above 0, or None for no limit; got {seconds!r}.")
         self.end = None if seconds is None else time.monotonic() + seconds
 
     @property

@@ -4,16 +4,13 @@ Only this module decides which of these it was given. What an option does is wri
 """
 
 import math
-import sys
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from functools import wraps
-from inspect import signature
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 from numpy.typing import NDArray
 
+from glru._options import check_call
 from glru.after import After
 from glru.after import after as after_solution
 from glru.cascade import Report
@@ -43,7 +40,6 @@ from glru.solvers import solve, train
 from glru.statsmodels import adapt_results, is_statsmodels
 
 Progress = bool | Report
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def is_estimator(value: object) -> bool:
@@ -51,25 +47,7 @@ def is_estimator(value: object) -> bool:
     return callable(getattr(value, "fit", None)) and callable(getattr(value, "get_params", None))
 
 
-def suggest_options(function: Function) -> Function:
-    """Name the option that a misspelt one is near to, as Python itself does from version 3.13 on."""
-    if sys.version_info >= (3, 13):
-        return function
-    known = list(signature(function).parameters)
-
-    @wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        for name in options:
-            if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f". Did you mean {near[0]!r}?" if near else ""
-                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
-        return function(*args, **options)
-
-    return call  # type: ignore[return-value]
-
-
-@suggest_options
+@check_call
 def loocv(
     model: Any,
     X: Any = None,
@@ -242,7 +220,7 @@ def cross_val_predict(
 ) -> CrossValResult: ...
 
 
-@suggest_options
+@check_call
 def cross_val_predict(
     model: Any,
     X: Any = None,
@@ -368,7 +346,7 @@ def cross_val_predict(
         )
 
 
-@suggest_options
+@check_call
 def cross_val_score(
     estimator: Any,
     X: Any,
@@ -447,7 +425,7 @@ def cross_val_score(
     return scores
 
 
-@suggest_options
+@check_call
 def cross_validate(
     estimator: Any,
     X: Any,
@@ -541,7 +519,7 @@ def cross_validate(
         )
 
 
-@suggest_options
+@check_call
 def stepwise(
     model: Any,
     X: Any = None,
@@ -690,7 +668,7 @@ def stepwise(
         return search(model, X_val, y_val, settings)
 
 
-@suggest_options
+@check_call
 def feature_importance(
     model: Any,
     X: Any = None,
@@ -777,7 +755,7 @@ def feature_importance(
         return measure_importance(model, X_val, y_val, settings)
 
 
-@suggest_options
+@check_call
 def after(
     model: Any,
     change: Change,
@@ -863,7 +841,7 @@ def after(
     return after_models(adapted, solutions, change, candidate, bound, max_steps, max_seconds)
 
 
-@suggest_options
+@check_call
 def influence(
     model: Any,
     X: Any = None,
@@ -932,7 +910,7 @@ def influence(
         return influence_of_rows(problem, width, tol, **options, n_observations=counted, variance_power=power)
 
 
-@suggest_options
+@check_call
 def jackknife(
     model: Any,
     X: Any = None,
@@ -1020,6 +998,7 @@ def _deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: 
     return adapted.problems[0]
 
 
+@check_call
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
     """Tell how far a fitted linear model is from the true optimum of its objective, and which of its labels are proven.
 

@@ -487,13 +487,6 @@ def change_model(
         raise TypeError(f"model must be a problem, a solution or an estimator; got {type(solution).__name__}.")
     if not isinstance(change, Change):
         raise TypeError(f"change must be a glru change such as glru.RemoveRows([3]); got {change!r}.")
-    if candidate not in ("auto", "carry", "newton"):
-        raise ValueError(f"candidate must be 'auto', 'carry' or 'newton'; got {candidate!r}.")
-    if bound not in ("auto", "primal", "dual", "local"):
-        raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
-    if max_steps is not None and max_steps < 0:
-        raise ValueError(f"max_steps must be at least 0, or None for no limit; got {max_steps!r}.")
-    Budget(max_seconds)  # refuses what is no limit
     change.check(layout_of(solution.problem))
     loss, penalty = solution.problem.loss, solution.problem.penalty
     if candidate == "newton" and isinstance(loss, Hinge):

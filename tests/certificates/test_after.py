@@ -219,9 +219,9 @@ def test_after_within_a_time():
     out = glru.after(solution, change, max_seconds=1e-9)
     assert "undetermined" in out.decided_by(solution.problem.X)
     assert out.n_steps <= 1
-    with pytest.raises(ValueError, match="max_seconds must be above 0"):
+    with pytest.raises(ValueError, match="max_seconds must be a number of seconds above 0"):
         glru.after(solution, change, max_seconds=0.0)
-    with pytest.raises(ValueError, match="max_steps must be at least 0"):
+    with pytest.raises(ValueError, match="max_steps must be a whole number of at least 0"):
         glru.after(solution, change, max_steps=-1)
 
 

@@ -409,7 +409,7 @@ def test_what_is_refused():
             call(problem, X, y)
         with pytest.raises(TypeError, match=r"expected a glru\.Problem"):
             call(3)
-        with pytest.raises(ValueError, match="width must be above 0"):
+        with pytest.raises(ValueError, match="width must be a number above 0"):
             call(problem, width=0.0)
         with pytest.raises(ValueError, match="one score per"):
             call(LogisticRegression(), X, np.arange(40) % 3)

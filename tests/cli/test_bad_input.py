@@ -202,7 +202,7 @@ def test_usage(arguments):
     [
         (("--lam", "-1"), "lam"),
         (("--kappa", "-1"), "kappa"),
-        (("--width", "0"), "width must be above 0"),
+        (("--width", "0"), "--width must be a number above 0"),
         (("--loss", "hinge", "--method", "approx"), "smooth loss"),
     ],
 )

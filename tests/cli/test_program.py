@@ -47,7 +47,7 @@ def test_limits_of_time(tmp_path):
     assert "held-out errors" in result.stdout and "open" in result.stdout
     assert "the time is up" in glru_command("tune", path, "--max-seconds", 1e-6, code=3).stderr
     assert glru_command("select", path, "--max-seconds", 1e-6, code=3).exit_code == 3
-    assert "max_seconds must be above 0" in complaint("loocv", path, "--max-seconds", "-1")
+    assert "--max-seconds must be a number of seconds above 0" in complaint("loocv", path, "--max-seconds", "-1")
 
 
 def test_reports_say_where_they_come_from(tmp_path):

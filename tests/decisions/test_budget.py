@@ -103,9 +103,9 @@ def test_a_search_stops(clock, method):
 def test_limits_are_checked(search, seconds):
     """A limit is above zero."""
     problem = make(glru.Logistic(), glru.L2(0.01), 20, 3)
-    with pytest.raises(ValueError, match="max_seconds must be above 0"):
+    with pytest.raises(ValueError, match="max_seconds must be a number of seconds above 0"):
         search(problem, max_seconds=seconds)
-    with pytest.raises(ValueError, match="max_seconds must be above 0"):
+    with pytest.raises(ValueError, match="max_seconds must be a number of seconds above 0"):
         glru.stepwise(problem, X_val=problem.X, y_val=problem.y, max_seconds=seconds)
 
 

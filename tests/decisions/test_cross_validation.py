@@ -243,14 +243,14 @@ def test_errors():
     unweighted = problem.derive(fit_intercept=False, sample_weight=np.where(rows < 12, 0.0, 1.0))
     with pytest.raises(ValueError, match="train rows of weight above 0"):
         glru.cross_val_predict(unweighted, cv=[(rows[:12], rows[12:])])
-    with pytest.raises(ValueError, match="n_splits"):
+    with pytest.raises(ValueError, match="cv must be a whole number of folds of at least 2"):
         glru.cross_val_predict(problem, cv=1)
     with pytest.raises(ValueError, match="groups"):
         glru.cross_val_predict(problem, cv=GroupKFold(3))
     for wrong in ([N], [-1], [0.5], [True, False]):
         with pytest.raises(ValueError, match=r"positions from 0 to|mask of rows must have shape"):
             glru.cross_val_predict(problem, cv=[(rows, wrong)])
-    with pytest.raises(ValueError, match="width must be above 0"):
+    with pytest.raises(ValueError, match="width must be a number above 0"):
         glru.cross_val_predict(problem, width=-1.0)
 
 

@@ -430,11 +430,11 @@ def test_a_class_of_one_row_without_an_intercept():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "exact"}, "method must be one of 'certified', 'glru'.*'exact'"),
+        ({"method": "exact"}, "method must be 'certified', 'glru'.*'exact'"),
         ({"bound": "ball"}, "bound must be .*'ball'"),
-        ({"width": 0.0}, "width must be above 0; got 0"),
-        ({"width": -1.0}, "width must be above 0"),
-        ({"width": np.nan}, "width must be above 0"),
+        ({"width": 0.0}, "width must be a number above 0, 'labels' or None; got 0"),
+        ({"width": -1.0}, "width must be a number above 0"),
+        ({"width": np.nan}, "width must be a number above 0"),
     ],
 )
 def test_options_that_make_no_sense(small, options, message):

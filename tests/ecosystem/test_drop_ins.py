@@ -455,7 +455,7 @@ def test_refusals():
     rows = np.append(np.flatnonzero(yi != 0), np.flatnonzero(yi == 0)[0])
     with pytest.raises(ValueError, match="at least two rows of every class"):
         glru.cross_val_predict(OneVsRestClassifier(LogisticRegression()), Xi[rows], yi[rows], cv=LeaveOneOut())
-    with pytest.raises(ValueError, match="width must be above 0"):
+    with pytest.raises(ValueError, match="width must be a number above 0"):
         glru.cross_val_predict(LogisticRegression(), X, y, width=0.0)
     with pytest.raises(ValueError, match="at least one split"):
         glru.cross_val_predict(LogisticRegression(), X, y, cv=[])

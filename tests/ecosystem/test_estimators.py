@@ -285,7 +285,7 @@ def test_errors():
         (glru.GLRUClassifier(C=2.0, lam=0.1), "give C or lam, not both"),
         (glru.GLRUClassifier(C=-1.0), "C must be above 0"),
         (glru.GLRUClassifierCV(Cs=[]), "Cs must hold at least one"),
-        (glru.GLRUClassifierCV(criterion="squared_error"), "criterion must be one of 'error'"),
+        (glru.GLRUClassifierCV(criterion="squared_error"), "criterion must be 'error'"),
         (glru.GLRUClassifierCV("hinge", Cs=[0.1], criterion="log_loss"), "probabilities need the logistic loss"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -87,10 +87,10 @@ def test_unsupported_combinations_are_refused(solver, loss, penalty, shape):
 
 
 BAD = {
-    "solver": ({"solver": "sgd"}, "solver must be 'auto' or one of .*'newton'.*; got 'sgd'"),
-    "negative-tol": ({"tol": -1.0}, "tol must be a finite number >= 0; got -1.0"),
-    "nan-tol": ({"tol": np.nan}, "tol must be a finite number >= 0; got nan"),
-    "max_iter": ({"max_iter": 0}, "max_iter must be at least 1; got 0"),
+    "solver": ({"solver": "sgd"}, "solver must be 'auto', 'newton'.*; got 'sgd'"),
+    "negative-tol": ({"tol": -1.0}, "tol must be a finite number of at least 0; got -1.0"),
+    "nan-tol": ({"tol": np.nan}, "tol must be a finite number of at least 0; got nan"),
+    "max_iter": ({"max_iter": 0}, "max_iter must be a whole number of at least 1, or None; got 0"),
     "start-columns": ({"start": glru.Point(np.zeros(3))}, "start must have 8 coefficients and 40 dual variables"),
     "start-rows": ({"start": glru.Point(np.zeros(8), 0.0, np.zeros(3))}, "start must have 8 coefficients and 40"),
     "start-nan": ({"start": glru.Point(np.full(8, np.nan))}, "start must be finite"),

@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 import typer
 
 from glru._budget import OutOfTime
+from glru._options import check_options
 
 BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
 """Exit codes, beside 0 (done) and 2 (wrong usage)."""
@@ -54,13 +55,16 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(**values: Any) -> None:
+        given = dict(values)
         arguments = {
             key: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for key, group in groups.items()
         }
         log = next((group.log for group in arguments.values() if getattr(group, "log", None)), None)
-        with _plain_errors(log), _time_limit(values.get("max_seconds")):
-            function(**arguments, **values)
+        with _plain_errors(log):
+            check_options(function.__name__, given, lambda name: f"--{name.replace('_', '-')}")
+            with _time_limit(given.get("max_seconds")):
+                function(**arguments, **values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -78,7 +82,7 @@ def write_log(path: Path | None, text: str) -> None:
 @contextmanager
 def _time_limit(seconds: float | None) -> Iterator[None]:
     """End what does not look at the clock itself, such as reading or drawing, a little after the time is up."""
-    if seconds is None or not seconds > 0.0 or threading.current_thread() is not threading.main_thread():
+    if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return
 

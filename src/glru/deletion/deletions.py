@@ -14,21 +14,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Real
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
-from glru._inputs import is_whole
 from glru.bounds import intersect
 from glru.cascade import ACCURATE, BATCH_STEPS, MANY_ROWS, MOST_FACTORS, Report, smallest_batch
 from glru.certificate import certify, score_errors
 from glru.duality import lacks_class, missing_optimum
 from glru.linalg import FEW, Array, gamma, length
 from glru.metric.columns import ColumnMetric, column_metric
-from glru.model_selection.loocv import check_width
 from glru.problem import Point, Problem, not_in_memory, require_one_score
 from glru.refine import TRAINED, newton_ellipsoids
 from glru.regions import has_local, regions_of
@@ -628,15 +625,6 @@ def require_deletions(problem: Problem, function: str) -> None:
         )
     if problem.n_used < 2:
         raise ValueError(f"glru.{function} needs at least two rows of weight above 0.")
-
-
-def check_limits(width: Any, max_memory: Any) -> None:
-    """Refuse a width or a number of bytes that cannot be."""
-    if not isinstance(width, Real) or isinstance(width, bool):
-        raise TypeError(f"width must be a number; got {width!r}.")
-    check_width(float(width))
-    if max_memory is not None and (not is_whole(max_memory) or max_memory <= 0):
-        raise ValueError(f"max_memory must be a whole number of bytes above 0, or None; got {max_memory!r}.")
 
 
 def weight_slack(problem: Problem) -> float:

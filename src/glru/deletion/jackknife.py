@@ -17,11 +17,12 @@ from scipy.special import stdtrit
 
 from glru._budget import Budget
 from glru._inputs import as_matrix
+from glru._options import check_call
 from glru._results import Shown, make_frame
 from glru.bounds import Bounds
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
 from glru.changes import matched_columns
-from glru.deletion.deletions import STAGES, Deletions, check_limits, require_deletions
+from glru.deletion.deletions import STAGES, Deletions, require_deletions
 from glru.deletion.intervals import absolute, around, enlarge
 from glru.deletion.result import coef_names
 from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length, outward
@@ -190,6 +191,7 @@ class Jackknife(Shown):
         """The jackknife's estimate of the bias, the intercept's last."""
         return _middle(self.bias_bounds)
 
+    @check_call
     def confidence_interval(self, level: float = 0.95) -> Bounds:
         """Confidence intervals of the coefficients: the estimate and a quantile of Student's t times the standard error's upper end.
 
@@ -203,11 +205,10 @@ class Jackknife(Shown):
         tuple of array of shape (n_coefs,)
             Ends of the intervals; the quantile is that of one degree of freedom less than there are deletions.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1; got {level!r}.")
         half = float(stdtrit(self.n_deletions - 1, 0.5 + 0.5 * level)) * self.standard_error_bounds[1]
         return self.coef - half, self.coef + half
 
+    @check_call
     def prediction_interval(self, X: Any, level: float = 0.9, offset: Any = None) -> tuple[Bounds, Bounds]:
         r"""Jackknife+ intervals of new targets, from the exact models without each row or group; certified bounds of both ends.
 
@@ -248,8 +249,6 @@ class Jackknife(Shown):
         problem, deletions, reference = self.problem, self._deletions, self._deletions.reference
         if problem.loss.task != "regression" or problem.loss.link == "logit":
             raise ValueError(f"prediction_interval needs a regression of numbers; got {problem.loss!r}.")
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1; got {level!r}.")
         matrix, names = as_matrix(X, "X")
         if matrix.shape[1] != problem.n_columns:
             raise ValueError(f"X must have {problem.n_columns} columns, as the data has; got {matrix.shape[1]}.")
@@ -353,9 +352,6 @@ def jackknife_deletions(
     """The jackknife of a problem or of its solution; the parameters are those of :func:`glru.jackknife`."""
     problem = model.problem if isinstance(model, Solution) else model
     require_deletions(problem, "jackknife")
-    check_limits(width, max_memory)
-    if center not in (None, "estimate", "mean"):
-        raise ValueError(f"center must be 'estimate', 'mean' or None; got {center!r}.")
     codes, labels = None, None
     if groups is not None:
         labels, codes = _group_codes(groups, problem)

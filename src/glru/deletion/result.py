@@ -15,7 +15,7 @@ from glru._inputs import is_whole
 from glru._results import Shown, make_frame, show_interval
 from glru.bounds import Bounds, Interval
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
-from glru.deletion.deletions import OPEN, STAGES, Deletions, check_limits, require_deletions, weight_slack
+from glru.deletion.deletions import OPEN, STAGES, Deletions, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
 from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length
 from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
@@ -693,7 +693,6 @@ def influence_of_rows(
             f"glru.influence needs a loss with a curvature; got {problem.loss!r}. Use glru.SmoothedHinge() or glru.SquaredHinge(), "
             "or glru.loocv for held-out scores."
         )
-    check_limits(width, max_memory)
     budget = Budget(max_seconds)
     solution = model if isinstance(model, Solution) else train(model, tol=tol, budget=budget)
     with reporter(progress) as report, calm_blas(problem.work):

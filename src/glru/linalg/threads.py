@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
-from numbers import Integral
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -33,8 +32,6 @@ def use_threads(n_jobs: int | None) -> Iterator[None]:
     if n_jobs is None:
         yield
         return
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
-        raise ValueError(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}. Use -1 for all cores.")
     count = int(n_jobs) if n_jobs > 0 else max(1, _cores() + 1 + int(n_jobs))
     token = _asked.set(count)
     try:

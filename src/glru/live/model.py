@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from glru._options import check_call
 from glru.after import Retraining
 from glru.bounds import ScoreBounds, is_decided, predicted
 from glru.changes import Change
@@ -95,11 +96,8 @@ class LiveModel:
     'equals retraining to within r'
     """
 
+    @check_call
     def __init__(self, estimator: Any, *, tol: float = 1e-6, width: float | None = None) -> None:
-        if not 0.0 <= tol < np.inf:
-            raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
-        if width is not None and not 0.0 < width < np.inf:
-            raise ValueError(f"width must be a finite number above 0; got {width!r}.")
         self._estimator, self._tol = estimator, float(tol)
         self._given_width = None if width is None else float(width)
         self._present: Log | None = None

@@ -67,6 +67,9 @@ class Checkpoint:
         if self.path.exists():
             self._read()
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     def solution(self, problem: Problem, tol: float, train: Callable[[], Solution]) -> Solution:
         """The trained model of a problem, from the file if it is there."""
         key = digest(problem, tol)

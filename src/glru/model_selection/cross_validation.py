@@ -11,7 +11,7 @@ from glru.bounds import ScoreBounds, concatenate, shift
 from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
 from glru.losses import WithOffset
-from glru.model_selection.loocv import check_width, require_problem, trained, usual_width
+from glru.model_selection.loocv import require_problem, trained, usual_width
 from glru.model_selection.result import HeldOutScores, Refitted
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Problem
@@ -128,7 +128,6 @@ def held_out_folds(
     budget = Budget(max_seconds)
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
-    check_width(width)
     if data.loss.several:
         require_classes(data)
     before = data.traffic.passes

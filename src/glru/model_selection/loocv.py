@@ -14,7 +14,7 @@ from glru._budget import UNLIMITED, Budget
 from glru._extras import require
 from glru._files import refuse_input
 from glru.bounds import ScoreBounds, from_queries, shift
-from glru.cascade import METHODS, OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
+from glru.cascade import OPEN, STAGES, USUAL_MEMORY, Cascade, Report, reporter, smallest_batch
 from glru.linalg import Array, calm_blas
 from glru.losses import Hinge, WithOffset
 from glru.model_selection.checkpoint import Checkpoint
@@ -122,7 +122,7 @@ def leave_one_out(
     data = problem.problem if isinstance(problem, Solution) else problem
     require_problem(data)
     budget = Budget(max_seconds)
-    _check(data, method, bound, width)
+    _check(data, method)
     if data.loss.several:
         _check_classes(data, method, bound)
     _check_place(data, method, bound, max_memory, checkpoint, output, max_trainings)
@@ -175,8 +175,6 @@ def widths_of(problem: Problem | Solution, width: Width) -> dict[str, Any]:
         return {"width": None, "aim": AIM if labelled else None}
     if not isinstance(width, str):
         return {"width": width, "aim": None}
-    if width != "labels":
-        raise ValueError(f"width must be a number above 0, 'labels' or None; got {width!r}.")
     if not labelled:
         raise ValueError("width='labels' is for a classification; a regression has no labels. Leave it out.")
     return {"width": None, "aim": None}
@@ -211,18 +209,7 @@ def require_problem(problem: object) -> None:
         raise TypeError(f"expected a glru.Problem or a glru.Solution; got {type(problem).__name__}.")
 
 
-def check_width(width: float | None) -> None:
-    """Refuse a width that no interval can have."""
-    if width is not None and not width > 0.0:
-        raise ValueError(f"width must be above 0; got {width!r}.")
-
-
-def _check(problem: Problem, method: str, bound: str, width: float | None) -> None:
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
-    if bound not in ("auto", "primal", "dual", "local"):
-        raise ValueError(f"bound must be 'auto', 'primal', 'dual' or 'local'; got {bound!r}.")
-    check_width(width)
+def _check(problem: Problem, method: str) -> None:
     if method in ("approx", "approx-glru") and isinstance(problem.loss, Hinge):
         raise ValueError("the approximate methods need a smooth loss; the hinge has no curvature.")
     require_rows(problem)
@@ -282,8 +269,6 @@ def _check_place(
         raise ValueError(
             f"leave-one-out of rows in blocks has method='certified' and bound='auto' only; got {method!r} and {bound!r}."
         )
-    if max_trainings is not None and max_trainings < 0:
-        raise ValueError(f"max_trainings must be at least 0; got {max_trainings!r}.")
     if not has_local_rows(problem) and not problem.is_strongly_convex:
         raise ValueError(
             "leave-one-out of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "

@@ -7,6 +7,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from glru._options import check_call
 from glru.bounds import require_probabilities
 from glru.cascade import Report
 from glru.linalg import Array
@@ -77,6 +78,7 @@ class LOOCVPath:
         return "\n".join(lines)
 
 
+@check_call
 def loocv_path(
     problem: Problem,
     lams: Sequence[float],

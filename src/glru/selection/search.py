@@ -21,7 +21,7 @@ from glru.model_selection.splits import is_leave_one_out
 from glru.problem import Point, Problem, not_in_memory
 from glru.selection.classes import ClassJudge, ClassRows, require_judge
 from glru.selection.contest import Contest, Goal, decide
-from glru.selection.criteria import NAMES, Criterion, find_criterion, weigh_folds
+from glru.selection.criteria import Criterion, find_criterion, weigh_folds
 from glru.selection.judge import (
     ROUGH,
     FoldsJudge,
@@ -71,20 +71,8 @@ class Settings:
     progress: bool | Report = False
 
     def __post_init__(self) -> None:
-        if self.direction not in ("backward", "forward", "both"):
-            raise ValueError(f"direction must be 'backward', 'forward' or 'both'; got {self.direction!r}.")
-        if self.method not in ("certified", "glru", "naive"):
-            raise ValueError(f"method must be 'certified', 'glru' or 'naive'; got {self.method!r}.")
-        if self.criterion is not None and self.criterion not in NAMES:
-            raise ValueError(f"criterion must be one of {', '.join(map(repr, NAMES))}; got {self.criterion!r}.")
         if self.forced and self.direction == "both":
             raise ValueError("forced=True goes on whatever the criterion says, which in both directions never ends.")
-        if self.min_features < 1:
-            raise ValueError(f"min_features must be at least 1; got {self.min_features!r}.")
-        if self.max_features is not None and self.max_features < 1:
-            raise ValueError(f"max_features must be at least 1; got {self.max_features!r}.")
-        if self.max_steps is not None and self.max_steps < 0:
-            raise ValueError(f"max_steps must be at least 0; got {self.max_steps!r}.")
 
 
 def start_of(problem: Any, settings: Settings) -> tuple[Problem, Solution | None]:

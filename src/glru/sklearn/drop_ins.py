@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glru.cascade import Report
 from glru.linalg import move_like
 from glru.model_selection.cross_validation import CrossValResult
-from glru.model_selection.loocv import AIM, Width, check_width, leave_one_out, widths_of
+from glru.model_selection.loocv import AIM, Width, leave_one_out, widths_of
 from glru.model_selection.result import LOOCVResult, merge_classes
 from glru.model_selection.splits import Rows
 from glru.problem import Problem
@@ -218,9 +218,6 @@ def estimator_cross_validate(
 ) -> dict[str, Any]:
     """Times and scores of every split; see :func:`glru.cross_validate`."""
     adapted = adapt(estimator, X, y, sample_weight, params=params)
-    check_width(width)
-    if not isinstance(error_score, int | float | np.number) and error_score != "raise":
-        raise ValueError(f"error_score must be a number or 'raise'; got {error_score!r}.")
     classification = adapted.classes is not None
     if scoring is None and adapted.problems[0].loss.link == "log":
         scoring = deviance_scorer(adapted.problems[0].loss)
@@ -283,7 +280,6 @@ def _found(
     progress: bool | Report,
 ) -> HeldOut:
     """Held-out scores as tight as a method needs them."""
-    check_width(width)
     if method == "predict" and adapted.classes is not None:
         return held_out_labels(adapted, cv, groups, width, tol, progress)
     aim = default_aim(adapted) if width is None else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from glru import duality
 from glru._budget import UNLIMITED, Budget
+from glru._options import check_call
 from glru.duality import missing_optimum
 from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
@@ -65,6 +66,7 @@ DUAL_ROUNDS = 20
 """Rounds of dual coordinate ascent that cost no more than the products which conjugate gradients take instead."""
 
 
+@check_call
 def solve(
     problem: Problem,
     tol: float = 1e-6,
@@ -145,10 +147,6 @@ def train(
     budget: Budget = UNLIMITED,
 ) -> Solution:
     """:func:`solve` without its warning, for callers that look at the gap themselves, and within a budget."""
-    if not (np.isfinite(tol) and tol >= 0.0):
-        raise ValueError(f"tol must be a finite number >= 0; got {tol!r}.")
-    if max_iter is not None and max_iter < 1:
-        raise ValueError(f"max_iter must be at least 1; got {max_iter!r}.")
     if not problem.in_memory:
         if until is not None:
             raise not_in_memory(problem, "until, which is shown scores and dual variables of all rows,")
@@ -263,8 +261,6 @@ def _direct_cost(problem: Problem, n_steps: int) -> float:
 
 def checked(problem: Problem, solver: str) -> str:
     """The solver's name if it can train the problem, otherwise an error that says what it lacks."""
-    if solver not in SOLVERS:
-        raise ValueError(f"solver must be 'auto' or one of {', '.join(map(repr, SOLVERS))}; got {solver!r}.")
     loss = problem.loss
     if loss.several and solver not in CLASS_SOLVERS:
         raise ValueError(f"{loss!r} is trained by 'newton' or 'newton-cg'; got solver {solver!r}. Use 'auto'.")

@@ -8,6 +8,7 @@ import numpy as np
 
 from glru._budget import Budget
 from glru._extras import require
+from glru._options import check_call
 from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
 
@@ -55,6 +56,7 @@ class Verification:
         return len(self.wrong)
 
 
+@check_call
 def verify(
     result: Any,
     problem: Problem,
@@ -112,10 +114,6 @@ def verify(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a glru.Problem; got {type(problem).__name__}.")
-    if digits < 30:
-        raise ValueError(f"digits must be at least 30, well beyond float64; got {digits!r}.")
-    if sample is not None and sample < 1:
-        raise ValueError(f"sample must be at least 1, or None for all; got {sample!r}.")
     require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]

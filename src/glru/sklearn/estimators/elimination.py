@@ -10,6 +10,7 @@ from sklearn.feature_selection import RFECV
 from sklearn.pipeline import Pipeline
 
 from glru._budget import Budget, OutOfTime
+from glru._options import check_options
 from glru.linalg import Array, use_threads
 from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
@@ -126,6 +127,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         y : array of shape (n_rows,)
             Labels, or targets.
         """
+        check_options(type(self).__name__, self.get_params(deep=False))
         matrix, targets = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         scoring = self._scoring(is_classifier(self.estimator))
         try:
@@ -138,19 +140,9 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
 
     def _scoring(self, classifier: bool) -> str:
         """The name of the score, if all options are ones that there are."""
-        if self.importance_getter not in ("auto", "coef_"):
-            raise ValueError(f"importance_getter must be 'auto' or 'coef_'; got {self.importance_getter!r}.")
-        if self.scoring is not None and self.scoring not in CRITERIA:
-            raise ValueError(f"scoring must be one of {', '.join(map(repr, CRITERIA))}; got {self.scoring!r}.")
         if isinstance(self.estimator, Pipeline):
             raise ValueError(
                 "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
-            )
-        if not _is_count(self.step) and not (isinstance(self.step, float | np.floating) and 0.0 < self.step < 1.0):
-            raise ValueError(f"step must be a whole number above 0, or a share between 0 and 1; got {self.step!r}.")
-        if not _is_count(self.min_features_to_select):
-            raise ValueError(
-                f"min_features_to_select must be a whole number above 0; got {self.min_features_to_select!r}."
             )
         return self.scoring or ("accuracy" if classifier else "r2")
 
@@ -181,11 +173,6 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         self.n_features_ = int(self.support_.sum())
         self.certified_ = chosen_proven and all(stage.proven for path in [*paths, last] for stage in path)
         self.cv_results_ = _results(paths, divisors, scoring, sizes, offset, n_features)
-
-
-def _is_count(value: Any) -> bool:
-    """Whether a value is a whole number above 0."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) > 0
 
 
 def _divisors(folds: Any, scoring: str) -> list[Fraction]:

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from glru import _inputs
+from glru._options import check_call, check_options
 from glru.after import After, Retraining
 from glru.bounds import predicted
 from glru.cascade import Report
@@ -93,6 +94,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         sample_weight : array of shape (n_rows,), default=None
             Weights of the rows.
         """
+        check_options(type(self).__name__, self.get_params(deep=False))
         X, y = self._validated(X, y)
         adapted = self._adapt(self, X, y, checked_weight(sample_weight, X))
         self._keep(adapted, self._train(adapted))
@@ -149,6 +151,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
                 + (f"Use {instead}, or fit with keep_data=True." if self._known else "Fit with keep_data=True.")
             )
 
+    @check_call
     def after(
         self,
         change: Change,
@@ -174,6 +177,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self._require_data("after", "glru.after(model, change, X=X, y=y)")
         return after_models(self.adapted_, self.solutions_, change, candidate, bound, max_steps, max_seconds)
 
+    @check_call
     def loocv(
         self,
         *,

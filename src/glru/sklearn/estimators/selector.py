@@ -10,6 +10,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
+from glru._options import check_options
 from glru.linalg import use_threads
 from glru.selection import Settings
 from glru.sklearn.estimators.linear import validated
@@ -167,6 +168,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         sample_weight : array of shape (n_rows,), default=None
             Weights of the rows in the trainings; every validation row counts once.
         """
+        check_options(type(self).__name__, self.get_params(deep=False))
         data = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         matrix, targets = data
         classifier = is_classifier(self.estimator)
@@ -185,8 +187,6 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
 
     def _settings(self, classifier: bool, n_features: int, cv: Any) -> Settings:
         """The options of the search, scikit-learn's in its own words."""
-        if self.scoring is not None and self.scoring not in SCORING:
-            raise ValueError(f"scoring must be one of {', '.join(map(repr, SCORING))}; got {self.scoring!r}.")
         criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
         target = _number_of_features(self.n_features_to_select, n_features, self.tol is not None)
         if self.tol is not None and self.n_features_to_select != "auto":

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
+from glru._options import check_options
 from glru.linalg import Array, gamma, move_like
 from glru.losses import Loss
 from glru.sklearn.adapt import adapt_again
@@ -24,8 +25,6 @@ from glru.sklearn.estimators.linear import (
 from glru.sklearn.held_out import HeldOut, default_width, held_out, held_out_grid
 from glru.solution import Solution
 from glru.solvers.api import Solver
-
-CRITERIA = {"classification": ("error", "log_loss"), "regression": ("squared_error", "absolute_error")}
 
 
 class Tuned(LinearModel):
@@ -47,6 +46,7 @@ class Tuned(LinearModel):
         groups : array of shape (n_rows,), default=None
             Groups that are left out together, instead of single rows.
         """
+        check_options(type(self).__name__, self.get_params(deep=False))
         X, y = self._validated(X, y, ensure_min_samples=2)
         self._choose(X, y, checked_weight(sample_weight, X), groups)
         return self
@@ -54,7 +54,7 @@ class Tuned(LinearModel):
     def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         """Validate every strength from the strongest penalty to the weakest, and keep the best."""
         name, grid = self._grid()
-        criterion = self._criterion()
+        criterion = str(self.criterion)
         if self.cv is None:
             cv = LeaveOneOut() if groups is None else LeaveOneGroupOut()
         else:
@@ -94,12 +94,6 @@ class Tuned(LinearModel):
         if grid.size == 0 or not np.all(np.isfinite(grid) & (grid > 0.0)):
             raise ValueError(f"{name}s must hold at least one finite number, all above 0; got {values!r}.")
         return name, grid if name == "C" else grid[::-1]
-
-    def _criterion(self) -> str:
-        known = CRITERIA["classification" if isinstance(self, Classifier) else "regression"]
-        if self.criterion not in known:
-            raise ValueError(f"criterion must be one of {', '.join(map(repr, known))}; got {self.criterion!r}.")
-        return str(self.criterion)
 
 
 def _check_criterion(adapted: Adapted, criterion: str) -> None:

@@ -1,0 +1,202 @@
+"""The rules of all options in one table: what a value must be, and what to do where it is something else.
+
+Public functions, estimators and commands are checked against it before any work. What depends on the data or on the model is checked where that is known.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
+from typing import Any, TypeVar, final
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class OptionError(ValueError, TypeError):
+    """An option has a value that no data allows."""
+
+
+@final
+@dataclass(frozen=True)
+class Rule:
+    """What an option must be.
+
+    Attributes
+    ----------
+    holds : callable
+        Whether a value is allowed.
+    wanted : str
+        What is allowed, in words: "... must be <wanted>".
+    remedy : str
+        What to do, as a sentence.
+    """
+
+    holds: Callable[[Any], bool]
+    wanted: str
+    remedy: str
+
+    def also(self, value: Any, wanted: str) -> "Rule":
+        """The rule with one more value that is allowed."""
+        return Rule(
+            lambda given: given is value or (isinstance(given, str) and given == value) or self.holds(given),
+            f"{self.wanted}{wanted}",
+            self.remedy,
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _above(remedy: str, unit: str = "") -> Rule:
+    return Rule(lambda value: _is_number(value) and value > 0, f"a number{unit} above 0", remedy)
+
+
+def _count(least: int, remedy: str, unit: str = "") -> Rule:
+    return Rule(lambda value: _is_whole(value) and value >= least, f"a whole number{unit} of at least {least}", remedy)
+
+
+def _one_of(*names: str | None, remedy: str = "Leave it out for the default.") -> Rule:
+    listed = [repr(name) for name in names]
+    return Rule(
+        lambda value: value in names if value is None or isinstance(value, str) else False,
+        f"{', '.join(listed[:-1])} or {listed[-1]}",
+        remedy,
+    )
+
+
+def _is_splits(value: Any) -> bool:
+    if _is_whole(value):
+        return bool(value >= 2)
+    return (hasattr(value, "split") and not isinstance(value, str | bytes)) or _is_sequence(value)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+
+
+TOL = Rule(
+    lambda value: _is_number(value) and 0 <= value < math.inf,
+    "a finite number of at least 0",
+    "Use 1e-6, or less for a closer training.",
+)
+WIDTH = _above("Use 1e-6 for scores to six digits.")
+SECONDS = _above("Leave it out for no limit.", " of seconds").also(None, ", or None for no limit")
+BYTES = _count(1, "Leave it out for the default.", " of bytes").also(None, ", or None for the default")
+SWITCH = Rule(
+    lambda value: isinstance(value, bool) or type(value).__name__ == "bool_", "True or False", "Use one of these."
+)
+PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave it out to keep nothing.").also(
+    None, ", or None"
+)
+CRITERIA = ("error", "log_loss", "squared_error", "deviance", "aic", "bic")
+LIMIT = _count(0, "Leave it out for no limit.").also(None, ", or None for no limit")
+SPLITS = Rule(
+    _is_splits,
+    "a whole number of folds of at least 2, a splitter of scikit-learn or an iterable of (train, test)",
+    "Use cv=5, or cv=LeaveOneOut().",
+)
+
+RULES: dict[str, Rule] = {
+    "tol": TOL,
+    "training_tol": TOL,
+    "StepwiseSelector.tol": Rule(lambda value: _is_number(value) and math.isfinite(value), "a finite number", "Leave it out.").also(
+        None, ", or None"
+    ),
+    "width": WIDTH.also(None, ", or None"),
+    "loocv.width": WIDTH.also("labels", ", 'labels'").also(None, " or None"),
+    "cross_val_predict.width": WIDTH.also("labels", ", 'labels'").also(None, " or None"),
+    "influence.width": WIDTH,
+    "jackknife.width": WIDTH,
+    "max_seconds": SECONDS,
+    "max_memory": BYTES,
+    "max_trainings": LIMIT,
+    "max_steps": LIMIT,
+    "max_iter": _count(1, "Leave it out for the solver's own limit.").also(None, ", or None"),
+    "min_features": _count(1, "Use 1, the default."),
+    "max_features": _count(1, "Leave it out for no limit.").also(None, ", or None for no limit"),
+    "min_features_to_select": _count(1, "Use 1, the default."),
+    "CertifiedRFECV.step": Rule(
+        lambda value: (_is_whole(value) and value >= 1) or (isinstance(value, float) and 0.0 < value < 1.0),
+        "a whole number of at least 1, or a share between 0 and 1",
+        "Use 1, the default.",
+    ),
+    "method": _one_of("certified", "glru", "naive"),
+    "loocv.method": _one_of("certified", "glru", "naive", "approx", "approx-glru"),
+    "cross_val_predict.method": _one_of("predict", "decision_function", "predict_proba", "predict_log_proba"),
+    "bound": _one_of("auto", "primal", "dual", "local"),
+    "candidate": _one_of("auto", "carry", "newton"),
+    "direction": _one_of("backward", "forward", "both"),
+    "criterion": _one_of(*CRITERIA, None),
+    "loocv_path.criterion": _one_of("error", "log_loss", "squared_error", "deviance", None),
+    "StepwiseSelector.criterion": _one_of(*CRITERIA, "auto"),
+    "GLRUClassifierCV.criterion": _one_of("error", "log_loss"),
+    "GLRURegressorCV.criterion": _one_of("squared_error", "absolute_error"),
+    "StepwiseSelector.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", None),
+    "CertifiedRFECV.scoring": _one_of("accuracy", "neg_log_loss", "neg_mean_squared_error", "r2", None),
+    "importance_getter": _one_of("auto", "coef_"),
+    "center": _one_of("estimate", "mean", None),
+    "solver": _one_of("auto", "newton", "newton-cg", "prox-newton", "dual-cd", "interior-point", "proximal-point"),
+    "cv": SPLITS.also(None, ", or None"),
+    "n_jobs": Rule(lambda value: _is_whole(value) and value != 0, "a whole number other than 0", "Use -1 for all cores.").also(
+        None, ", or None"
+    ),
+    "verbose": Rule(lambda value: isinstance(value, bool) or (_is_whole(value) and value >= 0), "a whole number of at least 0", "Use 1 to see progress."),
+    "progress": Rule(lambda value: isinstance(value, bool) or callable(value), "True, False or a callable", "Use progress=True."),
+    "verify.progress": Rule(callable, "a callable", "Leave it out to see nothing.").also(None, ", or None"),
+    "params": Rule(lambda value: isinstance(value, Mapping), "a dict by name", "Use params={'sample_weight': weights}.").also(None, ", or None"),
+    "error_score": Rule(lambda value: isinstance(value, Real), "a number", "Use 'raise' to see the error.").also("raise", " or 'raise'"),
+    "checkpoint": PATH,
+    "output": PATH,
+    "level": Rule(lambda value: _is_number(value) and 0 < value < 1, "a number between 0 and 1", "Use 0.95 for 95 %."),
+    "sample": _count(1, "Leave it out for 20 of them.").also(None, ", or None for all"),
+    "digits": _count(30, "Use 50, the default."),
+    "seed": _count(0, "Use 0, the default."),
+    **dict.fromkeys(
+        ("forced", "keep_data", "fit_intercept", "return_result", "return_train_score", "return_estimator", "return_indices"), SWITCH
+    ),
+}  # fmt: skip
+"""The rule of an option, by its name, or by "function.name" where functions differ."""
+
+
+def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str], str] = str) -> None:
+    """Refuse the options of a function, an estimator or a command whose rule does not hold.
+
+    Parameters
+    ----------
+    owner : str
+        The name of the function or the class.
+    options : mapping
+        The options by name; those without a rule are let through.
+    spell : callable, default=str
+        How an error spells the name of an option.
+    """
+    for name, value in options.items():
+        rule = RULES.get(f"{owner}.{name}") or RULES.get(name)
+        if rule is not None and not rule.holds(value):
+            raise OptionError(f"{spell(name)} must be {rule.wanted}; got {value!r}. {rule.remedy}")
+
+
+def check_call(function: Function) -> Function:
+    """Check the options of a function before it is called, and name the option that a misspelt one is near to."""
+    shape = signature(function)
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in shape.parameters:
+                near = get_close_matches(name, shape.parameters, 1)
+                hint = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
+        check_options(function.__name__, shape.bind_partial(*args, **options).arguments)
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]

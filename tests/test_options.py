@@ -1,0 +1,147 @@
+"""Every option of every public function is checked by one rule before any work: the error has the rule, the value and a remedy."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import glru
+from glru._options import RULES, OptionError, check_options
+from glru.cascade import METHODS
+from glru.selection.criteria import CRITERIA, INFORMATION
+from glru.solvers.api import SOLVERS
+
+NUMBERS = ["many", [1], np.nan, -1.0, object()]
+NAMES = ["guess", 3, ["auto"], b"auto"]
+COUNTS = [*NUMBERS, 1.5, True]
+SWITCHES = (
+    *("forced", "keep_data", "fit_intercept", "return_result", "return_train_score", "return_estimator", "return_indices"),
+)  # fmt: skip
+BAD = {
+    "tol": [*NUMBERS, np.inf, None, True],
+    "training_tol": [*NUMBERS, np.inf, None],
+    "width": [*NUMBERS, 0.0, False],
+    "max_seconds": [*NUMBERS, 0.0],
+    "max_memory": [*COUNTS, 0],
+    "max_trainings": COUNTS,
+    "max_steps": COUNTS,
+    "max_iter": [*COUNTS, 0],
+    "min_features": [*COUNTS, 0, None],
+    "max_features": [*COUNTS, 0],
+    "min_features_to_select": [*COUNTS, 0, None],
+    "step": [*NUMBERS, 0, 1.0, None],
+    "method": [*NAMES, None],
+    "bound": [*NAMES, None],
+    "candidate": [*NAMES, None],
+    "direction": [*NAMES, None],
+    "criterion": NAMES,
+    "importance_getter": [*NAMES, None],
+    "center": NAMES,
+    "solver": [*NAMES, None],
+    "cv": [1, 0, -3, "five", 2.5, object(), {3: 4}, True],
+    "n_jobs": [0, 1.5, "all", True, [2]],
+    "verbose": [-1, "loud", None, [1]],
+    "progress": ["yes", 3, [True]],
+    "params": [[1], "sample_weight", 3],
+    "error_score": ["warn", None, [1]],
+    "checkpoint": [3, ["file"], b"x", True],
+    "output": [3, ["file"], True],
+    "sample": [*COUNTS, 0],
+    "digits": [*COUNTS, 29, None],
+    "seed": [*COUNTS, None],
+    **{name: ["yes", 2, None] for name in SWITCHES},
+}  # fmt: skip
+
+FREE = {  # data, models and what their meaning depends on
+    *("model", "estimator", "problem", "result", "change", "X", "y", "sample_weight", "X_val", "y_val", "groups", "keep", "queries"),
+    *("targets", "lams", "Cs", "start", "until", "scoring", "loss", "C", "lam", "kappa", "class_weight", "preprocessing"),
+    *("validation", "n_features_to_select", "random_state", "receipt", "key", "public_key", "solution", "self"),
+}  # fmt: skip
+
+
+class Untouchable:
+    """Stands for a model: whoever looks at it has begun to work."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"the work began: {name!r} was asked for")
+
+
+FUNCTIONS = [
+    "after", "certify", "cross_val_predict", "cross_val_score", "cross_validate", "feature_importance", "influence", "jackknife",
+    "loocv", "loocv_path", "solve", "stepwise", "verify", "LiveModel",
+]  # fmt: skip
+ESTIMATORS = [
+    "CertifiedRFECV", "GLRUClassifier", "GLRUClassifierCV", "GLRURegressor", "GLRURegressorCV", "StepwiseSelector",
+]  # fmt: skip
+
+
+def cases(names):
+    found = []
+    for name in names:
+        for option in inspect.signature(getattr(glru, name)).parameters:
+            for value in BAD.get(option, []):
+                if option == "tol" and name == "StepwiseSelector" and value in (None, -1.0):
+                    continue  # the gain that a step must have; may be anything finite
+                found.append(pytest.param(name, option, value, id=f"{name}-{option}-{value!r:.20}".replace(" ", "")))
+    return found
+
+
+def refused(option, value):
+    rule = rf"{option} must be .+; got {re.escape(repr(value))}\. [A-Z].*\.$"
+    return pytest.raises(OptionError, match=rule)
+
+
+@pytest.mark.parametrize(("name", "option", "value"), cases(FUNCTIONS))
+def test_functions_refuse_bad_options_before_any_work(name, option, value):
+    function = getattr(glru, name)
+    needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    given = {p.name: Untouchable() for p in needed}
+    with refused(option, value):
+        function(**given | {option: value})
+
+
+@pytest.mark.parametrize(("name", "option", "value"), cases(ESTIMATORS))
+def test_estimators_refuse_bad_options_before_any_work(name, option, value):
+    kind = getattr(glru, name)
+    needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty]
+    model = kind(**{p.name: glru.GLRUClassifier() for p in needed} | {option: value})
+    with refused(option, value):
+        model.fit(Untouchable(), Untouchable())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS + ESTIMATORS)
+def test_every_option_has_a_rule(name):
+    for option, parameter in inspect.signature(getattr(glru, name)).parameters.items():
+        rule = RULES.get(f"{name}.{option}") or RULES.get(option)
+        assert rule is not None or option in FREE, option
+        assert rule is None or option in BAD or "." in option or name in ("StepwiseSelector", "CertifiedRFECV")
+        if rule is not None and parameter.default is not parameter.empty:
+            assert rule.holds(parameter.default), option
+
+
+def test_names_are_those_of_the_tables_behind_them():
+    """A name that the table allows is there, and the other way round."""
+    for key, known in {
+        "solver": ("auto", *SOLVERS),
+        "loocv.method": tuple(METHODS),
+        "criterion": (*CRITERIA, "deviance", *INFORMATION),
+    }.items():
+        assert all(RULES[key].holds(name) and repr(name) in RULES[key].wanted for name in known)
+        assert RULES[key].wanted.count("'") == 2 * len(known)
+
+
+def test_what_is_allowed():
+    allowed = {
+        "width": [1e-6, np.float32(1), np.inf, None],
+        "n_jobs": [-1, np.int64(2)],
+        "cv": [2, np.int64(3), [([0], [1])], None],
+    }
+    for option, values in allowed.items():
+        for value in values:
+            check_options("anything", {option: value})
+    check_options("loocv", {"width": "labels"})
+    with pytest.raises(
+        OptionError, match=r"--max-seconds must be a number of seconds above 0, or None for no limit; got -1"
+    ):
+        check_options("loocv", {"max_seconds": -1}, lambda name: f"--{name.replace('_', '-')}")
