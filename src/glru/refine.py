@@ -17,10 +17,11 @@ from glru.losses import Hinge
 from glru.metric.rows import uses_rows
 from glru.problem import Point, Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbounded_queries
+from glru.regions.classes import ClassBall, ClassEllipsoid, has_class_ball, has_classes, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
+from glru.solvers.multinomial import direct_is_cheaper
 from glru.solvers.newton import Until
 from glru.sums import chunks
 from glru.updates import newton_candidate
@@ -34,8 +35,8 @@ NEWTON_STEPS = 8
 TRAINED = 1e-13
 """Relative gap of a training in full."""
 
-CLASS_TRAINED = 1e-9
-"""Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has."""
+CLASS_TRAINED, BALL_TOL = 1e-9, 1e-11
+"""Relative gap of a training with one score per class, from which on one or two Newton steps reach what float64 has; and the gap whose ball is asked before a Hessian is formed."""
 
 SHORT_ROW = 0.005
 """Rows whose norm in the inverse metric is below this are rare: it is about the root of the columns' share of the rows."""
@@ -433,36 +434,28 @@ def class_training(
     decided: AllDecided,
     budget: Budget = UNLIMITED,
 ) -> tuple[Bounds, Rows, Point]:
-    """:func:`class_bounds` from the trained model, the references, which are its labels if none are given, and the model.
+    """Bounds from the trained model, the references, which are its labels if none are given, and the model.
 
-    Where the Hessian is too large to form, the ball of the training's own gap is asked instead.
+    The ball of the training's own gap is asked first; where that decides too little and the Hessian is small enough to form, :func:`class_bounds`.
     """
-    if not has_classes(problem):
-        return _class_ball_training(problem, point, queries, reference, decided, budget)
-    best = train(problem, tol=CLASS_TRAINED, start=point, budget=budget)
-    if reference is None:
-        reference = (queries @ best.coef.T + best.intercept).argmax(axis=1)
-    found, point = class_bounds(problem, best.point, queries, reference, decided, budget)
-    return found, reference, point
-
-
-def _class_ball_training(
-    problem: Problem, point: Point, queries: Matrix, reference: Rows | None, decided: AllDecided, budget: Budget
-) -> tuple[Bounds, Rows, Point]:
-    """Trainings to smaller and smaller gaps, each asked for the ball of its own, until these decide."""
     found = unbounded_queries(queries.shape[0], problem.n_scores)
     leaders: Rows = np.zeros(queries.shape[0], dtype=np.intp) if reference is None else reference
-    for tol in (TRAINED_FIRST, *PRODUCT_TOLS):
+    formed, has_ball = has_classes(problem), has_class_ball(problem)
+    once = (BALL_TOL if has_ball else CLASS_TRAINED,)
+    for tol in once if formed else (TRAINED_FIRST, *PRODUCT_TOLS):
         best = train(problem, tol=tol, start=point, budget=budget)
-        point, ball = best.point, ClassBall(best.certificate)
+        point = best.point
         if reference is None:
             # Bounds of differences from one class say nothing of those from another.
-            leaders = ball.leaders(queries)
-            found = ball.queries(queries, leaders)
-        else:
-            found = intersect(found, ball.queries(queries, leaders))
+            leaders = (queries @ best.coef.T + best.intercept).argmax(axis=1)
+            found = unbounded_queries(queries.shape[0], problem.n_scores)
+        if has_ball:
+            found = intersect(found, ClassBall(best.certificate).queries(queries, leaders))
         if decided(*found) or budget.spent:
-            break
+            return found, leaders, point
+    if formed:
+        closer, point = class_bounds(problem, point, queries, leaders, decided, budget)
+        found = intersect(found, closer)
     return found, leaders, point
 
 
@@ -478,7 +471,8 @@ def _class_fold(
         return bool(np.all(known.enough(width))) and (aim is None or bool(np.all(known.enough(aim))))
 
     queries = fold.matrix[test]
-    if has_classes(fold):
+    # Where no more than labels is asked of a large Hessian, the ball of a training by products is cheaper.
+    if has_classes(fold) and (width is not None or aim is not None or direct_is_cheaper(fold)):
         # Half the width of an interval is the norm of its row times the gradient's.
         asked = min(HOPEFUL, (aim or width or 1.0) / SHORT_ROW)
         bounds = from_queries(*class_bounds(fold, start, queries, None, decided, budget, asked)[0])
