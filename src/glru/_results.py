@@ -22,7 +22,8 @@ class Shown(ABC):
 
     def __repr__(self) -> str:
         title, lines = self._summary()
-        return "\n".join([title, *(f"  {name:<12} {value}" for name, value in lines)])
+        width = max([12, *(len(name) for name, _ in lines)])
+        return "\n".join([title, *(f"  {name:<{width}} {value}" for name, value in lines)])
 
     def _repr_html_(self) -> str:
         title, lines = self._summary()

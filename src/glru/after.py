@@ -22,8 +22,8 @@ Verdict = Literal["yes", "no", "undetermined"]
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Retraining:
+@dataclass(frozen=True, eq=False, repr=False)
+class Retraining(Shown):
     """Whether retraining would change what a model says of some queries.
 
     Attributes
@@ -55,6 +55,15 @@ class Retraining:
         changes, stays = bounds.changes(present, within)
         flips = np.flatnonzero(~stays)
         return cls("yes" if changes.any() else "no" if stays.all() else "undetermined", flips, changes[flips])
+
+    def to_frame(self) -> Any:
+        """One line per query that would change or could, and whether that is proven (a frame of pandas or polars)."""
+        return make_frame({"query": self.flips, "proven": self.proven})
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        n_proven = int(self.proven.sum())
+        lines = [("change", f"{n_proven} queries, proven"), ("may change", f"{self.flips.size - n_proven} more")]
+        return f"Retraining({self.verdict})", lines
 
 
 @final

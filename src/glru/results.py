@@ -2,6 +2,7 @@
 
 from glru.after import After, Retraining
 from glru.deletion import Influence, Jackknife, Ranking
+from glru.live.queries import CertifiedPrediction
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
 from glru.selection import FeatureImportance, StepwiseResult
 from glru.sklearn.certify import ModelCertificate
@@ -9,6 +10,7 @@ from glru.verify import Verification
 
 __all__ = [
     "After",
+    "CertifiedPrediction",
     "CrossValResult",
     "FeatureImportance",
     "Influence",

@@ -330,17 +330,17 @@ class Mirror:
         yield f"{name}, bounds", exact, lower, upper
         yield f"{name}, bounds", exact, found.lower, found.upper
         if self.classes is not None:
-            shown = np.ma.masked_array(found.predictions, mask=~found.determined)
+            shown = np.ma.masked_array(found.predictions, mask=~found.decided)
             yield label_answer(f"{name}, labels", [exact], self.classes, shown)
         else:
             half = 0.5 * live._log.width + 1e-15 * np.abs(found.predictions)
             low, high = found.predictions - half, found.predictions + half
-            known = found.determined
+            known = found.decided
             yield f"{name}, predictions", exact, np.where(known, low, -np.inf), np.where(known, high, np.inf)
         try:
             plain = silently(live.predict, queries)
         except UndeterminedError as error:
-            still = np.flatnonzero(~silently(live.predict_certified, queries).determined)
+            still = np.flatnonzero(~silently(live.predict_certified, queries).decided)
             yield fact(f"{name}, open rows are named", error.rows.size > 0 and np.array_equal(error.rows, still))
         else:
             if self.classes is not None:

@@ -116,4 +116,4 @@ def test_picture():
     problem = glru.Problem(X, targets(X, glru.Logistic(), 0), penalty=glru.L2(0.1))
     display = glru.feature_importance(problem, X_val=X, y_val=problem.y).plot()
     assert [label.get_text() for label in display.ax_.get_yticklabels()] == list(display.names)
-    assert "log-loss" in display.ax_.get_xlabel()
+    assert "log loss" in display.ax_.get_xlabel()

@@ -8,6 +8,7 @@ With :math:`\Delta_g = w_{-g} - w` the exact moves of ``G`` deletions and :math:
 
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from math import ceil
 from typing import Any, Literal, final
 
@@ -302,6 +303,22 @@ class Jackknife(Shown):
         for name, bounds in {"standard_error": self.standard_error_bounds, "bias": self.bias_bounds}.items():
             columns |= {f"{name}_lower": bounds[0], f"{name}_upper": bounds[1]}
         return make_frame(columns)
+
+    @check_call
+    def plot(self, ax: Any = None, level: float = 0.95) -> Any:
+        """Draw the confidence intervals of the coefficients; returns a :class:`glru.display.IntervalsDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        level : float, default=0.95
+            As in :meth:`confidence_interval`.
+        """
+        label = f"coefficient, with its {100 * level:g} % confidence interval by the jackknife"
+        ends = self.confidence_interval(level)
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").IntervalsDisplay(*ends, self.coef_names, label).plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         what = f"{self.n_deletions} {'rows' if self.groups is None else 'groups'}"

@@ -88,6 +88,16 @@ class Ranking(Shown):
     certified: bool
     ties: list[tuple[int, int]]
 
+    def to_frame(self) -> Any:
+        """One line per row of the ranking, with both ends of the quantity (a frame of pandas or polars)."""
+        return make_frame({"row": self.rows, f"{self.by}_lower": self.lower, f"{self.by}_upper": self.upper})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the intervals, the largest on top; returns a :class:`glru.display.IntervalsDisplay`."""
+        names, label = [f"row {row}" for row in self.rows], self.by.replace("_", " ")
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").IntervalsDisplay(self.lower, self.upper, names, label).plot(ax)
+
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         proof = "proven" if self.certified else "not proven"
         title = f"Ranking({self.rows.size} rows by {self.by}, {proof})"

@@ -3,8 +3,8 @@
 from glru.display.after import AfterDisplay
 from glru.display.classes import ConfusionDisplay
 from glru.display.deletion import DeletionDisplay
-from glru.display.importance import ImportanceDisplay
 from glru.display.loocv import LOOCVDisplay
+from glru.display.named import IntervalsDisplay
 from glru.display.path import RegularizationPathDisplay
 from glru.display.stepwise import StepwiseDisplay
 
@@ -12,7 +12,7 @@ __all__ = [
     "AfterDisplay",
     "ConfusionDisplay",
     "DeletionDisplay",
-    "ImportanceDisplay",
+    "IntervalsDisplay",
     "LOOCVDisplay",
     "RegularizationPathDisplay",
     "StepwiseDisplay",

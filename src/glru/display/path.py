@@ -15,6 +15,7 @@ NAMES = {
     "error": "held-out errors (rows)",
     "log_loss": "held-out log-loss (nats)",
     "squared_error": "held-out squared error",
+    "deviance": "mean deviance",
 }
 
 
@@ -72,7 +73,7 @@ class RegularizationPathDisplay:
             if type(path.results[0].problem.loss).__name__ == "Logistic":
                 bands["log_loss"] = _ends([result.metric_bounds("log_loss") for result in path.results])
         else:
-            bands["squared_error"] = (path.lower, path.upper)
+            bands[path.criterion] = (path.lower, path.upper)
         strengths = 1.0 / path.lams if as_C else path.lams
         return cls(strengths, bands, path.best_index, path.criterion, path.certified, "C" if as_C else "lam")
 

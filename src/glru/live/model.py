@@ -273,8 +273,8 @@ class LiveModel:
             queries; :meth:`predict_certified` returns the others.
         """
         found = self.predict_certified(X)
-        if not found.determined.all():
-            raise undetermined(found.bounds, found.determined, None if self.classes_ is not None else self._log.width)
+        if not found.decided.all():
+            raise undetermined(found.bounds, found.decided, None if self.classes_ is not None else self._log.width)
         return found.predictions
 
     @_locked
@@ -299,7 +299,7 @@ class LiveModel:
         >>> from sklearn.linear_model import LogisticRegression
         >>> X = np.array([[1.0, 0.5], [0.5, 1.0], [-1.0, -0.5], [-0.5, -1.0]])
         >>> live = glru.LiveModel(LogisticRegression(fit_intercept=False)).fit(X, ["yes", "yes", "no", "no"])
-        >>> live.predict_certified([[2.0, 1.0], [1.0, -1.0]]).determined.tolist()
+        >>> live.predict_certified([[2.0, 1.0], [1.0, -1.0]]).decided.tolist()
         [True, False]
         """
         classes, queries = self.classes_, self._queries(X)

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import Shown, make_frame
 from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
@@ -97,22 +98,30 @@ class UndeterminedError(ValueError):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class CertifiedPrediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class CertifiedPrediction(Shown):
     """Predictions of a model retrained on the present data, and which of them are proven.
 
     Attributes
     ----------
     predictions : array of shape (n_queries,)
         Labels, or numbers in a regression. Where they are not determined, those of the stored model.
-    determined : array of bool of shape (n_queries,)
+    decided : array of bool of shape (n_queries,)
         Whether a label is proven, or a number is known to within ``width``.
     bounds : ScoreBounds
         Proven bounds of the scores.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> live = glru.LiveModel(glru.GLRUClassifier()).fit(X, X[:, 0] > 0.1)
+    >>> live.predict_certified(X[:3]).decided.tolist()
+    [True, True, True]
     """
 
     predictions: NDArray[Any]
-    determined: NDArray[np.bool_]
+    decided: NDArray[np.bool_]
     bounds: ScoreBounds
 
     @property
@@ -124,6 +133,15 @@ class CertifiedPrediction:
     def upper(self) -> Array:
         """Upper bounds of the scores."""
         return self.bounds.upper
+
+    def to_frame(self) -> Any:
+        """One line per query: prediction, whether it is decided, bounds of the score (a frame of pandas or polars)."""
+        return make_frame({"prediction": self.predictions, "decided": self.decided} | self.bounds.columns(None))
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        widest = f"{self.bounds.width.max():.2g}" if self.decided.size else "none"
+        lines = [("decided", f"{int(self.decided.sum())} of {self.decided.size}"), ("largest width", widest)]
+        return f"CertifiedPrediction({self.decided.size} queries)", lines
 
 
 @final

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 
 from glru._options import check_call
+from glru._results import Shown, make_frame, show_interval
 from glru.bounds import require_probabilities
 from glru.cascade import Report
 from glru.linalg import Array
@@ -23,7 +25,7 @@ Criterion = Literal["error", "log_loss", "squared_error", "deviance"]
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class LOOCVPath:
+class LOOCVPath(Shown):
     """Leave-one-out results along a grid of ``lam``.
 
     Attributes
@@ -32,7 +34,7 @@ class LOOCVPath:
         The grid, from the strongest penalty to the weakest.
     results : tuple of LOOCVResult
         One result a strength.
-    criterion : {"error", "log_loss", "squared_error"}
+    criterion : {"error", "log_loss", "squared_error", "deviance"}
         What decides.
     lower, upper : array of shape (n_lams,)
         Certified interval of the criterion at each strength.
@@ -67,15 +69,31 @@ class LOOCVPath:
         """Whether no other strength can be better than the one chosen."""
         return bool(np.all(np.delete(self.lower, self.best_index) >= self.upper[self.best_index]))
 
-    def __repr__(self) -> str:
-        lines = [
-            f"LOOCVPath({self.criterion}, best lam {self.best_lam:.4g}{'' if self.certified else ', not certified'})"
-        ]
-        lines += [
-            f"  {lam:<12.4g} {low:.6g} to {high:.6g}"
-            for lam, low, high in zip(self.lams, self.lower, self.upper, strict=True)
-        ]
-        return "\n".join(lines)
+    def to_frame(self) -> Any:
+        """One line per strength: both ends of the criterion, and how many rows needed a training (a frame of pandas or polars)."""
+        columns = {"lam": self.lams, f"{self.criterion}_lower": self.lower, f"{self.criterion}_upper": self.upper}
+        return make_frame(columns | {"n_trainings": [result.n_trainings for result in self.results]})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the certified band of the criterion over the grid.
+
+        Parameters
+        ----------
+        ax : sequence of matplotlib Axes, default=None
+            One for each band; a new figure if not given.
+
+        Returns
+        -------
+        glru.display.RegularizationPathDisplay
+        """
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").RegularizationPathDisplay.from_path(self).plot(ax)
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        proof = "" if self.certified else ", not certified"
+        ends = zip(self.lams, self.lower, self.upper, strict=True)
+        lines = [(f"{lam:.4g}", show_interval(float(low), float(high))) for lam, low, high in ends]
+        return f"LOOCVPath({self.criterion}, best lam {self.best_lam:.4g}{proof})", lines
 
 
 @check_call

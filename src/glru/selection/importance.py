@@ -1,13 +1,14 @@
 """What each feature is worth: how much worse a model is without it, proven."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from importlib import import_module
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget, OutOfTime
-from glru._results import make_frame, show_interval
+from glru._results import Shown, make_frame, show_interval
 from glru.cascade import reporter
 from glru.linalg import FEW, Array, calm_blas
 from glru.problem import Problem
@@ -17,16 +18,13 @@ from glru.selection.judge import ROUGH, Judge
 from glru.selection.moves import Move
 from glru.selection.search import Settings, make_judge, movable_groups, start_of
 
-if TYPE_CHECKING:
-    from glru.display.importance import ImportanceDisplay
-
 SHOWN = 10
 """Features that are printed."""
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class FeatureImportance:
+class FeatureImportance(Shown):
     """The certified increase of a criterion when a feature, or a group of features, is left out.
 
     Attributes
@@ -58,9 +56,9 @@ class FeatureImportance:
     (array([0, 1, 2]), 0)
     >>> result
     FeatureImportance('log_loss' 0.361944 with all 3 features)
-      0                        +0.2754
-      1                        +0.07662
-      2                        -0.001692
+      0            +0.2754
+      1            +0.07662
+      2            -0.001692
     """
 
     columns: tuple[tuple[int, ...], ...]
@@ -104,24 +102,34 @@ class FeatureImportance:
         }
         return make_frame(columns)
 
-    def plot(self, ax: Any = None) -> "ImportanceDisplay":
-        """Draw the intervals, the most important feature on top; see :class:`glru.display.ImportanceDisplay`."""
-        from glru.display.importance import ImportanceDisplay
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the intervals, the most important feature on top; returns a :class:`glru.display.IntervalsDisplay`.
 
-        return ImportanceDisplay.from_result(self).plot(ax)
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        names, label = (
+            [_label(self.features[k]) for k in self.order],
+            f"increase without the feature: {self.criterion.replace('_', ' ')}",
+        )
+        # Pictures are a layer above, and are loaded only for those who draw.
+        kind = import_module("glru.display").IntervalsDisplay
+        return kind(self.lower[self.order], self.upper[self.order], names, label).plot(ax)
 
-    def __repr__(self) -> str:
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         state = " (interrupted)" if self.interrupted else ""
-        shown = show_interval(*self.value)
-        lines = [f"FeatureImportance({self.criterion!r} {shown} with all {len(self.features)} features){state}"]
+        lines = []
         for k in self.order[:SHOWN]:
             low, high = float(self.lower[k]), float(self.upper[k])
             close = high - low <= 2e-4 * abs(self.value[1])
             text = f"{0.5 * (low + high):+.4g}" if close else show_interval(low, high)
-            lines.append(f"  {_label(self.features[k]):<24} {text}")
+            lines.append((_label(self.features[k]), text))
         if len(self.features) > SHOWN:
-            lines.append(f"  ... and {len(self.features) - SHOWN} more")
-        return "\n".join(lines)
+            lines.append(("...", f"{len(self.features) - SHOWN} more"))
+        shown = show_interval(*self.value)
+        return f"FeatureImportance({self.criterion!r} {shown} with all {len(self.features)} features){state}", lines
 
 
 def _label(feature: Any) -> str:

@@ -1,17 +1,14 @@
 """The path of a stepwise selection."""
 
 from dataclasses import dataclass
-from html import escape
-from typing import TYPE_CHECKING, Any, final
+from importlib import import_module
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glru._results import make_frame, show_interval
+from glru._results import Shown, make_frame, show_interval
 from glru.linalg import Array
-
-if TYPE_CHECKING:
-    from glru.display.stepwise import StepwiseDisplay
 
 SHOWN = 10
 """Steps that are printed."""
@@ -79,7 +76,7 @@ class Step:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class StepwiseResult:
+class StepwiseResult(Shown):
     """What a stepwise selection chose, and how.
 
     Attributes
@@ -109,8 +106,8 @@ class StepwiseResult:
     (True, 0)
     >>> result
     StepwiseResult(backward, 'certified', 'error': 2 columns selected in 1 steps, 0 trainings)
-      start                    error 2
-      remove 2                 error 1
+      start        error 2
+      remove 2     error 1
     """
 
     selected: NDArray[np.intp]
@@ -169,44 +166,34 @@ class StepwiseResult:
             columns[name] = [getattr(step, name) for step in self.path]
         return make_frame(columns | {"proven": list(self.proven)})
 
-    def plot(self, ax: Any = None, step: int | None = None) -> "StepwiseDisplay":
-        """Draw the criterion along the path, or the candidates of one step; see :class:`glru.display.StepwiseDisplay`."""
-        from glru.display.stepwise import StepwiseDisplay
+    def plot(self, ax: Any = None, step: int | None = None) -> Any:
+        """Draw the criterion along the path, or the candidates of one step; returns a :class:`glru.display.StepwiseDisplay`.
 
-        return StepwiseDisplay.from_result(self).plot(ax, step)
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        step : int, default=None
+            The step whose candidates are drawn; the whole path if not given.
+        """
+        # Pictures are a layer above, and are loaded only for those who draw.
+        return import_module("glru.display").StepwiseDisplay.from_result(self).plot(ax, step)
 
-    def __repr__(self) -> str:
-        lines = [f"StepwiseResult({self._summary})"]
-        lines += [
-            f"  {what:<24} {self.criterion} {value}{doubt and f'  ({doubt})'}" for what, value, doubt in self._lines()
-        ]
-        rest = self.proven[SHOWN:]
-        if rest:
-            lines.append(f"  ... and {len(rest)} more" + (f", {rest.count(False)} not proven" if not all(rest) else ""))
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in self._lines(len(self.path))
-        )
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in ("step", self.criterion, ""))
-        return f"<p>StepwiseResult: {escape(self._summary)}</p><table><tr>{head}</tr>{rows}</table>"
-
-    @property
-    def _summary(self) -> str:
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         n_moves = sum(step.action != "stop" for step in self.path)
         proof = f", {self.n_unproven} of {len(self.path)} choices not proven" if self.n_unproven else ""
-        return (
-            f"{self.direction}, {self.method!r}, {self.criterion!r}: {self.selected.size} columns selected in {n_moves} "
-            f"steps, {self.n_trainings} trainings{proof}"
+        title = (
+            f"StepwiseResult({self.direction}, {self.method!r}, {self.criterion!r}: {self.selected.size} columns selected in "
+            f"{n_moves} steps, {self.n_trainings} trainings{proof})"
         )
-
-    def _lines(self, n_steps: int = SHOWN) -> list[tuple[str, str, str]]:
-        """What the first steps did, the criterion after each, and whether its choice is in doubt."""
-        lines = [("start", show_interval(*self.start_value), "")]
-        for place, step in enumerate(self.path[:n_steps]):
+        lines = [("start", f"{self.criterion} {show_interval(*self.start_value)}")]
+        for place, step in enumerate(self.path[:SHOWN]):
             doubt = self.doubt(place)
             if step.action != "stop" or doubt:
                 what = "stop" if step.action == "stop" else f"{step.action} {step.label}"
-                lines.append((what, show_interval(step.value_lower, step.value_upper), doubt))
-        return lines
+                value = show_interval(step.value_lower, step.value_upper)
+                lines.append((what, f"{self.criterion} {value}{doubt and f'  ({doubt})'}"))
+        rest = self.proven[SHOWN:]
+        if rest:
+            lines.append(("...", f"{len(rest)} more" + (f", {rest.count(False)} not proven" if not all(rest) else "")))
+        return title, lines

@@ -1,11 +1,13 @@
 """``certify``: how far a fitted estimator is from the optimum of its own objective."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glru._results import Shown, make_frame, or_missing
 from glru.bounds import ScoreBounds, from_queries
 from glru.certificate import Certificate, ball_radius
 from glru.certificate import certify as certify_point
@@ -25,7 +27,7 @@ from glru.updates import MAX_STEPS, newton_candidate
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelCertificate:
+class ModelCertificate(Shown):
     """How far a fitted estimator is from the optimum of its objective.
 
     Made by :func:`glru.certify`. All bounds hold for the exact optimum and include the rounding of their own computation.
@@ -101,18 +103,63 @@ class ModelCertificate:
         rows = self.adapted.rows(X)
         return self.adapted.stacked([rows @ c.coef.T + c.intercept for c in self.fitted])
 
+    @property
+    def classes(self) -> NDArray[Any] | None:
+        """The caller's classes in sorted order; None for a regression."""
+        return self.adapted.classes
+
+    def labels(self, X: Any) -> NDArray[Any]:
+        """The optimum's labels, classes as the caller has them; masked where they are not proven."""
+        return self.score_bounds(X).labels(self._require_labels())
+
+    def _require_labels(self) -> NDArray[Any]:
+        if self.classes is None:
+            raise ValueError("a regression has no labels. Use score_bounds.")
+        return self.classes
+
     def decided(self, X: Any) -> NDArray[np.bool_]:
         """Which of the fitted estimator's labels are proven to be those of the optimum; a classifier's only."""
-        if self.adapted.classes is None:
-            raise ValueError("a regression has no labels. Use score_bounds.")
+        self._require_labels()
         _, stays = self.score_bounds(X).changes(self.scores(X))
         return stays
 
-    def __repr__(self) -> str:
-        return (
-            f"ModelCertificate({type(self.adapted.estimator).__name__}, objective={self.objective:.10g}, "
-            f"gap={self.gap:.3g}, relative_gap={self.relative_gap:.3g}, radius={self.radius:.3g})"
-        )
+    def to_frame(self, X: Any) -> Any:
+        """One line per query: the optimum's label, missing where it is open, and bounds of its score or scores (a frame of pandas or polars).
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries.
+        """
+        bounds, classes = self.score_bounds(X), self.classes
+        columns = {} if classes is None else {"label": or_missing(bounds.labels(classes))}
+        return make_frame(columns | bounds.columns(classes))
+
+    def plot(self, X: Any, ax: Any = None) -> Any:
+        """Draw by how much the optimum's scores differ from the fitted ones, with their certified intervals.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n_queries, n_columns)
+            Queries.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+
+        Returns
+        -------
+        glru.display.AfterDisplay
+        """
+        lower, upper = (np.ravel(end) for end in self.score_bounds(X))
+        # Pictures are a layer above, and are loaded only for those who draw.
+        kind = import_module("glru.display").AfterDisplay
+        display = kind(lower, upper, np.ravel(self.scores(X)), f"scores at the optimum, gap {self.gap:.3g}").plot(ax)
+        display.ax_.set(xlabel="fitted score", ylabel="score at the optimum minus the fitted one")
+        return display
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        lines = [("objective", f"{self.objective:.10g}"), ("gap", f"{self.gap:.3g}")]
+        lines += [("relative gap", f"{self.relative_gap:.3g}"), ("radius", f"{self.radius:.3g}")]
+        return f"ModelCertificate({type(self.adapted.estimator).__name__})", lines
 
 
 def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:

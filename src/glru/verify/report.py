@@ -9,13 +9,14 @@ import numpy as np
 from glru._budget import Budget
 from glru._extras import require
 from glru._options import check_call
+from glru._results import Shown, make_frame
 from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
 
 
 @final
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
     """What :func:`glru.verify` found.
 
     Attributes
@@ -54,6 +55,20 @@ class Verification:
     def n_wrong(self) -> int:
         """How many numbers lie outside their bounds."""
         return len(self.wrong)
+
+    def to_frame(self) -> Any:
+        """One line per number outside its bounds, of which there are none (a frame of pandas or polars)."""
+        return make_frame({"wrong": list(self.wrong)})
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        counts = {
+            "wrong": self.n_wrong,
+            "checked": self.checked,
+            "unchecked": self.unchecked,
+            "unbounded": self.undetermined,
+        }
+        lines = [(name, str(count)) for name, count in counts.items()]
+        return f"Verification({self.digits} digits)", [*lines, ("tightest", f"{self.tightest:.2g} of a half-width")]
 
 
 @check_call

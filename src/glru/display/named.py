@@ -1,4 +1,4 @@
-"""The picture of what features are worth."""
+"""The picture of certified intervals of named quantities, one line each."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -6,26 +6,24 @@ from typing import Any, final
 import numpy as np
 
 from glru.display.intervals import BLUE, GREY, axes
-from glru.display.stepwise import NAMES
 from glru.linalg import Array
-from glru.selection import FeatureImportance
 
 SHOWN = 30
-"""Features that are drawn."""
+"""Quantities that are drawn."""
 
 
 @final
-class ImportanceDisplay:
-    """Certified intervals of how much worse the model is without each feature, the most important one on top.
+class IntervalsDisplay:
+    """Certified intervals of named quantities, the first one on top: what features are worth, coefficients, the most influential rows.
 
     Parameters
     ----------
-    lower, upper : array of shape (n_features,)
-        Ends of the increases, in the order in which they are drawn.
+    lower, upper : array of shape (n_quantities,)
+        The ends, in the order in which they are drawn; at most 30 are.
     names : sequence of str
-        What the features are called.
-    criterion : str
-        What increases.
+        What the quantities are called.
+    label : str
+        What they measure.
 
     Examples
     --------
@@ -34,30 +32,15 @@ class ImportanceDisplay:
     >>> X = glru.datasets.prepare(data).X
     >>> problem = glru.Problem(X[:400], data.y[:400], penalty=glru.L2(0.01))
     >>> result = glru.feature_importance(problem, X_val=X[400:], y_val=data.y[400:])
-    >>> len(glru.display.ImportanceDisplay.from_result(result).names)
-    30
+    >>> display = result.plot()
+    >>> len(display.names), display.label
+    (30, 'increase without the feature: log loss')
     """
 
-    def __init__(self, lower: Array, upper: Array, names: Sequence[str], criterion: str) -> None:
-        self.lower, self.upper, self.names, self.criterion = lower, upper, names, criterion
+    def __init__(self, lower: Array, upper: Array, names: Sequence[str], label: str) -> None:
+        self.lower, self.upper, self.names, self.label = lower[:SHOWN], upper[:SHOWN], names[:SHOWN], label
 
-    @classmethod
-    def from_result(cls, result: FeatureImportance) -> "ImportanceDisplay":
-        """Make the display of a result.
-
-        Parameters
-        ----------
-        result : FeatureImportance
-            From :func:`glru.feature_importance`.
-        """
-        order = result.order[:SHOWN]
-        names = [
-            ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
-            for name in (result.features[k] for k in order)
-        ]
-        return cls(result.lower[order], result.upper[order], names, result.criterion)
-
-    def plot(self, ax: Any = None) -> "ImportanceDisplay":
+    def plot(self, ax: Any = None) -> "IntervalsDisplay":
         """Draw it.
 
         Parameters
@@ -76,5 +59,5 @@ class ImportanceDisplay:
         ax.plot(np.zeros(int((~known).sum())), places[~known], "x", color=GREY, markersize=5, zorder=3)
         ax.set_yticks(places, self.names)
         ax.invert_yaxis()
-        ax.set_xlabel(f"increase without the feature: {NAMES[self.criterion]}")
+        ax.set_xlabel(self.label)
         return self
