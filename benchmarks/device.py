@@ -39,6 +39,7 @@ def run() -> None:
     found = _path(torch, problem, peak)
     _elimination(torch, problem, on[N:], y[N:], peak)
     _tall(torch)
+    _classes(torch, peak)
     if os.environ.get("GLRU_DEVICE_HOST") == "1":
         _compare(X, y, found)
 
@@ -156,6 +157,46 @@ def _tall(torch) -> None:
                 result, fit, loo = runs[-1][1:]
                 rows.append([f"{n} x {d}", name, f"{fit:.2f}", f"{loo:.2f}", result.n_trainings])
     print_table("Tall data", ["data", "where", "fit s", "LOOCV s", "trainings"], rows)
+
+
+def _classes(torch, peak) -> None:
+    """Ten classes in the shape of MNIST: pixels, most of them dark, of rank far below their number."""
+    n, d, n_classes, rows = 60_000, 784, 10, []
+    random = np.random.default_rng(0)
+    y = random.integers(n_classes, size=n)
+    parts = np.maximum(random.normal(size=(40, d)), 0.8) - 0.8
+    weights = np.maximum(random.normal(size=(n, 40)) + 0.35 * random.normal(size=(n_classes, 40))[y], 0.0)
+    X = np.minimum(weights @ parts / 4.0 + 0.05 * np.maximum(random.normal(size=(n, d)) - 1.0, 0.0), 1.0)
+    on = torch.asarray(X, device="cuda")
+    size = n_classes * (d + 1)
+    hessian = n_classes * (n_classes - 1) * n * (d + 1) ** 2 + size**3 / 3
+    for lam in (1e-2, 1e-3, 1e-4):
+        problem = glru.Problem(on, y, loss=glru.Multinomial(), penalty=glru.L2(lam), fit_intercept=True)
+        solution, fit = _timed(torch, lambda problem=problem: glru.solve(problem))
+        for width in ("labels", None):
+            result, loo = _timed(torch, lambda solution=solution, width=width: glru.loocv(solution, width=width))
+            # The Hessian and its factor, the factor's inverse, two residuals, the forms of all rows, and two products for every model that was written down.
+            written = n - result.decided_by.get("local", 0)
+            done = hessian + 5 * size**3 + 2 * n * size**2 + 4 * written * n * d * n_classes
+            rows.append(
+                [
+                    f"{lam:g}",
+                    f"{fit:.2f}",
+                    solution.n_iter,
+                    f"{solution.n_iter * hessian / fit / peak:.2f}",
+                    "labels" if width else "metrics to four digits",
+                    f"{loo:.2f}",
+                    f"{done / loo / peak:.2f}",
+                    int(result.n_errors),
+                    str(result.decided_by),
+                    result.n_trainings,
+                ]
+            )
+    print_table(
+        f"{n} x {d}, {n_classes} classes, {size} unknowns",
+        ["lam", "fit s", "steps", "of peak", "asked for", "LOOCV s", "of peak", "errors", "decided by", "trainings"],
+        rows,
+    )
 
 
 def _compare(X, y, found) -> None:

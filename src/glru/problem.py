@@ -243,7 +243,6 @@ class Problem:
         matrix, names = _inputs.as_matrix(X)
         n_rows, n_columns = matrix.shape
         if loss.several:
-            matrix.require_host("Multinomial() is trained on the host")
             y, classes = _inputs.as_places(y, n_rows)
         elif loss.task == "classification":
             y, classes = _inputs.as_labels(y, n_rows)

@@ -196,6 +196,97 @@ def test_a_library_that_errs_widens_the_bounds(monkeypatch, bad):
     assert np.all((found[0] <= good.score_lower) & (good.score_upper <= found[1]))
 
 
+def _classes(seed, n_rows, n_columns, n_classes, units=1.0):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n_rows, n_columns))
+    scores = 1.5 * X @ random.normal(size=(n_columns, n_classes)) + random.gumbel(size=(n_rows, n_classes))
+    return X * units, scores.argmax(axis=1)
+
+
+@NAMESPACES
+@pytest.mark.parametrize(
+    ("shape", "units"), [((60, 4), 1.0), ((12, 20), 1.0), ((50, 3), np.array([1.0, 2.0**40, 2.0**-30]))]
+)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("scaling", ["mean", "sum"])
+def test_leave_one_out_of_classes(put, shape, units, fit_intercept, scaling):
+    X, y = _classes(3, *shape, 3, units)
+    y[:6] = np.repeat(np.arange(3), 2)
+    weights = np.where(np.arange(len(y)) % 7 == 3, 0.0, 1.0 + np.arange(len(y)) % 3)
+    options = {"fit_intercept": fit_intercept, "scaling": scaling, "sample_weight": weights}
+    options |= {"loss": glru.Multinomial(), "penalty": glru.L2(0.01 * np.square(units))}
+    results = [
+        glru.loocv(glru.Problem(data, y, **options), width=width) for data in (X, put(X)) for width in (1e-6, "labels")
+    ]
+    ours = glru.Problem(X, y, **options)
+    naive = glru.loocv(ours, method="naive")
+    for result in results:
+        assert result.certified
+        np.testing.assert_array_equal(result.labels, naive.labels)
+        assert _overlap(result, results[0])
+    assert np.max(results[2].bounds.width) <= 2e-6 * np.ptp(results[2].scores)
+
+
+@NAMESPACES
+def test_steps_with_hessians_of_their_own_for_classes(put):
+    # Few rows and a weak penalty: a removal moves scores far, and the old Hessian serves badly.
+    X, y = _classes(8, 24, 6, 3)
+    options = {"loss": glru.Multinomial(), "penalty": glru.L2(1e-4), "fit_intercept": True}
+    here, there = (glru.loocv(glru.Problem(data, y, **options), width="labels") for data in (X, put(X)))
+    assert here.certified and there.certified and _overlap(here, there)
+    np.testing.assert_array_equal(here.labels, there.labels)
+
+
+@NAMESPACES
+@pytest.mark.parametrize(
+    "change", [glru.RemoveRows([1, 4]), glru.RemoveColumns([2]), glru.AddRows(np.eye(2, 4), [0, 2])]
+)
+def test_changes_of_classes(put, change):
+    X, y = _classes(4, 50, 4, 3)
+    options = {"loss": glru.Multinomial(), "penalty": glru.L2(0.01), "fit_intercept": True}
+    queries = X[:9, :3] if isinstance(change, glru.RemoveColumns) else X[:9]
+    here, there = (glru.after(glru.solve(glru.Problem(data, y, **options)), change) for data in (X, put(X)))
+    np.testing.assert_array_equal(here.labels(queries), there.labels(queries))
+    for ours, theirs in zip(here.coef_bounds(), there.coef_bounds(), strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=1e-6)
+
+
+@NAMESPACES
+def test_folds_strengths_and_steps_of_classes(put):
+    X, y = _classes(5, 60, 4, 3)
+    options = {"loss": glru.Multinomial(), "penalty": glru.L2(0.01), "fit_intercept": True}
+    here, there = (glru.Problem(data, y, **options) for data in (X, put(X)))
+    assert len({glru.loocv_path(problem, [0.01, 0.1]).best_lam for problem in (here, there)}) == 1
+    labels = [glru.cross_val_predict(problem, cv=3).labels for problem in (here, there)]
+    np.testing.assert_array_equal(*labels)
+    steps = [
+        glru.stepwise(problem, X_val=problem.matrix.data, y_val=y, criterion="log_loss") for problem in (here, there)
+    ]
+    np.testing.assert_array_equal(*(result.selected for result in steps))
+
+
+@pytest.mark.parametrize("bad", ["cholesky", "solve_upper"])
+def test_a_library_that_errs_widens_the_bounds_of_classes(monkeypatch, bad):
+    X, y = _classes(6, 40, 4, 3)
+    solution = glru.solve(glru.Problem(_strict(X), y, loss=glru.Multinomial(), penalty=glru.L2(0.01)), tol=1e-10)
+    good = glru.loocv(solution, width=1e-9)
+    exact = glru.updates.class_rows.ClassRows(solution.problem, solution.point)
+    right = getattr(metrics, bad)
+    noise = 1.0 + 1e-5 * np.random.default_rng(8).uniform(-1.0, 1.0, size=(12, 12))
+    monkeypatch.setattr(metrics, bad, lambda *args: right(*args) * _strict(noise))
+    family = glru.updates.class_rows.ClassRows(solution.problem, solution.point)
+    errors = [rows.metric.eta + rows.metric.solve_error for rows in (exact, family)]
+    assert errors[0] < 1e-10 and errors[1] > 1e-7
+    for steps in (0, 3):
+        found = (
+            family.refined(np.arange(40), y, lambda low, high: np.zeros(len(low), dtype=bool), steps)
+            if steps
+            else family.bounds(np.arange(40), y)
+        )
+        lower, upper = found[0][:, :3], found[1][:, :3]
+        assert np.isfinite(lower).any() and np.all((lower <= good.score_upper) & (good.score_lower <= upper))
+
+
 @NAMESPACES
 def test_kernels_agree_with_the_array_path(put):
     random = np.random.default_rng(9)

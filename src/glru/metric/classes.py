@@ -10,14 +10,14 @@ optimum stays what it is, and the Hessian becomes regular and well conditioned i
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dlauum
 
-from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma
-from glru.metric.columns import ColumnMetric, powers_of_two
+from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma, to_host
+from glru.metric.columns import factored, powers_of_two
 from glru.problem import Problem
 
 EXPONENTS = 1600
@@ -31,12 +31,14 @@ FORM_SHARE = 1e-10
 """What forms from the inverse itself may be off, as a share of the product of the norms of two classes; those that may be off by more come from the factor."""
 
 
-def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple[Array, Array]:
+def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple[Any, Array]:
     """The objective's Hessian at some probabilities (one line per row), with the gauge, and the gauge ``c``.
 
     Classes first: entry ``(a p + j, b p + k)`` belongs to column ``j`` of class ``a`` and column ``k`` of class ``b``, the intercept's column last. ``factor``:
-    what the weights of the losses are multiplied by.
+    what the weights of the losses are multiplied by. Where the rows are on a device, so is the Hessian.
     """
+    if not problem.arrays.stable:
+        return _device_hessian(problem, likely, factor * problem.weights)
     n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
     blocks = np.zeros((n_scores, width, n_scores, width))
     weights = factor * problem.weights
@@ -49,9 +51,7 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
             blocks[a, :, b, :] = -gram
             blocks[b, :, a, :] = -gram.T
     strengths = strengths_of(problem)
-    diagonal = np.einsum("ajaj->j", blocks) / n_scores + strengths
-    # A power of two near the other entries of the diagonal; 1 where these are zero.
-    gauge = np.square(1.0 / powers_of_two(diagonal)) / n_scores
+    gauge = _gauge(np.einsum("ajaj->j", blocks), strengths, n_scores)
     places = np.arange(width)
     for a in range(n_scores):
         blocks[a, places, a, places] += strengths
@@ -59,6 +59,29 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
             blocks[a, places, b, places] += gauge
     # In the order of columns, which LAPACK reads without a copy.
     return blocks.reshape(n_scores * width, n_scores * width).T, gauge
+
+
+def _device_hessian(problem: Problem, likely: Array, weights: Array) -> tuple[Any, Array]:
+    """:func:`class_hessian` of rows on a device."""
+    arrays, strengths, classes = problem.arrays, strengths_of(problem), range(likely.shape[1])
+    grams = {
+        (a, b): _pair_gram(problem, weights * likely[:, a] * likely[:, b]) for a in classes for b in classes if a < b
+    }
+    pairs = [[grams[min(a, b), max(a, b)] for b in classes if b != a] for a in classes]
+    own = [sum(line[1:], start=line[0]) for line in pairs]
+    diagonal = np.sum([to_host(arrays.xp.linalg.diagonal(block)) for block in own], axis=0)
+    gauge = _gauge(diagonal, strengths, len(classes))
+    lines = []
+    for a in classes:
+        line = [arrays.add_diagonal(-gram, gauge) for gram in pairs[a]]
+        line.insert(a, arrays.add_diagonal(own[a], strengths + gauge))
+        lines.append(arrays.concatenate(line, 1))
+    return arrays.concatenate(lines, 0), gauge
+
+
+def _gauge(diagonal: Array, strengths: Array, n_scores: int) -> Array:
+    """The gauge: a power of two near the other entries of the diagonal, 1 where these are zero; ``diagonal``: summed over the classes."""
+    return np.square(1.0 / powers_of_two(diagonal / n_scores + strengths)) / n_scores
 
 
 def strengths_of(problem: Problem) -> Array:
@@ -82,11 +105,13 @@ def _class_grams(problem: Problem, weights: Array, likely: Array) -> Array:
     return gram.T.reshape(n_scores, width, n_scores, width).transpose(2, 0, 3, 1)
 
 
-def _pair_gram(problem: Problem, weights: Array) -> Array:
+def _pair_gram(problem: Problem, weights: Array) -> Any:
     """``X~^T diag(weights) X~`` in full."""
     gram = problem.matrix.column_gram(weights)
     if problem.fit_intercept:
         gram = problem.arrays.bordered(gram, problem.matrix.T @ weights, float(weights.sum()))
+    if not problem.arrays.stable:
+        return gram
     upper: Array = np.triu(gram)
     return upper + np.triu(upper, 1).T
 
@@ -119,7 +144,8 @@ class ClassMetric:
         self.width = self.strengths.size
         # An entry is a Gram matrix's, or a sum of one for each other class, and the penalty's and the gauge's share of it.
         depth = problem.n_rows + self.n_scores + 16
-        self.columns = ColumnMetric(hessian, False, depth, 0.0)
+        self.columns = factored(hessian, False, depth, 0.0)
+        self.arrays = self.columns.arrays
         # A product of two probabilities, each off by a share of itself; what underflows is missing from the computed Hessian
         # alone, by less than the smallest normal number times a squared norm.
         share = 2.0 * gamma(2 * self.n_scores + EXPONENTS)
@@ -131,10 +157,9 @@ class ClassMetric:
         """Relative error of the norm of a product with the inverse factor, or of a triangular solve."""
         return self.columns.solve_error
 
-    def solve(self, vectors: Array) -> Array:
-        """The inverse of the metric times a vector or a matrix."""
-        found: Array = self.columns.solve(vectors)
-        return found
+    def solve(self, vectors: Any) -> Any:
+        """The inverse of the metric times a vector or a matrix, which comes back where it was."""
+        return self.columns.solve(vectors)
 
     def gradient_norm(self, gradient: Array, slack: Array) -> float:
         """Norm of a gradient whose entries are known up to ``slack``."""
@@ -172,6 +197,9 @@ class ClassMetric:
 
     def forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
         """``x^T (H^-1)_ab x`` for all pairs of classes, rows by chunks; see :attr:`unit` for their errors."""
+        if not self.arrays.stable:
+            yield from self._device_forms(X)
+            return
         size = self.columns.size
         height = max(16, 4 * CHUNK_BYTES // (8 * max(size, 1)))
         inverse = self._inverse if 0 < self.width <= NARROW and X.shape[0] >= size else None
@@ -181,6 +209,18 @@ class ClassMetric:
             if self.fit_intercept:
                 block = np.column_stack([block, np.ones(block.shape[0])])
             yield here, self._factor_forms(block) if inverse is None else self._inverse_forms(block, inverse)
+
+    def _device_forms(self, X: Matrix) -> Iterator[tuple[slice, Array]]:
+        """Forms of rows on a device, from the inverse factor there."""
+        xp, size = self.arrays.xp, self.columns.size
+        inverse = xp.reshape(self.columns.inverse, (self.n_scores, self.width, size))
+        height = max(16, self.arrays.batch // max(1, self.n_scores * size))
+        for start in range(0, X.shape[0], height):
+            here = slice(start, min(start + height, X.shape[0]))
+            block = self.arrays.put(X[here].block())
+            block = self.arrays.with_ones(block) if self.fit_intercept else block
+            solved = xp.permute_dims(xp.matmul(block[None, :, :], inverse), (1, 0, 2))
+            yield here, to_host(xp.matmul(solved, xp.matrix_transpose(solved)))
 
     def _inverse_forms(self, block: Array, inverse: Array) -> Array:
         """Forms of some rows from the inverse, and from the factor where they may be off by more than ``FORM_SHARE``."""

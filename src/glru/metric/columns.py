@@ -274,8 +274,13 @@ class DiagonalMetric(Metric):
 
 def column_metric(totals: Totals, hessian: Any) -> ColumnMetric:
     """The metric of a Hessian given by its upper triangle, a sum over all rows, where it lives."""
+    return factored(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
+
+
+def factored(hessian: Any, fit_intercept: bool, depth: int, least: float) -> ColumnMetric:
+    """The metric of a Hessian, see :class:`ColumnMetric`, factored where it lives."""
     kind = ColumnMetric if arrays_of(hessian).stable else DeviceMetric
-    return kind(hessian, totals.fit_intercept, totals.depth, totals.least_curvature)
+    return kind(hessian, fit_intercept, depth, least)
 
 
 @final

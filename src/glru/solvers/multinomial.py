@@ -42,6 +42,8 @@ def direct_is_cheaper(problem: Problem) -> bool:
     """Whether factoring the whole system is expected to take less time than conjugate gradients."""
     n_scores, width = problem.n_scores, problem.n_columns + int(problem.fit_intercept)
     size = n_scores * width
+    if problem.matrix.only_products:
+        return size <= problem.largest
     if size > min(DIRECT_UNKNOWNS, problem.largest):
         return False
     # Nanoseconds, roughly: a Gram matrix for each pair of classes and the factor, against one for each class and a few products: the blocks

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect
-from glru.linalg import FEW, HOST, TINY, Array, Matrix, gamma
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
 from glru.losses import Multinomial
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
@@ -55,6 +55,9 @@ CHUNK = 1 << 19
 
 MOST_LOST = 0.5
 """Rows of large norms that carry more than this share of the metric are not left out of it."""
+
+DEVICE_ROWS = 1 << 12
+"""Rows of which a device makes sums in one product; those of more are added, so that rounding does not grow with the number of rows."""
 
 CACHED, CACHED_SCORES = 1 << 16, 320
 """Scores of a part of the rows under the candidates that are measured together, and those of one row: they stay in the cache of a core."""
@@ -194,9 +197,16 @@ class ClassRows:
 
     @property
     def weight_share(self) -> float:
-        """Relative error of a row's new weight and of a sum over the rows; sums of losses keep their weights as they are."""
-        n_rows = self.problem.n_rows
-        return sum_error(n_rows) if self.problem.scaling == "mean" else gamma(n_rows + 9)
+        """:meth:`share_of` of sums in one product."""
+        return self.share_of(self.problem.n_rows)
+
+    def share_of(self, depth: int) -> float:
+        """Relative error of a row's new weight and of a sum over the rows; sums of losses keep their weights as they are.
+
+        ``depth``: at least the additions that a row's share of the sum passes through.
+        """
+        depth = max(depth, self.problem.totals.depth)
+        return sum_error(depth) if self.problem.scaling == "mean" else gamma(depth + 9)
 
     @cached_property
     def error_size(self) -> float:
@@ -227,7 +237,9 @@ class ClassRows:
     def moved(self, rows: Rows, reference: Rows) -> Bounds:
         """Bounds from the same step as :meth:`bounds`, with the moves of all other rows' scores."""
         lower, upper = unbounded_queries(rows.size, self.problem.n_scores)
-        places = np.flatnonzero(self.removals(rows).shares > 0.0) if self.usable else np.empty(0, dtype=np.intp)
+        # On a device gradients cost little more than moves.
+        usable = self.usable and self.metric.arrays.stable
+        places = np.flatnonzero(self.removals(rows).shares > 0.0) if usable else np.empty(0, dtype=np.intp)
         if places.size:
             first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
             lower[places], upper[places] = first.moved_bounds()
@@ -239,8 +251,11 @@ class ClassRows:
         if not self.usable:
             return lower, upper
         removals = self.removals(rows)
-        places = np.flatnonzero(removals.shares > 0.0)
-        if places.size:
+        proven = np.flatnonzero(removals.shares > 0.0)
+        # On a device the models of as many rows as it keeps busy, on the host of all of them.
+        height = max(1, proven.size if self.metric.arrays.stable else self.metric.arrays.batch // self.model.size)
+        for start in range(0, proven.size, height):
+            places = proven[start : start + height]
             first = ClassCandidates.first(self, self.removals(rows[places]), reference[places])
             found = tighten(first, lambda low, high: decided(low.T, high.T), n_steps)
             lower[places], upper[places] = found.lower.T, found.upper.T
@@ -431,27 +446,32 @@ class ClassCandidates:
     @classmethod
     def first(cls, family: ClassRows, removals: ClassRemovals, reference: Rows) -> "ClassCandidates":
         """The candidates of the closed form."""
+        put = family.metric.arrays.put
         steps = family.metric.solve(_spread(family, removals, removals.multipliers))
-        steps += family.step.ravel()[:, None]
+        steps += put(family.step.ravel())[:, None]
         if removals.extra.any():
-            steps += family.loss_step.ravel()[:, None] * removals.extra
+            steps += put(family.loss_step.ravel())[:, None] * put(removals.extra)
         return cls(family, removals, reference, steps)
 
     def certify(self) -> Certified:
         """Bounds of the left-out rows' queries, from the gradients in the metric without the row."""
         family, removals, metric = self.family, self.removals, self.family.metric
         n_scores = family.problem.n_scores
-        losses, own, moved, near_moved, sizes = self._measure()
-        models = self.moves.reshape(n_scores, metric.width, -1) + family.model[:, :, None]
-        strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
-        gradients = removals.factors * losses + strengths * models + gauge * models.sum(axis=0)
-        self.gradients = gradients.reshape(self.moves.shape)
+        xp, put = metric.arrays.xp, metric.arrays.put
+        losses, own, moved, near_moved, sizes = self._measure() if metric.arrays.stable else self._device_measure()
+        models = xp.reshape(self.moves, (n_scores, metric.width, -1)) + put(family.model)[:, :, None]
+        strengths, gauge = put(metric.strengths)[:, None], put(metric.gauge)[:, None]
+        gradients = put(removals.factors) * losses + strengths * models + gauge * xp.sum(models, axis=0)
+        self.gradients = xp.reshape(gradients, self.moves.shape)
         first, second = self._move_errors()
         wrong = 2.0 * (family.problem.totals.largest_norm * first + second)
         rounding = self._rounding(models, losses, first, second, sizes)
         with np.errstate(all="ignore"):
             gradients = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
-            nu = np.where(removals.shares > 0.0, gradients / np.sqrt(removals.shares), np.inf)
+            nu, floors = (
+                np.where(removals.shares > 0.0, norms / np.sqrt(removals.shares), np.inf)
+                for norms in (gradients, rounding)
+            )
             radius = removals.radius(nu, moved + wrong, removals.shares, family.largest_norm)
             _, largest, lost = family.near
             if lost > 0.0:
@@ -462,7 +482,7 @@ class ClassCandidates:
         scores = removals.scores + own
         errors = removals.errors + lengths * first + second + TINY + FEW * np.abs(scores).max(axis=1)
         lower, upper = self._bounds(scores, errors, nu, moved + wrong, radius, rounding)
-        return Certified(lower.T, upper.T, nu, np.zeros(nu.size))
+        return Certified(lower.T, upper.T, nu, floors)
 
     def moved_bounds(self) -> Bounds:
         r"""Bounds around the first candidates, exact Newton steps, from the moves ``t`` of the other rows' scores alone.
@@ -495,16 +515,33 @@ class ClassCandidates:
             remainders = newton_remainders(exponents) / exponents * roots * (1.0 + FEW)
         return removals.bounds(self.reference, exponents, remainders)
 
+    @property
+    def _together(self) -> int:
+        """Candidates that are measured together."""
+        return min(self.removals.rows.size, max(8, CACHED_SCORES // self.family.problem.n_scores))
+
+    @property
+    def _height(self) -> int:
+        """Rows of a part of which the sums are made, and then added."""
+        if not self.family.metric.arrays.stable:
+            return DEVICE_ROWS
+        return max(64, CACHED // (self.family.problem.n_scores * self._together))
+
+    @property
+    def _depth(self) -> int:
+        """At least the additions that a row's share of a gradient passes through."""
+        n_rows = self.family.problem.n_rows
+        return min(n_rows, self._height) + n_rows // self._height + 2
+
     def _tables(self, own: Array | None = None) -> Iterator[tuple[slice, slice, Matrix, Array]]:
         """The moves of the rows' scores by groups of candidates and parts of the rows, a left-out row's (which ``own`` takes) as zeros."""
         problem, rows = self.family.problem, self.removals.rows
         n_scores, n_models = problem.n_scores, rows.size
         moves = self.moves.reshape(n_scores, self.family.metric.width, n_models)
-        size = min(n_models, max(8, CACHED_SCORES // n_scores))
-        parts = _row_parts(problem, CACHED // (n_scores * size))
+        size, parts = self._together, _row_parts(problem, self._height)
         for start in range(0, n_models, size):
             here = slice(start, min(start + size, n_models))
-            models, mine = _flat(moves[:, :, here]), rows[here]
+            models, mine = _flat(np, moves[:, :, here]), rows[here]
             for part, X in parts:
                 scores = _batch_scores(X, models, problem.fit_intercept)
                 table = scores.reshape(scores.shape[0], n_scores, -1)
@@ -543,26 +580,69 @@ class ClassCandidates:
     def _move_errors(self) -> tuple[Array, Array]:
         """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
         problem = self.family.problem
-        steps = self.moves.reshape(problem.n_scores, self.family.metric.width, -1)
+        xp = self.family.metric.arrays.xp
+        steps = xp.reshape(self.moves, (problem.n_scores, self.family.metric.width, -1))
         unit = gamma(problem.n_columns + 3) * (1.0 + gamma(problem.n_columns + 8))
-        columns = steps[:, : problem.n_columns]
-        first = unit * np.sqrt(np.square(columns).sum(axis=1).max(axis=0)) * (1.0 + gamma(problem.n_columns + 8))
-        second = unit * np.abs(steps[:, -1]).max(axis=0) if problem.fit_intercept else np.zeros_like(first)
+        squares = to_host(xp.max(xp.sum(xp.square(steps[:, : problem.n_columns, :]), axis=1), axis=0))
+        first = unit * np.sqrt(squares) * (1.0 + gamma(problem.n_columns + 8))
+        if not problem.fit_intercept:
+            return first, np.zeros_like(first)
+        second = unit * to_host(xp.max(xp.abs(steps[:, -1, :]), axis=0))
         return first, second
 
-    def _rounding(self, models: Array, losses: Array, first: Array, second: Array, size: Array) -> Array:
+    def _device_measure(self) -> tuple[Any, Array, Array, Array, Array]:
+        """:meth:`_measure` on a device, where the moves and the gradients stay."""
+        problem, family, rows = self.family.problem, self.family, self.removals.rows
+        arrays, xp = family.metric.arrays, family.metric.arrays.xp
+        n_rows, n_scores, width = problem.n_rows, problem.n_scores, family.metric.width
+        moves = xp.reshape(self.moves, (n_scores, width, -1))
+        own = _own_scores(family, self.removals, self.moves)
+        likely, weights = arrays.put(family.values.likely)[:, :, None], arrays.put(problem.weights)[:, None]
+        is_own = arrays.put(np.arange(n_scores) == problem.y[:, None])[:, :, None]
+        numbers, used = arrays.put(np.arange(n_rows))[:, None], arrays.put(problem.weights > 0.0)[:, None]
+        is_near = arrays.put(family.near[0] > 0.0)[:, None]
+        height, parts = max(1, arrays.batch // max(1, n_rows * n_scores)), _row_parts(problem, self._height)
+        gradients, moved, near_moved, squares = [], [], [], []
+        for start in range(0, rows.size, height):
+            mine = rows[start : start + height]
+            models = _flat(xp, moves[:, :, start : start + mine.size])
+            scores = _batch_scores(problem.matrix, models, problem.fit_intercept)
+            scores = xp.reshape(scores, (n_rows, n_scores, -1))
+            counted = used & (numbers != arrays.put(mine)[None, :])
+            ranges = xp.max(scores, axis=1) - xp.min(scores, axis=1)
+            moved.append(to_host(xp.max(xp.where(counted, ranges, 0.0), axis=0)))
+            near_moved.append(to_host(xp.max(xp.where(counted & is_near, ranges, 0.0), axis=0)))
+            scores = xp.exp(xp.where(counted[:, None, :], scores, 0.0)) * likely
+            own_share = xp.sum(xp.where(is_own, scores, 0.0), axis=1)
+            scores = xp.where(is_own, 0.0, scores)
+            # A row's own slope is minus the sum of the others.
+            others = xp.sum(scores, axis=1)
+            kept = own_share + others
+            others, scale = others / kept, xp.where(counted, weights, 0.0) / kept
+            weighted = xp.where(counted, weights, 0.0) * others
+            squares.append(to_host(xp.sum(weighted * others, axis=0)))
+            scores = xp.where(is_own, -weighted[:, None, :], scores * scale[:, None, :])
+            scores = xp.reshape(scores, (n_rows, -1))
+            found = sum(_batch_gradients(X, scores[part, :], problem.fit_intercept) for part, X in parts)
+            gradients.append(xp.permute_dims(xp.reshape(found, (width, n_scores, -1)), (1, 0, 2)))
+        found, near = np.concatenate(moved), np.concatenate(near_moved)
+        return xp.concat(gradients, axis=2), own, found, near, np.sqrt(np.concatenate(squares))
+
+    def _rounding(self, models: Any, losses: Any, first: Array, second: Array, size: Array) -> Array:
         """At least the norms of the gradients' errors."""
         family, problem, totals = self.family, self.family.problem, self.family.problem.totals
         n_scores, high = problem.n_scores, self.removals.factors
         size = size * (1.0 + gamma(problem.n_rows + 2 * n_scores + EXPONENTS))
         wrong = family.error_size + totals.norm * first + float(np.sqrt(totals.weight_sum)) * second
-        share = family.weight_share + 2.0 * gamma(2 * n_scores + EXPONENTS)
+        share = family.share_of(self._depth) + 2.0 * gamma(2 * n_scores + EXPONENTS)
         spread = (share * size + 0.5 * wrong) * (1.0 + FEW)
-        sizes = np.abs(models)
-        sizes = family.metric.strengths[:, None] * sizes + family.metric.gauge[:, None] * sizes.sum(axis=0)
-        sizes += high * np.abs(losses)
+        xp, put, sizes = family.metric.arrays.xp, family.metric.arrays.put, abs(models)
+        sizes = put(family.metric.strengths)[:, None] * sizes + put(family.metric.gauge)[:, None] * xp.sum(
+            sizes, axis=0
+        )
+        sizes += put(high) * abs(losses)
         axes = family.metric.axis_norms
-        outer = gamma(n_scores + 16) * (axes @ sizes.reshape(axes.size, -1))
+        outer = gamma(n_scores + 16) * to_host(put(axes) @ xp.reshape(sizes, (axes.size, -1)))
         return (high * spread * family.slope_norm + outer) * (1.0 + FEW) + TINY
 
     def _bounds(
@@ -600,7 +680,8 @@ class ClassCandidates:
     def step(self, members: NDArray[np.bool_]) -> "ClassCandidates":
         """Some of the candidates after one more Newton step."""
         family, removals = self.family, self.removals.take(members)
-        moves, gradients = self.moves[:, members], self.gradients[:, members]
+        take = family.metric.arrays.take
+        moves, gradients = take(self.moves, members), take(self.gradients, members)
         if self.exact_steps:
             moves = moves - _newton_directions(family, removals, moves, gradients)
         else:
@@ -609,45 +690,46 @@ class ClassCandidates:
 
     def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates":
         """Some of the candidates as they are, for steps with the Hessian of each."""
-        removals = self.removals.take(members)
-        return ClassCandidates(self.family, removals, self.reference[members], self.moves[:, members], True)
+        removals, moves = self.removals.take(members), self.family.metric.arrays.take(self.moves, members)
+        return ClassCandidates(self.family, removals, self.reference[members], moves, True)
 
 
-def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Array, gradients: Array) -> Array:
+def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, gradients: Any) -> Any:
     """The inverses of the models' own Hessians times their gradients, by conjugate gradients; without proof."""
-    problem, metric = family.problem, family.metric
-    X, n_scores, found = problem.matrix, problem.n_scores, np.empty_like(moves)
-    size = min(64, max(8, CHUNK // max(1, n_scores * problem.n_rows)))
-    strengths, gauge = metric.strengths[:, None], metric.gauge[:, None]
+    problem, metric, arrays = family.problem, family.metric, family.metric.arrays
+    X, n_scores, xp, found = problem.matrix, problem.n_scores, arrays.xp, []
+    size = min(64, max(8, (CHUNK if arrays.stable else arrays.batch) // max(1, n_scores * problem.n_rows)))
+    strengths, gauge = arrays.put(metric.strengths)[:, None], arrays.put(metric.gauge)[:, None]
+    base = arrays.put(family.values.likely)[:, :, None]
     for start in range(0, moves.shape[1], size):
         here = slice(start, min(start + size, moves.shape[1]))
         mine = removals.take(here)
         shape = problem.n_rows, n_scores, here.stop - start
-        models = _flat(moves[:, here].reshape(n_scores, metric.width, -1))
-        likely = np.exp(_batch_scores(X, models, problem.fit_intercept)).reshape(shape)
-        likely *= family.values.likely[:, :, None]
-        likely /= likely.sum(axis=1)[:, None, :]
+        models = _flat(xp, xp.reshape(moves[:, here], (n_scores, metric.width, -1)))
+        likely = xp.reshape(xp.exp(_batch_scores(X, models, problem.fit_intercept)), shape) * base
+        likely /= xp.sum(likely, axis=1)[:, None, :]
         weights = problem.weights[:, None] * mine.factors
         weights[mine.rows, np.arange(mine.rows.size)] = 0.0
+        weights = arrays.put(weights)
 
-        def product(vectors: Array, likely: Array = likely, weights: Array = weights) -> Array:
-            lines = vectors.reshape(n_scores, metric.width, -1)
-            scores = _batch_scores(X, _flat(lines), problem.fit_intercept).reshape(likely.shape)
-            scores -= np.sum(likely * scores, axis=1)[:, None, :]
+        def product(vectors: Any, likely: Any = likely, weights: Any = weights) -> Any:
+            lines = xp.reshape(vectors, (n_scores, metric.width, -1))
+            scores = xp.reshape(_batch_scores(X, _flat(xp, lines), problem.fit_intercept), likely.shape)
+            scores -= xp.sum(likely * scores, axis=1)[:, None, :]
             scores *= likely
             scores *= weights[:, None, :]
-            image = _batch_gradients(X, scores.reshape(problem.n_rows, -1), problem.fit_intercept)
-            image = np.swapaxes(image.reshape(metric.width, n_scores, -1), 0, 1)
-            return (image + strengths * lines + gauge * lines.sum(axis=0)).reshape(vectors.shape)
+            image = _batch_gradients(X, xp.reshape(scores, (problem.n_rows, -1)), problem.fit_intercept)
+            image = xp.permute_dims(xp.reshape(image, (metric.width, n_scores, -1)), (1, 0, 2))
+            return xp.reshape(image + strengths * lines + gauge * xp.sum(lines, axis=0), vectors.shape)
 
-        def solve(vectors: Array, mine: ClassRemovals = mine) -> Array:
+        def solve(vectors: Any, mine: ClassRemovals = mine) -> Any:
             solved = metric.solve(vectors)
             seen = _own_scores(family, mine, solved)
             more = mine.solve(mine.weights[:, None] * curved(mine.curvatures, seen))
             return metric.solve(vectors + _spread(family, mine, more))
 
-        found[:, here] = conjugate_gradients(HOST, product, solve, gradients[:, here])
-    return found
+        found.append(conjugate_gradients(arrays, product, solve, gradients[:, here]))
+    return arrays.concatenate(found, 1)
 
 
 def curvatures_of(likely: Array) -> Array:
@@ -672,44 +754,49 @@ def _row_scores(X: Any, model: Array, fit_intercept: bool) -> Array:
 
 
 def _row_parts(problem: Problem, height: int) -> list[tuple[slice, Matrix]]:
-    """All rows in parts of at most ``height``, or a few more."""
-    height = max(64, height)
+    """All rows in parts of at most ``height``."""
     ends = [slice(k, min(k + height, problem.n_rows)) for k in range(0, problem.n_rows, height)]
     return [(part, problem.matrix[part]) for part in ends]
 
 
-def _flat(models: Array) -> Array:
+def _flat(xp: Any, models: Any) -> Any:
     """Models (classes, columns, models) as a matrix: columns, and for every class a column per model."""
-    return np.ascontiguousarray(np.swapaxes(models, 0, 1)).reshape(models.shape[1], -1)
+    return xp.reshape(xp.permute_dims(models, (1, 0, 2)), (models.shape[1], -1))
 
 
-def _batch_scores(X: Matrix, models: Array, fit_intercept: bool) -> Array:
+def _batch_scores(X: Matrix, models: Any, fit_intercept: bool) -> Any:
     """Scores of rows under models as :func:`_flat` gives them, the intercepts last."""
     if not fit_intercept:
-        return np.asarray(X @ models)
-    scores: Array = X @ models[:-1]
-    scores += models[-1]
+        return X @ models
+    scores = X @ models[:-1, :]
+    scores += models[-1, :]
     return scores
 
 
-def _batch_gradients(X: Matrix, weighted: Array, fit_intercept: bool) -> Array:
+def _batch_gradients(X: Matrix, weighted: Any, fit_intercept: bool) -> Any:
     """``X^T v`` of several vectors, and their sums for an intercept."""
-    found: Array = X.T @ weighted
-    return np.vstack([found, weighted.sum(axis=0)]) if fit_intercept else found
+    found = X.T @ weighted
+    return X.arrays.stacked(found, X.arrays.xp.sum(weighted, axis=0)) if fit_intercept else found
 
 
-def _dense_rows(family: ClassRows, rows: Rows) -> Array:
-    block = family.problem.matrix[rows].dense()
-    return np.column_stack([block, np.ones(rows.size)]) if family.problem.fit_intercept else block
+def _dense_rows(family: ClassRows, rows: Rows) -> Any:
+    """Some rows, with a 1 for an intercept, where the metric is."""
+    matrix, arrays = family.problem.matrix[rows], family.metric.arrays
+    block = matrix.dense() if arrays.stable else matrix.block()
+    return arrays.with_ones(block) if family.problem.fit_intercept else block
 
 
-def _spread(family: ClassRows, removals: ClassRemovals, vectors: Array) -> Array:
+def _spread(family: ClassRows, removals: ClassRemovals, vectors: Array) -> Any:
     """``U c`` of every row, one column each."""
-    block = _dense_rows(family, removals.rows)
-    return (vectors[:, :, None] * block[:, None, :]).reshape(removals.rows.size, -1).T
+    block, arrays = _dense_rows(family, removals.rows), family.metric.arrays
+    lines = arrays.put(vectors)[:, :, None] * block[:, None, :]
+    return arrays.xp.matrix_transpose(arrays.xp.reshape(lines, (removals.rows.size, -1)))
 
 
-def _own_scores(family: ClassRows, removals: ClassRemovals, models: Array) -> Array:
-    """Every row's scores under its own model, one column each."""
-    block = _dense_rows(family, removals.rows)
-    return np.einsum("ajm,mj->ma", models.reshape(family.problem.n_scores, family.metric.width, -1), block)
+def _own_scores(family: ClassRows, removals: ClassRemovals, models: Any) -> Array:
+    """Every row's scores under its own model, one line each."""
+    block, arrays = _dense_rows(family, removals.rows), family.metric.arrays
+    lines = arrays.xp.reshape(models, (family.problem.n_scores, family.metric.width, -1))
+    if arrays.stable:
+        return np.einsum("ajm,mj->ma", lines, block)
+    return to_host(arrays.xp.sum(lines * arrays.xp.matrix_transpose(block), axis=1)).T
