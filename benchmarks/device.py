@@ -187,7 +187,7 @@ def _classes(torch, peak) -> None:
                     "labels" if width else "metrics to four digits",
                     f"{loo:.2f}",
                     f"{done / loo / peak:.2f}",
-                    int(result.n_errors),
+                    f"{result.errors_lower} to {result.errors_upper}",
                     str(result.decided_by),
                     result.n_trainings,
                 ]
