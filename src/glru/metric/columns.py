@@ -322,9 +322,13 @@ class DeviceMetric(ColumnMetric):
         factored = factor_residual(xp, factor, matrix) + gamma(size + 8) * (norms[0] * norms[0])
         trace = float(xp.linalg.trace(matrix))
         error = (factored + gamma(depth + 4 * size + 16) * trace) * rounded
-        inverse_norm = norms[1] * rounded / (1.0 - self.tau)
+        # The spectral norm of V V^T is at most its largest sum of a row, whose entries err by gamma |v_i| |v_j|; for many columns that is far
+        # below the squared Frobenius norm of V.
+        squares = norms[1] * norms[1]
+        lines = float(xp.max(xp.sum(xp.abs(inverse @ xp.matrix_transpose(inverse)), axis=1)))
+        squares = min(squares, lines + gamma(size + 8) * float(np.sqrt(size)) * squares)
         # A product of Python's floats overflows to infinity, a power of them is an error.
-        eta = error * (inverse_norm * inverse_norm)
+        eta = error * (squares * rounded * rounded) / (1.0 - self.tau) / (1.0 - self.tau)
         self.eta = eta if np.isfinite(eta) else np.inf
 
     @property
