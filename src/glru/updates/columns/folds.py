@@ -27,8 +27,8 @@ Places = NDArray[np.intp]
 Settle = Callable[[Places, Array, Array], NDArray[np.bool_]]
 """Takes bounds of shape (n_folds, n_members, n_tests) of some candidates' scores in; which of the candidates are still open."""
 
-ENTRIES = 150_000
-"""Scores of the candidates that are worked on together, so that these stay in the cache."""
+ENTRIES = 80_000
+"""Scores of the candidates that are worked on together, about, so that these stay in the cache."""
 
 STEPS = 12
 """Steps of a candidate at most."""
@@ -66,11 +66,10 @@ def _expand(loss: Loss, y: Array, scores: Array) -> tuple[Array, Array]:
     """Slopes, and at most the curvatures."""
     slopes = loss.gradient(y, scores)
     if not isinstance(loss, Logistic):
-        return slopes, np.broadcast_to(loss.curvature(y, scores), scores.shape)
-    sizes = np.abs(slopes)
+        return slopes, np.array(np.broadcast_to(loss.curvature(y, scores), scores.shape))
+    curvatures = np.abs(slopes)
     # p (1 - p), of which 1 - p is off by a few units.
-    curvatures = (1.0 - FEW) - sizes
-    curvatures *= sizes
+    curvatures *= (1.0 - FEW) - curvatures
     return slopes, np.maximum(curvatures, 0.0, out=curvatures)
 
 
@@ -191,9 +190,9 @@ class FoldColumns:
 
     def run(self, settle: Settle) -> None:
         """Step candidates on until they are decided, or no longer get better."""
-        width = max(8, ENTRIES // (len(self.lam) * self.data.n_rows))
-        for start in range(0, self.order.size, width):
-            self._run(self.order[start : start + width], settle)
+        n_parts = round(self.order.size * len(self.lam) * self.data.n_rows / ENTRIES)
+        for part in np.array_split(self.order, max(1, min(n_parts, self.order.size // 8))):
+            self._run(part, settle)
 
     def _run(self, members: Places, settle: Settle) -> None:
         slow = self.slow[:, members]
@@ -240,8 +239,9 @@ class Evaluated:
         if family.add:
             self.columns = data.X[:, family.columns[members]]
             self.scores += self.columns * self.own[:, :, None]
-        slopes, self.curvatures = _expand(data.loss, data.y, self.scores)
-        self.slopes, self.curvatures = slopes * data.weights, self.curvatures * data.weights
+        self.slopes, self.curvatures = _expand(data.loss, data.y, self.scores)
+        self.slopes *= data.weights
+        self.curvatures *= data.weights
         self.gradients = self._sums(self.slopes) + family.strengths * self.coefs
         self.own_gradients = np.zeros_like(self.own)
         if family.add:
