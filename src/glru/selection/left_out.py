@@ -1,30 +1,30 @@
 """The judge of models by their own leave-one-out scores."""
 
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glru._budget import Budget
 from glru.bounds import Bounds, ScoreBounds, intersect
-from glru.duality import feasible_dual
 from glru.linalg import Array, gamma
 from glru.losses import Loss, WithOffset
 from glru.model_selection.loocv import leave_one_out, require_rows
-from glru.problem import Point
+from glru.problem import Point, Problem
 from glru.refine import refine
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
 from glru.selection.judge import ROUGH, Judge, Screened, Value, same_columns
 from glru.selection.moves import Model, Move
-from glru.solution import Solution, solution_at
+from glru.solution import Solution, dual_of
+from glru.sums import Expansion
 from glru.updates.gradients import EXACT_STEPS
-from glru.updates.local_rows import LocalRows, has_local_rows
+from glru.updates.local_rows import LocalRows, Start, has_local_rows
 
 Rows = NDArray[np.intp]
 
-SHARES = (1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
+SHARES = (1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 """Shares of the sum that the rows' terms are to be known up to, one after the other."""
 
 MOST_BASES = 3
@@ -33,11 +33,19 @@ MOST_BASES = 3
 CHORD_STEPS = 12
 """Steps of a row's model with the Hessian of all rows."""
 
-FIRST_ROWS = 32
+FIRST_ROWS = 64
 """Rows of the first batch that is looked at more closely; each next one is twice as large."""
 
 ALL_SHARED, OWN_HESSIAN, ALONE = range(3)
 """How a row's model is stepped on: with the Hessian of all rows, with its own, or on its own."""
+
+
+class Stepped(NamedTuple):
+    """A model of a problem, near its optimum."""
+
+    problem: Problem
+    point: Point
+    expansion: Expansion | None = None
 
 
 @final
@@ -46,16 +54,15 @@ class HeldOutRows:
 
     Parameters
     ----------
-    solution : Solution
+    start : Start
         The model, near its optimum; where it is not near enough, ``usable`` is False.
     criterion : Criterion
         What the scores are summed up to.
     """
 
-    def __init__(self, solution: Solution, criterion: Criterion) -> None:
-        self.solution, self.criterion = solution, criterion
-        self.problem = solution.problem
-        self.family = LocalRows(solution)
+    def __init__(self, start: Start, criterion: Criterion) -> None:
+        self.criterion, self.problem = criterion, start.problem
+        self.family = LocalRows(start)
         for _ in range(MOST_BASES):
             if self.family.converged or not np.all(np.isfinite(self.family.point.coef)):
                 break
@@ -149,7 +156,8 @@ class HeldOutRows:
     def _alone(self, row: int, enough: Any, budget: Budget) -> Bounds:
         """Bounds of one row, from the model without it trained as far as is needed."""
         problem = self.problem.without(np.array([row])).require_weight()
-        point = Point(self.solution.coef, self.solution.intercept, feasible_dual(problem, self.solution.dual))
+        near = self.family.point
+        point = Point(near.coef, near.intercept, dual_of(problem, problem.scores(near.coef, near.intercept)))
         query = self.problem.matrix[np.array([row])]
         found = refine(problem, point, query, lambda *ends: bool(enough(*ends).all()), budget=budget)
         return found.lower, found.upper
@@ -236,7 +244,7 @@ class LeaveOneOutJudge(Judge):
             self._found[move] = held_out
         return self._found[move]
 
-    def _step(self, move: Move) -> Solution | None:
+    def _step(self, move: Move) -> "Stepped | None":
         """The model after a column has left, one Newton step from the present one."""
         if move.add or len(move.columns) > 1 or self.model.chosen.size < 2 or self._present is None:
             return None
@@ -247,7 +255,7 @@ class LeaveOneOutJudge(Judge):
         problem, point = self.model.whole.select_columns(move.apply(self.model.chosen)), np.delete(near.coef, column)
         if not np.all(np.isfinite(point)):
             return None
-        return solution_at(problem, Point(point, near.intercept), 0, "stopped", "newton")
+        return Stepped(problem, Point(point, near.intercept))
 
     def refine(self, move: Move, goal: Goal) -> Value:
         if not self._is_local:
