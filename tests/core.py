@@ -75,6 +75,7 @@ from glru.updates.columns.one_step import least_radius, row_norm_cuts
 from glru.updates.columns.wide import Steps
 from glru.updates.folds import Factors, Folds, has_folds
 from glru.updates.gradients import conjugate_gradients
+from glru.updates.hinge_rows import HingeRows, has_paths
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 from glru.updates.refits import Refits
@@ -110,6 +111,7 @@ __all__ = [
     "FoldsJudge",
     "Freedom",
     "Goal",
+    "HingeRows",
     "HostArrays",
     "Judge",
     "LocalColumns",
@@ -189,6 +191,7 @@ __all__ = [
     "has_local_columns",
     "has_local_rows",
     "has_newton_rows",
+    "has_paths",
     "has_piece_rows",
     "has_refitted_rows",
     "has_row_models",

@@ -43,6 +43,7 @@ from glru.updates.carried_rows import (
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_rows import ClassRows
 from glru.updates.gradients import EXACT_STEPS
+from glru.updates.hinge_rows import HingeRows, has_paths
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.refits import Refits
 from glru.updates.refitted_classes import ClassRefits
@@ -300,6 +301,7 @@ class Cascade:
         self._local: dict[float, LocalRows] = {}
         self._sharp: dict[float, LocalRows] = {}
         self._supports: dict[float, SupportRows] = {}
+        self._paths: dict[float, HingeRows] = {}
 
     def _hold(self, numbers: Rows, y: Array | NDArray[np.int8], bounds: Bounds) -> None:
         """Hold some rows from now on, all of them open."""
@@ -615,6 +617,14 @@ class Cascade:
         if factor not in self._supports:
             self._supports[factor] = SupportRows(self.accurate_solution, factor)
         return self._supports[factor].bounds(rows, self.enough, BATCH_STEPS)
+
+    def paths(self, rows: Rows) -> Bounds:
+        """Optima of the hinge loss, followed while the dual variables of the rows go to zero."""
+        factor = float(self.factors[rows[0]])
+        if factor not in self._paths:
+            family = HingeRows(self.solution, factor)
+            self._paths[factor] = family if family.usable else HingeRows(self.accurate_solution, factor)
+        return self._paths[factor].bounds(rows, self.enough)
 
     @cached_property
     def class_rows(self) -> ClassRows:
@@ -999,6 +1009,12 @@ def _has_support(cascade: Cascade) -> bool:
     return has_support(cascade.problem) and cascade.uniform and cascade.bound in ("auto", "local")
 
 
+def _has_paths(cascade: Cascade) -> bool:
+    problem = cascade.problem
+    asked = isinstance(problem.loss, Hinge) and cascade.bound in ("auto", "primal")
+    return asked and has_paths(problem) and cascade.uniform
+
+
 def _has_wide(cascade: Cascade) -> bool:
     return cascade.problem.in_memory and has_wide_rows(cascade.problem)
 
@@ -1110,6 +1126,14 @@ STEPS = (
         _has_support,
         Cascade.batches,
         Cascade.support,
+        tightens=True,
+    ),
+    Step(
+        "refine",
+        "memory, dense data, the hinge loss, an L2 penalty on every column, few different weights; a few small systems for each row",
+        _has_paths,
+        Cascade.batches,
+        Cascade.paths,
         tightens=True,
     ),
     ASCENT,

@@ -26,6 +26,7 @@ from tests.core import (
     AscentRows,
     Factors,
     Folds,
+    HingeRows,
     LocalColumns,
     LocalRows,
     Point,
@@ -48,6 +49,7 @@ from tests.core import (
     has_local_columns,
     has_local_rows,
     has_newton_rows,
+    has_paths,
     has_piece_rows,
     has_row_models,
     has_smooth_columns,
@@ -226,6 +228,8 @@ def _row_families(random: np.random.Generator) -> Iterator[Answer]:
             if problem.loss.fourth_constant is not None:
                 for family in (local, LocalRows(local, float(factor))):
                     yield "local rows, second order", values, *second_order_bounds(family, here)
+        if has_paths(problem):
+            yield "HingeRows", values, *HingeRows(solution, float(factor)).bounds(here, never)
         if has_newton_rows(problem):
             yield "TallRows", values, *TallRows(solution, float(factor)).bounds(here)
     if has_row_models(problem):

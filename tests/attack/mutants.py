@@ -39,6 +39,7 @@ CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_
 DELETION = "certificates/test_deletion.py"
 SUPPORT = "certificates/test_support.py"
 PIECES = "certificates/test_pieces.py"
+HINGE = "certificates/test_hinge_rows.py"
 GENERALISED, CONTRACTS = "certificates/test_log_link.py", "contracts/test_losses.py"
 BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("loocv", "training", "changes"))
 
@@ -448,6 +449,10 @@ MUTANTS: dict[str, Mutant] = {
     "rows-near-kinks-carry-nothing-of-candidates": Mutant(
         "glru.updates.local_rows:RowCandidates._piece_radii", inside(lost_shares=scaled(0.0)), PIECES
     ),
+    "hundredth-of-the-gaps-of-paths": Mutant(
+        "glru.updates.hinge_rows:HingeRows._certified", inside(ball_radius=scaled_argument(0.01)), HINGE
+    ),
+    "intercepts-of-paths-taken-as-exact": Mutant("glru.updates.hinge_rows:HingeRows._intercepts", scaled(0.0), HINGE),
     "rows-moved-far-carry-nothing-of-wide-columns": Mutant(
         "glru.updates.columns.wide:Candidates._certificate", inside(lost_shares=scaled(0.0)), COLUMNS
     ),

@@ -387,3 +387,187 @@ def mix_words(words):  # type: ignore[no-untyped-def]
         a ^= words[k]
         a = ((a << left) | (a >> right)) * factor
     return a, b, c, d
+
+
+@njit(cache=True, nogil=True)
+def solve_in_place(matrix, right):  # type: ignore[no-untyped-def]
+    """Solve a small system by elimination with partial pivoting; whether it is regular. The solution is left in ``right``."""
+    size = right.shape[0]
+    largest = 0.0
+    for i in range(size):
+        for j in range(size):
+            largest = max(largest, abs(matrix[i, j]))
+    for k in range(size):
+        pivot = k
+        for i in range(k + 1, size):
+            if abs(matrix[i, k]) > abs(matrix[pivot, k]):
+                pivot = i
+        if not abs(matrix[pivot, k]) > 1e-14 * largest:
+            return False
+        if pivot != k:
+            for j in range(k, size):
+                matrix[k, j], matrix[pivot, j] = matrix[pivot, j], matrix[k, j]
+            right[k], right[pivot] = right[pivot], right[k]
+        for i in range(k + 1, size):
+            share = matrix[i, k] / matrix[k, k]
+            if share != 0.0:
+                for j in range(k + 1, size):
+                    matrix[i, j] -= share * matrix[k, j]
+                right[i] -= share * right[k]
+    for k in range(size - 1, -1, -1):
+        for j in range(k + 1, size):
+            right[k] -= matrix[k, j] * right[j]
+        right[k] /= matrix[k, k]
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _kink_system(X, kinks, n_kinks, fit_intercept):  # type: ignore[no-untyped-def]
+    """The Gram matrix of the rows at a kink, bordered by ones for an intercept."""
+    size = n_kinks + 1 if fit_intercept else n_kinks
+    system = np.zeros((size, size))
+    for i in range(n_kinks):
+        for j in range(i + 1):
+            value = 0.0
+            for p in range(X.shape[1]):
+                value += X[kinks[i], p] * X[kinks[j], p]
+            system[i, j] = system[j, i] = value
+        if fit_intercept:
+            system[i, n_kinks] = system[n_kinks, i] = 1.0
+    return system
+
+
+@njit(cache=True, nogil=True)
+def hinge_point(X, y, alpha, states, fit_intercept, coef):  # type: ignore[no-untyped-def]
+    """The model whose rows at a kink (state 1) have the margin 1, with the dual variables of the others; whether there is one, and its intercept.
+
+    ``alpha`` has the weighted dual variables; those at kinks and ``coef`` are written.
+    """
+    n, d = X.shape
+    kinks = np.empty(min(n, d + 2), dtype=np.int64)
+    n_kinks, total = 0, 0.0
+    coef[:] = 0.0
+    for k in range(n):
+        if states[k] == 1:
+            if n_kinks == kinks.shape[0]:
+                return False, 0.0
+            kinks[n_kinks] = k
+            n_kinks += 1
+        elif alpha[k] != 0.0:
+            total += y[k] * alpha[k]
+            for p in range(d):
+                coef[p] += y[k] * alpha[k] * X[k, p]
+    if fit_intercept and n_kinks == 0:
+        return False, 0.0
+    right = np.empty(n_kinks + 1 if fit_intercept else n_kinks)
+    for j in range(n_kinks):
+        score = 0.0
+        for p in range(d):
+            score += X[kinks[j], p] * coef[p]
+        right[j] = y[kinks[j]] - score
+    if fit_intercept:
+        right[n_kinks] = -total
+    if not solve_in_place(_kink_system(X, kinks, n_kinks, fit_intercept), right):
+        return False, 0.0
+    for j in range(n_kinks):
+        alpha[kinks[j]] = y[kinks[j]] * right[j]
+        for p in range(d):
+            coef[p] += right[j] * X[kinks[j], p]
+    return True, right[n_kinks] if fit_intercept else 0.0
+
+
+@njit(cache=True, nogil=True)
+def hinge_path(X, y, limits, growth, row, most, fit_intercept, alpha, states, scores, coef):  # type: ignore[no-untyped-def]
+    """Follow the optimum of a hinge loss while the dual variable of a row goes to zero; whether the end was reached, and the intercept there.
+
+    The optimum moves on straight lines between the points at which a row comes to its kink or leaves it. ``states``: 0 beyond the kink, 1 at it, 2 before it,
+    3 for rows that do not count; ``limits`` the largest weighted dual variables, which grow by the share ``growth`` on the way. ``alpha``, ``states``,
+    ``scores`` (intercept included) and ``coef`` are those of the start and are changed.
+    """
+    n, d = X.shape
+    leaving = alpha[row]
+    states[row] = 3
+    force, total = np.zeros(d), -y[row] * leaving
+    for p in range(d):
+        force[p] = -y[row] * leaving * X[row, p]
+    if growth != 0.0:
+        for k in range(n):
+            if states[k] == 2:
+                total += growth * limits[k] * y[k]
+                for p in range(d):
+                    force[p] += growth * limits[k] * y[k] * X[k, p]
+    kinks, moves, step = np.empty(min(n, d + 2), dtype=np.int64), np.empty(n), np.empty(d)
+    t = 0.0
+    for _ in range(most):
+        n_kinks = 0
+        for k in range(n):
+            if states[k] == 1:
+                if n_kinks == kinks.shape[0]:
+                    return False, 0.0
+                kinks[n_kinks] = k
+                n_kinks += 1
+        if fit_intercept and n_kinks == 0:
+            return False, 0.0
+        right = np.empty(n_kinks + 1 if fit_intercept else n_kinks)
+        for j in range(n_kinks):
+            value = 0.0
+            for p in range(d):
+                value -= X[kinks[j], p] * force[p]
+            right[j] = value
+        if fit_intercept:
+            right[n_kinks] = -total
+        if not solve_in_place(_kink_system(X, kinks, n_kinks, fit_intercept), right):
+            return False, 0.0
+        for p in range(d):
+            step[p] = force[p]
+        for j in range(n_kinks):
+            for p in range(d):
+                step[p] += right[j] * X[kinks[j], p]
+        shift = right[n_kinks] if fit_intercept else 0.0
+        length, event, becomes = 1.0 - t, -1, 0
+        for j in range(n_kinks):
+            k = kinks[j]
+            rate = right[j] * y[k]
+            if rate < 0.0 and alpha[k] < -rate * length:
+                length, event, becomes = max(alpha[k] / -rate, 0.0), k, 0
+            rate -= growth * limits[k]
+            slack = limits[k] * (1.0 + growth * t) - alpha[k]
+            if rate > 0.0 and slack < rate * length:
+                length, event, becomes = max(slack / rate, 0.0), k, 2
+        for k in range(n):
+            move = shift
+            for p in range(d):
+                move += X[k, p] * step[p]
+            moves[k] = move
+            if states[k] == 0 or states[k] == 2:
+                rate = y[k] * move
+                short = 1.0 - y[k] * scores[k]
+                if states[k] == 0:
+                    rate, short = -rate, -short
+                if rate > 0.0 and short < rate * length:
+                    length, event, becomes = max(short / rate, 0.0), k, 1
+        t += length
+        for j in range(n_kinks):
+            alpha[kinks[j]] += length * right[j] * y[kinks[j]]
+        for k in range(n):
+            scores[k] += length * moves[k]
+        if event < 0:
+            break
+        before = states[event]
+        states[event] = becomes
+        if becomes == 0:
+            alpha[event] = 0.0
+        if growth != 0.0 and (before == 2 or becomes == 2):
+            sign = 1.0 if becomes == 2 else -1.0
+            total += sign * growth * limits[event] * y[event]
+            for p in range(d):
+                force[p] += sign * growth * limits[event] * y[event] * X[event, p]
+        if before == 2:
+            alpha[event] = limits[event] * (1.0 + growth * t)
+    else:
+        return False, 0.0
+    alpha[row] = 0.0
+    for k in range(n):
+        if states[k] == 2:
+            alpha[k] = limits[k] * (1.0 + growth)
+    return hinge_point(X, y, alpha, states, fit_intercept, coef)

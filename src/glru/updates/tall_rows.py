@@ -31,6 +31,58 @@ def has_newton_rows(problem: Problem) -> bool:
     )
 
 
+def penalty_sums(
+    problem: Problem, weights: Array, coefs: Any, correlations: Any, length: Array, moves: Array | float = 0.0
+) -> Array:
+    """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error.
+
+    Parameters
+    ----------
+    problem, weights : Problem, array
+        The data, and the new weights of the rows.
+    coefs, correlations : array of shape (n_columns, n_models)
+        The models and the computed ``v``.
+    length : array of shape (n_models,)
+        At least ``sqrt(sum_i s_i a_i^2)``.
+    moves : array, default=0.0
+        At least how far the exact ``v`` may be from what was to be computed, in the inverse metric of the penalty.
+    """
+    arrays = problem.arrays
+    spread = np.sqrt(weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 8))
+    slack = sum_error(problem.n_rows) * spread * problem.column_norms * (1.0 + FEW)
+    lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
+    scaled = arrays.put(lam)[:, None] * coefs
+    off = arrays.xp.abs(scaled - correlations) + arrays.put(slack[: problem.n_columns])[:, None] * arrays.put(length)
+    off += FEW * (arrays.xp.abs(scaled) + arrays.xp.abs(correlations))
+    # Divided first: squares of small correlations may underflow where these terms do not.
+    off *= arrays.put(np.sqrt(1.0 / lam))[:, None]
+    return 0.5 * np.square(np.sqrt(arrays.inner(off, off)) + moves) * (1.0 + gamma(problem.n_columns + 8) + FEW)
+
+
+def removal_gaps(
+    problem: Problem,
+    weights: Array,
+    rows: Rows,
+    scores: Any,
+    errors: Any,
+    dual: Any,
+    penalty: Array,
+    moves: Any = None,
+) -> Array:
+    """At least the gaps of candidates without a row each, from their scores and dual variables (a column each).
+
+    ``penalty``: at least the penalty's part; ``moves``: at most how far feasible dual variables are from these.
+    """
+    arrays = arrays_of(scores)
+    terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual, moves)
+    terms = arrays.zeroed(terms, (rows, np.arange(rows.size)))
+    if not weights.all():
+        terms = arrays.without_rows(terms, weights == 0.0)
+    losses = to_host(arrays.put(weights) @ terms) * (1.0 + sum_error(problem.n_rows))
+    gaps = (losses + penalty) * (1.0 + FEW)
+    return np.where(np.isfinite(gaps), gaps, np.inf)
+
+
 @final
 class TallRows:
     """Newton candidates for the removal of single rows as coefficient vectors, with weights multiplied by one factor."""
@@ -39,7 +91,6 @@ class TallRows:
         problem = self.problem = solution.problem
         self.solution, self.weights = solution, factor * problem.weights
         lam = np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,))
-        self.inverse = 1.0 / lam
         self.norms = rounded_norms(row_norms(problem), problem)
         _, self.slopes, self.curvatures = problem.loss.expand(problem.y, solution.scores)
         self.factor = robust_cholesky(problem.hessian(self.weights * self.curvatures))
@@ -77,36 +128,15 @@ class TallRows:
         errors = arrays.put(unit * plain)[:, None] * arrays.put(sizes)
         weights = arrays.put(self.weights)
         length = np.sqrt(to_host(weights @ (dual * dual))) * (1.0 + gamma(problem.n_rows + 4))
-        penalty = self._penalty_sums(coefs, X.T @ (weights[:, None] * dual), length)
+        penalty = penalty_sums(problem, self.weights, coefs, X.T @ (weights[:, None] * dual), length)
         own = unit * plain[rows] * sizes * (1.0 + FEW)
         lower, upper = self._ball(rows, scores, errors, dual, penalty, own)
         return np.where(usable, lower, -np.inf), np.where(usable, upper, np.inf)
 
-    def _penalty_sums(self, coefs: Any, correlations: Any, length: Array) -> Array:
-        """At least the penalty's Fenchel-Young sums, ``(lam w - v)^2 / (2 lam)`` with the largest ``v`` within its error."""
-        problem, arrays = self.problem, self.problem.arrays
-        spread = np.sqrt(self.weights.sum() / problem.weights.sum()) * (1.0 + gamma(problem.n_rows + 8))
-        slack = sum_error(problem.n_rows) * spread * problem.column_norms * (1.0 + FEW)
-        lam = arrays.put(np.broadcast_to(problem.penalty.quadratic, (problem.n_columns,)))[:, None]
-        scaled = lam * coefs
-        off = arrays.xp.abs(scaled - correlations) + arrays.put(slack)[:, None] * arrays.put(length)
-        off += FEW * (arrays.xp.abs(scaled) + arrays.xp.abs(correlations))
-        # Divided first: squares of small correlations may underflow where these terms do not.
-        off *= arrays.put(np.sqrt(self.inverse))[:, None]
-        return 0.5 * arrays.inner(off, off) * (1.0 + gamma(problem.n_columns + 8) + FEW)
-
     def _ball(self, rows: Rows, scores: Any, errors: Any, dual: Any, penalty: Array, center_error: Array) -> Bounds:
         """Primal-SCB at each removed row, from the scores and dual variables of its candidate (a column each)."""
-        problem, arrays = self.problem, arrays_of(scores)
-        terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
-        entries = rows, np.arange(rows.size)
-        terms = arrays.zeroed(terms, entries)
-        if not self.weights.all():
-            terms = arrays.without_rows(terms, self.weights == 0.0)
-        losses = to_host(arrays.put(self.weights) @ terms) * (1.0 + sum_error(problem.n_rows))
-        gaps = (losses + penalty) * (1.0 + FEW)
-        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-        center = arrays.entries(scores, entries)
+        gaps = removal_gaps(self.problem, self.weights, rows, scores, errors, dual, penalty)
+        center = arrays_of(scores).entries(scores, (rows, np.arange(rows.size)))
         return widen(center, ball_radius(gaps) * self.norms[rows] * (1.0 + FEW) + center_error)
 
     def _linear(self, slopes: Any, curvatures: Any, moves: Any, rows: Rows) -> Any:
