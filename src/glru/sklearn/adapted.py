@@ -313,4 +313,4 @@ def probabilities_of(scores: Array) -> Array:
 
 def _prefixed(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
     """Columns behind those of a constant."""
-    return None if columns is None else np.hstack([first, columns])
+    return columns if columns is None or not first.shape[1] else np.hstack([first, columns])

@@ -15,7 +15,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru.linalg import UNIT, Array, Matrix, to_dense
-from glru.sklearn.columns import SURE, Columns, Mask, Splits, Unfollowed, as_numbers, join, largest_of, width_of
+from glru.sklearn.columns import (
+    SURE,
+    Columns,
+    Mask,
+    Splits,
+    Unfollowed,
+    as_numbers,
+    join,
+    largest_of,
+    row_chunks,
+    width_of,
+)
 from glru.sklearn.preprocessing import is_a
 
 EPS = float(np.finfo(np.float64).eps)
@@ -47,10 +58,14 @@ class Walk:
         Rows, or splits, without which the steps do something that is not followed.
     reasons : list of str
         Why.
+    last, made : transformer or None, array or sparse matrix
+        The last step, and what it makes of its columns.
     """
 
-    def __init__(self, n_rows: int, splits: Splits | None = None, intercept: bool = True) -> None:
-        self.splits, self.intercept = splits, intercept
+    def __init__(
+        self, n_rows: int, splits: Splits | None = None, intercept: bool = True, last: Any = None, made: Any = None
+    ) -> None:
+        self.splits, self.intercept, self.last, self.made = splits, intercept, last, made
         self.alone = np.zeros(n_rows if splits is None else len(splits), dtype=bool)
         self.reasons: list[str] = []
 
@@ -60,6 +75,10 @@ class Walk:
         if rows.any() and reason not in self.reasons:
             self.reasons.append(reason)
         self.alone |= rows
+
+    def transform(self, step: Any, given: Any) -> Any:
+        """What a fitted step makes of columns."""
+        return self.made if step is self.last else step.transform(given)
 
     def through(self, step: Any, columns: Columns) -> Columns:
         """The columns behind a fitted step."""
@@ -87,7 +106,7 @@ def _column_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
         given = _safe_indexing(columns.given, chosen, axis=1)
         places = None if columns.values is None else _positions(columns.given, chosen)
         blocks.append(_times(walk.through(part, columns.take(given, places)), weights.get(name)))
-    return join(step.transform(columns.given), blocks)
+    return join(walk.transform(step, columns.given), blocks)
 
 
 def _feature_union(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -97,7 +116,7 @@ def _feature_union(walk: Walk, step: Any, columns: Columns) -> Columns:
         for name, part in step.transformer_list
         if not (isinstance(part, str) and part == "drop")
     ]
-    return join(step.transform(columns.given), blocks)
+    return join(walk.transform(step, columns.given), blocks)
 
 
 def _times(columns: Columns, weight: float | None) -> Columns:
@@ -142,7 +161,7 @@ def _positions(given: Any, chosen: Any) -> NDArray[np.intp]:
 
 def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
-    given = step.transform(columns.given)
+    given = walk.transform(step, columns.given)
     if not step.with_mean and not step.with_std:
         return columns.scaled(given)
     mean, variance, _, error = columns.moments
@@ -162,7 +181,8 @@ def _deviations(walk: Walk, columns: Columns, mean: Array, variance: Array, erro
     count = columns.n_values + columns.n_filled
     if columns.scale.shape[0] == columns.shift.shape[0] == 1:
         # Far above that limit in every row, as columns usually are.
-        least, farthest = variance.min(axis=0), np.abs(mean - columns.shift).max(axis=0) * count.max() * EPS
+        apart = np.maximum(mean.max(axis=0) - columns.shift[0], columns.shift[0] - mean.min(axis=0))
+        least, farthest = variance.min(axis=0), apart * count.max() * EPS
         limit = count.max() * EPS * variance.max(axis=0) + farthest * farthest
         if np.all((least > SURE * limit) & (least > SURE * error[0])) and not columns.constant.any():
             return np.sqrt(variance)
@@ -222,7 +242,7 @@ def _min_max_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         end - start
     )
     return columns.scaled(
-        step.transform(columns.given),
+        walk.transform(step, columns.given),
         scale=scale,
         shift=shift,
         scale0=scale0,
@@ -243,7 +263,7 @@ def _max_abs_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
     shift_error = columns.moments[2] if columns.shift.shape[0] > 1 else 0.0
     error = _squared_error(scale, _size(columns)) + 4.0 * largest_of(scale) * (columns.fill_error + shift_error)
     scale0 = columns.scale0 * step.scale_
-    return columns.scaled(step.transform(columns.given), scale=scale, scale0=scale0, scale_error=error)
+    return columns.scaled(walk.transform(step, columns.given), scale=scale, scale0=scale0, scale_error=error)
 
 
 def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -261,11 +281,11 @@ def _robust_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
         scale = _spread(walk, columns, high - low) / adjust
         error = _squared_error(scale, _size(columns) / adjust) + 4.0 * largest_of(scale) * columns.fill_error / adjust
         changes |= {"scale": scale, "scale0": columns.scale0 * step.scale_, "scale_error": error}
-    return columns.scaled(step.transform(columns.given), **changes)
+    return columns.scaled(walk.transform(step, columns.given), **changes)
 
 
 def _simple_imputer(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = step.transform(columns.given)
+    given = walk.transform(step, columns.given)
     if columns.values is None and as_numbers(columns.given) is None:
         return _impute_text(walk, step, columns, given)
     columns = columns.numbers()
@@ -384,7 +404,7 @@ def _is_missing(value: Any, marker: Any) -> bool:
 
 
 def _one_hot_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = _steadily(step, columns)
+    given = _steadily(walk, step, columns)
     if _groups(step):
         _set_apart_regrouped(walk, step, columns.given)
     elif isinstance(step.categories, str):
@@ -403,7 +423,7 @@ def _n_encoded(step: Any, j: int) -> int:
 
 
 def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
-    given = _steadily(step, columns)
+    given = _steadily(walk, step, columns)
     if _groups(step):
         _set_apart_regrouped(walk, step, columns.given)
     elif isinstance(step.categories, str):
@@ -491,15 +511,15 @@ def _set_apart_lost(walk: Walk, step: Any, codes: Array, given: Any, j: int, apa
         walk.set_apart(single, "a category is known from that row only")
 
 
-def _steadily(step: Any, columns: Columns) -> Any:
+def _steadily(walk: Walk, step: Any, columns: Columns) -> Any:
     """What a step makes of columns that do not change when a row leaves."""
     if not columns.steady:
         raise Unfollowed(f"{type(step).__name__} comes behind a step that is fitted to the rows")
-    return step.transform(columns.given)
+    return walk.transform(step, columns.given)
 
 
 def _row_wise(walk: Walk, step: Any, columns: Columns) -> Columns:
-    return replace(columns, given=_steadily(step, columns), values=None)
+    return replace(columns, given=_steadily(walk, step, columns), values=None)
 
 
 def _missing_indicator(walk: Walk, step: Any, columns: Columns) -> Columns:
@@ -515,8 +535,8 @@ def _missing_indicator(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
     if step.func in (None, np.asarray, np.ascontiguousarray):
-        return replace(columns, given=step.transform(columns.given))
-    given = _steadily(step, columns)
+        return replace(columns, given=walk.transform(step, columns.given))
+    given = _steadily(walk, step, columns)
     if not isinstance(step.func, np.ufunc) and not _sees_single_rows(step, columns.given, given):
         raise Unfollowed("the function of a FunctionTransformer looks at more than one row at a time")
     return replace(columns, given=given, values=None)
@@ -546,7 +566,7 @@ def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
 def _variance_threshold(walk: Walk, step: Any, columns: Columns) -> Columns:
     columns = columns.numbers()
     support = step.get_support()
-    kept, given = np.flatnonzero(support), step.transform(columns.given)
+    kept, given = np.flatnonzero(support), walk.transform(step, columns.given)
     if step.threshold > 0.0:
         variance = columns.moments[1] / columns.scale**2
         # Far more than rounding: a row whose removal brings a variance this near is not worth a closed form.
@@ -625,7 +645,10 @@ def follow(
     splits : list of tuple, default=None
         Train and test rows: then the steps are fitted to the train rows of each split instead.
     """
-    walk = Walk(matrix.shape[0], splits, intercept)
+    last = fitted
+    while is_a(last, "Pipeline"):
+        last = last.steps[-1][1]
+    walk = Walk(matrix.shape[0], splits, intercept, last, matrix.data)
     try:
         columns = walk.through(fitted, Columns(X, None, splits))
         if columns.values is None:
@@ -642,12 +665,9 @@ def _listed(walk: Walk) -> str | None:
 def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, penalised: bool) -> ColumnChanges:
     assert columns.values is not None
     _require_squares(columns)
-    scale0, shift0 = columns.scale0, columns.shift0
-    made = matrix.dense()
+    scale0, made = columns.scale0, matrix.dense()
     rounding = OPERATIONS * UNIT * _size(columns) / scale0
-    own = (columns.values if columns.complete else np.where(columns.missing, columns.fill0, columns.values)) - shift0
-    own /= scale0
-    if own.shape != made.shape or not _is_near(own, made, 4.0 * rounding):
+    if not _agree(columns, made, 4.0 * rounding):
         raise Unfollowed("the steps do not compute in float64")
     constant = columns.constant
     ratio = columns.scale / scale0
@@ -660,18 +680,18 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         )
     if not penalised:
         walk.set_apart(constant, "a column without a penalty is constant without a row")
-    strengths = ratio * ratio
+    strengths = np.square(ratio, out=ratio)
     moves = _moves(walk, columns, rounding, intercept)
     fills = moves.sizes
-    least = strengths.min(initial=np.inf)
-    if not (least > 0.0 and np.isfinite(strengths).all() and np.isfinite(fills).all()):
+    least, most = strengths.min(initial=np.inf), strengths.max(initial=0.0)
+    if not (least > 0.0 and most < np.inf and np.isfinite(fills).all()):
         unknown = ~np.isfinite(strengths) | (strengths <= 0.0) | ~np.isfinite(fills)
         walk.set_apart(
             np.broadcast_to(unknown, (walk.alone.size, made.shape[1])), "a column has no value in any other row"
         )
     # Against what the steps would make of the columns as they are in float64: each value errs by the rounding.
     rho_error = columns.scale_error / scale0**2 + 4.0 * rounding * (1.0 + rounding) + OPERATIONS * UNIT
-    largest = np.maximum(np.abs(made).max(axis=0), np.finfo(np.float64).tiny)
+    largest = np.maximum(np.maximum(made.max(axis=0), -made.min(axis=0)), np.finfo(np.float64).tiny)
     error = float(max(np.nanmax(rho_error), np.nanmax(moves.errors / largest)))
     if not error <= LARGEST_ERROR:
         raise Unfollowed("the values of a column differ by little more than their rounding")
@@ -697,13 +717,18 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
     )
 
 
-def _is_near(own: Array, made: Array, errors: Array) -> bool:
-    """Whether two arrays agree to within errors of their columns and a few roundings; the first is overwritten."""
-    own -= made
-    np.abs(own, out=own)
-    if np.all(own.max(axis=0) <= errors[0]):
-        return True
-    return bool(np.all(own <= errors + OPERATIONS * UNIT * np.abs(made)))
+def _agree(columns: Columns, made: Array, errors: Array) -> bool:
+    """Whether columns in their scales agree with what the steps make of them, to within errors of the columns and a few roundings."""
+    assert columns.values is not None
+    if columns.values.shape != made.shape:
+        return False
+    for rows in row_chunks(made):
+        own = columns.values[rows]
+        own = (own if columns.complete else np.where(columns.missing[rows], columns.fill0, own)) - columns.shift0
+        own = np.abs(own / columns.scale0 - made[rows])
+        if not np.all(own <= errors) and not np.all(own <= errors + OPERATIONS * UNIT * np.abs(made[rows])):
+            return False
+    return True
 
 
 @final

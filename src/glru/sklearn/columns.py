@@ -36,6 +36,9 @@ VARIED = 1e-9
 MOST_ENTRIES = 50_000_000
 """Sparse columns with more entries than this, zeros included, are not made dense."""
 
+CHUNK = 1 << 14
+"""Entries that are worked on at a time."""
+
 STATISTICS = ("missing", "complete", "n_values", "n_filled", "value_range", "extremes", "constant", "moments", "_order")
 """What is computed once of the values and fills of some columns."""
 
@@ -175,21 +178,31 @@ class Columns:
     def moments(self) -> tuple[Array, Array, Array, Array]:
         """Mean and variance of each column without each row, and their largest rounding errors in each column."""
         assert self.values is not None
-        n_rows = self.values.shape[0]
         if self.complete:
             return self._plain_moments()
-        centre = np.nanmean(self.values, axis=0, keepdims=True)
-        c = np.where(self.missing, 0.0, self.values - centre)
-        q = self.n_filled
-        n = np.where(self.n_values + q > 0, self.n_values + q, np.nan)
-        e = np.where(q > 0, np.nan_to_num(self.fill - centre), 0.0)
-        mean = (self._sums(c) + q * e) / n
-        variance = np.maximum((self._sums(c * c) + q * e * e) / n - mean * mean, 0.0)
+        shape = self.n_values.shape
+        mean, variance = np.empty(shape), np.empty(shape)
+        mean_error, error = np.empty((1, shape[1])), np.empty((1, shape[1]))
+        for part in column_chunks(self.values):
+            mean[:, part], variance[:, part], mean_error[:, part], error[:, part] = self._moments_of(part)
+        return mean, variance, mean_error, error
+
+    def _moments_of(self, columns: slice) -> tuple[Array, Array, Array, Array]:
+        """The moments of some columns."""
+        assert self.values is not None
+        values, missing, fill_error = self.values[:, columns], self.missing[:, columns], self.fill_error[:, columns]
+        n_rows, q, counts = values.shape[0], self.n_filled[:, columns], self.n_values[:, columns]
+        centre = np.nanmean(values, axis=0, keepdims=True)
+        c = np.where(missing, 0.0, values - centre)
+        n = np.where(counts + q > 0, counts + q, np.nan)
+        e = np.where(q > 0, np.nan_to_num(self.fill[:, columns] - centre), 0.0)
+        mean, sums = (self._sums(c) + q * e) / n, self._sums(c * c) + q * e * e
+        variance = np.maximum(sums / n - mean * mean, 0.0)
         # The sum of squares errs by gamma of it; so does the squared mean, since (sum |c|)^2 is at most n times the squares.
-        squares = np.square(c).max(axis=0) + self._sums(c * c) + q * e * e
-        error = 4.0 * gamma(2 * n_rows + 8) * squares / n + 2.0 * self.fill_error * (np.abs(e) + np.abs(mean))
+        squares = np.square(c).max(axis=0) + sums
+        error = 4.0 * gamma(2 * n_rows + 8) * squares / n + 2.0 * fill_error * (np.abs(e) + np.abs(mean))
         size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
-        mean_error = gamma(2 * n_rows + 8) * size / n + self.fill_error + UNIT * np.abs(centre + mean)
+        mean_error = gamma(2 * n_rows + 8) * size / n + fill_error + UNIT * np.abs(centre + mean)
         return centre + mean, variance, largest_of(mean_error), largest_of(error)
 
     def _plain_moments(self) -> tuple[Array, Array, Array, Array]:
@@ -197,15 +210,20 @@ class Columns:
         assert self.values is not None
         n_rows = self.values.shape[0]
         centre = self.values.mean(axis=0, keepdims=True)
-        c = self.values - centre
-        squares, sizes = c * c, np.abs(c)
-        mean = (c.sum(axis=0) - c) / (n_rows - 1)
-        variance = (squares.sum(axis=0) - squares) / (n_rows - 1)
-        variance -= mean * mean
+        mean = self.values - centre
+        variance = mean * mean
+        largest = np.maximum(mean.max(axis=0, keepdims=True), -mean.min(axis=0, keepdims=True))
+        total, unit = variance.sum(axis=0, keepdims=True), gamma(2 * n_rows + 8)
+        error = 4.0 * unit * (largest * largest + total) / (n_rows - 1)
+        # The sum of absolute values is at most the root of that of the squares times the number of rows.
+        sizes = largest + np.sqrt(n_rows * total) * (1.0 + unit)
+        mean_error = unit * sizes / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
+        for part, whole in ((mean, mean.sum(axis=0)), (variance, total[0])):
+            np.subtract(whole, part, out=part)
+            part /= n_rows - 1
+        for rows in row_chunks(variance):
+            variance[rows] -= np.square(mean[rows])
         np.maximum(variance, 0.0, out=variance)
-        largest, unit = sizes.max(axis=0, keepdims=True), gamma(2 * n_rows + 8)
-        error = 4.0 * unit * (largest * largest + squares.sum(axis=0)) / (n_rows - 1)
-        mean_error = unit * (largest + sizes.sum(axis=0)) / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
         mean += centre
         return mean, variance, mean_error, error
 
@@ -292,6 +310,18 @@ def _ordered_quantiles(ordered: Array, shares: Sequence[float]) -> list[Array]:
     last = ordered.shape[0] - 1 - np.isnan(ordered).sum(axis=0)
     columns = np.arange(ordered.shape[1])
     return [_interpolate(lambda places: ordered[places, columns], last, share) for share in shares]
+
+
+def row_chunks(array: Array) -> Iterator[slice]:
+    """Slices of rows so few that what is made of them costs no new memory: that takes longer than the arithmetic."""
+    height = max(1, CHUNK // max(array.shape[1], 1))
+    return (slice(begin, begin + height) for begin in range(0, array.shape[0], height))
+
+
+def column_chunks(array: Array) -> Iterator[slice]:
+    """The same of columns."""
+    width = max(64, CHUNK // max(array.shape[0], 1))
+    return (slice(begin, begin + width) for begin in range(0, array.shape[1], width))
 
 
 def largest_of(errors: Array) -> Array:

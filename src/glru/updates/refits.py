@@ -221,8 +221,9 @@ def factor_radii(
         radii = epsilon * size / (1.0 - epsilon) / np.sqrt(least)
         radii = np.where((epsilon < 0.5) & (least > 0.0), radii, np.inf)
         if problem.fit_intercept and problem.matrix.stores_zeros:
-            rows = problem.matrix.dense()
-            norms = np.sqrt(np.square(rows - rows.mean(axis=0)) @ (1.0 / lam))
+            mean = np.asarray(problem.matrix.dense().mean(axis=0))
+            parts = problem.matrix.centred_chunks(mean)
+            norms = np.sqrt(np.sum([np.square(part) @ (1.0 / lam[places]) for places, part in parts], axis=0))
         else:
             norms = np.sqrt(problem.matrix.squared_row_norms(1.0 / lam))
         norms = norms + (norms.max(initial=0.0) if problem.fit_intercept else 0.0)

@@ -740,6 +740,11 @@ class WideRefits:
         inverse, strengths = self.family.side.inverse[None, :], self.refits.strengths
         return inverse if strengths is None else inverse / strengths
 
+    def inverse_of(self, rows: Rows, columns: slice) -> Array:
+        """The inverse of some columns' strengths without some rows, a row each; one row where they stay."""
+        found = self.inverse[:, columns]
+        return found if len(found) == 1 or np.array_equal(rows, np.arange(len(found))) else found[rows]
+
     def blocks(self) -> Iterable[tuple[slice, Array]]:
         """The rows about their centre in chunks of columns, kept where they are small."""
         return self._kept_blocks if self.problem.n_rows * self.problem.n_columns <= MOST_KEPT else self._chunks()
@@ -758,10 +763,9 @@ class WideRefits:
         side, strengths = self.family.side, self.refits.strengths
         if strengths is None:
             return np.broadcast_to(side.norms[:, None], (side.norms.size, rows.size))
-        inverse = self.inverse[rows]
         squares = np.zeros((side.norms.size, rows.size))
         for part, block in self.blocks():
-            squares += np.square(block) @ inverse[:, part].T
+            squares += np.square(block) @ self.inverse_of(rows, part).T
         squares *= 1.0 + FEW
         scale = 1.0 / np.sqrt(self.refits.smallest[rows])
         return np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny * scale
@@ -797,7 +801,6 @@ class WideCandidates:
         """The scores of all rows, through the data and the penalty of every model."""
         owner, side, refits = self.owner, self.owner.family.side, self.owner.refits
         columns, scores = refits.filled_columns, side.border @ self.free
-        inverse = owner.inverse[self.rows] if refits.strengths is not None else owner.inverse
         if columns.size:
             assert refits.fills is not None
             moves = refits.fills[np.ix_(self.rows, columns)]
@@ -808,7 +811,7 @@ class WideCandidates:
             images = self.duals.T @ block
             if columns.size:
                 images += extra[:, part]
-            images *= inverse[:, part]
+            images *= owner.inverse_of(self.rows, part)
             scores = scores + block @ images.T
             if columns.size:
                 extra[:, part] = images
