@@ -249,6 +249,8 @@ class Cascade:
         Where the results of rows in blocks go.
     refits : Refits or None, default=None
         What leaving out a row changes beside the row.
+    aim : float or None, default=None
+        The width that :meth:`tighten` will be asked for.
 
     Attributes
     ----------
@@ -283,9 +285,10 @@ class Cascade:
         recall: Recall = _work_on,
         output: Output | None = None,
         refits: Refits | None = None,
+        aim: float | None = None,
     ) -> None:
         self.solution, self.problem, self.width, self.bound = solution, solution.problem, width, bound
-        self.refits = refits
+        self.refits, self.aim = refits, aim
         self.max_memory, self.max_trainings, self.tol = max_memory, max_trainings, tol
         self.report, self.budget, self.recall, self.output = report, budget, recall, output
         self.seconds: dict[str, float] = {}
@@ -848,7 +851,14 @@ class Cascade:
 
     def refitted(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, and more steps where needed."""
-        return self._refitted.bounds(rows, self.enough, BATCH_STEPS)
+        return self._refitted.bounds(rows, self._narrow, BATCH_STEPS)
+
+    def _narrow(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
+        """Whether rows are decided, and so narrow that nothing is left to :meth:`tighten`, which would begin again."""
+        found = self.enough(lower, upper)
+        if self.aim is None or self.budget.spent:
+            return found
+        return found & (widths_of_rows(lower, upper) <= 0.5 * self.aim)
 
     def _refinement(self, place: int) -> tuple[Refinement, Point]:
         """What is to be proven of a row under the model without it, and where to start."""

@@ -146,6 +146,7 @@ def leave_one_out(
             budget=budget,
             output=place,
             refits=refits,
+            aim=aim if data.in_memory and method == "certified" else None,
         )
         if checkpoint is not None:
             # Bounds of differences mean nothing without the class that they are measured from.

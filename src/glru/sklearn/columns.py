@@ -244,10 +244,19 @@ class Columns:
         last = (self.n_values + self.n_filled - 1.0).astype(np.intp)
         return [_interpolate(self._at, last, share) for share in shares]
 
+    @cached_property
+    def _n_below(self) -> NDArray[np.intp]:
+        """How many values of each column without each row are below the filled one."""
+        ordered, _ = self._order
+        fill, counts = np.broadcast_to(self.fill, ordered.shape), (~self.missing).sum(axis=0)
+        found = np.empty(ordered.shape, dtype=np.intp)
+        for j, count in enumerate(counts):
+            found[:, j] = np.searchsorted(ordered[:count, j], fill[:, j])
+        return found - (~self.missing & (np.asarray(self.values) < fill))
+
     def _at(self, places: NDArray[np.intp]) -> Array:
         """The values at some places of the ordered columns, each without its row."""
         ordered, own = self._order
-        n_columns = ordered.shape[1]
 
         def present(k: NDArray[np.intp]) -> Array:
             k = np.maximum(k, 0)
@@ -256,10 +265,7 @@ class Columns:
 
         if not self.n_filled.any():
             return present(places)
-        fill = np.broadcast_to(self.fill, ordered.shape)
-        counts = (~self.missing).sum(axis=0)
-        below = np.column_stack([np.searchsorted(ordered[: counts[j], j], fill[:, j]) for j in range(n_columns)])
-        below = below - (~self.missing & (np.asarray(self.values) < fill))
+        fill, below = np.broadcast_to(self.fill, ordered.shape), self._n_below
         n_filled = self.n_filled.astype(np.intp)
         after = present(np.where(places < below, places, places - n_filled))
         return np.where((places >= below) & (places < below + n_filled), fill, after)
