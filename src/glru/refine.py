@@ -410,17 +410,24 @@ def class_bounds(
     """
     found, before = unbounded_queries(queries.shape[0], problem.n_scores), np.inf
     region, n_chords = ClassEllipsoid.at(problem, point), 0
+
+    def ask() -> Bounds:
+        if not region.nu < hopeful:
+            return found
+        # Bounds of differences from one class say nothing of those from another.
+        proven = region.queries(queries, region.leaders(queries) if reference is None else reference)
+        return proven if reference is None else intersect(found, proven)
+
     for _ in range(LOCAL_STEPS):
-        if region.nu < hopeful:
-            # Bounds of differences from one class say nothing of those from another.
-            proven = region.queries(queries, region.leaders(queries) if reference is None else reference)
-            found = proven if reference is None else intersect(found, proven)
-        if decided(*found) or budget.spent:
-            break
+        if region.is_close:
+            found = ask()
+            if decided(*found):
+                break
         if n_chords and not region.nu < (0.5 if n_chords < CHORDS else CONVERGING) * before:
             # The metric is too far away.
             region, n_chords = ClassEllipsoid.at(problem, region.point), 0
-        if not region.nu < 0.5 * before:
+        if budget.spent or not region.nu < 0.5 * before:
+            found = ask()
             break
         before, region, n_chords = region.nu, region.stepped(), n_chords + 1
     return found, region.point

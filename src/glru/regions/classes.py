@@ -246,10 +246,17 @@ class ClassEllipsoid(Region):
         """How far the optimum is at most; infinite where nothing is proven."""
         if not np.isfinite(self.nu):
             return np.inf
-        norm = self.metric.largest_pair_norm(self.problem.totals.largest_norm)
-        if not norm * self.nu < CLOSE:
-            norm = self.metric.largest_norm(self.problem)
+        norm = self._rough_norm if self.is_close else self.metric.largest_norm(self.problem)
         return float(local_radius(1.0, norm, np.asarray(self.nu), 0.0))
+
+    @property
+    def is_close(self) -> bool:
+        """Whether a bound of all rows' norms that costs nothing gives about the same radius as their norms."""
+        return self._rough_norm * self.nu < CLOSE
+
+    @property
+    def _rough_norm(self) -> float:
+        return self.metric.largest_pair_norm(self.problem.totals.largest_norm)
 
     @property
     def gap(self) -> float:
