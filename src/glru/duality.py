@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from glru.linalg import FEW, TINY, Array, gamma, weighted_norm
+from glru.linalg import FEW, TINY, Array, gamma, powers_of_two, weighted_norm
 from glru.losses import Logistic, Loss, Multinomial
 from glru.problem import Problem, per_row
 
@@ -167,7 +167,9 @@ def _balancing_shift(weights: Array, room: Array, dual: Array, constraints: Arra
     gram = constraints.T @ ((weights * room)[:, None] * constraints)
     if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residuals))):
         return None
-    return constraints @ np.linalg.lstsq(gram, residuals, rcond=None)[0]
+    scales = powers_of_two(np.diagonal(gram))
+    gram = gram * scales * scales[:, None]
+    return constraints @ (scales * np.linalg.lstsq(gram, scales * residuals, rcond=None)[0])
 
 
 def constraint_columns(problem: Problem) -> Array:
@@ -183,7 +185,10 @@ def feasible_moves(problem: Problem, dual: Array) -> Array:
         return np.zeros(n_rows)
     columns = constraint_columns(problem)
     room = room_of(problem.loss, problem.y, dual)
-    size = move_size(*constraint_sums(columns, problem.weights, dual, room), n_rows) * np.linalg.norm(columns, axis=1)
+    sizes = move_sizes(*constraint_sums(columns, problem.weights, dual, room), n_rows)
+    if not np.all(np.isfinite(sizes)):
+        return np.full(n_rows, np.inf)
+    size = np.linalg.norm(columns * sizes, axis=1)
     # A move beyond the edge of the domain is none; the room itself is rounded.
     return room * size if size.max(initial=0.0) < 1.0 - FEW else np.full(n_rows, np.inf)
 
@@ -201,19 +206,22 @@ def constraint_sums(columns: Array, weights: Array, dual: Array, room: Array) ->
     return columns.T @ terms, np.abs(columns).T @ np.abs(terms), gram
 
 
-def move_size(residual: Array, sizes: Array, gram: Array, n_rows: int) -> float:
-    """A move of at most ``room_i |C_i|`` times this makes the constraints hold exactly; inf where none is known.
+def move_sizes(residual: Array, sizes: Array, gram: Array, n_rows: int) -> Array:
+    """A move of at most ``room_i |C_i o m|`` with these ``m`` makes the constraints hold exactly; inf where none are known.
 
     The arguments are the sums of :func:`constraint_sums` over ``n_rows`` rows, in any order.
     """
     residual = np.abs(residual) + gamma(n_rows + 3) * sizes
     if not np.all(np.isfinite(gram)):
-        return np.inf
+        return np.full(residual.size, np.inf)
+    # Multiplied by powers of two, which is exact: the units of the columns do not matter.
+    scales = powers_of_two(np.diagonal(gram))
+    residual, gram = scales * residual, gram * scales * scales[:, None]
     smallest = float(np.linalg.eigvalsh(gram)[0]) - gamma(n_rows + 10 * len(gram)) * float(np.trace(gram))
     if not smallest > 0.0:
-        return np.inf if residual.any() else 0.0
+        return np.full(residual.size, np.inf if residual.any() else 0.0)
     # Divided first: squares of residuals alone may underflow.
-    return float(np.linalg.norm(residual / smallest)) * (1.0 + FEW) + TINY
+    return scales * (float(np.linalg.norm(residual / smallest)) * (1.0 + FEW) + TINY)
 
 
 def class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, Array, Array]:

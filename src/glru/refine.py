@@ -366,7 +366,7 @@ def has_products(problem: Problem) -> bool:
 
 
 def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid]:
-    """The local ellipsoids at a point and after Newton steps from it, until a full step does not reduce the gradient's norm.
+    """The local ellipsoids at a point and after Newton steps from it, until a full step near the optimum does not reduce the gradient's norm.
 
     A step is made in the dimension of the rows or of the columns, whichever the metric has, and of rows in blocks from sums. Rows
     in memory tell for the price of a product where the objective would rise: there a step is shortened.
@@ -375,7 +375,11 @@ def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid
     for _ in range(LOCAL_STEPS):
         region = LocalEllipsoid.at(problem, point)
         yield region
-        if not np.isfinite(region.nu) or (length == 1.0 and not region.nu < before):
+        if not np.isfinite(region.nu):
+            return
+        # Far from the optimum the norm may rise, in a metric that changes, while the objective falls.
+        near = not problem.in_memory or bool(np.isfinite(region.radius))
+        if near and length == 1.0 and not region.nu < before:
             return
         # Where a step has left a tenth, the next one converges quadratically.
         converging = region.nu < CONVERGING * before < np.inf or not problem.loss.self_concordance

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.certificate import loss_terms, penalty_terms, proven, score_errors, weighted_sum
-from glru.duality import constraint_columns, constraint_sums, move_size, room_of
+from glru.duality import constraint_columns, constraint_sums, move_sizes, room_of
 from glru.linalg import FEW, Array, arrays_of, gamma, weighted_norm
 from glru.losses import Loss
 from glru.problem import Point, Problem
@@ -331,17 +331,17 @@ class DualTerms:
         )
 
 
-def dual_terms(part: Problem, point: Point, size: float | None) -> DualTerms:
-    """The terms of a part; ``size``: of the moves that meet the equality constraints, None where there are none."""
+def dual_terms(part: Problem, point: Point, sizes: Array | None) -> DualTerms:
+    """The terms of a part; ``sizes``: of the moves that meet the equality constraints, None where there are none."""
     found = DualTerms(0.0, np.zeros(part.n_columns + int(part.fit_intercept)), 0.0, 0.0, Max(0.0))
     for _, rows in chunks(part):
         scores, off = rows.scores(point.coef, point.intercept), score_errors(rows, point.coef, point.intercept)
         slopes = rows.loss.gradient(rows.y, scores)
         moves, largest = None, 0.0
-        if size is not None:
+        if sizes is not None:
             # The constraints were summed in an earlier pass, whose slopes may have been others by their errors.
             again = 2.0 * rows.loss.slope_errors(rows.y, scores, off) + FEW * np.abs(slopes)
-            share = np.linalg.norm(constraint_columns(rows), axis=1) * size * (1.0 + FEW)
+            share = np.linalg.norm(constraint_columns(rows) * sizes, axis=1) * (1.0 + FEW)
             moves = (room_of(rows.loss, rows.y, -slopes) + again) * share + again
             largest = float(share.max(initial=0.0))
         total = weighted_sum(rows.weights, loss_terms(rows.loss, rows.y, scores, off, -slopes, moves))
@@ -400,12 +400,12 @@ class DualGap:
 
 def dual_gap(problem: Problem, point: Point) -> DualGap:
     """The duality gap of a point, in one pass, or in two where there are equality constraints."""
-    size, totals = None, problem.totals
+    sizes, totals = None, problem.totals
     if not problem.is_strongly_convex:
         sums: Constraints = problem.sum(constraints, point)
-        size = move_size(sums.residual, sums.sizes, sums.gram, totals.depth)
-    known = size is None or np.isfinite(size)
-    found: DualTerms = problem.sum(dual_terms, point, size if known else 0.0)
+        sizes = move_sizes(sums.residual, sums.sizes, sums.gram, totals.depth)
+    known = sizes is None or bool(np.isfinite(sizes).all())
+    found: DualTerms = problem.sum(dual_terms, point, sizes if sizes is None or known else np.zeros_like(sizes))
     columns, norms = slice(totals.n_columns), totals.column_norms[: totals.n_columns]
     correlations = -found.gradient[columns]
     dual_norm = found.dual_norm * (1.0 + gamma(2 * totals.n_rows + 8))

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent.parent
 VARIABLE = "GLRU_MUTANT"
 
 ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("rounding", "carry", "answers"))
-RULES = "contracts/test_bounds.py"
+RULES, CONSTRAINTS = "contracts/test_bounds.py", "contracts/test_duality.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
@@ -304,6 +304,14 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "lengths-of-closed-forms-too-large": Mutant(
         "glru.deletion.deletions:Deletions._closed_lengths", result(lambda found: (1.01 * found[0], found[1])), DELETION
+    ),
+    "refined-models-taken-as-exact": Mutant(
+        "glru.deletion.deletions:Deletions._take_model",
+        lambda take: lambda self, member, model, radius, stage: take(self, member, model, 0.0 * radius, stage),
+        GENERALISED,
+    ),
+    "units-of-constraints-forgotten": Mutant(
+        "glru.duality:move_sizes", result(lambda sizes: np.full(sizes.size, sizes.min())), CONSTRAINTS
     ),
     "rankings-taken-as-proven": Mutant(
         "glru.deletion.result:rank", result(lambda ranking: replace(ranking, certified=True)), DELETION

@@ -307,3 +307,32 @@ def test_ends_of_dual_variables_of_shares_are_rounded_outward():
     assert any(Fraction(low) < end for low, end in zip(lower, ends, strict=True))
     assert all(Fraction(low) <= end or low > float(end) + 1e-9 for low, end in zip(lower, ends, strict=True))
     assert np.all(upper <= y[:31])
+
+
+@every_loss
+def test_unpenalised_columns_of_any_units_have_a_proven_gap(loss):
+    """The dual constraints of unpenalised columns are met whatever their units; one column belongs to a single row."""
+    X, y, offset = data(loss, n=40, d=4, seed=3)
+    X[:, 3], y[5] = np.arange(40) == 5, 0.5
+    units = 10.0 ** np.array([-6.0, 3.0, 8.0, 0.0])
+    for columns in (X, X * units):
+        problem = glru.Problem(columns, y, loss=loss, penalty=glru.L2(0.0), fit_intercept=True, offset=offset)
+        solution = glru.solve(problem, tol=1e-8)
+        assert solution.status == "converged" and solution.gap <= 2e-8 * solution.primal_value
+
+
+def test_a_model_that_is_refined_alone_is_not_trained():
+    """Rows that move the others far: Newton steps with Hessians of their own are a stage before trainings."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(80, 4)) * 10.0 ** np.array([-5.0, 0.0, 3.0, 6.0])
+    X[:6] *= 40.0
+    y = random.poisson(np.exp(X @ (np.array([2.0, -1.6, 1.2, 0.8]) / np.abs(X).max(axis=0)))).astype(float)
+    y[:3] = random.poisson(20.0, 3)
+    problem = glru.Problem(X, y, loss=glru.Poisson(), penalty=glru.L2(0.0), fit_intercept=True, scaling="sum")
+    result = glru.influence(problem)
+    assert result.n_trainings == 0 and "open" not in result.decided_by and result.decided_by["refine"] > 1
+    row = int(result.top(1).rows[0])
+    lower, upper = result.dfbeta([row])
+    whole, without = retrain(problem, 40), retrain(problem.without(np.array([row])), 40)
+    for k in range(4):
+        assert lower[0][k] <= whole.coef[k] - without.coef[k] <= upper[0][k]

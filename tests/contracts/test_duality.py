@@ -156,6 +156,13 @@ def test_moves_that_meet_the_constraints_have_no_unit(exponent):
     """Residuals and weights times a power of two ask for the same moves, though the squares of residuals underflow."""
     unit = 2.0**exponent
     residual, sizes, gram = np.array([0.3, -0.1]), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
-    plain = duality.move_size(residual, sizes, gram, 10)
-    assert plain > 0.1
-    assert duality.move_size(unit * residual, unit * sizes, unit * gram, 10) == pytest.approx(plain, rel=1e-12)
+    plain = duality.move_sizes(residual, sizes, gram, 10)
+    assert np.all(plain > 0.1)
+    assert duality.move_sizes(unit * residual, unit * sizes, unit * gram, 10) == pytest.approx(plain, rel=1e-12)
+
+
+def test_moves_that_meet_the_constraints_do_not_depend_on_the_units_of_columns():
+    residual, sizes, gram = np.array([0.3, -0.1]), np.array([1.0, 2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    plain, units = duality.move_sizes(residual, sizes, gram, 10), np.array([2.0**40, 2.0**-30])
+    found = duality.move_sizes(units * residual, units * sizes, gram * units * units[:, None], 10)
+    np.testing.assert_allclose(units * found, plain, rtol=1e-12)

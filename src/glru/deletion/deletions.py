@@ -7,7 +7,7 @@ group of rows, a candidate move :math:`d` in the coordinates of :math:`B` and a 
 
 for every direction :math:`v`: a unit vector for a coefficient, a row for a fitted value; and :math:`\|w_{-} - w\|_B` is within :math:`\rho` of
 :math:`\|d\|`. So one radius serves every question about a deletion, and one search makes radii smaller: the closed form, what it does to the other
-rows, second order, Newton steps of many models together, and models trained one by one.
+rows, second order, Newton steps of many models together, Newton steps of one model with Hessians of its own, and a training.
 """
 
 import time
@@ -42,7 +42,7 @@ from glru.updates.second_order import second_order_steps
 
 Rows = NDArray[np.intp]
 
-STAGES = ("closed form", "second order", "newton", "training", "open")
+STAGES = ("closed form", "second order", "newton", "refine", "training", "open")
 """What gave a deletion its radius, in the order of the price; "open": wider than was asked for."""
 
 OPEN = STAGES.index("open")
@@ -216,7 +216,7 @@ class Deletions:
     stage_codes : array of int
         What gave each radius, by its place in ``STAGES``.
     n_trainings : int
-        Models that were worked on alone.
+        Models that were trained.
     seconds : dict
         Time spent in each stage.
     """
@@ -291,13 +291,19 @@ class Deletions:
     def run(self, width: float) -> None:
         """All stages in order, each on the deletions that are not known well enough yet."""
         self.narrow(np.arange(self.n_deletions), width)
+        # Moves that became known better are shorter, and so is the scale: radii that were small enough may not be so any more.
+        left = self.open(width)
+        self.narrow(left[self.stage_codes[left] < STAGES.index("refine")], width)
         self.stage_codes[self.open(width)] = OPEN
 
-    def narrow(self, members: Rows, width: float, most_alone: int | None = None) -> None:
+    def narrow(self, members: Rows, width: float) -> None:
         """Make the radii of some deletions at most a share of their scale, as far as stages and budget allow."""
         chosen = np.zeros(self.n_deletions, dtype=bool)
         chosen[members] = True
-        stages: list[tuple[str, Callable[[Rows, float], None]]] = [("training", self._one_by_one)]
+        stages: list[tuple[str, Callable[[Rows, float], None]]] = [
+            ("refine", partial(self._one_by_one, self._refine)),
+            ("training", partial(self._one_by_one, self._train)),
+        ]
         if self.family is not None and self.codes is not None:
             stages = [("second order", self._group_second_order), ("newton", self._groups), *stages]
         elif self.family is not None:
@@ -532,46 +538,57 @@ class Deletions:
         usual = float(length(known)) / np.sqrt(max(known.size, 1)) if known.size else 0.0
         return radii + self.reference.radius <= width * usual
 
-    def _one_by_one(self, members: Rows, width: float) -> None:
-        """Newton steps, then a training, of one model at a time; ends where these do not help any more."""
+    def _one_by_one(self, work: Callable[[int, float], bool], members: Rows, width: float) -> None:
+        """Work on one model at a time, those of which nothing is known first; ends where that does not help any more."""
         order = members[np.argsort(~np.isinf(self.radii[members]), kind="stable")]
         failed = 0
         for member in order:
             if self.budget.spent or failed >= TRIED:
                 return
             before = self.radii[member]
-            self._alone(int(member), width)
-            self.n_trainings += 1
-            failed = 0 if self.radii[member] < 0.5 * before else failed + 1
+            if work(int(member), width):
+                failed = 0 if self.radii[member] < 0.5 * before else failed + 1
 
-    def _alone(self, member: int, width: float) -> None:
-        reference, origin = self.reference, self.reference.point.packed(self.problem.fit_intercept)
+    def _left_without(self, member: int) -> Problem | None:
+        """The problem without the rows of a deletion, if something can be trained on it."""
         problem = self.problem.without(self.rows_of(member))
-        if not problem.weights.any() or lacks_class(problem):
-            return
-        here = np.array([member])
+        return None if not problem.weights.any() or lacks_class(problem) else problem
 
-        def take(model: Array, radius: float) -> bool:
-            moves = reference.metric.factor @ (model - origin)
-            self._take_in(here, moves[None, :], np.array([radius]), "training")
-            return bool(self.radii[member] <= width * self.scale[member])
+    def _take_model(self, member: int, model: Array, radius: float, stage: str) -> None:
+        reference = self.reference
+        moves = reference.metric.factor @ (model - reference.point.packed(self.problem.fit_intercept))
+        self._take_in(np.array([member]), moves[None, :], np.array([radius]), stage)
 
+    def _refine(self, member: int, width: float) -> bool:
+        """Newton steps of one model with Hessians of its own, each followed by its certificate; whether there were any."""
+        reference, problem = self.reference, self._left_without(member)
+        if problem is None or not has_local(problem):
+            return False
         with np.errstate(all="ignore"):
-            if has_local(problem) and isinstance(reference.metric, ColumnMetric):
-                for region in newton_ellipsoids(problem, reference.point):
-                    if not np.isfinite(region.radius):
-                        continue
-                    if isinstance(region.metric, ColumnMetric):
-                        model = region.point.packed(problem.fit_intercept)
-                        across = float(np.linalg.norm(reference.metric.factor @ region.metric.inverse, 2))
-                        across *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
-                        if take(model, region.radius * across):
-                            return
-            if np.isfinite(self.radii[member]) and self.radii[member] <= 10.0 * width * self.scale[member]:
-                return
-            if missing_optimum(problem) is None:
-                best = train(problem, tol=0.0, start=reference.point, until=lambda state: self.budget.spent)
-                take(*reference.radius_of(*_coef_bounds(problem, best.point)))
+            for region in newton_ellipsoids(problem, reference.point):
+                if not np.isfinite(region.radius) or not isinstance(region.metric, ColumnMetric):
+                    continue
+                across = float(np.linalg.norm(reference.metric.factor @ region.metric.inverse, 2))
+                across *= 1.0 + 4.0 * (region.metric.solve_error + reference.metric.solve_error)
+                model = region.point.packed(problem.fit_intercept)
+                self._take_model(member, model, region.radius * across, "refine")
+                if self.radii[member] <= width * self.scale[member]:
+                    break
+        return True
+
+    def _train(self, member: int, width: float) -> bool:
+        """Train one model until float64 allows no more; whether that was done."""
+        problem = self._left_without(member)
+        # What is nearly known after Newton steps is limited by rounding, and a training would not know it better.
+        if problem is None or self.radii[member] <= 10.0 * width * self.scale[member]:
+            return False
+        with np.errstate(all="ignore"):
+            if missing_optimum(problem) is not None:
+                return False
+            best = train(problem, tol=0.0, start=self.reference.point, until=lambda state: self.budget.spent)
+            self._take_model(member, *self.reference.radius_of(*_coef_bounds(problem, best.point)), "training")
+        self.n_trainings += 1
+        return True
 
 
 @final

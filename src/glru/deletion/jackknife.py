@@ -62,7 +62,7 @@ class Jackknife(Shown):
     decided_by : dict
         How many models each stage decided.
     n_trainings : int
-        Models that were worked on alone.
+        Models that were trained; Newton steps of one model are counted in the stage "refine".
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Jackknife(Shown):
 
     @property
     def n_trainings(self) -> int:
-        """Models that were worked on alone."""
+        """Models that were trained."""
         return self._deletions.n_trainings
 
     @property

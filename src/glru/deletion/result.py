@@ -141,11 +141,11 @@ class Influence(Shown):
     width : float
         What was asked for: a row's move is known to this share of its length, or of the root mean square of all lengths where that is more.
     stages : array of str
-        What gave each row's interval: "closed form", "second order", "newton", "training"; "open": wider than asked.
+        What gave each row's interval: "closed form", "second order", "newton", "refine", "training"; "open": wider than asked.
     decided_by : dict
         How many rows each stage decided.
     n_trainings : int
-        Models that were worked on alone.
+        Models that were trained; Newton steps of one model are counted in the stage "refine".
 
     Examples
     --------
@@ -181,7 +181,7 @@ class Influence(Shown):
 
     @property
     def n_trainings(self) -> int:
-        """Models that were worked on alone."""
+        """Models that were trained."""
         return self._deletions.n_trainings
 
     @property

@@ -379,6 +379,15 @@ def outward(array: Any, end: float) -> Any:
     return array + step if end > 0.0 else array - step
 
 
+def powers_of_two(diagonal: Array) -> Array:
+    """Powers of two that, multiplied to rows and columns, bring a positive diagonal near 1.
+
+    An entry so small that the products in its sum may have underflowed keeps its scale: its relative error is unknown.
+    """
+    known = (diagonal > 1e-280) & np.isfinite(diagonal)
+    return np.ldexp(1.0, -np.round(0.5 * np.log2(np.where(known, diagonal, 1.0))).astype(np.intc))
+
+
 UNDERFLOWS = 1e-280
 """What sums of at most ``2^60`` products lose to underflow is less than a unit of any number above this."""
 

@@ -20,6 +20,7 @@ from glru.linalg import (
     gamma,
     length,
     move_like,
+    powers_of_two,
     to_host,
 )
 from glru.linalg.factor import (
@@ -51,15 +52,6 @@ class Metric(ABC):
     @abstractmethod
     def axis_norms(self) -> Array:
         """Norms of the unit vectors (the intercept's last)."""
-
-
-def powers_of_two(diagonal: Array) -> Array:
-    """Powers of two that, multiplied to rows and columns, bring a positive diagonal near 1.
-
-    An entry so small that the products in its sum may have underflowed keeps its scale: its relative error is unknown.
-    """
-    known = (diagonal > 1e-280) & np.isfinite(diagonal)
-    return np.ldexp(1.0, -np.round(0.5 * np.log2(np.where(known, diagonal, 1.0))).astype(np.intc))
 
 
 class ColumnMetric(Metric):

@@ -439,7 +439,7 @@ def _warn(solution: Solution, tol: float) -> None:
     remedy = (
         "Raise max_iter or tol, or scale the columns."
         if solution.status == "max_iter"
-        else "float64 allowed no more progress: raise tol, or scale the columns."
+        else "float64 allowed no more progress: raise tol, scale the columns, or penalise or remove columns that nearly depend on others."
     )
     reason = missing_optimum(solution.problem) if solution.problem.in_memory else None
     if reason is not None:
