@@ -409,7 +409,7 @@ def test_certify(model):
     scores = proof.adapted.stacked([rows @ solution.coef + solution.intercept for solution in best])
     slack = 1e-5 * (1.0 + np.abs(scores))
     assert np.all((lower - slack <= scores) & (scores <= upper + slack))
-    assert "relative_gap" in repr(proof)
+    assert "relative gap" in repr(proof)
 
 
 def test_certify_of_a_loose_fit():

@@ -171,7 +171,7 @@ def test_dual_variables_are_written_only_where_they_are_needed():
 def test_a_model_that_retraining_would_leave_alone_is_trained_from_scratch():
     """Rows 4 and 9 do not touch the margin: the old model is still the best one, but the stored one must be new."""
     live, change, X, y = removed(LinearSVC(loss="hinge"))
-    assert np.array_equal(live._state.proofs.after.retrain().coef, live.solution.coef)
+    assert np.array_equal(live._state.proofs.after.retrain(tol=1e-6).coef, live.solution.coef)
     receipt = live.refresh().receipt(change)
     assert receipt["model"]["before"] != receipt["model"]["after"]
     assert glru.verify_receipt(receipt, X, y).statement == EQUALS

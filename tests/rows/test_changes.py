@@ -162,7 +162,8 @@ def test_folds_and_changes_that_are_refused(tmp_path):
     blocks = in_blocks(tmp_path, problem)
     solution = glru.solve(blocks)
     for cv, error, message in (
-        (1, ValueError, "from 2 to 30"),
+        (1, ValueError, "at least 2"),
+        (31, ValueError, "from 2 to 30"),
         (ShuffleSplit(3, test_size=0.2, random_state=0), ValueError, "test every row once"),
         ([(np.arange(20), np.arange(20, 30))], TypeError, "splitter"),
     ):
