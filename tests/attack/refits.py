@@ -26,10 +26,10 @@ from tests.core import (
 )
 
 
-def hostile_refits(random: np.random.Generator, problem: glru.Problem) -> Refits:
-    """Some of the three kinds of changes, small as those of a scaler or large."""
+def hostile_refits(random: np.random.Generator, problem: glru.Problem, size: float | None = None) -> Refits:
+    """Some of the three kinds of changes of some size, small as those of a scaler or large where none is given."""
     shape = problem.n_rows, problem.n_columns
-    size = float(random.choice([1e-6, 1e-2, 0.3, 0.9]))
+    size = float(random.choice([1e-6, 1e-2, 0.3, 0.9])) if size is None else size
     # What is stored is exact but for the products that a problem is made of.
     changes: dict[str, Any] = {"error": 4.0 * UNIT}
     if random.random() < 0.7:
@@ -126,4 +126,56 @@ def refitted_classes(random: np.random.Generator) -> Iterator[Answer]:
     yield "leave-one-out of classes with refits", scores, found.lower[rows].ravel(), found.upper[rows].ravel()
 
 
-REFITS = (refitted, refitted_classes)
+def tall_problem(random: np.random.Generator) -> glru.Problem:
+    """Many rows of few columns, as expansions are made for: single rows move the model by little, or are far outliers."""
+    n, d = int(random.integers(40, 200)), int(random.integers(1, 5))
+    X = random.normal(size=(n, d)) * 10.0 ** random.uniform(-2.0, 2.0, d)
+    if random.random() < 0.5:
+        X *= np.exp(random.uniform(0.2, 1.5) * random.normal(size=(n, d)))
+    scores = (X / X.std(axis=0)) @ random.normal(size=d)
+    loss = random.choice([glru.Logistic(), glru.Poisson()])
+    if loss.task == "classification":
+        y = scores + random.logistic(size=n) > 0.0
+        y[:2] = False, True
+    else:
+        y = random.poisson(np.exp(np.clip(0.3 * scores, -3.0, 2.0))).astype(np.float64)
+    weight = random.uniform(0.1, 2.0, n) if random.random() < 0.3 else None
+    penalty = glru.L2(10.0 ** random.uniform(-3.0, 1.0, d))
+    return glru.Problem(
+        X,
+        y,
+        loss,
+        penalty,
+        fit_intercept=bool(random.random() < 0.7),
+        sample_weight=weight,
+        scaling=str(random.choice(["sum", "mean"])),
+    )
+
+
+def refitted_tall(random: np.random.Generator) -> Iterator[Answer]:
+    """A few rows of tall data: where expansions are narrow, what they leave out counts."""
+    problem = tall_problem(random)
+    refits = hostile_refits(random, problem, float(random.choice([1e-6, 1e-4, 1e-2])))
+    norms = np.linalg.norm(problem.matrix.dense() / np.abs(problem.matrix.dense()).max(axis=0), axis=1)
+    rows = np.unique(np.append(random.choice(problem.n_rows, 2, replace=False), np.argmax(norms)))
+    exact = []
+    for row in rows:
+        changed = refits.problem(problem, int(row))
+        truth = retrain(changed, DIGITS)
+        if truth is None:
+            return
+        exact.append(truth.scores(changed.matrix.dense()[row : row + 1])[0])
+    solution = quiet(problem, random)
+    start, known = solution, refits
+    if problem.scaling == "mean":
+        start, known = summed(solution), refits.summed(problem)
+    with np.errstate(all="ignore"):
+        family = TallRefits(start, known)
+        yield from _expanded(family, rows, exact)
+        for n_steps in (1, 4):
+            yield f"TallRefits of tall data, {n_steps} steps", exact, *family.bounds(rows, never, n_steps)
+    found = leave_one_out(solution, refits=refits, aim=random.choice([None, 1e-6]), max_seconds=2.0).bounds
+    yield "leave-one-out of tall data with refits", exact, found.lower[rows], found.upper[rows]
+
+
+REFITS = (refitted, refitted_tall, refitted_classes)
