@@ -113,7 +113,9 @@ class HeldOutRows:
                     if not rows.size:
                         break
                     stage = "refine"
-                    self._look_at(np.sort(rows), kind, width * self._scale, goal.budget)
+                    # A model that is trained at all is trained once.
+                    own = width if kind != ALONE else min(width, 0.5 * precision / self.problem.n_rows)
+                    self._look_at(np.sort(rows), kind, own * self._scale, goal.budget)
                     self.tried[rows] = 3 * level + kind
                     size = 2 * size if kind != ALONE else 1
         return Value(*self.bounds, stage, self._middle)
@@ -206,7 +208,7 @@ class LeaveOneOutJudge(Judge):
 
     def _precision(self, goal: Goal, held_out: HeldOutRows) -> float:
         """A sum known up to this is known well enough."""
-        share = ROUGH if goal.rough and goal.contest is None else 0.05 * self.criterion.resolution
+        share = ROUGH if goal.rough else 0.05 * self.criterion.resolution
         return self.criterion.width(share, held_out.guess)
 
     def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
