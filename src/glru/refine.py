@@ -16,18 +16,19 @@ from glru.linalg import Array, Matrix
 from glru.losses import Hinge
 from glru.metric.rows import uses_rows
 from glru.problem import Point, Problem
-from glru.regions import EVERY, LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions import EVERY, LocalEllipsoid, Region, has_local, has_support, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, has_class_ball, has_classes, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
 from glru.solvers.multinomial import direct_is_cheaper
-from glru.solvers.newton import Until
+from glru.solvers.newton import Until, zero_point
 from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
 from glru.updates.folds import SMALL, Folds, forms_hessians, has_folds
 from glru.updates.row_models import RowModels, has_wide_rows
+from glru.updates.support_rows import find_support, finds_supports_anywhere
 
 NEWTON_STEPS = 8
 """Newton steps of one problem before it is trained in full."""
@@ -247,10 +248,11 @@ class Refinement:
         self.point = min(point, stepped, key=lambda p: _gap(problem, p))
         return None
 
-    def local_steps(self, point: Point) -> str | None:
+    def local_steps(self, point: Point, dual: bool = True) -> str | None:
         """Newton steps under the local certificate alone, one Hessian each; the stage that decided the bounds, or None.
 
-        A point whose gradient is far too large for a certificate is stepped on from without asking for one.
+        A point whose gradient is far too large for a certificate is stepped on from without asking for one. ``dual``: whether the point that is
+        kept has dual variables, of rows in memory.
         """
         problem = self.problem
         dead = problem.dead_columns if problem.in_memory else None
@@ -259,8 +261,9 @@ class Refinement:
                 self.point = region.point
             if region.nu < HOPEFUL and self.take_in(region, dead):
                 here = region.point
-                dual = dual_of(problem, problem.scores(here.coef, here.intercept)) if problem.in_memory else None
-                self.point = Point(here.coef, here.intercept, dual)
+                asked = dual and problem.in_memory
+                found = dual_of(problem, problem.scores(here.coef, here.intercept)) if asked else None
+                self.point = Point(here.coef, here.intercept, found)
                 return ("carry", "newton")[step] if step < 2 else "refine"
             if self.budget.spent:
                 break
@@ -525,6 +528,12 @@ def fold_bounds(
             yield _class_fold(fold, test, start, width, budget, aim)
         return
     if not has_folds(problem):
+        # A Newton step of a quadratic objective ends at the optimum, wherever it begins.
+        quadratic = problem.loss.self_concordance == 0.0 and has_local(problem) and not uses_rows(problem)
+        if problem.in_memory and (quadratic or finds_supports_anywhere(problem)):
+            for fold, test in zip(folds, tests, strict=True):
+                yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim)
+            return
         known = solution if isinstance(solution, Solution) else solution()
         for fold, test in zip(folds, tests, strict=True):
             yield single_fold_bounds(problem, known.point, known, fold, test, width, budget, aim)
@@ -672,9 +681,13 @@ def single_fold_bounds(
     queries = problem.matrix[test]
     if has_local(problem) and not (uses_rows(problem) or has_products(problem)):
         steps = Refinement(problem, queries, narrow, budget=budget)
-        stage = steps.local_steps(start)
+        stage = steps.local_steps(start, dual=False)
         if decided(*steps.found):
             return steps.found, stage or "refine"
+    if has_support(problem):
+        proven = find_support(problem, start).score_bounds(queries)
+        if decided(*proven):
+            return proven, "newton"
     dual = dual_of(problem, problem.scores(start.coef, start.intercept)) if start.dual is None else start.dual
     point = Point(start.coef, start.intercept, duality.feasible_dual(problem, dual))
     found = refine(problem, point, queries, decided, budget=budget)

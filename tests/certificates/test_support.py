@@ -5,12 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+from sklearn.linear_model import ElasticNet, Lasso, LinearRegression, LogisticRegression
+from sklearn.model_selection import cross_val_predict
 from sklearn.preprocessing import StandardScaler
 
 import glru
 from glru.verify.retraining import retrain
-from tests.core import Support, SupportEllipsoid, SupportRows, regions, support_of
+from tests.core import Support, SupportEllipsoid, SupportRows, refine, regions, support_of
 from tests.ecosystem.models import l1
 
 LOSSES = {"squared": glru.Squared(), "logistic": glru.Logistic()}
@@ -192,3 +193,17 @@ def test_products_of_weights_and_slopes_that_underflow_prove_no_zeros():
         lower, upper = region.coef_bounds()
         assert Fraction(kappa) < slope  # so that the coefficient is not 0
         assert not lower[0] == upper[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    "model", [Lasso(0.05), ElasticNet(0.05), LinearRegression()], ids=["lasso", "elastic net", "ols"]
+)
+def test_folds_of_a_quadratic_loss_need_no_model_of_all_rows(model, monkeypatch):
+    """One step finds the support, columns among it that zero coefficients give no reason to use: correlated ones of opposite signs."""
+    random = np.random.default_rng(7)
+    X = random.normal(size=(120, 8)) + 2.0 * random.normal(size=(120, 1))
+    y = X @ [3.0, -2.0, 1.0, -1.0, 0.0, 0.0, 0.2, 0.0] + random.normal(size=120)
+    model.set_params(**({} if isinstance(model, LinearRegression) else {"tol": 1e-12, "max_iter": 100_000}))
+    monkeypatch.setattr(refine, "train", None)
+    found = glru.cross_val_predict(model, X, y, cv=5)
+    np.testing.assert_allclose(found, cross_val_predict(model, X, y, cv=5), atol=1e-6)

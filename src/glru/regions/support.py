@@ -136,6 +136,9 @@ class Support:
 STEPS = 4
 """Newton steps on a support, each of which about squares what is left."""
 
+NEGLIGIBLE = 1e-11
+"""A gradient is not worth a further step whose norm is this share of the model's: rounding alone is not much less."""
+
 
 @final
 class SupportEllipsoid(Region):
@@ -159,6 +162,9 @@ class SupportEllipsoid(Region):
                 break
             self.inner, before = inner, inner.nu
             if not isinstance(inner.metric, ColumnMetric):
+                break
+            size = float(np.linalg.norm(inner.metric.factor @ here.packed(problem.fit_intercept)))
+            if inner.nu <= NEGLIGIBLE * size:
                 break
             here = inner.stepped()
         if self.inner is not None and np.isfinite(self.inner.radius):

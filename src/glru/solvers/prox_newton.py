@@ -96,7 +96,9 @@ class _Model:
         self.kappa = np.broadcast_to(problem.penalty.absolute, (problem.n_columns,))
 
     def working_set(self, coef: Array, size: int) -> NDArray[np.intp]:
-        """The columns in use, the unpenalised ones, and the ``size`` worst violators among the others."""
+        """The columns in use, the unpenalised ones, and the ``size`` worst violators among the others; all columns where there are so few."""
+        if coef.size <= size:
+            return np.arange(coef.size)
         used = (coef != 0.0) | ((self.lam == 0.0) & (self.kappa == 0.0))
         violation = np.where(used, 0.0, np.abs(self.slope) - self.kappa)
         worst = np.argpartition(-violation, min(size, violation.size - 1))[:size]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded
 from glru.problem import Point, Problem
+from glru.regions.local import has_support
 from glru.regions.support import Support, SupportEllipsoid, support_of
 from glru.solution import Solution
 from glru.solvers.prox_newton import model_step
@@ -33,6 +34,25 @@ class _Start(NamedTuple):
     problem: Problem
     point: Point
     expansion: Expansion | None = None
+
+
+def finds_supports_anywhere(problem: Problem) -> bool:
+    """Whether one step finds the support from any model: that of a quadratic objective is the objective, and all of few columns work on it."""
+    return has_support(problem) and problem.loss.self_concordance == 0.0 and problem.n_columns <= WORKING
+
+
+def find_support(problem: Problem, start: Point) -> SupportEllipsoid:
+    """The ellipsoid on the support after steps of proximal Newton from a model, taken until the support stays."""
+    coef, intercept = start.coef, start.intercept
+    scores = problem.scores(coef, intercept)
+    exact = finds_supports_anywhere(problem)
+    for _ in range(MOST_STEPS):
+        _, slopes, curvatures = problem.loss.expand(problem.y, scores)
+        before, (coef, shift, move) = coef, model_step(problem, coef, slopes, curvatures, WORKING)
+        scores, intercept = scores + move, intercept + shift
+        if exact or np.array_equal(np.sign(coef), np.sign(before)):
+            break
+    return SupportEllipsoid(problem, Point(coef, intercept))
 
 
 @final
@@ -90,16 +110,9 @@ class SupportRows:
         return bounds
 
     def _alone(self, row: int) -> Bounds:
-        """Bounds of a row's score, on the support after steps of proximal Newton without it, taken until it stays."""
-        problem, coef, intercept = self.problem.without(np.array([row])), self.point.coef, self.point.intercept
-        scores = problem.scores(coef, intercept)
-        for _ in range(MOST_STEPS):
-            _, slopes, curvatures = problem.loss.expand(problem.y, scores)
-            before, (coef, shift, move) = coef, model_step(problem, coef, slopes, curvatures, WORKING)
-            scores, intercept = scores + move, intercept + shift
-            if np.array_equal(np.sign(coef), np.sign(before)):
-                break
-        return SupportEllipsoid(problem, Point(coef, intercept)).score_bounds(problem.matrix[row : row + 1])
+        """Bounds of a row's score, on the support after steps of proximal Newton without it."""
+        problem = self.problem.without(np.array([row]))
+        return find_support(problem, self.point).score_bounds(problem.matrix[row : row + 1])
 
     def _prove_zeros(self, support: Support, rows: Rows) -> None:
         """Note of which rows the models provably have no coefficients at all, and no intercept."""
