@@ -145,3 +145,13 @@ def test_what_is_allowed():
         OptionError, match=r"--max-seconds must be a number of seconds above 0, or None for no limit; got -1"
     ):
         check_options("loocv", {"max_seconds": -1}, lambda name: f"--{name.replace('_', '-')}")
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *ESTIMATORS, "Problem"])
+def test_a_misspelt_option_is_told_the_right_one(name):
+    function = getattr(glru, name)
+    option = list(inspect.signature(function).parameters)[-1]
+    with pytest.raises(
+        TypeError, match=rf"^{name}\(\) got an unexpected keyword argument '{option}_'\. Did you mean '{option}'\?"
+    ):
+        function(**{f"{option}_": None})

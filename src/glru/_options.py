@@ -185,18 +185,30 @@ def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str],
             raise OptionError(f"{spell(name)} must be {rule.wanted}; got {value!r}. {rule.remedy}")
 
 
-def check_call(function: Function) -> Function:
-    """Check the options of a function before it is called, and name the option that a misspelt one is near to."""
-    shape = signature(function)
+def suggest_options(function: Function) -> Function:
+    """Name the option that a misspelt one is near to."""
+    known, name = signature(function).parameters, function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        for name in options:
-            if name not in shape.parameters:
-                near = get_close_matches(name, shape.parameters, 1)
+        for option in options:
+            if option not in known:
+                near = get_close_matches(option, known, 1)
                 hint = f". Did you mean {near[0]!r}?" if near else ""
-                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}{hint}")
-        check_options(function.__name__, shape.bind_partial(*args, **options).arguments)
+                raise TypeError(f"{name}() got an unexpected keyword argument {option!r}{hint}")
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
+def check_call(function: Function) -> Function:
+    """Check the options of a function before it is called, after :func:`suggest_options`."""
+    shape, name = signature(function), function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+
+    @suggest_options
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        check_options(name, shape.bind_partial(*args, **options).arguments)
         return function(*args, **options)
 
     return call  # type: ignore[return-value]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._options import suggest_options
 from glru.linalg import TINY, Array, Arrays, Matrix, as_matrix, gamma
 from glru.losses import Logistic, Loss, WithOffset, join_targets
 from glru.penalties import L2, Penalty
@@ -219,6 +220,7 @@ class Problem:
     n_rows: int
     n_columns: int
 
+    @suggest_options
     def __init__(
         self,
         X: Any,

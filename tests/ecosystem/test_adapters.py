@@ -206,7 +206,7 @@ CHOOSING = {
     "logistic": (LogisticRegressionCV(Cs=3, cv=3, **TIGHT), cancer, "LogisticRegression"),
     "ridge": (RidgeCV(alphas=[0.1, 1.0]), diabetes, "Ridge"),
     "ridge-classifier": (RidgeClassifierCV(alphas=[0.1, 1.0]), cancer, "RidgeClassifier"),
-    "lasso": (LassoCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "ElasticNet"),
+    "lasso": (LassoCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "Lasso"),
     "net": (ElasticNetCV(cv=3, tol=1e-8, max_iter=100_000), diabetes, "ElasticNet"),
 }
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import GammaRegressor, PoissonRegressor, TweedieRegressor
 from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import KFold, LeaveOneOut, cross_val_predict, cross_val_score
@@ -95,10 +96,36 @@ def test_what_is_not_known_is_refused(model, message):
         glru.cross_val_predict(model, X, y)
 
 
-def test_live_models_are_refused():
+@every_model
+def test_live_models_predict_means(model):
+    """Rows come and go, and every mean is within ``width`` of that of a model trained again, also after it was stored."""
+    X, y, weight = data(model, n=80)
+    live = glru.LiveModel(model, width=1e-4).fit(X[:60], y[:60], weight[:60], keys=range(60))
+    live.add_rows(X[60:], y[60:], weight[60:], keys=range(60, 80))
+    live.remove_rows(keys=[3, 7, 60])
+    kept = np.setdiff1d(np.arange(80), [3, 7, 60])
+    again = clone(model).set_params(**TIGHT).fit(X[kept], y[kept], sample_weight=weight[kept])
+    found = live.predict_certified(X)
+    assert found.decided.all() and np.abs(found.predictions - again.predict(X)).max() < 1e-4
+    scores = X @ again.coef_ + again.intercept_
+    assert np.all(found.lower - 1e-7 <= scores) and np.all(scores <= found.upper + 1e-7)
+    assert live.needs_retraining(X).verdict == "yes"
+    np.testing.assert_allclose(live.refresh().predict(X), again.predict(X), atol=1e-4)
+    assert live.needs_retraining(X).verdict == "no"
+    if getattr(model, "power", 1) > 0:
+        with pytest.raises(ValueError, match="y must be"):
+            live.add_rows(X[:1], [-1.0], keys=[99])
+
+
+def test_a_stored_live_model_predicts_means(tmp_path):
     X, y, _ = data(PoissonRegressor())
-    with pytest.raises(ValueError, match="a live model predicts scores"):
-        glru.LiveModel(PoissonRegressor()).fit(X, y)
+    live = glru.LiveModel(PoissonRegressor(), width=1e-3).fit(X, y, keys=range(60))
+    removal = live.remove_rows(keys=[5])
+    live.refresh().save(tmp_path / "live")
+    loaded = glru.LiveModel.load(tmp_path / "live")
+    assert np.array_equal(loaded.predict(X), live.predict(X))
+    receipt = live.receipt(removal)
+    assert receipt["statement"] == "equals retraining to within r"
 
 
 def test_whether_a_mean_moves():

@@ -264,7 +264,7 @@ PIPELINE = make_pipeline(StandardScaler(), LogisticRegression())
         (BALANCED, [0, 1] * 30, "balanced"),
         (PIPELINE, [0, 1] * 30, "StandardScaler"),
         (Lasso(), np.arange(60.0), "squares in it"),
-        ("no estimator", [0, 1] * 30, "must be one of"),
+        ("no estimator", [0, 1] * 30, "needs an estimator of scikit-learn or of this library; got str"),
         (LogisticRegression(), [0] * 60, "two classes"),
         (LogisticRegression(), np.array([1j, 2.0] * 30), "text, numbers or booleans"),
     ],

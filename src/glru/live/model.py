@@ -60,7 +60,7 @@ class LiveModel:
     Parameters
     ----------
     estimator : estimator
-        A linear model of scikit-learn or of this library, for two classes or a regression; fitted or not, it is only
+        A linear model of scikit-learn or of this library, for two classes or a regression (of counts and amounts, too); fitted or not, it is only
         read.
     tol : float, default=1e-6
         Relative duality gap of :meth:`fit` and :meth:`refresh`.
@@ -98,6 +98,11 @@ class LiveModel:
 
     @check_call
     def __init__(self, estimator: Any, *, tol: float = 1e-6, width: float | None = None) -> None:
+        if estimator is not None and not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+            raise TypeError(
+                f"a live model needs an estimator of scikit-learn or of this library; got {type(estimator).__name__}. "
+                "Use for example glru.LiveModel(LogisticRegression())."
+            )
         self._estimator, self._tol = estimator, float(tol)
         self._given_width = None if width is None else float(width)
         self._present: Log | None = None
@@ -259,7 +264,7 @@ class LiveModel:
     def predict(self, X: Any) -> NDArray[Any]:
         """What a model retrained on the present data would predict, trained only where that is open.
 
-        Every label is proven. In a regression a prediction is the middle of a proven interval of at most ``width``.
+        Every label is proven. In a regression a prediction (with a log link, a mean) is the middle of a proven interval of at most ``width``.
 
         Parameters
         ----------
@@ -274,7 +279,10 @@ class LiveModel:
         """
         found = self.predict_certified(X)
         if not found.decided.all():
-            raise undetermined(found.bounds, found.decided, None if self.classes_ is not None else self._log.width)
+            bounds, width = (
+                (found.bounds, None) if self.classes_ is not None else (self._numbers(found.bounds), self._log.width)
+            )
+            raise undetermined(bounds, found.decided, width)
         return found.predictions
 
     @_locked
@@ -289,7 +297,7 @@ class LiveModel:
         Returns
         -------
         CertifiedPrediction
-            Predictions, which of them are determined, and bounds of the scores.
+            Predictions, which of them are decided, and bounds of the scores (with a log link, of the logarithms of the means).
 
         Examples
         --------
@@ -304,11 +312,14 @@ class LiveModel:
         """
         classes, queries = self.classes_, self._queries(X)
         answer = self._prove(queries, self._decided, "predict")
+        if classes is None:
+            found = self._numbers(answer.bounds).middle
+            found[answer.open] = self._stored_numbers(queries[answer.open])
+            return CertifiedPrediction(found, answer.stage != "", answer.bounds)
         # A decided label is that of the lower end.
-        scores = answer.bounds.middle if classes is None else answer.bounds.lower.copy()
+        scores = answer.bounds.lower.copy()
         scores[answer.open] = self._stored_scores(queries[answer.open])
-        labels = scores if classes is None else classes[predicted(scores)]
-        return CertifiedPrediction(labels, answer.stage != "", answer.bounds)
+        return CertifiedPrediction(classes[predicted(scores)], answer.stage != "", answer.bounds)
 
     @_locked
     def decision_function(self, X: Any) -> Array:
@@ -404,8 +415,9 @@ class LiveModel:
         queries = self._queries(X)
         answer = self._state.proofs.ask(queries, self._decided)
         self._present = self._log.certified("needs_retraining", answer)
-        within = self._log.width if self.classes_ is None else None
-        return Retraining.of(answer.bounds, self._stored_scores(queries), within)
+        if self.classes_ is not None:
+            return Retraining.of(answer.bounds, self._stored_scores(queries), None)
+        return Retraining.of(self._numbers(answer.bounds), self._stored_numbers(queries), self._log.width)
 
     @_locked
     def refresh(self) -> "LiveModel":
@@ -533,7 +545,19 @@ class LiveModel:
     @property
     def _decided(self) -> Decided:
         """Whether bounds prove a prediction: a label, or a number to within ``width``."""
-        return partial(is_decided, width=self._log.width if self.classes_ is None else None)
+        if self.classes_ is not None:
+            return is_decided
+        return lambda lower, upper: is_decided(*self._numbers(ScoreBounds(lower, upper)), self._log.width)
+
+    def _numbers(self, bounds: ScoreBounds) -> ScoreBounds:
+        """Bounds of the numbers that a regression predicts: its scores, or with a log link the means."""
+        loss = self._state.spec.objective.loss
+        return bounds if loss.link == "identity" else ScoreBounds(*bounds.means(loss))
+
+    def _stored_numbers(self, queries: Matrix) -> Array:
+        """What the stored model's scores stand for in a regression."""
+        scores = self._stored_scores(queries)
+        return np.exp(scores) if self._state.spec.objective.loss.link == "log" else scores
 
     @property
     def _saved(self) -> storage.Saved:

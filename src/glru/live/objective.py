@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru.changes import Layout, column_positions, rows_of
 from glru.linalg import Array, Matrix
-from glru.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from glru.problem import require_one_score
+from glru.losses import Gamma, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge, Tweedie
 from glru.sklearn import Adapted
 from glru.sklearn.objectives import Objective
 from glru.sklearn.targets import Targets
 
 LOSSES: dict[str, type[Loss]] = {
-    kind.__name__: kind for kind in (Squared, Huber, Logistic, SquaredHinge, SmoothedHinge, Hinge)
+    kind.__name__: kind
+    for kind in (Squared, Huber, Logistic, SquaredHinge, SmoothedHinge, Hinge, Poisson, Gamma, Tweedie)
 }
 """Every loss by the name it is stored under."""
 
@@ -53,17 +53,18 @@ class ModelSpec:
     @classmethod
     def of(cls, adapted: Adapted) -> "ModelSpec":
         """The specification of an estimator; an error where its objective would change with the data."""
-        require_one_score(adapted.problems[0], "a live model")
+        if adapted.problems[0].loss.several:
+            n_classes = adapted.problems[0].n_scores
+            raise ValueError(
+                f"a live model needs two classes or a regression; got {n_classes} classes in one multinomial model. "
+                "Keep one live model per class, each with that class against the rest."
+            )
         if adapted.shifts is not None:
             raise ValueError(
                 f"a live model needs an objective that stays when the data changes, but here {adapted.shifts}. "
                 "Scale or weight the data first and give the model alone."
             )
         classes, objective = adapted.classes, adapted.objective
-        if objective.loss.link != "identity":
-            raise ValueError(
-                f"a live model predicts scores, and those of {objective.loss!r} are logarithms of means. Use glru.after with the estimator."
-            )
         if classes is not None and classes.size != 2:
             raise ValueError(
                 f"a live model needs two classes or a regression; got {classes.size} classes. "
@@ -71,7 +72,7 @@ class ModelSpec:
             )
         if objective.quadratic == 0.0 and (objective.absolute > 0.0 or objective.loss.self_concordance is None):
             raise ValueError(
-                "a live model needs a penalty with squares in it, or none at all with a logistic or squared loss: otherwise "
+                "a live model needs a penalty with squares in it, or none at all with a smooth loss (logistic, squared, log link): otherwise "
                 "nothing is proven after a change. Use an L2 penalty, or an elastic net with l1_ratio below 1."
             )
         factors = (1.0, 1.0)
@@ -110,6 +111,8 @@ class ModelSpec:
             weight = _inputs.as_vector(sample_weight, count, "sample_weight")
             _inputs.require_non_negative(weight)
         values = labels if self.classes is None else self.targets.signs(0, labels)
+        if self.classes is None:
+            self.objective.loss.check_targets(values)
         return values, self.targets.weighted(0, labels, weight)
 
     def columns(self, columns: Any, n_columns: int) -> NDArray[np.intp]:

@@ -393,9 +393,6 @@ def _choosing_error(model: Any) -> TypeError:
     name, places, ours = CHOOSING[type(model).__name__]
     chosen = _chosen(model)
     shown = ", ".join(f"{key}={chosen.get(key, '...')}" for key in places)
-    if name == "Lasso":
-        # Held-out scores are proven only with some squares in the penalty.
-        name, shown = "ElasticNet", f"{shown}, l1_ratio=0.99"
     return TypeError(
         f"{type(model).__name__} chooses {' and '.join(places)} anew whenever its rows change, and what it would choose is not "
         f"proven here. Use {name}({shown}) with the strength that it chose, or glru.{ours}, which chooses with proof."

@@ -10,7 +10,7 @@ from sklearn.feature_selection import RFECV
 from sklearn.pipeline import Pipeline
 
 from glru._budget import Budget, OutOfTime
-from glru._options import check_options
+from glru._options import check_options, suggest_options
 from glru.linalg import Array, use_threads
 from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
@@ -90,6 +90,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
     (3, True)
     """
 
+    @suggest_options
     def __init__(
         self,
         estimator: Any,

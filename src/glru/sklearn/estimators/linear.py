@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from glru import _inputs
-from glru._options import check_call, check_options
+from glru._options import check_call, check_options, suggest_options
 from glru.after import After, Retraining
 from glru.bounds import predicted
 from glru.cascade import Report
@@ -423,6 +423,7 @@ class GLRUClassifier(Classifier):
     'no'
     """
 
+    @suggest_options
     def __init__(
         self,
         loss: str | Loss = "logistic",
@@ -538,6 +539,7 @@ class GLRURegressor(Regressor):
     'no'
     """
 
+    @suggest_options
     def __init__(
         self,
         loss: str | Loss = "squared",

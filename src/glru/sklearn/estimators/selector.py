@@ -10,7 +10,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
-from glru._options import check_options
+from glru._options import check_options, suggest_options
 from glru.linalg import use_threads
 from glru.selection import Settings
 from glru.sklearn.estimators.linear import validated
@@ -109,6 +109,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     (0, True)
     """
 
+    @suggest_options
     def __init__(
         self,
         estimator: Any,

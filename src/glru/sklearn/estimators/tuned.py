@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
-from glru._options import check_options
+from glru._options import check_options, suggest_options
 from glru.linalg import Array, gamma, move_like
 from glru.losses import Loss
 from glru.sklearn.adapt import adapt_again
@@ -188,6 +188,7 @@ class GLRUClassifierCV(Classifier, Tuned):
     (1.0, np.float64(12.0), True)
     """
 
+    @suggest_options
     def __init__(
         self,
         loss: str | Loss = "logistic",
@@ -256,6 +257,7 @@ class GLRURegressorCV(Regressor, Tuned):
     (100.0, True)
     """
 
+    @suggest_options
     def __init__(
         self,
         loss: str | Loss = "squared",
