@@ -16,8 +16,8 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dlauum
 
-from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma, to_host
-from glru.metric.columns import factored, powers_of_two
+from glru.linalg import CHUNK_BYTES, FEW, TINY, Array, Matrix, gamma, powers_of_two, to_host
+from glru.metric.columns import factored
 from glru.problem import Problem
 
 EXPONENTS = 1600

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, ScoreBounds, from_queries, widen
 from glru.certificate import Certificate, ball_radius, class_score_errors
-from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, weighted_norm
+from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, powers_of_two, weighted_norm
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
-from glru.metric.columns import ColumnMetric, powers_of_two
+from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
 from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius

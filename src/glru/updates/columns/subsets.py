@@ -14,8 +14,7 @@ from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, widen
-from glru.linalg import FEW, TINY, Array, Matrix, gamma
-from glru.metric.columns import powers_of_two
+from glru.linalg import FEW, TINY, Array, Matrix, gamma, powers_of_two
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.updates.carried_rows import sum_error
