@@ -415,29 +415,40 @@ def class_bounds(
     The references, if none are given, are the labels of the model that the bounds are proven at. ``hopeful``: the gradient's norm from which on bounds
     are asked for.
     """
-    found, before = unbounded_queries(queries.shape[0], problem.n_scores), np.inf
-    region, n_chords = ClassEllipsoid.at(problem, point), 0
+    found, asked = unbounded_queries(queries.shape[0], problem.n_scores), True
 
-    def ask() -> Bounds:
+    def ask(region: ClassEllipsoid) -> Bounds:
         if not region.nu < hopeful:
             return found
         # Bounds of differences from one class say nothing of those from another.
         proven = region.queries(queries, region.leaders(queries) if reference is None else reference)
         return proven if reference is None else intersect(found, proven)
 
-    for _ in range(LOCAL_STEPS):
-        if region.is_close:
-            found = ask()
-            if decided(*found):
-                break
-        if n_chords and not region.nu < (0.5 if n_chords < CHORDS else CONVERGING) * before:
-            # The metric is too far away.
-            region, n_chords = ClassEllipsoid.at(problem, region.point), 0
-        if budget.spent or not region.nu < 0.5 * before:
-            found = ask()
+    for region in class_ellipsoids(problem, point):
+        asked = region.is_close
+        if asked:
+            found = ask(region)
+        if budget.spent or (asked and decided(*found)):
             break
+    return found if asked else ask(region), region.point
+
+
+def class_ellipsoids(problem: Problem, point: Point) -> Iterator[ClassEllipsoid]:
+    """Ellipsoids with one score per class after Newton steps from a point, as long as one halves the gradient's norm.
+
+    Steps share a Hessian as long as they converge fast.
+    """
+    before, n_chords, region = np.inf, 0, ClassEllipsoid.at(problem, point)
+    for _ in range(LOCAL_STEPS):
+        yield region
+        renewed = n_chords > 0 and not region.nu < (0.5 if n_chords < CHORDS else CONVERGING) * before
+        if renewed:
+            region, n_chords = ClassEllipsoid.at(problem, region.point), 0
+        if not region.nu < 0.5 * before:
+            if renewed:
+                yield region
+            return
         before, region, n_chords = region.nu, region.stepped(), n_chords + 1
-    return found, region.point
 
 
 def class_training(

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dlauum
 
@@ -254,13 +255,19 @@ class ClassMetric:
         return np.concatenate([found for _, found in self.forms(X)])
 
 
-def pair_norms(forms: Array, unit: float) -> Array:
-    """At least the norms of ``x (e_a - e_b)``, from forms whose entries are off by ``unit`` times the product of two norms."""
+def pair_norms(forms: Array, unit: float, reference: NDArray[np.intp] | None = None) -> Array:
+    """At least the norms of ``x (e_a - e_b)``, from forms whose entries are off by ``unit`` times the product of two norms.
+
+    ``reference``: one class ``a`` per row; all pairs if not given.
+    """
     own = np.einsum("iaa->ia", forms)
-    lengths = np.sqrt(own)
-    squares = own[:, :, None] + own[:, None, :] - 2.0 * forms
-    room = (unit + FEW) * np.square(lengths[:, :, None] + lengths[:, None, :])
-    return np.sqrt(np.maximum(squares, 0.0) + room) * (1.0 + FEW) + TINY
+    first = own[:, :, None]
+    others = own[:, None, :]
+    if reference is not None:
+        rows = np.arange(len(forms))
+        first, others, forms = own[rows, reference][:, None], own, forms[rows, reference]
+    room = (unit + FEW) * np.square(np.sqrt(first) + np.sqrt(others))
+    return np.sqrt(np.maximum(first + others - 2.0 * forms, 0.0) + room) * (1.0 + FEW) + TINY
 
 
 def score_norms(forms: Array, unit: float) -> Array:

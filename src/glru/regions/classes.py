@@ -447,8 +447,7 @@ def query_centers(scores: Array, reference: NDArray[np.intp]) -> Array:
 
 def query_norms(forms: Array, unit: float, reference: NDArray[np.intp]) -> Array:
     """At least the norms of the queries, from forms in the inverse metric."""
-    pairs = pair_norms(forms, unit)[np.arange(len(forms)), reference]
-    return np.hstack([score_norms(forms, unit), pairs])
+    return np.hstack([score_norms(forms, unit), pair_norms(forms, unit, reference)])
 
 
 def query_bounds(

@@ -16,7 +16,7 @@ from glru._budget import Budget
 from glru.bounds import Bounds, intersect
 from glru.linalg import Array, Matrix, gamma
 from glru.problem import Point, Problem
-from glru.refine import LOCAL_STEPS
+from glru.refine import LOCAL_STEPS, class_ellipsoids
 from glru.regions.classes import ClassEllipsoid, has_classes, scores_with_errors
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion
@@ -140,8 +140,28 @@ class ClassJudge(Judge):
         if self.method == "naive":
             guess = self.rows.sum_at(self.model.train(problem, point).point, chosen)
             return Value(guess, guess, "training", guess)
+        if move.add:
+            added = self._step_on(problem, point, chosen, goal)
+            if added is not None:
+                return added
         value, _, _ = self._narrow(ClassEllipsoid.at(problem, self.model.train(problem, point).point), chosen, goal)
         return Value(value.lower, value.upper, "training", value.guess)
+
+    def _step_on(self, problem: Problem, point: Point, chosen: Columns, goal: Goal) -> Value | None:
+        """The value of the model with some columns, from Newton steps that begin at a point; None where these do not tell it."""
+        found: Bounds | None = None
+        metric, forms = None, np.empty(0)
+        for region in class_ellipsoids(problem, point):
+            if not region.is_close:
+                continue
+            if region.metric is not metric:
+                metric, forms = region.metric, region.metric.all_forms(self.rows.select(chosen))
+            leads = self._leads(region, chosen, forms)
+            found = leads if found is None else intersect(found, leads)
+            low, high = self.rows.sum_bounds(found, chosen)
+            if self._is_known(goal, low, high):
+                return Value(low, high, "refine", self._guess(region, chosen, chosen))
+        return None
 
     def _narrow(
         self,

@@ -133,7 +133,8 @@ class Model:
         if move.add and carried:
             correlations = self.whole.matrix.dense(changed).T @ (self.whole.weights * self.solution.dual)
             coef[changed] = new_coefficients(self.whole.penalty.select(changed), correlations)
-        dual = feasible_dual(problem, self.solution.dual)
+        # Newton steps with one score per class begin without a dual point.
+        dual = None if problem.loss.several else feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[..., chosen], self.solution.intercept, dual)
 
     def after(self, move: Move, start: Point) -> "Model":
