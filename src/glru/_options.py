@@ -86,15 +86,17 @@ def _is_sequence(value: Any) -> bool:
 TOL = Rule(
     lambda value: _is_number(value) and 0 <= value < math.inf,
     "a finite number of at least 0",
-    "Use 1e-6, or less for a closer training.",
+    "Use 1e-6, or less for a more accurate model.",
 )
 WIDTH = _above("Use 1e-6 for scores to six digits.")
 SECONDS = _above("Leave it out for no limit.", " of seconds").also(None, ", or None for no limit")
 BYTES = _count(1, "Leave it out for the default.", " of bytes").also(None, ", or None for the default")
 SWITCH = Rule(
-    lambda value: isinstance(value, bool) or type(value).__name__ == "bool_", "True or False", "Use one of these."
+    lambda value: isinstance(value, bool) or type(value).__name__ == "bool_",
+    "True or False",
+    "Leave it out for the default.",
 )
-PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave it out to keep nothing.").also(
+PATH = Rule(lambda value: isinstance(value, str | os.PathLike), "a path", "Leave it out to write no file.").also(
     None, ", or None"
 )
 CRITERIA = ("error", "log_loss", "squared_error", "deviance", "aic", "bic")
@@ -114,8 +116,8 @@ RULES: dict[str, Rule] = {
     "width": WIDTH.also(None, ", or None"),
     "loocv.width": WIDTH.also("labels", ", 'labels'").also(None, " or None"),
     "cross_val_predict.width": WIDTH.also("labels", ", 'labels'").also(None, " or None"),
-    "influence.width": WIDTH,
-    "jackknife.width": WIDTH,
+    "influence.width": _above("Use 1e-3, the default."),
+    "jackknife.width": _above("Use 1e-3, the default."),
     "max_seconds": SECONDS,
     "max_memory": BYTES,
     "max_trainings": LIMIT,
@@ -151,13 +153,13 @@ RULES: dict[str, Rule] = {
     ),
     "verbose": Rule(lambda value: isinstance(value, bool) or (_is_whole(value) and value >= 0), "a whole number of at least 0", "Use 1 to see progress."),
     "progress": Rule(lambda value: isinstance(value, bool) or callable(value), "True, False or a callable", "Use progress=True."),
-    "verify.progress": Rule(callable, "a callable", "Leave it out to see nothing.").also(None, ", or None"),
-    "params": Rule(lambda value: isinstance(value, Mapping), "a dict by name", "Use params={'sample_weight': weights}.").also(None, ", or None"),
+    "verify.progress": Rule(callable, "a callable", "Leave it out for no reports.").also(None, ", or None"),
+    "params": Rule(lambda value: isinstance(value, Mapping), "a dict of names and values", "Use params={'sample_weight': weights}.").also(None, ", or None"),
     "error_score": Rule(lambda value: isinstance(value, Real), "a number", "Use 'raise' to see the error.").also("raise", " or 'raise'"),
     "checkpoint": PATH,
     "output": PATH,
     "level": Rule(lambda value: _is_number(value) and 0 < value < 1, "a number between 0 and 1", "Use 0.95 for 95 %."),
-    "sample": _count(1, "Leave it out for 20 of them.").also(None, ", or None for all"),
+    "sample": _count(1, "Leave it out to check 20 bounds.").also(None, ", or None for all"),
     "digits": _count(30, "Use 50, the default."),
     "seed": _count(0, "Use 0, the default."),
     **dict.fromkeys(

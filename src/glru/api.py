@@ -253,7 +253,8 @@ def cross_val_predict(
     ----------
     model : Problem, Solution, estimator or results of statsmodels
         What to validate; a problem is trained on all rows first. Estimators: ``LogisticRegression``, ``LinearSVC``,
-        ``LinearRegression``, ``Ridge``, ``RidgeClassifier``, ``ElasticNet``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
+        ``LinearRegression``, ``Ridge``, ``RidgeClassifier``, ``Lasso``, ``ElasticNet``, ``PoissonRegressor``, ``GammaRegressor``,
+        ``TweedieRegressor``, ``GLRUClassifier``, ``GLRURegressor``, fitted or not; one of them in
         a ``OneVsRestClassifier``; any of these at the end of a ``Pipeline``, whose steps are fitted to the train rows of each split.
     X, y : array, default=None
         The data of an estimator; a problem and a solution hold theirs.
@@ -788,16 +789,16 @@ def after(
         Newton step applies and its system is small enough to solve directly, and then a training for labels that are still open.
     bound : {"auto", "primal", "dual", "local"}, default="auto"
         ``"primal"`` and ``"dual"``: the paper's Primal-SCB and Dual-SCB. ``"local"``: the self-concordance
-        certificate (logistic or squared loss with an L2 penalty; covers an intercept and ``lam = 0``).
+        certificate (logistic, multinomial or squared loss, or one with a log link, and an L2 penalty; covers an intercept and ``lam = 0``).
         ``"auto"``: the intersection of all that apply.
     X, y, sample_weight : array
         The data of an estimator, before the change.
     tol : float, default=1e-6
         Relative gap of the training of a problem or an estimator.
     max_steps : int, default=None
-        Most Newton steps and iterations of a training, of each problem of an estimator; None: no limit, 0: the old model only.
+        Largest number of Newton steps and training iterations for each problem of an estimator; None: no limit, 0: the old model only.
     max_seconds : float, default=None
-        Seconds that a question may take before it is answered by what is proven until then; looked at between steps.
+        Seconds after which a question is answered with what has been proven so far; the clock is read between steps.
 
     Returns
     -------
@@ -1008,7 +1009,7 @@ def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelC
     Parameters
     ----------
     estimator : estimator
-        A fitted linear model, as in :func:`glru.cross_val_predict`; also ``Lasso``, and ``LogisticRegressionCV``, ``RidgeCV``,
+        A fitted linear model, as in :func:`glru.cross_val_predict`; also ``LogisticRegressionCV``, ``RidgeCV``,
         ``RidgeClassifierCV``, ``LassoCV`` and ``ElasticNetCV`` at the strength that they chose.
     X, y, sample_weight : array
         What it was fitted to.

@@ -497,7 +497,8 @@ def change_model(
         raise ValueError(f"bound='dual' needs a smooth loss; got {loss!r}. Use 'primal'.")
     if bound == "local" and (loss.self_concordance is None or not penalty.smooth):
         raise ValueError(
-            f"bound='local' needs a self-concordant loss (logistic, squared, multinomial) and an L2 penalty; got {loss!r} and {penalty!r}."
+            f"bound='local' needs a self-concordant loss (logistic, multinomial, squared or with a log link) and an L2 penalty; "
+            f"got {loss!r} and {penalty!r}. Use 'auto'."
         )
     found = ChangedModel(solution, change, candidate, bound, max_steps, max_seconds)
     if not solution.problem.in_memory:
