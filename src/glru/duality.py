@@ -7,12 +7,13 @@ the dual is feasible only if :math:`\sum_i s_i a_i = 0`; an unpenalised column `
 :math:`v_j = 0`. A sum that is zero up to its own rounding error counts as zero.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from glru.linalg import FEW, TINY, Array, gamma, powers_of_two, weighted_norm
+from glru.linalg import FEW, HOST, TINY, Array, gamma, powers_of_two, to_host, weighted_norm
 from glru.losses import Logistic, Loss, Multinomial
 from glru.problem import Problem, per_row
 
@@ -96,7 +97,8 @@ def constrained_correlations(problem: Problem, dual: Array) -> Array:
         zero = np.abs(correlations[:, free]) <= gamma(4 * problem.n_rows + 64) * size
         correlations[:, free] = np.where(zero, 0.0, correlations[:, free])
     elif free.size:
-        size = np.abs(problem.matrix.dense(free)).T @ np.abs(problem.weights * dual)
+        # By Cauchy-Schwarz the terms of a sum are together at most this in size.
+        size = float(weighted_norm(problem.weights, dual)) * problem.column_norms[free]
         zero = np.abs(correlations[free]) <= gamma(problem.n_rows + 1) * size
         correlations[free[zero]] = 0.0
     return correlations
@@ -135,17 +137,11 @@ def _balanced(problem: Problem, dual: Array) -> Array:
     """The part of :func:`feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
-    constraints = constraint_columns(problem) if problem.unpenalised.size else None
     lower, upper = problem.loss.derivative_range(problem.y)
-    corrected = dual
+    room = np.minimum(np.minimum(upper + dual, -dual - lower), 1.0)
+    shift, corrected = _balancing_shift(problem, room), dual
     for _ in range(2):  # the second pass removes the rounding of the first
-        slope = -corrected
-        room = np.minimum(np.minimum(upper - slope, slope - lower), 1.0)
-        shift = _balancing_shift(problem.weights, room, corrected, constraints)
-        if shift is None:
-            corrected = dual
-            break
-        corrected = corrected - room * shift
+        corrected = corrected - room * shift(problem.weights * corrected)
         if not np.all((lower <= -corrected) & (-corrected <= upper)):
             corrected = dual
             break
@@ -154,22 +150,33 @@ def _balanced(problem: Problem, dual: Array) -> Array:
     return _scaled_to_balance(problem, dual)
 
 
-def _balancing_shift(weights: Array, room: Array, dual: Array, constraints: Array | None) -> Array | float | None:
-    """What ``room`` is multiplied by in a correction that meets the constraints; None where it overflows.
-
-    Without ``constraints`` there is only the intercept's.
-    """
-    if constraints is None:
-        residual, size = float(weights @ dual), float(weights @ room)
-        shift = residual / size if size > 0.0 else 0.0
-        return shift if np.isfinite(shift) and np.isfinite(size) else None
-    residuals = constraints.T @ (weights * dual)
-    gram = constraints.T @ ((weights * room)[:, None] * constraints)
-    if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(residuals))):
-        return None
+def _balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
+    """A function of ``s o a``: what ``room`` is multiplied by in a correction that meets the constraints; NaN where that overflows."""
+    weighted, free = problem.weights * room, problem.unpenalised
+    total = float(weighted.sum())
+    if not free.size:
+        return lambda terms: (
+            terms.sum() / total if 0.0 < total < np.inf else np.full(room.size, 0.0 if total == 0.0 else np.nan)
+        )
+    # Products with the matrix as it is stored: most often no column is penalised.
+    columns = problem.matrix if free.size == problem.n_columns else problem.matrix[:, free]
+    gram = to_host(columns.column_gram(weighted))
+    if problem.fit_intercept:
+        gram = HOST.bordered(gram, columns.T @ weighted, total)
+    gram = np.triu(gram) + np.triu(gram, 1).T
+    if not np.all(np.isfinite(gram)):
+        return lambda terms: np.full(room.size, np.nan)
     scales = powers_of_two(np.diagonal(gram))
-    gram = gram * scales * scales[:, None]
-    return constraints @ (scales * np.linalg.lstsq(gram, scales * residuals, rcond=None)[0])
+    inverse = np.linalg.pinv(gram * scales * scales[:, None], hermitian=True)
+
+    def shift(terms: Array) -> Array:
+        residuals = columns.T @ terms
+        if problem.fit_intercept:
+            residuals = np.append(residuals, terms.sum())
+        found = scales * (inverse @ (scales * residuals))
+        return columns @ found[: free.size] + (found[-1] if problem.fit_intercept else 0.0)
+
+    return shift
 
 
 def constraint_columns(problem: Problem) -> Array:

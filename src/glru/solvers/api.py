@@ -123,7 +123,7 @@ def warn_if_short(solution: Solution, tol: float) -> Solution:
     """
     problem = solution.problem
     bare = problem.in_memory and problem.unpenalised.size > 0 and not problem.loss.several
-    if bare and solution.status == "converged" and not (np.isfinite(solution.gap) or _has_ellipsoid(solution)):
+    if bare and solution.status == "converged" and not (_has_ellipsoid(solution) or np.isfinite(solution.gap)):
         solution = replace(solution, status="stalled")
     if _is_short(solution):
         _warn(solution, tol)
@@ -232,7 +232,8 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     n_steps = SAMPLED_STEPS if sampled else NEWTON_STEPS
     products = _direct_cost(problem, n_steps) / max(matrix.product_cost, 1.0)
     usual = SAMPLED_PRODUCTS if sampled else DENSE_PRODUCTS if matrix.stores_zeros else SPARSE_PRODUCTS
-    if products <= usual or matrix.only_products:
+    # With unpenalised columns a dual point, which "newton-cg" asks for at every step, costs as much as a Hessian.
+    if products <= usual or matrix.only_products or (problem.unpenalised.size and np.isfinite(products)):
         if isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not matrix.only_products:
             return [("newton", NEWTON_SHARE), ("interior-point", np.inf), ("newton", np.inf)]
         return [("newton", np.inf)]
