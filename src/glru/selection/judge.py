@@ -16,7 +16,7 @@ from glru.certificate import Certificate
 from glru.linalg import FEW, Array, Matrix, gamma, to_host
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import has_products, refine
+from glru.refine import refine
 from glru.regions import EVERY, PAPER
 from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
@@ -87,7 +87,7 @@ class Judge(ABC):
 
     @abstractmethod
     def value(self, thorough: bool = False) -> Value:
-        """The value of the present columns, to ``ROUGH`` if that comes with the moves' bounds; ``thorough``: as exactly as can be."""
+        """The value of the present columns, to ``ROUGH``; ``thorough``: as exactly as can be."""
 
     @abstractmethod
     def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
@@ -235,8 +235,7 @@ class ValidationJudge(Judge):
             if criterion.is_known(ROUGH, low, high):
                 return Value(low, high, "newton", high)
         certificate = model.solution.certificate if model.whole.in_memory else None
-        expensive = not model.whole.in_memory or has_products(model.problem)
-        goal = Goal(budget=model.budget, rough=not thorough and expensive)
+        goal = Goal(budget=model.budget, rough=not thorough)
         value, point = self._refine(model.problem, model.point, self.present, goal, EVERY, certificate)
         if not model.whole.in_memory:
             model.start = point

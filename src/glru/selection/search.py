@@ -144,7 +144,9 @@ class Walk:
     ) -> None:
         self.problem, self.judge, self.start = problem, judge, start
         self.criterion, self.settings, self.budget = criterion, settings, budget
-        self.groups = [tuple(group.tolist()) for group in moving]
+        self._first = np.array([group[0] for group in moving], dtype=np.intp)
+        self._sizes = np.array([group.size for group in moving], dtype=np.intp)
+        self._every = [[Move(tuple(group.tolist()), add) for group in moving] for add in (False, True)]
         self.value = self.first = Value(0.0, np.inf, "undetermined", np.inf)
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
@@ -262,16 +264,12 @@ class Walk:
 
     def _moves(self) -> list[Move]:
         """All moves in the order in which ties are broken: by their lowest column."""
-        found, chosen, settings = [], self.chosen, self.settings
-        members = set(chosen.tolist())
+        settings, size = self.settings, self.chosen.size
+        here = np.isin(self._first, self.chosen)
         most = self.problem.n_columns if settings.max_features is None else settings.max_features
-        for columns in self.groups:
-            if columns[0] in members:
-                if settings.direction != "forward" and chosen.size - len(columns) >= settings.min_features:
-                    found.append(Move(columns, add=False))
-            elif settings.direction != "backward" and chosen.size + len(columns) <= most:
-                found.append(Move(columns, add=True))
-        return found
+        leave = here & (settings.direction != "forward") & (size - self._sizes >= settings.min_features)
+        come = ~here & (settings.direction != "backward") & (size + self._sizes <= most)
+        return [self._every[bool(come[k])][k] for k in np.flatnonzero(leave | come)]
 
     def result(self) -> StepwiseResult:
         """What was found."""
