@@ -192,3 +192,22 @@ def test_a_hessian_that_is_too_large_is_not_needed(sparse, fit_intercept):
     splits = list(StratifiedKFold(4).split(X, y))
     found = glru.cross_val_predict(model, X, y, cv=splits)
     assert np.array_equal(found, cross_val_predict(model, X, y, cv=splits))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_wide_data_in_any_units_is_trained_in_the_space_of_its_rows(fit_intercept):
+    rng = np.random.default_rng(7)
+    y = np.arange(40) % 4
+    X = rng.normal(size=(40, 900)) * 10.0 ** rng.uniform(-2, 2, 900)
+    X[20:24] = X[:4]
+    problem = glru.Problem(X, y, glru.Multinomial(), glru.L2(1.0), fit_intercept=fit_intercept, scaling="sum")
+    wide = glru.solve(problem, tol=1e-8)
+    direct = glru.solve(problem, tol=1e-8, solver="newton")
+    assert wide.status == "converged" and wide.solver == "newton-cg"
+    assert wide.gap <= 1e-8 * wide.primal_value
+    np.testing.assert_allclose(wide.coef @ X.T, direct.coef @ X.T, atol=1e-3)
+
+
+def test_wide_data_of_zeros_is_trained():
+    problem = glru.Problem(np.zeros((9, 800)), np.arange(9) % 3, glru.Multinomial(), glru.L2(1.0), fit_intercept=True)
+    assert np.all(glru.solve(problem, solver="newton-cg").coef == 0.0)

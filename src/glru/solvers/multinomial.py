@@ -8,6 +8,7 @@ A full step ends with the linearised dual point :math:`q = p + h t`: then the pe
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import class_hessian, strengths_of
+from glru.penalties import L2
 from glru.problem import Point, Problem
 from glru.regions.classes import loss_gradient, packed, unpacked
 from glru.solvers.newton import Run, State, Stop, end, step_length
@@ -33,6 +35,9 @@ PROMISING = 0.1
 
 DIRECT_UNKNOWNS = 2500
 """Systems in more unknowns than this are not factored to train a model."""
+
+ROW_SPACE, ROW_SPACE_TOL = 1000, 1e-9
+"""Wide data of more rows than this is not trained in the space of its rows, nor any to smaller gaps: eigenvalues of the Gram matrix are off by units of the largest."""
 
 BLOCK_COLUMNS = 1500
 """Diagonal blocks of more columns than this are not factored."""
@@ -59,8 +64,36 @@ def class_newton(problem: Problem, start: Point, stop: Stop) -> Run:
 
 
 def class_newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
-    """Newton steps by conjugate gradients."""
+    """Newton steps by conjugate gradients, or in the space of the rows where that is far smaller."""
+    if _is_wide(problem) and stop.until is None and stop.tol >= ROW_SPACE_TOL:
+        return _row_space_newton(problem, start, stop)
     return _run(problem, start, stop, _Products(problem))
+
+
+def _is_wide(problem: Problem) -> bool:
+    """Whether the rows span few of the columns, all of which are penalised."""
+    penalised = bool(np.all(problem.quadratic > 0.0)) and problem.matrix.stores_zeros and problem.arrays.stable
+    return penalised and 2 * problem.n_rows <= min(problem.n_columns, 2 * ROW_SPACE)
+
+
+def _row_space_newton(problem: Problem, start: Point, stop: Stop) -> Run:
+    r"""Newton steps in coordinates of the space :math:`\Lambda^{-1} X^\top` that holds the optimum.
+
+    With :math:`X \Lambda^{-1} X^\top = V E V^\top` the rows are :math:`V E^{1/2}` there, under a penalty of strength 1.
+    """
+    X, inverse = problem.matrix, 1.0 / problem.quadratic
+    gram = X.row_gram(inverse).dense()
+    if not (np.all(np.isfinite(gram)) and float(np.trace(gram)) > 1e-280):
+        return _run(problem, start, stop, _Products(problem))
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-14 * values[-1]
+    roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    small = problem.derive(X=vectors * roots, penalty=L2(1.0), column_names=None)
+    coef = ((vectors.T @ problem.scores(start.coef)) / roots[:, None]).T
+    solver = _Direct(small) if direct_is_cheaper(small) else _Products(small)
+    run = _run(small, Point(coef, start.intercept, start.dual), stop, solver)
+    coef = (X.T @ (vectors @ (run.point.coef / roots).T)).T * inverse
+    return replace(run, point=replace(run.point, coef=coef))
 
 
 @final
