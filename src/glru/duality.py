@@ -286,6 +286,14 @@ MOST_ENTRIES = 2_000_000
 """Unpenalised columns with more entries are not searched for a direction that separates the classes."""
 
 
+def has_spare_columns(problem: Problem) -> bool:
+    """Whether unpenalised columns, the intercept among them, outnumber the rows: infinitely many models have the same scores, and none of them is proven."""
+    if not problem.in_memory or problem.loss.several:
+        return False
+    n_free = problem.unpenalised.size + int(problem.fit_intercept)
+    return n_free > int(np.count_nonzero(problem.weights))
+
+
 def missing_optimum(problem: Problem) -> str | None:
     r"""Why a problem has no optimum or more than one, with a remedy; None where no reason is known.
 
@@ -311,7 +319,7 @@ def missing_optimum(problem: Problem) -> str | None:
             else f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
             "Keep rows of both classes, or use fit_intercept=False."
         )
-    if np.linalg.matrix_rank(_scaled(free)) < free.shape[1]:
+    if has_spare_columns(problem) or np.linalg.matrix_rank(_scaled(free)) < free.shape[1]:
         return (
             "the optimum is not unique: unpenalised columns are linearly dependent, so that infinitely many models are best. "
             "Remove columns that are constant or depend on others, or penalise them."

@@ -668,7 +668,7 @@ def single_fold_bounds(
     """Bounds of some rows' scores in one problem, and the stage that decided them; ``solution``: of all rows, for wide data."""
     if problem.loss.several:
         return _class_fold(problem, test, start, width, budget, aim)
-    if budget.spent:
+    if budget.spent or duality.has_spare_columns(problem):
         return unbounded(test.size), "undetermined"
 
     def decided(lower: Array, upper: Array) -> bool:
