@@ -17,7 +17,7 @@ from glru.changes import layout_of
 from glru.deletion.deletions import Deletions
 from glru.deletion.result import contested_rows, rank
 from glru.duality import feasible_dual, feasible_moves
-from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host
+from glru.linalg import HOST, UNIT, as_matrix, gamma, is_foreign, kernels, outward, threads, to_host, weighted_norm
 from glru.linalg.arrays import HostArrays
 from glru.linalg.factor import solve_shifted
 from glru.losses import Loss, ProximalHinge
@@ -51,7 +51,7 @@ from glru.solvers import api as solvers
 from glru.solvers import train
 from glru.solvers.newton import Stop, newton, sample_of, step_length
 from glru.sums import Floor, dual_gap, expand, whole_gradient
-from glru.updates import carried_point, local_rows, newton_candidate, wide_rows
+from glru.updates import carried_point, hinge_rows, local_rows, newton_candidate, wide_rows
 from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
@@ -200,6 +200,7 @@ __all__ = [
     "has_support",
     "has_wide_columns",
     "has_wide_rows",
+    "hinge_rows",
     "intersect",
     "is_decided",
     "is_foreign",
@@ -244,6 +245,7 @@ __all__ = [
     "translated",
     "unbounded",
     "value_bounds",
+    "weighted_norm",
     "weighted_sum",
     "whole_gradient",
     "wide_rows",

@@ -539,9 +539,7 @@ def fold_bounds(
             yield _class_fold(fold, test, start, width, budget, aim)
         return
     if not has_folds(problem):
-        # A Newton step of a quadratic objective ends at the optimum, wherever it begins.
-        quadratic = problem.loss.self_concordance == 0.0 and has_local(problem) and not uses_rows(problem)
-        if problem.in_memory and (quadratic or finds_supports_anywhere(problem)):
+        if problem.in_memory and (_is_quadratic(problem) or finds_supports_anywhere(problem)):
             for fold, test in zip(folds, tests, strict=True):
                 yield single_fold_bounds(problem, zero_point(problem), None, fold, test, width, budget, aim)
             return
@@ -552,6 +550,11 @@ def fold_bounds(
     known_start = solution.point if isinstance(solution, Solution) else None
     for _, bounds, more in grid_bounds([problem], [folds], tests, width, budget, aim, known_start):
         yield (bounds, "newton") if more is None else more()
+
+
+def _is_quadratic(problem: Problem) -> bool:
+    """Whether one Newton step over the columns ends at the optimum, wherever it begins."""
+    return problem.loss.self_concordance == 0.0 and has_local(problem) and not uses_rows(problem)
 
 
 def grid_bounds(

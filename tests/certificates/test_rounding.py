@@ -28,6 +28,7 @@ from tests.core import (
     penalty_terms,
     quick_loss_terms,
     score_errors,
+    weighted_norm,
     weighted_sum,
 )
 
@@ -303,3 +304,12 @@ def test_quick_terms_are_never_short(loss):
         quick = quick_loss_terms(loss, y, z, np.zeros(3), dual)
         slow = exact_terms(loss, np.broadcast_to(y, z.shape).ravel(), decimals(z.ravel()), dual.ravel())
         assert np.all(decimals(np.minimum(quick.ravel(), 1e300)) >= np.array(slow)), case
+
+
+@pytest.mark.parametrize("neighbour", [1e-170, 1.0, np.nan, np.inf])
+def test_a_norm_whose_squares_underflow_does_not_depend_on_other_columns(neighbour):
+    weights, values = np.full(3, 1.0 / 3.0), np.full((3, 2), 1e-170)
+    values[0, 1] = neighbour
+    alone = weighted_norm(weights, values[:, 0])
+    assert alone == pytest.approx(1e-170, rel=1e-9, abs=0.0)
+    assert weighted_norm(weights, values)[0] == alone

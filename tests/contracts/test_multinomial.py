@@ -80,7 +80,7 @@ def test_rows_in_blocks_are_refused(tmp_path):
     ids=["live"],
 )
 def test_what_has_no_proof_for_several_scores_says_so(ask):
-    with pytest.raises(ValueError, match=r"has no proof for Multinomial\(\) yet"):
+    with pytest.raises(ValueError, match=r"needs two classes or a regression; got 3 classes"):
         ask(problem_of())
 
 

@@ -124,7 +124,10 @@ def test_paths(tmp_path):
             resumed = glru.loocv_path(problem, lams, checkpoint=path)
             assert np.array_equal(resumed.lower, expected.lower) and np.array_equal(resumed.upper, expected.upper)
             for first, second in zip(resumed.results, expected.results, strict=True):
-                same(first, second)
+                # Norms of the rows that are left are computed without those of the others, and may differ in their last digit.
+                np.testing.assert_allclose(first.score_lower, second.score_lower, rtol=1e-12)
+                np.testing.assert_allclose(first.score_upper, second.score_upper, rtol=1e-12)
+                assert np.array_equal(first.stages, second.stages) and first.n_trainings == second.n_trainings
 
 
 def searches():

@@ -665,3 +665,14 @@ def test_sums_of_squares_that_overflow_decide_nothing(judge):
     result = glru.stepwise(problem, criterion="aic" if judge == "aic" else "squared_error", **options)
     assert np.isfinite(result.start_value[0]) and result.start_value[1] == np.inf
     assert not result.certified
+
+
+def test_forward_selection_by_leave_one_out_from_no_column_and_no_intercept():
+    """The empty model has no unknowns, and every row is at the threshold."""
+    random = np.random.default_rng(1)
+    X, y = random.normal(size=(30, 3)), np.where(random.normal(size=30) > 0.0, 1, -1)
+    problem = glru.Problem(X, y, penalty=glru.L2(0.01))
+    options = {"cv": LeaveOneOut(), "direction": "forward", "criterion": "error"}
+    found, naive = glru.stepwise(problem, **options), glru.stepwise(problem, method="naive", tol=1e-10, **options)
+    np.testing.assert_array_equal(found.selected, naive.selected)
+    assert found.path[0].columns == naive.path[0].columns == (1,)

@@ -404,13 +404,16 @@ def weighted_norm(weights: Any, values: Any, products: Any = None) -> Any:
     def squares(values: Any, products: Any) -> Any:
         return values @ products if values.ndim == 1 else arrays.inner(values, products)
 
-    found, unit = squares(values, along * values if products is None else products), 1.0
-    if np.any(found < UNDERFLOWS) and n_rows:
-        largest = arrays.size(values)
-        if np.isfinite(largest) and largest > 0.0:
-            unit, scaled = largest, values / largest
-            found = squares(scaled, along * scaled) + n_rows * SMALLEST
-    return unit * np.sqrt(found)
+    found = squares(values, along * values if products is None else products)
+    if not (np.any(found < UNDERFLOWS) and n_rows):
+        return np.sqrt(found)
+    # Column by column: what is known of one does not depend on the others.
+    every = np.ones(n_rows, dtype=bool)
+    largest = arrays.size(values) if values.ndim == 1 else arrays.largest_of(abs(values), every)
+    lost = (found < UNDERFLOWS) & (largest > 0.0) & np.isfinite(largest)
+    unit = np.where(lost, largest, 1.0)
+    scaled = values / (float(unit) if values.ndim == 1 else arrays.put(unit))
+    return unit * np.sqrt(np.where(lost, squares(scaled, along * scaled) + n_rows * SMALLEST, found))
 
 
 def length(array: Any, axis: int | None = None) -> Any:

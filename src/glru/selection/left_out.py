@@ -289,7 +289,9 @@ class LeaveOneOutJudge(Judge):
         y, loss = solution.problem.targets, solution.problem.loss
         width = None if self.criterion.counts or method == "naive" else self._width(solution)
         budget = self.model.budget
-        result = leave_one_out(solution, method=method, width=width, max_seconds=budget.seconds_left)
+        result = leave_one_out(
+            solution, method=method, width=width, tol=self.model.tol, max_seconds=budget.seconds_left
+        )
         budget.check()
         if loss.several:
             ends = self._class_sum(result.bounds, loss, y)

@@ -138,7 +138,7 @@ class Carried:
     coef, correlations, column_norms : array of shape (n_columns,)
         ``w``, ``X^T (s o a)`` and at least ``sqrt(sum_i s_i x_ij^2)``.
     dual_norm, row_total : float
-        At least ``sum_i s_i a_i^2`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
+        At least ``sqrt(sum_i s_i a_i^2)`` and ``sum_i s_i F_l(y_i; z_i, -a_i)``.
     largest : float
         The largest finite factor of a removal.
     shared : array of bool of shape (n_columns,) or None

@@ -39,6 +39,9 @@ MISPLACED = 1e-7
 USUAL_PIECES = 50
 """Pieces of a path beyond four per column, after which a row is left to training."""
 
+MOST_KINKS = 120
+"""With more rows than this at the kink every piece of a path solves a system that costs about as much as training a model."""
+
 TOGETHER = 1 << 20
 """Entries of the arrays of dual points that are certified at once."""
 
@@ -77,6 +80,11 @@ class HingeRows:
         """Whether the sets of rows at the optimum were found."""
         return self.base is not None
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a path costs less than training a row's model: its systems are as large as there are rows at the kink."""
+        return self.base is not None and int(np.count_nonzero(self.base.states == AT_KINK)) <= MOST_KINKS
+
     def _find_base(self, slopes: Array) -> _Base | None:
         """The optimum in exact terms: rows at the kink, and dual variables of which the others are at their ends."""
         from glru.linalg import kernels
@@ -101,7 +109,7 @@ class HingeRows:
         """Bounds of the removed rows' scores, infinite where a path does not end or nothing is proven."""
         lower, upper = unbounded(rows.size)
         size = max(1, TOGETHER // self.problem.n_rows)
-        for first in range(0, rows.size if self.usable else 0, size):
+        for first in range(0, rows.size if self.is_short else 0, size):
             here = slice(first, first + size)
             if decided(lower[here], upper[here]).all():
                 break  # the time is up

@@ -95,7 +95,7 @@ class ThirdDerivatives:
         size = metric.size + (0 if more is None else more.shape[1])
         first, second = np.triu_indices(size)
         tensor = np.zeros((first.size, size))
-        height = max(64, CHUNK_BYTES // (8 * first.size))
+        height = max(64, CHUNK_BYTES // (8 * max(1, first.size)))
         for start in range(0, problem.n_rows, height):
             here = np.arange(start, min(start + height, problem.n_rows))
             # A row without weight does not count, however long it is.
@@ -111,7 +111,7 @@ class ThirdDerivatives:
         """``sum_k s_k l'''_k t_k^2 u_k / 2`` for steps, one per row."""
         first, second = np.triu_indices(self.tensor.shape[1])
         found = np.empty_like(steps)
-        height = max(64, CHUNK_BYTES // (8 * first.size))
+        height = max(64, CHUNK_BYTES // (8 * max(1, first.size)))
         for start in range(0, steps.shape[0], height):
             block = steps[start : start + height]
             found[start : start + height] = (block[:, first] * block[:, second]) @ self.tensor
