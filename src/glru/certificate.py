@@ -202,8 +202,9 @@ def _certify_classes(problem: Problem, point: Point) -> Certificate:
     ranges = _class_moves(problem, dual, q) if inside else np.full(problem.n_rows, np.inf)
     terms, gap = np.full(problem.n_rows, np.inf), np.inf
     sizes = weighted_norm(problem.weights, dual) * gamma(problem.n_rows + n_scores + 8)
-    # A move of scores of range r moves no probability by more than r / 4.
-    sizes = sizes + 0.25 * float(weighted_norm(problem.weights, ranges)) * (1.0 + FEW)
+    # A move of scores of range r moves no probability by more than r / 4; a row without a weight moves nothing.
+    counted = np.where(problem.weights > 0.0, ranges, 0.0)
+    sizes = sizes + 0.25 * float(weighted_norm(problem.weights, counted)) * (1.0 + FEW)
     correlations, errors = problem.correlations(dual), np.outer(sizes, norms) * (1.0 + gamma(problem.n_rows + 8))
     if np.all(ranges < 0.5):
         scores = problem.scores(coef, point.intercept)

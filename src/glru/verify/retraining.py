@@ -74,6 +74,8 @@ def retrain_precise(exact: Precise, digits: int) -> Trained | None:
         solved = _solve(exact, sets, digits)
         if solved is None:
             return None
+        if not all(exact.mp.isfinite(number) for number in [*solved[0], solved[1]]):
+            return None
         if sets.repair(*solved[:3]):
             dual = _dual(exact, *solved, exact.mp.mpf(10) ** -digits)
             doubts = solved[3] * np.append(exact.scales, exact.mp.one) * 1000
