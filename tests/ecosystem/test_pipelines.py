@@ -697,3 +697,14 @@ def test_weights_beyond_squares():
     X = random.normal(size=(20, 2))
     union = FeatureUnion([("a", StandardScaler())], transformer_weights={"a": 1e160})
     assert glru.loocv(make_pipeline(union, Ridge()), X, X[:, 0]).n_refits == 20
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-8])
+def test_held_out_predictions_are_as_near_as_the_estimator_asks(tol):
+    """Every row, not the average of all: within 1e-6, or ``tol`` if that is smaller."""
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:120], y[:120]
+    model = make_pipeline(StandardScaler(), Ridge(tol=tol, solver="cholesky"))
+    exact = model_selection.cross_val_predict(model, X, y, cv=LeaveOneOut())
+    found = glru.cross_val_predict(model, X, y, cv=LeaveOneOut())
+    assert np.max(np.abs(found - exact)) <= max(min(1e-6, tol), 1e-9 * np.ptp(y))
