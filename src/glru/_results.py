@@ -27,8 +27,12 @@ class Shown(ABC):
 
     def _repr_html_(self) -> str:
         title, lines = self._summary()
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in lines)
-        return f"<table><caption>{escape(title)}</caption><tbody>{rows}</tbody></table>"
+        left = 'style="text-align: left"'
+        rows = "".join(
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in lines
+        )
+        caption = f'<caption style="text-align: left; white-space: nowrap">{escape(title)}</caption>'
+        return f"<table>{caption}<tbody>{rows}</tbody></table>"
 
 
 def show_interval(low: float, high: float) -> str:
