@@ -187,7 +187,9 @@ class Line:
         return {"eliminate": show(ours / fit, ">" if "step" not in found or found["step"].interrupted else "")}
 
     def folds(self) -> dict:
-        model = self.models()[self.known.get("rival") or "lbfgs"].set_params(tol=float(self.known.get("tol") or 1e-6))
+        models = self.models()
+        rival = self.known.get("rival") or ("lbfgs" if "lbfgs" in models else next(iter(models)))
+        model = models[rival].set_params(tol=float(self.known.get("tol") or 1e-6))
         found = {}
         for count in (5, 10):
             if self.numbers or min(np.sum(self.y > 0), np.sum(self.y < 0)) >= count:
