@@ -35,6 +35,7 @@ from glru.solvers import train
 from glru.sums import RowValues
 from glru.updates.batch import Certified, tighten
 from glru.updates.carried_rows import removal_factors, sum_error
+from glru.updates.gradients import model_scores
 from glru.updates.group_rows import GroupRows
 from glru.updates.local_rows import LocalRows, Removals, RowCandidates
 from glru.updates.moments import coordinates
@@ -59,10 +60,6 @@ WORTH_A_STAGE = 1e6
 
 TRIED = 8
 """Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
-
-KEPT_ENTRIES = 1 << 25
-"""Coordinates of all rows are kept between stages up to this number of entries."""
-
 
 CHUNK_ENTRIES = 1 << 16
 """Directions of a chunk of deletions have about this number of entries: a few such arrays stay in the cache of a core."""
@@ -325,21 +322,43 @@ class Deletions:
             left = self.open(width)
             self.report(stage, self.n_deletions - left.size, self.n_deletions)
 
-    def directions(self, members: Rows) -> Array:
-        """The candidates' moves in the coordinates of the metric, one row each."""
-        found = np.zeros((members.size, self.reference.size))
-        stored = self._place[members] >= 0
-        found[stored] = self._store[self._place[members[stored]]]
-        if not stored.all() and self.family is not None and self.codes is None:
-            rest = np.flatnonzero(~stored & np.isfinite(self.radii[members]))
-            found[rest] = self._closed_moves(self.family, members[rest])
+    def directions(self, members: Rows | slice) -> Array:
+        """The candidates' moves in the coordinates of the metric, one row each; what they are is not said where nothing is known of a deletion."""
+        places = self._place[members]
+        stored = places >= 0
+        closed = self.family is not None and self.codes is None
+        if closed and not stored.any():
+            return self._closed_moves(members)
+        found = np.zeros((places.size, self.reference.size))
+        found[stored] = self._store[places[stored]]
+        if closed:
+            rest = np.flatnonzero(~stored)
+            found[rest] = self._closed_moves(np.arange(self.n_deletions)[members][rest])
         return found
 
-    def chunks(self, members: Rows) -> Iterator[slice]:
+    def own_moves(self) -> Array:
+        """What the candidates without each row do to its own score."""
+        stored = np.flatnonzero(self._place >= 0)
+        found = np.zeros(self.n_deletions)
+        if self.family is not None:
+            removals = self.family.removals(np.arange(self.n_deletions))
+            found = removals.multipliers * np.square(removals.norms) + removals.base_moves
+        for here in self.chunks(stored.size):
+            rows = stored[here]
+            found[rows] = np.einsum("ij,ij->i", self.row_places(rows), self._store[self._place[rows]])
+        return found
+
+    def row_places(self, rows: Rows | slice) -> Array:
+        """Some rows in the coordinates of the metric."""
+        problem = self.problem
+        found: Array = model_scores(problem.matrix[rows], self.reference.metric.inverse, problem.fit_intercept)
+        return found
+
+    def chunks(self, size: int) -> Iterator[slice]:
         """Some deletions in consecutive chunks whose directions are small."""
         height = max(64, CHUNK_ENTRIES // self.reference.size)
-        for start in range(0, members.size, height):
-            yield slice(start, min(start + height, members.size))
+        for start in range(0, size, height):
+            yield slice(start, min(start + height, size))
 
     def _take_in(self, members: Rows, moves: Array, radii: Array, stage: str) -> None:
         """Take in candidates where they are better than what is known; ``radii``: counted from the base, in the metric."""
@@ -384,22 +403,12 @@ class Deletions:
             self._families[factor] = self.family if known else LocalRows(self.family, factor)
         return self._families[factor]
 
-    @cached_property
-    def _all_places(self) -> Array | None:
-        """All rows in the coordinates of the metric, if they are not too large to keep."""
-        if self.problem.n_rows * self.reference.size > KEPT_ENTRIES:
-            return None
-        return coordinates(self.problem, self.reference.metric)
-
-    def _places(self, family: LocalRows, rows: Rows) -> Array:
-        """Some rows in the coordinates of a family's metric."""
-        whole = rows.size == self.problem.n_rows
-        if family is self.family and (whole or "_all_places" in self.__dict__) and self._all_places is not None:
-            return self._all_places if whole else self._all_places[rows]
-        return coordinates(self.problem.take(rows), family.base.metric)
-
-    def _closed_moves(self, family: LocalRows, rows: Rows) -> Array:
-        return family.directions(family.removals(rows), self._places(family, rows))[0]
+    def _closed_moves(self, rows: Rows | slice) -> Array:
+        """The moves of the closed form at the base of all rows."""
+        assert self.family is not None
+        family, problem = self.family, self.problem
+        removals = family.removals(np.arange(problem.n_rows)).take(rows)
+        return family.directions(removals, self.row_places(rows))[0]
 
     def _to_metric(self, family: LocalRows, moves: Array) -> Array:
         """Moves from a family's base in the coordinates of its metric, as moves from the reference in those of its metric."""
@@ -441,16 +450,18 @@ class Deletions:
                 continue
             base, chosen = family.base, rows[mine]
             removals = family.removals(chosen)
-            others = family.row_moves(chosen, removals, self._places(family, chosen)) if sharp else None
+            others = family.row_moves(chosen, removals) if sharp else None
             _, nu, exponents = base.remainders(removals, family.largest_norm, others)
             radii, _ = base.radii(removals, family.largest_norm, nu, exponents)
             reach = np.abs(removals.multipliers) * removals.norms + removals.base_norms
-            radii = (radii + 4.0 * base.metric.solve_error * reach) * self._growth(family)
+            # Directions err by four solve errors of their parts, what they do to the row's own score by five.
+            radii = (radii + 5.0 * base.metric.solve_error * reach) * self._growth(family)
             # Where nothing better is stored, the closed form is computed again when it is asked for.
             kept = self._place[chosen] >= 0
             here = np.flatnonzero(kept) if family is self.family else np.arange(chosen.size)
             if here.size:
-                moves = self._to_metric(family, self._closed_moves(family, chosen[here]))
+                places = coordinates(self.problem.take(chosen[here]), base.metric)
+                moves = self._to_metric(family, family.directions(removals.take(here), places)[0])
                 self._take_in(chosen[here], moves, radii[here], "closed form")
             if family is self.family and not kept.all():
                 lengths, errors = self._closed_lengths(removals, reach)

@@ -116,7 +116,7 @@ class Jackknife(Shown):
         """The candidates' moves of the coefficients, one row per deletion."""
         deletions = self._deletions
         found = np.empty((self.n_deletions, deletions.reference.size))
-        for here in deletions.chunks(self._members):
+        for here in deletions.chunks(self._members.size):
             found[here] = deletions.directions(self._members[here]) @ deletions.reference.metric.inverse.T
         return found
 

@@ -1,6 +1,6 @@
 """What the deletion of every row does to a model: exact case-deletion diagnostics with certified intervals."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -22,7 +22,6 @@ from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffse
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train
-from glru.updates.moments import coordinates
 
 Rows = NDArray[np.intp]
 
@@ -397,22 +396,9 @@ class Influence(Shown):
         lower, upper = self.standard_error_bounds
         return 0.5 * lower + 0.5 * upper
 
-    @property
+    @cached_property
     def _own_moves(self) -> Array:
-        """What the candidates without each row do to its own score."""
-        if "_own" not in self.__dict__:
-            deletions, rows = self._deletions, np.arange(self.n_rows)
-            self._own = np.empty(self.n_rows)
-            for here in deletions.chunks(rows):
-                places = self._places(rows[here])
-                self._own[here] = np.einsum("ij,ij->i", places, deletions.directions(rows[here]))
-        return self._own
-
-    def _places(self, rows: Rows) -> Array:
-        known = self._deletions._all_places
-        if known is not None:
-            return known[rows]
-        return coordinates(self.problem.take(rows), self._deletions.reference.metric)
+        return self._deletions.own_moves()
 
     def _cooks_distance(self) -> Bounds:
         lengths, slack = self._deletions.lengths, self._slack
@@ -498,17 +484,34 @@ class Influence(Shown):
         tuple of array of shape (n_chosen, n_coefs)
             Lower and upper ends, the intercept's column last.
         """
-        return self._coef_changes(rows, lambda changes: changes)
+        ones = np.ones(self._deletions.reference.size)
+        return self._coef_changes(rows, (ones, ones))
 
-    def _coef_changes(self, rows: Sequence[int] | Rows | None, scale: Callable[[Bounds], Bounds]) -> Bounds:
-        """Bounds of the changes of all coefficients, scaled."""
-        chosen, deletions, slack = self._chosen(rows), self._deletions, self._slack
-        lower, upper = np.empty((2, chosen.size, deletions.reference.size))
-        axes = deletions.reference.axis_norms
+    def _coef_changes(self, rows: Sequence[int] | Rows | None, units: Bounds) -> Bounds:
+        """Bounds of the changes of all coefficients, each divided by a number within bounds."""
+        deletions, chosen = self._deletions, None if rows is None else self._chosen(rows)
+        size = self.n_rows if chosen is None else chosen.size
+        lower, upper = np.empty((2, size, deletions.reference.size))
         with np.errstate(all="ignore"):
-            for here in deletions.chunks(chosen):
-                moves = deletions.directions(chosen[here]) @ deletions.reference.metric.inverse.T
-                lower[here], upper[here] = scale(negate(around(moves, np.outer(slack[chosen[here]], axes))))
+            middle = 0.5 / units[0] + 0.5 / units[1]
+            # A quotient lies within this share of the one by the middle; FEW covers every rounding here but that of the product.
+            share = np.maximum(1.0 - 1.0 / (units[1] * middle), 1.0 / (units[0] * middle) - 1.0) + FEW
+            known = np.isfinite(middle) & np.isfinite(share)
+            scaled = deletions.reference.metric.inverse * -np.where(known, middle, 0.0)[:, None]
+            axes = np.where(known, deletions.reference.axis_norms * middle * (1.0 + share), np.inf)
+            slack = (self._slack + FEW * deletions.lengths) * (1.0 + FEW) + TINY
+            for here in deletions.chunks(size):
+                members = here if chosen is None else chosen[here]
+                changes = deletions.directions(members) @ scaled.T
+                half = np.abs(changes)
+                half *= np.where(known, share, 0.0)
+                half += slack[members, None] * axes
+                np.subtract(changes, half, out=lower[here])
+                np.add(changes, half, out=upper[here])
+                # What overflows proves nothing.
+                if np.isnan(lower[here].sum() + upper[here].sum()):
+                    lower[here][np.isnan(lower[here])] = -np.inf
+                    upper[here][np.isnan(upper[here])] = np.inf
         return lower, upper
 
     def dfbetas(self, rows: Sequence[int] | Rows | None = None) -> Bounds:
@@ -524,7 +527,7 @@ class Influence(Shown):
         tuple of array of shape (n_chosen, n_coefs)
             Lower and upper ends, the intercept's column last.
         """
-        return self._coef_changes(rows, lambda changes: self._in_units(changes, self._axis_norms))
+        return self._coef_changes(rows, self.standard_error_bounds)
 
     def fitted_changes(
         self, rows: Sequence[int] | Rows | None = None, of: Sequence[int] | Rows | None = None
@@ -544,7 +547,7 @@ class Influence(Shown):
             Lower and upper ends.
         """
         chosen, asked, deletions = self._chosen(rows), self._chosen(of), self._deletions
-        places, norms = self._places(asked), deletions.reference.norms[asked]
+        places, norms = deletions.row_places(asked), deletions.reference.norms[asked]
         with np.errstate(all="ignore"):
             moves = deletions.directions(chosen) @ places.T
             return negate(around(moves, np.outer(self._slack[chosen], norms)))
@@ -604,16 +607,16 @@ class Influence(Shown):
         if place is None:
             return absolute(self.bounds(by))
         reference, deletions = self._deletions.reference, self._deletions
-        rows, moves = np.arange(self.n_rows), np.empty(self.n_rows)
-        for here in deletions.chunks(rows):
-            moves[here] = deletions.directions(rows[here]) @ reference.metric.inverse[place]
+        moves = np.empty(self.n_rows)
+        for here in deletions.chunks(self.n_rows):
+            moves[here] = deletions.directions(here) @ reference.metric.inverse[place]
         norms = self._axis_norms[0][place : place + 1], self._axis_norms[1][place : place + 1]
         return absolute(self._in_units(around(moves, self._slack * reference.axis_norms[place]), norms))
 
     def _forget(self) -> None:
         """Compute quantities anew from radii that have changed."""
         self._known.clear()
-        self.__dict__.pop("_own", None)
+        self.__dict__.pop("_own_moves", None)
 
     def to_frame(self, dfbetas: bool = False) -> Any:
         """One line per row (a frame of pandas or polars): target, both ends of every quantity, and the stage.

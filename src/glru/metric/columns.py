@@ -146,10 +146,10 @@ class ColumnMetric(Metric):
         height = max(64, 16 * CHUNK_BYTES // (8 * max(self.factor.shape[0], 1)))
         for start in range(0, X.shape[0], height):
             block = X[start : start + height].dense()
-            if self.fit_intercept:
-                block = np.column_stack([block, np.ones(block.shape[0])])
             # The product with the inverse factor errs as little as a triangular solve here, and is far quicker.
-            solved = block @ self.inverse
+            solved = block @ self.inverse[: block.shape[1]]
+            if self.fit_intercept:
+                solved += self.inverse[-1]
             norms[start : start + block.shape[0]] = np.sqrt(np.einsum("ij,ij->i", solved, solved))
         return norms * (1.0 + self.solve_error) + self.tiny
 

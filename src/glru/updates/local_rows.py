@@ -149,7 +149,7 @@ class Removals:
     metric_shares: Array
     multipliers: Array
 
-    def take(self, places: Rows) -> "Removals":
+    def take(self, places: Rows | slice) -> "Removals":
         """Some of them."""
         return Removals(*(getattr(self, field.name)[places] for field in fields(self)))
 
@@ -632,13 +632,12 @@ class LocalRows:
         """Whether removals are bounded by what they do to the other rows; of a quadratic loss the closed form is exact."""
         return self.usable and self.base.constant > 0.0 and self.problem.arrays.stable
 
-    def row_moves(self, rows: Rows, removals: Removals, places: Array | None = None) -> RowMoves:
-        """What removals do to the other rows, in memory; ``places``: the rows in the coordinates of the metric, if known."""
+    def row_moves(self, rows: Rows, removals: Removals) -> RowMoves:
+        """What removals do to the other rows, in memory."""
         problem, base, every, (chosen, other_norm) = self.problem, self.base, self._every, self._long
         part = problem.take(rows)
         images = base.metric.solve(_with_ones(problem.take(chosen)).T)
-        places = coordinates(part, base.metric) if places is None else places
-        steps, lengths = self.directions(removals, places)
+        steps, lengths = self.directions(removals, coordinates(part, base.metric))
         return RowMoves(
             norms=every.norms[chosen],
             curvatures=self.factors[1] * problem.weights[chosen] * every.curvatures[chosen] * (1.0 + FEW),
