@@ -35,6 +35,7 @@ INFORMATION, SUBSETS = "decisions/test_information.py", "decisions/test_subsets.
 FOLD_COLUMNS = "decisions/test_fold_columns.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
+GENERALISED_STEPWISE = "decisions/test_generalised_stepwise.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 DELETION = "certificates/test_deletion.py"
 SUPPORT = "certificates/test_support.py"
@@ -122,6 +123,16 @@ def _exact_factors(factor_all):
     def mutant(hessians, depth):
         found = factor_all(hessians, depth)
         return replace(found, eta=0.0 * np.ones_like(found.eta), solve_error=0.0 * found.solve_error)
+
+    return mutant
+
+
+def _at_the_middle(half_deviances):
+    """As if scores were known exactly."""
+
+    def mutant(loss, y, lower, upper):
+        middle = 0.5 * (lower + upper)
+        return half_deviances(loss, y, middle, middle)
 
     return mutant
 
@@ -302,6 +313,8 @@ MUTANTS: dict[str, Mutant] = {
     "moves-of-jackknife-models-taken-as-exact": Mutant(
         "glru.deletion.jackknife:Jackknife._slack", scaled(0.0), DELETION
     ),
+    "own-moves-of-closed-forms-too-large": Mutant("glru.deletion.deletions:Deletions.own_moves", scaled(1.01), DELETION),
+    "coefficients-of-deletions-without-a-radius": Mutant("glru.deletion.result:Influence._slack", scaled(0.0), DELETION),
     "lengths-of-closed-forms-too-large": Mutant(
         "glru.deletion.deletions:Deletions._closed_lengths", result(lambda found: (1.01 * found[0], found[1])), DELETION
     ),
@@ -494,6 +507,12 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "columns-without-degrees-of-freedom": Mutant("glru.selection.dof:bounds_nearby", _same_columns, INFORMATION),
     "likelihood-taken-as-exact": Mutant("glru.selection.criteria:Criterion.complete", inside(FEW=zero), INFORMATION),
+    "deviances-at-the-middle-of-scores": Mutant(
+        "glru.selection.criteria:_half_deviances", _at_the_middle, GENERALISED_STEPWISE
+    ),
+    "saturated-likelihood-taken-as-exact": Mutant(
+        "glru.selection.criteria:_saturated", inside(FEW=zero, gamma=nothing), GENERALISED_STEPWISE
+    ),
     # Intervals of metrics.
     "means-of-a-metric-taken-as-exact": Mutant("glru.bounds:_means", inside(gamma=nothing, TINY=zero), SLACK),
     "targets-of-r2-taken-as-exact": Mutant("glru.bounds:_r2", inside(gamma=nothing, UNIT=zero), SLACK),

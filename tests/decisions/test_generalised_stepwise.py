@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import glru
+from glru.selection.criteria import find_criterion
 
 LOSSES = {
     "poisson": glru.Poisson(),
@@ -31,22 +32,26 @@ def make(name, n=60, d=4, seed=0, scale=1.0, spread=0.4, **options):
     return glru.Problem(X, y, LOSSES[name], sample_weight=weight, offset=offset if spread else None, **settings)
 
 
-def minus_two_log_likelihood(problem):
-    """The least value, by Newton's method in 40 digits from a trained model."""
+def likelihood_and_freedom(problem):
+    """Twice minus the log-likelihood of the trained model and its degrees of freedom, by Newton's method in 40 digits from a trained model."""
     mpmath.mp.dps = 40
     start = glru.solve(problem, tol=1e-12)
     loss = problem.loss.loss if problem.offset.any() else problem.loss
     X = mpmath.matrix(np.column_stack([problem.X, np.ones(problem.n_rows)]).tolist())
     y, w, offset = (list(map(mpmath.mpf, part)) for part in (problem.targets, problem.sample_weight, problem.offset))
     beta = mpmath.matrix([*start.coef.tolist(), float(start.intercept)])
+    strengths = mpmath.diag([*problem.quadratic.tolist(), 0.0])
     for _ in range(6):
         z = X * beta
         pairs = [slope_and_curvature(loss, a, b + c) for a, b, c in zip(y, z, offset, strict=True)]
         gradient = X.T * mpmath.matrix([a * g for a, (g, _) in zip(w, pairs, strict=True)])
-        hessian = X.T * mpmath.diag([a * h for a, (_, h) in zip(w, pairs, strict=True)]) * X
-        beta = beta - mpmath.lu_solve(hessian, gradient)
+        gradient += strengths * beta
+        losses = X.T * mpmath.diag([a * h for a, (_, h) in zip(w, pairs, strict=True)]) * X
+        beta = beta - mpmath.lu_solve(losses + strengths, gradient)
     assert mpmath.norm(gradient) < mpmath.mpf(10) ** -20
-    return 2 * sum(minus_log(loss, a, b + c, d) for a, b, c, d in zip(y, X * beta, offset, w, strict=True))
+    hat = mpmath.inverse(losses + strengths) * losses
+    value = 2 * sum(minus_log(loss, a, b + c, d) for a, b, c, d in zip(y, X * beta, offset, w, strict=True))
+    return value, sum(hat[k, k] for k in range(hat.rows))
 
 
 def slope_and_curvature(loss, y, z):
@@ -71,22 +76,42 @@ def minus_log(loss, y, z, weight):
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("lam", [0.0, 3.0])
 @pytest.mark.parametrize(("scale", "spread"), [(1.0, 0.0), (3.0, 0.4), (1e6, 0.4), (2.0, 12.0)])
-def test_information_criteria_in_40_digits(name, scale, spread):
-    """The value of all columns, counts of a million and offsets of a dozen included."""
-    problem = make(name, n=40, scale=scale if name != "binomial" else 1.0, spread=spread)
-    truth = minus_two_log_likelihood(problem)
+def test_information_criteria_in_40_digits(name, scale, spread, lam):
+    """The value of all columns, with and without a penalty, counts of a million and offsets of a dozen included."""
+    penalty = glru.L2(lam * np.array([0.0, 1.0, 4.0, 0.1]))
+    problem = make(name, n=40, scale=scale if name != "binomial" else 1.0, spread=spread, penalty=penalty)
+    truth, freedom = likelihood_and_freedom(problem)
+    assert lam > 0.0 or abs(freedom - 5) < mpmath.mpf(10) ** -20
     for criterion, price in (("aic", mpmath.mpf(2)), ("bic", mpmath.log(mpmath.mpf(problem.sample_weight.sum())))):
         result = glru.stepwise(problem, criterion=criterion, max_steps=1)
         lower, upper = result.start_value
-        assert lower <= truth + 5 * price <= upper
+        assert lower <= truth + freedom * price <= upper
         assert upper - lower <= (1e-8 if spread < 12.0 else 1e-6) * (problem.sample_weight.sum() + abs(float(truth)))
 
 
+@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e6])
+def test_the_saturated_likelihood_in_40_digits(name, scale):
+    mpmath.mp.dps = 40
+    for seed in range(8):
+        problem = make(name, n=12, seed=seed, scale=scale, spread=0.0)
+        lower, upper = find_criterion("aic", problem).constant
+        truth = mpmath.mpf(0)
+        for y, weight in zip(map(mpmath.mpf, problem.targets), map(mpmath.mpf, problem.sample_weight), strict=True):
+            odds = y / (1 - y) if name == "binomial" and y < 1 else y
+            if y > 0 and not (name == "binomial" and y == 1):
+                truth += 2 * minus_log(problem.loss, y, mpmath.log(odds), weight)
+        assert lower <= truth <= upper
+        assert upper - lower <= 1e-8 * (problem.sample_weight.sum() + abs(float(truth)))
+
+
 @pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("lam", [0.0, 2.0])
 @pytest.mark.parametrize("direction", ["backward", "forward"])
-def test_the_path_is_that_of_training_every_candidate(name, direction):
-    problem = make(name, n=50, d=5, seed=1)
+def test_the_path_is_that_of_training_every_candidate(name, direction, lam):
+    problem = make(name, n=50, d=5, seed=1, penalty=glru.L2(np.full(5, lam)))
     asked = [{"criterion": "deviance", "cv": 3}]
     asked += [{"criterion": criterion} for criterion in ("aic", "bic") if name in LIKELIHOODS]
     for options in asked:
@@ -142,8 +167,6 @@ def test_refused():
         glru.stepwise(glru.Problem(np.eye(3), np.arange(3.0), glru.Squared()), cv=3, criterion="deviance")
     with pytest.raises(ValueError, match=r"needs a likelihood without a dispersion.*got Gamma"):
         glru.stepwise(make("gamma"), criterion="aic")
-    with pytest.raises(ValueError, match=r"known for models without a penalty; got L2\(lam=0.5\)"):
-        glru.stepwise(make("poisson", penalty=glru.L2(0.5)), criterion="bic")
 
 
 def test_strengths_are_chosen_by_deviance():

@@ -224,10 +224,6 @@ def _information(name: str, problem: Problem) -> Criterion:
             else f"the criterion {name!r} needs a likelihood, which the logistic and the "
             f"squared loss have; got {loss!r}."
         )
-    if loss.link != "identity" and np.any(problem.quadratic):
-        raise ValueError(
-            f"the criterion {name!r} of {loss!r} is known for models without a penalty; got {problem.penalty!r}. Use glru.L2(0.0), or 'deviance' with cv."
-        )
     if not problem.in_memory:
         raise ValueError(f"the criterion {name!r} needs rows in memory. Give X_val and y_val, and another criterion.")
     if not problem.penalty.smooth:

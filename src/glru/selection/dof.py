@@ -62,8 +62,9 @@ def freedom_at(problem: Problem, scores: Array) -> Freedom:
     X = problem.matrix[np.flatnonzero(used)].dense()
     values = X[:, penalised] / np.sqrt(problem.quadratic[penalised])
     G = roots[:, None] * values
-    # What underflows of a root is below TINY. Entries err by a few units, factors by their size times this, in any stable order.
-    unit = 16.0 * (sum(G.shape) + n_free + 8) * UNIT
+    # What underflows of a root is below TINY. Entries err by a few units and by what the curvatures do, factors by their size times this, in any
+    # stable order.
+    unit = 16.0 * (sum(G.shape) + n_free + 8) * UNIT + (problem.loss.self_concordance or 0.0) * problem.score_noise
     off = unit * length(G) + TINY * length(values)
     if n_free:
         U = np.column_stack([X[:, ~penalised], *([np.ones(len(X))] if problem.fit_intercept else [])])
