@@ -222,6 +222,29 @@ def candidates() -> Figure:
 
 
 @figure
+def metric() -> Figure:
+    """Contours of the norm in the inverse Hessian over the rows of two correlated columns."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(150, 2)) @ np.array([[1.5, 1.0], [0.0, 0.35]])
+    y = X @ [1.0, -0.5] + random.logistic(size=150) > 0
+    solution = glru.solve(glru.Problem(X, y, penalty=glru.L2(0.01)), tol=1e-12)
+    shares = 1.0 / (1.0 + np.exp(-solution.scores))
+    hessian = 0.01 * np.eye(2) + (X * (shares * (1.0 - shares))[:, None]).T @ X / 150
+    grid = np.stack(np.meshgrid(np.linspace(-5.0, 5.0, 200), np.linspace(-3.6, 3.6, 150)), axis=-1)
+    norms = np.sqrt(np.einsum("...i,ij,...j", grid, np.linalg.inv(hessian), grid))
+    drawn, ax = plt.subplots(figsize=(8.0, 4.2))
+    ax.plot(*X.T, "o", markersize=3.5, color=colour(0), label="rows")
+    lines = ax.contour(grid[0, :, 0], grid[:, 0, 1], norms, levels=[2, 4, 8, 16], colors=[ink()], linewidths=1.0)
+    ax.clabel(lines, fmt="%g")
+    for place, name, at in ((1, "along the data", [3.0, 2.0]), (2, "across it", [-1.5, 2.25])):
+        far = np.sqrt(at @ np.linalg.inv(hessian) @ at)
+        ax.plot(*at, "*", markersize=13, color=colour(place), label=f"{name}: norm {far:.2g}")
+    ax.set(xlabel="column 1", ylabel="column 2", aspect="equal", xlim=(-5, 5), ylim=(-3.6, 3.6))
+    ax.legend(loc="upper left", fontsize=9)
+    return drawn
+
+
+@figure
 def cascade() -> Figure:
     """Which step decided the held-out labels of a few data sets."""
     X, y = cancer()

@@ -162,7 +162,7 @@ def test_the_plain_call(patients, tmp_path):
     )[:, 1]
     errors = int(np.sum((held > 0.5) != ill))
     assert found["errors"] == {"lower": errors, "upper": errors}
-    assert found["constant_answer"] == {"class": "no", "errors": int(ill.sum())}
+    assert (found["constant_answer"]["class"], found["constant_answer"]["errors"]) == ("no", int(ill.sum()))
     for name, value in (("log_loss", log_loss(ill, held)), ("brier", brier_score_loss(ill, held))):
         ends = found["metrics"][name]
         assert ends["lower"] - 1e-7 <= value <= ends["upper"] + 1e-7
@@ -198,7 +198,7 @@ def test_leaks_and_copies_are_named(tmp_path):
     pl.concat([frame, frame[:3]]).write_csv(path)
     notes = answer("loocv", path)["data"]["notes"]
     assert (
-        "alone tell the classes apart" in notes["columns to look at"]
+        "separates the classes by itself" in notes["columns to look at"]
         and "'score', 'ward'" in notes["columns to look at"]
     )
     assert notes["rows to look at"].startswith("3 of 43 are copies of other rows")
@@ -210,6 +210,29 @@ def test_a_column_of_many_texts_does_not_explode(tmp_path):
     pl.DataFrame({"x": X[:, 0], "address": names, "y": y}).write_csv(tmp_path / "data.csv")
     assert answer("loocv", tmp_path / "data.csv")["data"]["columns"] == 1
     assert answer("loocv", tmp_path / "data.csv", "--keep", "address")["data"]["columns"] == 91
+
+
+def test_an_id_that_is_kept_is_a_feature(tmp_path):
+    X, y = sample(n=20)
+    pl.DataFrame({"x": X[:, 0], "id": [f"P{k}" for k in range(20)], "y": y}).write_csv(tmp_path / "data.csv")
+    assert answer("loocv", tmp_path / "data.csv")["data"]["columns"] == 1
+    assert answer("loocv", tmp_path / "data.csv", "--keep", "id")["data"]["columns"] == 21
+
+
+def test_separated_thousands_are_said(tmp_path):
+    """A dot is no decimal point where fractions have commas, and a reader can check that."""
+    rows = "".join(f"{k % 5},5;{200 + k}.514\n" for k in range(40))
+    (tmp_path / "houses.csv").write_text(f"size;price\n{rows}")
+    said = answer("loocv", tmp_path / "houses.csv", "--target", "price")["data"]["notes"]
+    assert said["read as"] == "decimal commas; separated thousands in 'price' such as '200.514'"
+
+
+def test_tuning_by_errors_of_a_rare_class_suggests_another_criterion(tmp_path):
+    random = np.random.default_rng(0)
+    rare = pl.DataFrame({"x": random.normal(size=60), "ill": ["yes"] * 3 + ["no"] * 57})
+    rare.write_csv(tmp_path / "rare.csv")
+    text = " ".join(glru_command("tune", tmp_path / "rare.csv", "--target", "ill", "--lam", "1,0.1").stdout.split())
+    assert "try --criterion log_loss" in text and "beyond it" not in text
 
 
 def test_queries_with_gaps_and_new_categories(patients, tmp_path):

@@ -157,7 +157,7 @@ def test_whatif_refuses(tmp_path):
 def test_whatif_for_people():
     text = glru_command("whatif", "breast_cancer", "--remove-rows", "3", "--lam", 0.1).stdout
     text = " ".join(text.split())
-    assert "568 rows x 30 columns" in text and "of 568 queries 568 keep their label, 0 change it, 0 open" in text
+    assert "568 rows x 30 columns" in text and "568 of 568 rows keep their label, 0 change it certificate" in text
     assert re.search(r"errors \d+ before, \d+ after, on the 568 training rows that remain", text)
     assert (
         "those that change most: " in text and "at most" not in text.partition("those that")[2].partition(" labels ")[0]

@@ -9,6 +9,7 @@ import pytest
 
 import glru
 from glru.report import Provenance, after_page, loocv_page, path_page, stepwise_page
+from glru.report.format import format_interval, format_number, format_tick
 from glru.report.svg import Axis, Mark, around, band
 from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
@@ -120,7 +121,7 @@ def test_loocv_page_tells_every_row(result, pages):
     assert kinds.count("bad") == result.errors_lower and kinds.count("open") == 2
     low, high = result.score_lower[7], result.score_upper[7]
     tip = next(html.unescape(tip) for _, tip in marks if html.unescape(tip).startswith(f"row {NASTY}7\n"))
-    assert f"score {low:.5g} to {high:.5g}" in tip and result.stages[7] in tip
+    assert f"score {format_interval(low, high, 5)}\n" in tip and result.stages[7] in tip
     text = "".join(parsed(page).text)
     assert f"{result.errors_lower} to {result.errors_upper} of them get the wrong class" in text
     assert "2 labels are open" in text
@@ -239,7 +240,7 @@ def test_hover(browser, pages, result, tmp_path):
     shown = tip.text
     row = int(re.search(r"(\d+)\n", shown.split(NASTY)[1]).group(1))
     assert result.bounds.signs[row] == -result.problem.y[row] and "wrong, decided by" in shown
-    assert f"score {result.score_lower[row]:.5g} to {result.score_upper[row]:.5g}" in shown
+    assert f"score {format_interval(result.score_lower[row], result.score_upper[row], 5)}\n" in shown
     browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 1, "y": 1})
     assert not tip.is_displayed()
 
@@ -258,7 +259,7 @@ def test_tables_sort(browser, pages, tmp_path):
     opened(browser, tmp_path, pages["loocv"])
     table = browser.find_elements("css selector", "table.sortable")[INSPECTED]
     button = table.find_elements("css selector", "th button")[3]
-    assert button.text == "score from"
+    assert button.text == "score"
     before = [float(value) for value in column(browser, 3)]
     for sign in (1, -1):
         browser.execute_script("arguments[0].click()", button)
@@ -300,3 +301,10 @@ def test_a_column_called_script(browser, tmp_path):
     assert browser.find_elements("css selector", "main i, main u, td b") == []
     assert "c<i>" in browser.find_elements("css selector", "table.sortable")[1].text
     assert browser.title == "Leave-one-out cross-validation of a&b.csv"
+
+
+def test_numbers_are_written_for_people():
+    shown = [format_number(31838.2), format_number(-16551.3, 5), format_number(47342.16, 7), format_number(9999.6)]
+    assert shown == ["31,840", "-16,551", "47,342.16", "10,000"]
+    assert [format_number(value) for value in (0.12345, 1.5916e9, np.inf)] == ["0.1235", "1.592e+09", "inf"]
+    assert [format_tick(value) for value in (0.0, 0.25, 2000.0, 2e4, -1.5e6)] == ["0", "0.25", "2000", "20k", "-1.5M"]

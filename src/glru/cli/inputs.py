@@ -74,7 +74,7 @@ class DataCheck:
         more = f" and {len(self.left_out) - 6} more" if len(self.left_out) > 6 else ""
         if not shown:
             return self.notes
-        return [("left out", f"{', '.join(shown)}{more}; --keep uses a column all the same"), *self.notes]
+        return [("left out", f"{', '.join(shown)}{more}; --keep COLUMN uses one anyway"), *self.notes]
 
 
 @dataclass(frozen=True)
@@ -365,7 +365,7 @@ def class_facts(classes: Sequence[str] | None) -> Any:
 def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
     """Facts about the data for the JSON output."""
     return {
-        "name": prepared.name,
+        "name": "-" if prepared.source == "-" else prepared.name,
         "source": prepared.source,
         "rows": int(prepared.X.shape[0]),
         "columns": int(prepared.X.shape[1]),

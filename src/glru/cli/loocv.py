@@ -23,7 +23,8 @@ from glru.report.loocv import STAGE_NAMES, describe_open
 from glru.report.metrics import (
     auc_caveat,
     constant_errors,
-    constant_squared_error,
+    constant_value,
+    describe_metric,
     metrics_of,
     name_metric,
     sampling_interval,
@@ -41,8 +42,8 @@ BRUTE_FORCE_TOL = 1e-9
 """Relative gap of the models that ``--verify`` retrains: their scores are off by about its square root."""
 
 NOTES = {
-    "certified": "all of it holds for the exactly retrained models",
-    "glru": "all of it holds for the exactly retrained models",
+    "certified": "all held-out numbers hold for the exactly retrained models",
+    "glru": "all held-out numbers hold for the exactly retrained models",
     "naive": "nothing is proven: the scores are those of the trained models",
     "approx": "nothing is proven: the scores are those of one Newton step per row",
     "approx-glru": "labels decided by carry are proven, the others are approximate",
@@ -179,24 +180,11 @@ def outcome(
         values["errors_interval_95"] = dict(zip(("lower", "upper"), sampled, strict=True))
         lines += describe_errors(job, result)
     values["constant_answer"] = _constant_answer(job)
-    caveat = None
     if problem.loss.task == "classification":
-        caveat = None if problem.loss.several else auc_caveat(result)
-        values["roc_auc_caveat"] = caveat
-    else:
-        lines.append(
-            (
-                "constant answer",
-                f"squared error {values['constant_answer']['squared_error']:.4g} with the mean of the other rows",
-            )
-        )
-    classes = two_classes(job) or ("", "")
-    remarks = {
-        "roc_auc": f"; {caveat}" if caveat else "",
-        "sensitivity": f" (of {classes[1]})",
-        "specificity": f" (of {classes[0]})",
-    }
-    lines += [(name_metric(name), format_interval(*ends) + remarks.get(name, "")) for name, ends in metrics.items()]
+        values["roc_auc_caveat"] = None if problem.loss.several else auc_caveat(result)
+    for name, ends in metrics.items():
+        remark = describe_metric(result, name, two_classes(job))
+        lines.append((name_metric(name), f"{format_interval(*ends)} ({remark})" if remark else format_interval(*ends)))
     lines.append(
         ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
     )
@@ -267,15 +255,26 @@ def _coefficients(job: inputs.Job, solution: glru.Solution) -> Any:
     return coefficients_section(names, lower.ravel(), upper.ravel(), units, odds)
 
 
-def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
-    """What was done to the columns, and whether it was fitted again without each row."""
+def describe_steps(job: inputs.Job) -> str:
+    """What was done to the columns."""
     prepared = job.prepared
     done = [
         "missing values filled" if prepared.imputed and not job.filled_once else "",
         "text encoded" if set(prepared.names) != set(prepared.origins) else "",
         "columns scaled" if prepared.normalize != "none" else "",
     ]
-    what = ", ".join(part for part in done if part)
+    return ", ".join(part for part in done if part)
+
+
+def described_once(job: inputs.Job) -> list[tuple[str, str]]:
+    """Say that the columns were prepared once, by commands that do not prepare them again for every model."""
+    what = describe_steps(job)
+    return [("preparation", f"{what}: fitted once, to all rows of the data")] if what else []
+
+
+def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
+    """What was done to the columns, and whether it was fitted again without each row."""
+    what = describe_steps(job)
     once = "missing values filled once, by all rows, the held-out row among them, as filling them again for each of so many would take long"
     if not what:
         return once if job.filled_once else "none"
@@ -294,11 +293,13 @@ def _constant_answer(job: inputs.Job) -> dict[str, Any]:
     """What is achieved without looking at any column."""
     y, classes = job.problem.y, job.prepared.targets.classes
     if classes is None:
-        return {"squared_error": constant_squared_error(y)}
+        return {"squared_error": constant_value("squared_error", y)}
     places = y.astype(np.intp) if len(classes) > 2 else (y > 0.0).astype(np.intp)
     # Of two equally frequent classes the second one.
     counts = np.bincount(places, minlength=len(classes))[::-1]
-    return {"class": classes[len(classes) - 1 - int(counts.argmax())], "errors": constant_errors(y)}
+    found = {"class": classes[len(classes) - 1 - int(counts.argmax())], "errors": constant_errors(y)}
+    scores = ("log_loss", "brier") if job.problem.loss.probabilities or job.problem.loss.several else ()
+    return found | {name: constant_value(name, y) for name in scores}
 
 
 def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[tuple[str, str]]:
@@ -309,7 +310,13 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
     constant = _constant_answer(job)
     count = constant["errors"]
     better = (
-        "" if most < count else ": the model's labels are no better" if least >= count else ": not proven to be worse"
+        ""
+        if most < count
+        else ": the model's labels are no better, so judge it by its probabilities"
+        if least >= count and job.problem.loss.probabilities
+        else ": the model's labels are no better"
+        if least >= count
+        else ": not proven to be worse"
     )
     return [
         (

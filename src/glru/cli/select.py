@@ -1,6 +1,7 @@
 """``glru select``: stepwise selection of features, every choice proven."""
 
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,13 +14,13 @@ from glru._budget import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.commands import INTERRUPTED, TIME_IS_UP
-from glru.cli.loocv import describe, sentences
+from glru.cli.loocv import describe, described_once, sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.stepwise import NAMES, step_name
 from glru.linalg import Array
 from glru.report import stepwise_page
-from glru.report.format import format_interval
+from glru.report.format import format_count, format_interval
 from glru.report.metrics import constant_value, sampling_interval
 
 STEPS, SHOWN = 15, 12
@@ -220,21 +221,25 @@ def outcome(
         "suggestion": suggest(result),
         "path": steps,
     }
-    lines = describe(job)
+    lines = [*describe(job), *described_once(job)]
     judged = (
-        f"{settings['validation_rows']} validation rows"
+        f"{settings['validation_rows']:,} validation rows"
         if settings["validation_rows"] is not None
-        else f"all {job.problem.n_rows} rows"
+        else f"all {job.problem.n_rows:,} rows"
         if result.criterion in INFORMATION
         else "leave-one-out"
     )
     lines.append(("judged by", f"{NAMES[result.criterion].split(' (')[0].split(' on ')[0]}, {judged}"))
-    constant = None if result.criterion in INFORMATION else constant_value(result.criterion, judging)
+    constant = None
+    if result.criterion not in INFORMATION:
+        constant = constant_value(result.criterion, judging, left_out=settings["validation_rows"] is None)
     values["constant_answer"] = constant
     if constant is not None:
         worth = f"{format_interval(constant, constant)} with the same answer for every row"
         lines.append(("constant answer", worth))
-    lines.append(("start", f"{format_interval(*result.start_value)} with {_start_size(result)} features"))
+    lines.append(
+        ("start", f"{format_interval(*result.start_value)} with {format_count(_start_size(result), 'column')}")
+    )
     for place, step in enumerate(result.path[:STEPS]):
         what = "stop" if step.action == "stop" else f"{step.action} {step_name(step, names)}"
         doubt = result.doubt(place)
@@ -244,9 +249,10 @@ def outcome(
         unproven = result.proven[STEPS:].count(False)
         more = f"{len(result.path) - STEPS} more steps"
         lines.append(("...", f"{more}, {unproven} of them not proven" if unproven else more))
-    chosen = list(dict.fromkeys(job.prepared.origins[column] for column in result.selected))
+    levels = Counter(job.prepared.origins[column] for column in result.selected)
+    chosen = [name if count == 1 else f"{name} ({count} levels)" for name, count in levels.items()]
     more = f" and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""
-    lines.append(("selected", f"{result.selected.size} features: {', '.join(chosen[:SHOWN])}{more}"))
+    lines.append(("selected", f"{format_count(len(chosen), 'feature')}: {', '.join(chosen[:SHOWN])}{more}"))
     remarks = [("honest error", _describe_honesty(job, honest))]
     if values["suggestion"]:
         remarks.append(("suggestion", values["suggestion"]))
@@ -298,14 +304,14 @@ def suggest(result: glru.results.StepwiseResult) -> str | None:
 def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
     """Say which rows the criterion is about, and what other rows would give."""
     if honest is None:
-        return "the values along the path are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
-    sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} features"
+        return "unknown: the values above are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
+    sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} columns"
     if "errors" not in honest:
         return f"squared error {honest['squared_error']:.4g} on rows that no selection saw ({honest['folds']} folds, {sizes}; not certified)"
     n_rows = job.problem.n_rows
     low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(honest["errors"], honest["errors"], n_rows))
     return (
-        f"{honest['errors']} of {n_rows} rows that no selection saw ({100.0 * honest['errors'] / n_rows:.3g} %; 95 % interval {low} to {high} %; "
+        f"{honest['errors']:,} of {n_rows:,} rows that no selection saw ({100.0 * honest['errors'] / n_rows:.3g} %; 95 % interval {low} to {high} %; "
         f"{honest['folds']} folds, {sizes}; trained models, not certified)"
     )
 

@@ -9,7 +9,7 @@ import typer
 import glru
 from glru._budget import Budget
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, sentences
+from glru.cli.loocv import describe, described_once, sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions, number
 from glru.cli.progress import bar
 from glru.linalg import Array
@@ -112,14 +112,14 @@ def outcome(
             for value, low, high, result in zip(strengths, path.lower, path.upper, path.results, strict=True)
         ],
     }
-    lines = [*describe(job)[:-1], ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")]
+    model = ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")
+    lines = [*describe(job)[:-1], model, *described_once(job)]
     described = list(lines)
     remarks = _remarks(job, path, name, strengths)
+    shown = _criterion(path)
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
         mark = "  <- best" if value == best else ""
-        lines.append(
-            (f"{name} = {value:.4g}", f"{path.criterion.replace('_', ' ')} {format_interval(low, high)}{mark}")
-        )
+        lines.append((f"{name} = {value:.4g}", f"{shown} {format_interval(low, high)}{mark}"))
     proof = (
         "no other of these values can be better"
         if path.certified
@@ -131,7 +131,7 @@ def outcome(
     lines.append(("time", f"{output.duration(seconds['total'])} in all"))
     return output.Outcome(
         "tune",
-        f"Certified leave-one-out path of {job.prepared.name}",
+        f"Choice of {name} for {job.prepared.name} by leave-one-out cross-validation",
         lines,
         facts,
         values,
@@ -142,16 +142,22 @@ def outcome(
     )
 
 
+def _criterion(path: glru.results.LOOCVPath) -> str:
+    return {"error": "errors"}.get(path.criterion, path.criterion.replace("_", " "))
+
+
 def _remarks(job: inputs.Job, path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
     """What to compare the best value with, and whether the grid ends there."""
     found, worth = [], path.upper[path.best_index]
     constant = constant_value(path.criterion, job.problem.y)
     if constant is not None:
-        better = "" if worth < constant else ", which no value of the list is proven to beat"
-        what = f"{path.criterion.replace('_', ' ')} {format_interval(constant, constant)} with the same answer for every row{better}"
+        better = "" if worth < constant else "; no value of the list is proven to do better"
+        what = f"{_criterion(path)} {format_interval(constant, constant)} with the same answer for every row{better}"
         found.append(("constant answer", what))
     best = strengths[path.best_index]
-    if strengths.size > 1 and best in (strengths.min(), strengths.max()):
+    if path.criterion == "error" and constant is not None and worth >= constant and job.problem.loss.probabilities:
+        found.append(("suggestion", "the number of errors cannot tell these values apart; try --criterion log_loss"))
+    elif strengths.size > 1 and best in (strengths.min(), strengths.max()):
         end = "smallest" if best == strengths.min() else "largest"
         found.append(("suggestion", f"the best value is the {end} of the list: try a --{name} beyond it"))
     return found

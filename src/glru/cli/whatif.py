@@ -13,7 +13,7 @@ import glru
 from glru._budget import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.loocv import class_columns, describe, sentences, two_classes
+from glru.cli.loocv import class_columns, describe, described_once, sentences, two_classes
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
@@ -268,7 +268,7 @@ def outcome(
     }
     what = describe_change(job, after, settings)
     changed = f"{after.problem.n_rows:,} rows x {after.problem.n_columns:,} columns: {what}"
-    lines = [*describe(job), ("changed data", changed)]
+    lines = [*describe(job), *described_once(job), ("changed data", changed)]
     strange = settings["unknown_categories"]
     if strange:
         told = "; ".join(f"{name!r}: {', '.join(map(repr, values[:TOP]))}" for name, values in strange.items())
@@ -286,7 +286,8 @@ def outcome(
         counts = [int(np.sum(verdicts == verdict)) for verdict in (1, -1, 0)]
         values["labels"] = dict(zip(("unchanged", "changed", "undetermined"), counts, strict=True))
         told = (
-            f"of {bounds.n_rows:,} queries {counts[0]:,} keep their label, {counts[1]:,} change it, {counts[2]:,} open"
+            f"{counts[0]:,} of {bounds.n_rows:,} {'queries' if settings['query'] else 'rows'} keep their label, {counts[1]:,} change it"
+            + (f", {counts[2]:,} are open" if counts[2] else "")
         )
         lines.append(("labels", told))
         if job.problem.loss.several:

@@ -69,8 +69,9 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
     id_column = None
     for name in _suspects(table):
         reason, names_rows = _no_feature(table[name])
-        if reason and name not in keep:
-            left_out[name] = reason
+        if reason is None or name in keep:
+            continue
+        left_out[name] = reason
         if names_rows and (id_column is None or INDEX_NAME.match(id_column)):
             id_column = name
     strange = [name for name in keep if name not in contents.names]
@@ -111,12 +112,12 @@ def _no_feature(column: Any) -> tuple[str | None, bool]:
         n_levels = known.n_unique()
         different = n_levels == n
         if different or (n_levels > MOST_LEVELS and len(known) < ROWS_PER_LEVEL * n_levels):
-            return f"{n_levels} different texts in {n} rows", different
+            return f"{n_levels:,} different texts in {n:,} rows", different
         return None, False
     if INDEX_NAME.match(column.name) or (column.diff().drop_nulls() == 1).all():
         return "counts the rows", True
     if ID_NAME.search(column.name) or int(column.max()) - int(column.min()) == n - 1:
-        return f"{n} different whole numbers, like an id", True
+        return f"{n:,} different whole numbers, like an id", True
     return None, False
 
 
@@ -137,7 +138,7 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
         places = (y > 0.0).astype(np.intp) if len(classes) == 2 else y.astype(np.intp)
         counts = np.bincount(places, minlength=len(classes))
         shown = _some(
-            range(len(classes)), lambda k: f"{classes[k]} {counts[k]} ({100.0 * counts[k] / n_rows:.3g} %)", 12
+            range(len(classes)), lambda k: f"{classes[k]} {counts[k]:,} ({100.0 * counts[k] / n_rows:.3g} %)", 12
         )
         notes.append(("classes", shown))
     known = table[:, :CHECKED_COLUMNS].fill_nan(None)
@@ -156,13 +157,13 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
     if classes is not None:
         tell = [name for name in columns if name not in set(constant) and _separates(known[name], places)]
         doubtful.append(
-            f"alone tell the classes apart, so that they may be the answer in disguise: {_some(tell)}" if tell else ""
+            f"each separates the classes by itself and may be the answer in disguise: {_some(tell)}" if tell else ""
         )
     if any(doubtful):
         notes.append(("columns to look at", "; ".join(part for part in doubtful if part)))
     n_copies = n_rows - known.insert_column(0, polars().Series("", y)).n_unique() if known.width == table.width else 0
     if n_copies:
-        share = f"{n_copies} of {n_rows} are copies of other rows, target included"
+        share = f"{n_copies:,} of {n_rows:,} are copies of other rows, target included"
         notes.append(("rows to look at", f"{share}: a copy that stays in training makes held-out errors look too good"))
     return notes
 

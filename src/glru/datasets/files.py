@@ -562,12 +562,17 @@ def _parse_dates(values: Any, order: str) -> Any:
     return parsed if parsed.null_count() == values.null_count() and parsed.dtype == pl.Date else None
 
 
+def _has_thousands(values: Any, decimal_comma: bool) -> tuple[Any, str]:
+    """Where thousands are separated, and the pattern of what separates them."""
+    separator, point = (r"[.'\u00a0\u202f ]", ",") if decimal_comma else (r"[,'\u00a0\u202f ]", r"\.")
+    return values.str.contains(rf"^[+-]?\d{{1,3}}({separator}\d{{3}})+({point}\d+)?$"), separator
+
+
 def _parse(values: Any, decimal_comma: bool) -> Any:
     """Text as numbers, with or without separated thousands; missing where it is none."""
     pl = polars()
     name = values.name
-    separator, point = (r"[.'\u00a0\u202f ]", ",") if decimal_comma else (r"[,'\u00a0\u202f ]", r"\.")
-    grouped = values.str.contains(rf"^[+-]?\d{{1,3}}({separator}\d{{3}})+({point}\d+)?$")
+    grouped, separator = _has_thousands(values, decimal_comma)
     plain = pl.select(pl.when(grouped).then(values.str.replace_all(separator, "")).otherwise(values)).to_series()
     if decimal_comma:
         whole = plain.str.contains(r"\.")
@@ -597,6 +602,9 @@ def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
                 found.append(stripped)
                 continue
             number, notes = complete, notes + said
+        grouped = stripped.filter(_has_thousands(stripped, decimal_comma)[0])
+        if len(grouped):
+            notes.append(f"separated thousands in {column.name!r} such as {grouped[0]!r}")
         found.append(number)
     return (table.with_columns(found) if found else table), notes
 
@@ -612,7 +620,9 @@ def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     notes: list[str] = []
     for where, meaning in ((limits.is_not_null(), "the limit"), (absent, "missing")):
         if where.any():
-            notes.append(f"{int(where.sum())} in {values.name!r} such as {values.filter(where)[0]!r} read as {meaning}")
+            count = int(where.sum())
+            what = f"{count:,} value{'s' if count > 1 else ''} of {values.name!r}"
+            notes.append(f"{what} such as {values.filter(where)[0]!r} read as {meaning}")
     return complete, notes
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.datasets.catalogue import Dataset, Task
-from glru.datasets.files import Contents, parse_numbers, polars
+from glru.datasets.files import STANDARD_INPUT, Contents, parse_numbers, polars
 from glru.linalg import Array, RawMatrix, as_matrix
 
 Imputation = Literal["mean", "median", "most-frequent"]
@@ -300,7 +300,7 @@ def prepare(
     )
     kept = range(len(encoded)) if scaling == "none" else transformer.named_steps["varying"].get_support(indices=True)
     return Prepared(
-        name=contents.path.name,
+        name="the standard input" if contents.path == STANDARD_INPUT else contents.path.name,
         source=source,
         X=X,
         y=y,

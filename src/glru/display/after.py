@@ -107,7 +107,7 @@ class AfterDisplay:
             before = (f"before: {self.classes[0]}", f"before: {self.classes[1]}")
             draw_sides(ax, bounds, self.verdicts, GROUPS, int(np.sum(self.old_scores <= 0)), before)
             ax.set_xlabel("queries by their label before the change, sorted by retrained score")
-            ax.set_ylabel("retrained score (log-odds for logistic)")
+            ax.set_ylabel("retrained score")
         ax.set_title(self.title, loc="left", fontsize=11)
         self.ax_, self.figure_ = ax, ax.figure
         return self

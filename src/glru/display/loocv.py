@@ -27,6 +27,8 @@ class LOOCVDisplay:
         What is shown.
     classes : tuple of str or None, default=None
         What -1 and +1 stand for; None for a regression.
+    score_name : str, default="held-out score"
+        What the vertical axis of classes shows.
 
     Examples
     --------
@@ -41,9 +43,16 @@ class LOOCVDisplay:
     """
 
     def __init__(
-        self, lower: Array, upper: Array, y: Array, title: str, classes: tuple[str, str] | None = None
+        self,
+        lower: Array,
+        upper: Array,
+        y: Array,
+        title: str,
+        classes: tuple[str, str] | None = None,
+        score_name: str = "held-out score",
     ) -> None:
         self.lower, self.upper, self.y, self.title, self.classes = lower, upper, y, title, classes
+        self.score_name = score_name
 
     @property
     def verdicts(self) -> NDArray[np.int8]:
@@ -80,7 +89,8 @@ class LOOCVDisplay:
         errors = f"{low:,} errors" if low == high else f"{low:,} to {high:,} errors"
         more = f", {result.n_trainings} trainings beyond the first" if isinstance(result, LOOCVResult) else ""
         order = sort_sides(middle(result.bounds), result.y)
-        return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes)
+        name = f"held-out {'log-odds' if result.problem.loss.probabilities else 'score'}"
+        return cls(*result.bounds.take(order), result.y[order], f"{rows}, {errors}{more}", classes, name)
 
     def plot(self, ax: Any = None) -> "LOOCVDisplay":
         """Draw the intervals.
@@ -99,7 +109,7 @@ class LOOCVDisplay:
         else:
             draw_sides(ax, bounds, self.verdicts, GROUPS, int(np.sum(self.y < 0)), self.classes)
             ax.set_xlabel("rows of each class, sorted by held-out score")
-            ax.set_ylabel("held-out score (log-odds for logistic)")
+            ax.set_ylabel(self.score_name)
         ax.set_title(self.title, loc="left", fontsize=11)
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -11,7 +11,7 @@ from glru.display.after import verdicts_of
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.report.classes import confusion_table, least_certain_table
-from glru.report.format import format_count
+from glru.report.format import format_count, format_interval, format_number
 from glru.report.loocv import LISTED, draw_agreement, draw_sides
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import around, intervals
@@ -91,7 +91,7 @@ def _class_sections(
     least, most = bounds.confusion(before)
     known = "All counts are proven." if np.array_equal(least, most) else "Where labels are open, a count has two ends."
     text = f"Queries by their label before the change (lines) and by that of the retrained model (columns). {known}"
-    header = ["query", "label before", "label after", "probability of the label before, from", "to", "verdict"]
+    header = ["query", "label before", "label after", "probability of the label before", "verdict"]
     told = least_certain_table(bounds, before, classes, True, names.__getitem__, KINDS, header)
     return [
         Section("Labels before and after", text, confusion_table(least, most, classes, "before \\ after")),
@@ -116,7 +116,7 @@ def _score_sections(
     classification = out.solution.problem.loss.task == "classification"
 
     def tip(k: int) -> str:
-        text = f"query {names[k]}\nbefore {old_scores[k]:.5g}\nafter {lower[k]:.6g} to {upper[k]:.6g}"
+        text = f"query {names[k]}\nbefore {format_number(old_scores[k], 5)}\nafter {format_interval(lower[k], upper[k], 6)}"
         return f"{text}\n{KINDS[int(verdicts[k])][1]}" if classification else text
 
     unit = "log-odds" if isinstance(out.solution.problem.loss, Logistic) else "score"
@@ -150,8 +150,7 @@ def _score_sections(
         [
             names[k],
             float(old_scores[k]),
-            float(lower[k]),
-            float(upper[k]),
+            (float(lower[k]), float(upper[k])),
             KINDS[int(verdicts[k])][1] if classification else float(moves[k]),
         ]
         for k in order
@@ -159,7 +158,7 @@ def _score_sections(
     what, last = ("score", "verdict") if classification else ("prediction", "moves by at least")
     text = "Open labels first, then changed ones." if classification else "Those that move most first."
     told = table(
-        ["query", f"{what} before", "after from", "after to", last],
+        ["query", f"{what} before", "after", last],
         rows,
         [KINDS[int(verdicts[k])][0] for k in order] if classification else None,
     )

@@ -76,7 +76,7 @@ def _rows(result: LOOCVResult, name: Callable[[int], str]) -> Section:
     joint = result.problem.loss.several
     assert result.classes is not None
     what = "probability" if joint else "score"
-    header = ["row", "class", "held-out class", f"{what} of its class from", "to", "verdict"]
+    header = ["row", "class", "held-out class", f"{what} of its class", "verdict"]
     text = "Open rows, then those whose held-out class leads the next one least. Click a column name to sort."
     classes = [str(label) for label in result.classes]
     return Section(
@@ -101,8 +101,7 @@ def least_certain_table(
             name(int(row)),
             classes[places[row]],
             classes[bounds.predicted[row]] if bounds.decided[row] else "open",
-            float(lower[row, places[row]]),
-            float(upper[row, places[row]]),
+            (float(lower[row, places[row]]), float(upper[row, places[row]])),
             kinds[int(verdicts[row])][1],
         ]
         for row in order

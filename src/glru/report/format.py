@@ -1,6 +1,9 @@
-"""Counts and intervals as text."""
+"""Counts, numbers and intervals as text."""
 
 import math
+
+PLAIN = 1e9
+"""Numbers from here on are written with a power of ten."""
 
 
 def format_count(number: int, what: str) -> str:
@@ -8,10 +11,27 @@ def format_count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+def format_number(value: float, digits: int = 4) -> str:
+    """A number to so many digits: ``0.1235``, ``31,840`` (not ``3.184e+04``), ``1.592e+09``."""
+    text = f"{value:.{digits}g}"
+    if not 1e4 <= abs(float(text)) < PLAIN:
+        return text
+    whole, point, rest = (f"{float(text):.0f}" if "e+" in text else text).partition(".")
+    return f"{int(whole):,}{point}{rest}"
+
+
+def format_tick(value: float) -> str:
+    """A round number beside an axis, short: ``0.25``, ``200k``, ``1.5M``."""
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if max(unit, 1e4) <= abs(value) < PLAIN:
+            return f"{value / unit:.6g}{name}"
+    return f"{value:.6g}"
+
+
 def format_move(before: float, lower: float, upper: float) -> str:
     """``before to after``, with as many digits, from four to ten, as it takes to see that they differ."""
     for digits in range(4, 11):
-        first, last = f"{before:.{digits}g}", format_interval(lower, upper, digits)
+        first, last = format_number(before, digits), format_interval(lower, upper, digits)
         if first != last:
             break
     return f"{first} to {last}"
@@ -23,5 +43,5 @@ def format_interval(lower: float, upper: float, digits: int = 4) -> str:
         return f"{lower:,.0f}" if lower == upper else f"{lower:,.0f} to {upper:,.0f}"
     if not math.isfinite(lower) and not math.isfinite(upper):
         return "unknown"
-    low, high = f"{lower:.{digits}g}", f"{upper:.{digits}g}"
+    low, high = format_number(lower, digits), format_number(upper, digits)
     return low if low == high else f"{low} to {high}"

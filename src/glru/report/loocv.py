@@ -13,8 +13,8 @@ from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
 from glru.report.classes import class_parts
-from glru.report.format import format_count, format_interval
-from glru.report.metrics import constant_errors, constant_squared_error, sampling_interval
+from glru.report.format import format_count, format_interval, format_number
+from glru.report.metrics import constant_errors, constant_value, sampling_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.quality import calibration_section, confusion_section, metrics_section, roc_section
 from glru.report.svg import Axis, Mark, around, bars, intervals
@@ -113,7 +113,7 @@ def _classification(result: LOOCVResult, data_name: str, classes: tuple[str, str
         low, high = result.score_lower[row], result.score_upper[row]
         return (
             f"row {name(row)}\nclass {class_name(y[row])}, held-out {class_name(labels[row])}\n"
-            f"score {low:.5g} to {high:.5g}\n{KINDS[int(verdicts[row])][1]}, decided by {STAGE_NAMES.get(result.stages[row], result.stages[row])}"
+            f"score {format_interval(low, high, 5)}\n{KINDS[int(verdicts[row])][1]}, decided by {STAGE_NAMES.get(result.stages[row], result.stages[row])}"
         )
 
     unit = "log-odds" if isinstance(result.problem.loss, Logistic) else "margin"
@@ -222,14 +222,13 @@ def _list_rows(
             name(row),
             class_name(result.y[row]),
             class_name(labels[row]),
-            float(lower[row]),
-            float(upper[row]),
+            (float(lower[row]), float(upper[row])),
             STAGE_NAMES.get(result.stages[row], str(result.stages[row])),
             KINDS[int(verdicts[row])][1],
         ]
         for row in order
     ]
-    header = ["row", "class", "held-out class", "score from", "score to", "decided by", "verdict"]
+    header = ["row", "class", "held-out class", "score", "decided by", "verdict"]
     kinds = [KINDS[int(verdicts[row])][0] for row in order]
     text = "Open rows, then wrong ones, then those nearest to the threshold. Click a column name to sort."
     return Section("Rows to inspect", text, table(header, rows, kinds))
@@ -257,16 +256,18 @@ def _stages(result: LOOCVResult) -> Section:
 def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str]) -> Parts:
     y, (lower, upper) = result.y, result.bounds
     n_rows = y.size
-    mse, r2 = result.metric_bounds("squared_error"), result.metric_bounds("r2")
+    r2 = result.metric_bounds("r2")
+    root = format_interval(*np.sqrt(result.metric_bounds("squared_error")))
+    constant = constant_value("squared_error", y) or 0.0
     summary = [
         f"Each of the {format_count(n_rows, 'row')} of {data_name} was held out once and predicted by the model trained on "
-        f"all other rows: the held-out R² is {format_interval(*r2)}; the mean squared error is {format_interval(*mse)}, that of the constant "
-        f"answer, the mean of the other rows, {constant_squared_error(y):.4g}.",
+        f"all other rows: the held-out R² is {format_interval(*r2)}; the root mean squared error is {root}, that of the constant "
+        f"answer, the mean of the other rows, {format_number(constant**0.5)}.",
         _describe_proof(result, n_rows),
     ]
     numbers = [
         ("held-out R²", format_interval(*r2)),
-        ("mean squared error", format_interval(*mse)),
+        ("root mean squared error", root),
         ("mean absolute error", format_interval(*result.metric_bounds("absolute_error"))),
         ("trainings beyond the first", f"{result.n_trainings:,}"),
     ]
@@ -278,9 +279,10 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     note = "" if len(marks) == n_rows else " Rows that lie together share a mark, the fainter the fewer."
     plot = intervals(x, vertical, marks, {}, line="diagonal")
     rows: list[list[Cell]] = [
-        [name(row), float(y[row]), float(lower[row]), float(upper[row]), float(residual[row])] for row in order[:LISTED]
+        [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
+        for row in order[:LISTED]
     ]
-    header = ["row", "target", "prediction from", "prediction to", "residual at least"]
+    header = ["row", "target", "prediction", "residual at least"]
     sections = [
         Section(
             "Held-out predictions", "On the diagonal a prediction is exact. Hover over a row for details." + note, plot
@@ -320,7 +322,7 @@ def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str])
 
 
 def _residual_tip(row: int, name: Callable[[int], str], y: Array, lower: Array, upper: Array) -> str:
-    return f"row {name(row)}\ntarget {y[row]:.5g}\nheld-out prediction {lower[row]:.6g} to {upper[row]:.6g}"
+    return f"row {name(row)}\ntarget {format_number(y[row], 5)}\nheld-out prediction {format_interval(lower[row], upper[row], 6)}"
 
 
 def _influence(
@@ -347,6 +349,6 @@ def _influence(
         f"The {len(names)} rows without which the model changes most, by Cook's distance of the exactly retrained models, which measures the "
         f"change of all coefficients together by the Hessian; {proof}. The columns are prepared once here, by all rows."
     )
-    rows: list[list[Cell]] = [[names[k], float(lower[k]), float(upper[k])] for k in range(len(names))]
-    body = bars(names, x, marks, legend) + table(["row", "Cook's distance from", "to"], rows)
+    rows: list[list[Cell]] = [[names[k], (float(lower[k]), float(upper[k]))] for k in range(len(names))]
+    body = bars(names, x, marks, legend) + table(["row", "Cook's distance"], rows)
     return Section("Most influential rows", text, body)

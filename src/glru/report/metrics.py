@@ -5,6 +5,7 @@ from scipy.stats import binomtest
 
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
+from glru.report.format import format_interval, format_number
 
 Interval = tuple[float, float]
 
@@ -65,19 +66,52 @@ def constant_errors(y: Array) -> int:
     return int(y.size - np.unique(y, return_counts=True)[1].max())
 
 
-def constant_value(criterion: str, y: Array) -> float | None:
-    """The value of a criterion with the same answer for every row; None for information criteria."""
+def constant_value(criterion: str, y: Array, left_out: bool = True) -> float | None:
+    """The value of a criterion where every row gets the same answer: the most frequent class, the classes' shares, or the mean.
+
+    ``left_out``: shares and mean are those of the other rows. None for information criteria.
+    """
     if criterion == "error":
         return constant_errors(y)
-    if criterion == "log_loss":
-        shares = np.unique(y, return_counts=True)[1] / y.size
-        return float(-np.sum(shares * np.log(shares)))
-    return constant_squared_error(y) if criterion == "squared_error" else None
+    if left_out and y.size == 1:
+        return np.inf
+    n_others = y.size - float(left_out)
+    if criterion == "squared_error":
+        return float(np.var(y) * (y.size / n_others) ** 2)
+    if criterion not in ("log_loss", "brier"):
+        return None
+    counts = np.unique(y, return_counts=True)[1]
+    own = np.eye(counts.size)
+    # One line per class of a row: the shares of the classes that it is given.
+    shares = (counts - left_out * own) / n_others
+    with np.errstate(divide="ignore"):
+        losses = -np.log(np.diag(shares))
+    if criterion == "brier":
+        losses = np.sum((shares - own) ** 2, axis=1) / (2.0 if counts.size == 2 else 1.0)
+    return float(counts @ losses / y.size)
 
 
-def constant_squared_error(y: Array) -> float:
-    """The held-out squared error of the constant answer: the mean of the other rows."""
-    return float(np.var(y) * (y.size / (y.size - 1.0)) ** 2) if y.size > 1 else np.inf
+def describe_metric(result: LOOCVResult, name: str, classes: tuple[str, str] | None) -> str:
+    """What belongs beside the value of a metric: how many rows it is about, and what the constant answer gives."""
+    if name in ("sensitivity", "specificity") and classes is not None:
+        sign = 1 if name == "sensitivity" else -1
+        rows = result.y == sign
+        n_rows, (least, most) = int(rows.sum()), confusion(result)[int(sign > 0)][int(sign > 0)]
+        low, high = sampling_interval(least, most, n_rows)
+        count = format_interval(least, most)
+        return f"{count} of {n_rows:,} {classes[int(sign > 0)]}; 95 % interval {100 * low:.3g} to {100 * high:.3g} %"
+    if name in ("log_loss", "brier", "squared_error"):
+        constant = constant_value(name, result.y)
+        assert constant is not None
+        known = f"constant answer: {format_number(constant)}"
+        if name != "squared_error":
+            return known
+        roots = np.sqrt(result.metric_bounds(name))
+        return f"root {format_interval(*roots)}; {known}, root {format_number(constant**0.5)}"
+    if name == "roc_auc":
+        several = result.bounds.lower.ndim == 2
+        return "mean over the classes, each against the rest" if several else auc_caveat(result) or ""
+    return ""
 
 
 def sampling_interval(least: int, most: int, n_rows: int) -> Interval:

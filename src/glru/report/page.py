@@ -7,6 +7,8 @@ from html import escape
 from importlib.resources import files
 from typing import final
 
+from glru.report.format import format_interval, format_number
+
 CERTIFIED = (
     "A certified interval or label comes with a mathematical proof that it holds for the exactly retrained model. The proof "
     "is computed from a duality gap and accounts for the rounding errors of that computation. What cannot be proven is "
@@ -47,7 +49,8 @@ class Section:
     body: str
 
 
-Cell = str | float | int
+Cell = str | float | int | tuple[float, float]
+"""What a table shows: a pair is an interval."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], kinds: Sequence[str] | None = None) -> str:
@@ -66,7 +69,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], kinds: Sequence
 def _cell(value: Cell) -> str:
     if isinstance(value, str):
         return f"<td>{escape(value)}</td>"
-    shown = str(value) if isinstance(value, int) else f"{value:.5g}"
+    if isinstance(value, tuple):
+        ends = f"{value[0]!r} to {value[1]!r}"
+        return f'<td class="number" data-value="{value[0]!r}" title="{ends}">{format_interval(*value, digits=5)}</td>'
+    shown = f"{value:,}" if isinstance(value, int) else format_number(value, 5)
     return f'<td class="number" data-value="{value!r}">{shown}</td>'
 
 

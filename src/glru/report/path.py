@@ -6,7 +6,7 @@ from glru.display import RegularizationPathDisplay
 from glru.display.path import NAMES
 from glru.model_selection import LOOCVPath
 from glru.report.format import format_count, format_interval
-from glru.report.page import Provenance, Section, cards, page, table
+from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import Mark, around, band
 
 
@@ -62,9 +62,13 @@ def path_page(
         text = "The true value at each strength lies inside its interval. Hover over one for details."
         sections.append(Section(NAMES[name][0].upper() + NAMES[name][1:], text, band(x, y, marks, best, legend)))
     short = [name.replace("_", "-") for name in shown.bands]
-    header = [axis, *(f"{name} {end}" for name in short for end in ("from", "to")), "trainings"]
-    rows = [
-        [float(lam), *(float(ends[k]) for pair in shown.bands.values() for ends in pair), path.results[k].n_trainings]
+    header = [axis, *short, "trainings"]
+    rows: list[list[Cell]] = [
+        [
+            float(lam),
+            *((float(lower[k]), float(upper[k])) for lower, upper in shown.bands.values()),
+            path.results[k].n_trainings,
+        ]
         for k, lam in enumerate(shown.lams)
     ]
     sections.append(Section("All strengths", "Click a column name to sort.", table(header, rows)))

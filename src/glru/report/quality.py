@@ -8,7 +8,7 @@ from scipy.special import expit
 from glru.linalg import Array
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
-from glru.report.metrics import auc_caveat, confusion, constant_errors, metrics_of, name_metric, sampling_interval
+from glru.report.metrics import confusion, constant_errors, describe_metric, metrics_of, name_metric, sampling_interval
 from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, band, intervals
 
@@ -24,13 +24,9 @@ LISTED = 200
 
 def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Section:
     """All metrics, with the errors of the constant answer and what sampling leaves open."""
-    meanings = {
-        "sensitivity": f"share of {(classes or ('', '+1'))[1]} recognised",
-        "specificity": f"share of {(classes or ('-1', ''))[0]} recognised",
-        "roc_auc": _describe_auc(result),
-    }
     rows: list[list[Cell]] = [
-        [name_metric(name), format_interval(*ends), meanings.get(name, "")] for name, ends in metrics_of(result).items()
+        [name_metric(name), format_interval(*ends), describe_metric(result, name, classes)]
+        for name, ends in metrics_of(result).items()
     ]
     if result.classes is not None:
         n_rows = result.y.size
@@ -40,7 +36,7 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
             [
                 "error rate",
                 format_interval(result.errors_lower / n_rows, result.errors_upper / n_rows),
-                f"95 % interval by sampling (Wilson): {low:.4g} to {high:.4g}",
+                f"95 % interval {100 * low:.3g} to {100 * high:.3g} %",
             ],
         )
         rows.insert(
@@ -58,20 +54,14 @@ def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Sec
     )
 
 
-def _describe_auc(result: LOOCVResult) -> str:
-    if result.classes is None:
-        return ""
-    return "mean over the classes, each against the rest" if result.bounds.lower.ndim == 2 else auc_caveat(result) or ""
-
-
 def confusion_section(result: LOOCVResult, classes: tuple[str, str]) -> Section:
     """How many rows of each class get each label."""
     rows: list[list[Cell]] = [
         [f"class {name}", *(format_interval(*ends) for ends in line)]
         for name, line in zip(classes, confusion(result), strict=True)
     ]
-    header = ["", *(f"held-out label {name}" for name in classes)]
-    return Section("Confusion matrix", "Lines are the rows' classes.", table(header, rows))
+    header = ["", *classes]
+    return Section("Confusion matrix", "One line per true class, one column per held-out label.", table(header, rows))
 
 
 def roc_section(result: LOOCVResult) -> Section:
@@ -109,11 +99,11 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
         least, most = sampling_interval(count, count, part.size)
         said = f"predicted {format_interval(low, high)}\nobserved {count} of {part.size} ({count / part.size:.3g}; 95 % interval {least:.3g} to {most:.3g})"
         marks.append(Mark(0.5 * (low + high), least, most, "good", said, count / part.size))
-        rows.append([low, high, f"{count} of {part.size}", count / part.size, least, most])
+        rows.append([(low, high), f"{count:,} of {part.size:,}", count / part.size, f"{least:.3g} to {most:.3g}"])
     edge = 1.05 * max(max(mark.high for mark in marks), max(mark.at for mark in marks))
     axes = Axis(0.0, edge, f"predicted probability of {classes[1]}"), Axis(0.0, edge, "observed share")
     plot = intervals(*axes, marks, {"good": "observed, with the 95 % interval of sampling"}, line="diagonal")
-    header = ["predicted from", "to", "observed", "share", "95 % from", "to"]
+    header = ["predicted", "observed", "share", "95 % interval"]
     text = "Rows are grouped by their held-out score; the mean predicted probability of each group is certified. On the diagonal a model is calibrated."
     return Section("Calibration", text, plot + table(header, rows))
 
@@ -127,18 +117,18 @@ def coefficients_section(names: Sequence[str], lower: Array, upper: Array, units
     order = np.argsort(-np.abs(np.nan_to_num(middles)), kind="stable")[:LISTED]
     rows: list[list[Cell]] = []
     for k in order:
-        line: list[Cell] = [names[k], float(lower[k]), float(upper[k])]
+        line: list[Cell] = [names[k], (float(lower[k]), float(upper[k]))]
         if odds:
-            line += [float(np.exp(lower[k])), float(np.exp(upper[k]))]
+            line.append((float(np.exp(lower[k])), float(np.exp(upper[k]))))
         if units is not None:
             line += [float(units[k]), float(middles[k] / units[k])]
         rows.append(line)
-    header = ["column", "coefficient from", "to", *(["odds ratio from", "to"] if odds else [])]
+    header = ["column", "coefficient", *(["odds ratio"] if odds else [])]
     header += ["standard deviation", "coefficient per unit"] if units is not None else []
     shown = f"The {LISTED} largest of {format_count(len(names), 'coefficient')}. " if len(names) > LISTED else ""
     per = "per standard deviation of the column" if units is not None else "per unit of the column"
     text = (
-        f"{shown}Of the model of all rows, {per}. The intervals are proven to hold the optimum of the penalised objective; they are no confidence "
-        "intervals, and a penalty shrinks coefficients."
+        f"{shown}Of the model of all rows, {per}. The intervals are proven to hold the optimum of the penalised objective; they are not confidence "
+        "intervals, and the penalty shrinks the coefficients."
     )
     return Section("Coefficients", text, table(header, rows))

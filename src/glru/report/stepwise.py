@@ -44,13 +44,13 @@ def stepwise_page(
         else f"{result.n_unproven:,} of {format_count(len(result.path), 'choice')} are not proven; the table marks them."
     )
     summary = [
-        f"Of {format_count(int(shown.n_features[0]), 'feature')} of {data_name} the search ({result.direction}) arrived at "
-        f"{format_count(int(shown.n_features[-1]), 'feature')} in {format_count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
+        f"The {result.direction} search went from {format_count(int(shown.n_features[0]), 'column')} of {data_name} to "
+        f"{int(shown.n_features[-1]):,} in {format_count(len(shown.moves), 'step')}; {criterion}: {first} before, {last} after.",
         proof + (" The search was interrupted." if result.interrupted else ""),
         *remarks,
     ]
     numbers = [
-        ("features selected", f"{result.selected.size:,}"),
+        ("columns selected", f"{result.selected.size:,}"),
         (f"{criterion}, before", first),
         (f"{criterion}, after", last),
         ("candidates trained", f"{result.n_trainings:,} of {candidates:,}"),
@@ -63,7 +63,7 @@ def stepwise_page(
             low,
             high,
             "open" if doubts[k] else "good",
-            f"step {k}: {labels[k]}\n{shown.n_features[k]} features\n{criterion}: {format_interval(low, high, 6)}"
+            f"step {k}: {labels[k]}\n{shown.n_features[k]} columns\n{criterion}: {format_interval(low, high, 6)}"
             + (f"\n{doubts[k]}" if doubts[k] else ""),
         )
         for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
@@ -75,8 +75,7 @@ def stepwise_page(
             k + 1,
             step.action,
             step_name(step, names) if step.columns else "",
-            float(step.value_lower),
-            float(step.value_upper),
+            (float(step.value_lower), float(step.value_upper)),
             step.n_candidates,
             step.n_trainings,
             ", ".join(f"{stage} {number}" for stage, number in step.decided_by.items()),
@@ -84,13 +83,13 @@ def stepwise_page(
         ]
         for k, step in enumerate(result.path)
     ]
-    header = ["step", "action", "feature", "from", "to", "candidates", "trainings", "decided by", "choice"]
+    header = ["step", "action", "feature", "value", "candidates", "trainings", "decided by", "choice"]
     chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
     legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
     plot = band(x, y, marks, None, legend)
     sections = [
         Section("The criterion along the path", "Hover over a step to see what it did.", plot),
-        Section("The path", f"From and to: the certified interval of {criterion} after the step.", table(header, rows)),
+        Section("The path", f"Value: {criterion} after the step, proven to the digits shown.", table(header, rows)),
         Section("Selected features", "Click a column name to sort.", table(["column", "feature"], chosen)),
     ]
     return page(f"Stepwise selection of features of {data_name}", summary, cards(numbers), sections, origin)

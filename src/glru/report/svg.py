@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import final
 
+from glru.report.format import format_tick
+
 WIDTH, HEIGHT = 720.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 70.0, 14.0, 32.0, 48.0
 
@@ -156,7 +158,7 @@ def bars(names: Sequence[str], x: Axis, marks: Sequence[Mark], legend: dict[str,
     for value in x.marks():
         place = left + scale * x.share(value)
         parts.append(_line(place, top, place, height - BOTTOM, "grid"))
-        parts.append(_text(place, height - BOTTOM + 18.0, f"{value:g}", "middle"))
+        parts.append(_text(place, height - BOTTOM + 18.0, format_tick(value), "middle"))
     for mark in marks:
         middle = top + step * (mark.at + 0.5)
         low, high = left + scale * x.share(mark.low), left + scale * x.share(mark.high)
@@ -198,11 +200,14 @@ def _axes(x: Axis, y: Axis) -> str:
     parts = []
     for value in y.marks():
         place = _y(y, value)
-        parts += [_line(LEFT, place, WIDTH - RIGHT, place, "grid"), _text(LEFT - 8.0, place + 4.5, f"{value:g}", "end")]
+        parts += [
+            _line(LEFT, place, WIDTH - RIGHT, place, "grid"),
+            _text(LEFT - 8.0, place + 4.5, format_tick(value), "end"),
+        ]
     for value in x.marks():
         place = _x(x, value)
         parts += [_line(place, TOP, place, HEIGHT - BOTTOM, "grid")]
-        parts += [_text(place, HEIGHT - BOTTOM + 18.0, f"{value:g}", "middle")]
+        parts += [_text(place, HEIGHT - BOTTOM + 18.0, format_tick(value), "middle")]
     parts.append(_text(0.5 * (LEFT + WIDTH - RIGHT), HEIGHT - 8.0, x.label, "middle"))
     # Above the axis: beside it, it would stand on long numbers.
     parts.append(_text(4.0, 14.0, y.label, "start"))
