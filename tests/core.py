@@ -56,6 +56,7 @@ from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
 from glru.updates.centred_rows import centred_bounds, has_centred
+from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
 from glru.updates.columns import (
     FoldColumns,
@@ -95,6 +96,7 @@ __all__ = [
     "AscentRows",
     "Cascade",
     "ClassBall",
+    "ClassBlocks",
     "ClassEllipsoid",
     "ClassMetric",
     "ClassRefits",

@@ -127,11 +127,7 @@ def as_places(values: Any, length: int) -> tuple[Array, NDArray[Any]]:
     if raw.shape != (length,):
         raise ValueError(f"y must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
     classes = classes_of(raw)
-    if classes.size < 3:
-        raise ValueError(
-            f"y must have at least three classes for Multinomial(); got {classes.size}: {classes.tolist()}. "
-            "Two classes are a problem of one score: use glru.Logistic()."
-        )
+    require_three(classes)
     return np.searchsorted(classes, raw), classes  # type: ignore[return-value]
 
 
@@ -146,6 +142,15 @@ def classes_of(raw: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
         return np.unique(raw)
     except TypeError:
         raise ValueError("y must hold labels of one type; got a mixture that cannot be sorted.") from None
+
+
+def require_three(classes: NDArray[Any]) -> None:
+    """Refuse fewer than three classes."""
+    if classes.size < 3:
+        raise ValueError(
+            f"y must have at least three classes for Multinomial(); got {classes.size}: {classes.tolist()}. "
+            "Two classes are a problem of one score: use glru.Logistic()."
+        )
 
 
 def require_two(classes: NDArray[Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from glru.updates.carried_rows import (
     removal_factors,
 )
 from glru.updates.centred_rows import centred_bounds, has_centred
+from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
 from glru.updates.gradients import EXACT_STEPS
 from glru.updates.hinge_rows import HingeRows, has_paths
@@ -306,7 +307,7 @@ class Cascade:
         self._supports: dict[float, SupportRows] = {}
         self._paths: dict[float, HingeRows] = {}
 
-    def _hold(self, numbers: Rows, y: Array | NDArray[np.int8], bounds: Bounds) -> None:
+    def _hold(self, numbers: Rows, y: NDArray[Any], bounds: Bounds) -> None:
         """Hold some rows from now on, all of them open."""
         self.numbers, self.y = numbers, y
         self.n_unseen = 0 if numbers.size or self.problem.in_memory else self.problem.n_rows
@@ -392,7 +393,7 @@ class Cascade:
             if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
-        several, loss = has_classes(self.problem), self.problem.loss
+        several, loss = _has_classes(self), self.problem.loss
         alone = not loss.several and loss.self_concordance is not None and (_has_local(self) or _has_wide(self))
         if several or alone:
             rows = self.open_rows()
@@ -446,6 +447,13 @@ class Cascade:
     def sweep(self, stage: str) -> None:
         """Bound all rows in one pass over the blocks, and hold what it brings back."""
         begin = time.perf_counter()
+        if self.problem.loss.several:
+            numbers, y, self.__dict__["reference"], bounds = self.class_blocks.closed_form()
+            self._hold(numbers, y, bounds)
+            self.n_unseen = 0
+            self.stage_codes[self.decided(*bounds)] = STAGES.index(stage)
+            self._tell(stage, begin)
+            return
         removals, norm_bound = self._first_removals
         parts: list[BlockBounds] = self.problem.map(bound_block, removals, norm_bound, self.width, stage, self.output)
         numbers, y, lower, upper = (
@@ -636,6 +644,11 @@ class Cascade:
         return family if family.converged else ClassRows(self.problem, self.accurate_solution.point)
 
     @cached_property
+    def class_blocks(self) -> ClassBlocks:
+        """All removals of rows in blocks with one score per class."""
+        return ClassBlocks(self.problem, self.solution.point, self.solution.class_sums)
+
+    @cached_property
     def reference(self) -> Rows:
         """The class of every row whose lead over the others is bounded: the one that a Newton step without the row names."""
         found = self.solution.scores.argmax(axis=1)
@@ -652,6 +665,11 @@ class Cascade:
     def class_moved(self, rows: Rows) -> Bounds:
         """The same candidates with the moves of all rows' scores."""
         return self.class_rows.moved(rows, self.reference[rows])
+
+    def class_block_newton(self, places: Rows) -> Bounds:
+        """The candidates of rows of blocks written down in full, and more steps where needed, a pass over the data each."""
+        numbers, reference = self.numbers[places], self.reference[places]
+        return self.class_blocks.refined(numbers, reference, self.enough, BATCH_STEPS)
 
     def class_newton(self, rows: Rows) -> Bounds:
         """The same candidates written down in full, and more steps where needed."""
@@ -672,10 +690,13 @@ class Cascade:
     def class_refine(self, rows: Rows) -> Bounds:
         """Newton steps of one row's problem with one score per class, each followed by its certificate."""
         row = int(rows[0])
-        problem, point = self.without(row)
-        start = self.class_rows.point if self.refits is None and self.class_rows.usable else point
-        decided = partial(self.finished, row)
-        found, _ = class_bounds(problem, start, problem.matrix[rows], self.reference[rows], decided, self.budget)
+        problem, start = self.without(row)
+        if not problem.in_memory:
+            query = self.problem.take(self.numbers[rows]).matrix
+        else:
+            start = self.class_rows.point if self.refits is None and self.class_rows.usable else start
+            query = problem.matrix[rows]
+        found, _ = class_bounds(problem, start, query, self.reference[rows], partial(self.finished, row), self.budget)
         return found
 
     def class_training(self, rows: Rows) -> Bounds:
@@ -936,11 +957,15 @@ def summed(solution: Solution) -> Solution:
 
 
 def _has_classes(cascade: Cascade) -> bool:
-    return has_classes(cascade.problem)
+    return cascade.problem.in_memory and has_classes(cascade.problem)
+
+
+def _has_class_blocks(cascade: Cascade) -> bool:
+    return not cascade.problem.in_memory and cascade.class_blocks.usable
 
 
 def _has_class_proof(cascade: Cascade) -> bool:
-    return has_classes(cascade.problem) or has_class_ball(cascade.problem)
+    return cascade.problem.in_memory and (has_classes(cascade.problem) or has_class_ball(cascade.problem))
 
 
 def _has_refitted(cascade: Cascade) -> bool:
@@ -1210,6 +1235,29 @@ STEPS = (
     TRAINING,
     Step(
         "local",
+        "blocks, one score per class, a Hessian over classes and columns that is small enough to form; one pass",
+        _has_class_blocks,
+        None,
+        several=True,
+    ),
+    Step(
+        "newton",
+        "the same; a pass for each step",
+        _has_class_blocks,
+        lambda cascade: _at_once(cascade, MODELS_AT_ONCE),
+        Cascade.class_block_newton,
+        several=True,
+    ),
+    Step(
+        "training",
+        "the same; Newton steps of each row's own problem, a pass each",
+        _has_class_blocks,
+        _to_train,
+        Cascade.class_refine,
+        several=True,
+    ),
+    Step(
+        "local",
         "memory, one score per class, a Hessian over classes and columns that is small enough to form",
         _has_classes,
         _all_open,
@@ -1236,7 +1284,7 @@ STEPS = (
     Step(
         "newton",
         "the same, refitted preprocessing and a smooth penalty",
-        lambda cascade: cascade.refits is not None and has_classes(cascade.problem) and cascade.problem.penalty.smooth,
+        lambda cascade: cascade.refits is not None and _has_classes(cascade) and cascade.problem.penalty.smooth,
         _described,
         Cascade.class_refitted,
         tightens=True,

@@ -18,7 +18,7 @@ from glru.losses import CUT_OFF, Hinge
 from glru.problem import Point, Problem, not_in_memory
 from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
-from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, unbounded_queries
+from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, require_classes, unbounded_queries
 from glru.solution import Solution, dual_of
 from glru.solvers import solve, train
 from glru.solvers.newton import Until
@@ -46,6 +46,8 @@ class Progress:
     ----------
     n_steps : int
         Newton steps and iterations of a training.
+    n_passes : float
+        Passes over rows in blocks with one score per class.
     trained : Certificate or None
         The best certificate of a training.
     ended : bool
@@ -53,7 +55,7 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self.n_steps, self.ended = 0, False
+        self.n_steps, self.n_passes, self.ended = 0, 0.0, False
         self.trained: Certificate | None = None
 
 
@@ -103,7 +105,9 @@ class ChangedModel:
     @property
     def n_passes(self) -> float:
         """Passes over rows in blocks."""
-        return 0.0 if self._held else self._stepped[1]
+        if self._held:
+            return 0.0
+        return self._progress.n_passes if self._several else self._stepped[1]
 
     @property
     def n_steps(self) -> int:
@@ -123,11 +127,11 @@ class ChangedModel:
     @property
     def _local(self) -> LocalEllipsoid | ClassEllipsoid | None:
         """The local ellipsoid after Newton steps from the carried model; None where it is not asked for, or not bounded."""
-        if not self._held:
-            return self._stepped[0]
         if self._several:
             found = self._class_region
             return found if isinstance(found, ClassEllipsoid) and np.isfinite(found.radius) else None
+        if not self._held:
+            return self._stepped[0]
         if self.candidate != "auto" or self.bound not in ("auto", "local"):
             return None
         problem = self.problem
@@ -167,18 +171,21 @@ class ChangedModel:
 
         The Hessian over classes and columns costs far more than a step by conjugate gradients, so that one is formed, near the optimum.
         """
-        problem, budget = self.problem, Budget(self.max_seconds)
+        traffic = self.solution.problem.traffic
+        problem, budget, before = self.problem, Budget(self.max_seconds), traffic.passes
         if lacks_class(problem):
             return None
         ellipsoid = self.bound != "primal" and has_classes(problem)
-        point = self.carried.point
+        point = self.carried.point if self._held else self.solution.point
         if self.candidate != "carry" and self._steps_left != 0:
             # The radius of a ball goes with the root of the gap.
             tol = CLASS_TRAINED if ellipsoid else PRODUCT_TOL
             trained = train(problem, tol=tol, start=point, max_iter=self._steps_left, budget=budget)
             self._progress.n_steps += trained.n_iter
             point = trained.point
-        return ClassEllipsoid.at(problem, point) if ellipsoid else ClassBall(certify(problem, point))
+        region = ClassEllipsoid.at(problem, point) if ellipsoid else ClassBall(certify(problem, point))
+        self._progress.n_passes += traffic.passes - before
+        return region
 
     @property
     def _class_regions(self) -> tuple[ClassEllipsoid | ClassBall, ...]:
@@ -186,7 +193,7 @@ class ChangedModel:
         region = self._class_region
         if region is None:
             return ()
-        if self.bound != "auto" or isinstance(region, ClassBall) or np.isfinite(region.radius):
+        if self.bound != "auto" or isinstance(region, ClassBall) or np.isfinite(region.radius) or not self._held:
             return (region,)
         point = region.point
         dual = dual_of(self.problem, self.problem.scores(point.coef, point.intercept))
@@ -303,10 +310,10 @@ class ChangedModel:
     @cached_property
     def regions(self) -> tuple[Region, ...]:
         """Every region in use; the retrained optimum lies in all of them."""
-        if not self._held:
-            return (self._stepped[0],)
         if self._several:
             return self._class_regions
+        if not self._held:
+            return (self._stepped[0],)
         fit_intercept = self.solution.problem.fit_intercept
         found: list[Region] = []
         if fit_intercept and lacks_class(self.problem):
@@ -414,14 +421,17 @@ class ChangedModel:
         return found[0][:, n_scores:], found[1][:, n_scores:]
 
     def _living(self, queries: Matrix) -> Matrix:
-        """Queries without the columns whose retrained coefficients are exactly zero."""
+        """Queries without the columns whose retrained coefficients are exactly zero, where these are looked for."""
+        if not self._held:
+            return queries
         dead = self.problem.dead_columns
         return queries.scale_columns(np.where(dead, 0.0, 1.0)) if dead.any() else queries
 
     @np.errstate(all="ignore")
     def coef_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the retrained coefficients; infinite where nothing is known (Remark 1)."""
-        shape = self.carried.coef.shape if self._held else (self.n_columns,)
+        classes = (self.problem.n_scores,) if self._several else ()
+        shape = self.carried.coef.shape if self._held else (*classes, self.n_columns)
         bounds = np.full(shape, -np.inf), np.full(shape, np.inf)
         for region in self.regions:
             bounds = intersect(bounds, region.coef_bounds())
@@ -502,13 +512,16 @@ def change_model(
         )
     found = ChangedModel(solution, change, candidate, bound, max_steps, max_seconds)
     if not solution.problem.in_memory:
-        require_local(solution.problem, "after")
+        if loss.several:
+            require_classes(solution.problem)
+        else:
+            require_local(solution.problem, "after")
         if candidate == "carry" or bound not in ("auto", "local"):
             raise ValueError(
                 f"after of rows in blocks has candidate='newton' and bound='local' only; got {candidate!r} and {bound!r}."
             )
         # The passes are made now, over the data as it is now.
-        _ = found._stepped
+        _ = found._class_region if loss.several else found._stepped
     return found
 
 

@@ -309,14 +309,18 @@ def missing_optimum(problem: Problem) -> str | None:
     """
     if not problem.fit_intercept and not problem.unpenalised.size:
         return None
+    if lacks_class(problem) and (problem.loss.several or not problem.in_memory):
+        return (
+            "no optimum exists: a class has no rows, and its unpenalised intercept no best value. "
+            "Keep rows of every class, or use fit_intercept=False."
+        )
+    if not problem.in_memory:
+        return None
     used = problem.weights > 0.0
     free, y = constraint_columns(problem)[used], problem.targets[used]
     if lacks_class(problem):
         return (
-            "no optimum exists: a class has no rows, and its unpenalised intercept no best value. "
-            "Keep rows of every class, or use fit_intercept=False."
-            if problem.loss.several
-            else f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
+            f"no optimum exists: all rows are of the class {y[0]:+.0f}, and the unpenalised intercept has no best value. "
             "Keep rows of both classes, or use fit_intercept=False."
         )
     if has_spare_columns(problem) or np.linalg.matrix_rank(_scaled(free)) < free.shape[1]:
@@ -356,6 +360,9 @@ def lacks_class(problem: Problem) -> bool:
     """Whether an unpenalised intercept is to be found for rows of one class only, or for a class without rows."""
     if problem.loss.task != "classification" or not problem.fit_intercept:
         return False
+    if not problem.in_memory:
+        counts = problem.weight_summary.labels.counts
+        return sum(number > 0 for number in counts.values()) < max(problem.n_scores, 2)
     used = problem.y[problem.weights > 0.0]
     if problem.loss.several:
         return np.unique(used).size < problem.n_scores

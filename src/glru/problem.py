@@ -15,6 +15,7 @@ from glru.losses import Logistic, Loss, WithOffset, join_targets
 from glru.penalties import L2, Penalty
 from glru.rows import (
     BLOCK_BYTES,
+    MAX_CLASSES,
     Absent,
     Block,
     Blocks,
@@ -90,8 +91,8 @@ class Objective:
     ----------
     loss, penalty, fit_intercept, scaling
         As in the problem.
-    classes : array of shape (2,) or None
-        The labels that -1 and +1 stand for.
+    classes : array or None
+        The labels that -1 and +1 stand for, or those of all scores where there is one per class.
     total_weight : float
         The sum of all sample weights.
     columns : array of int or None
@@ -108,8 +109,11 @@ class Objective:
 
     def part(self, block: Block) -> "Problem":
         """A block of rows as a part of the problem."""
+        y: Any
         if self.classes is None:
             y = np.asarray(block.y, dtype=np.float64)
+        elif self.loss.several:
+            y = np.searchsorted(self.classes, block.y)
         else:
             y = np.where(block.y == self.classes[1], 1.0, -1.0)
         X = block.X if self.columns is None else block.X[:, self.columns]
@@ -262,10 +266,6 @@ class Problem:
 
     def _read(self, X: Any, y: Any, sample_weight: Any, block_bytes: int) -> None:
         """Take in rows that are not held in memory."""
-        if self.loss.several:
-            raise ValueError(
-                f"rows in blocks have losses of one score; got {self.loss!r}. Give rows that fit in memory, for example np.asarray(X)."
-            )
         if self.loss.link != "identity":
             raise ValueError(
                 f"{self.loss!r} needs all rows in memory; got rows in blocks. Give rows that fit in memory, for example np.asarray(X)."
@@ -277,7 +277,14 @@ class Problem:
         classes = None
         if self.loss.task == "classification":
             classes = _inputs.classes_of(np.array(list(known.labels.counts)))
-            _inputs.require_two(classes)
+            if not self.loss.several:
+                _inputs.require_two(classes)
+            elif classes.size >= MAX_CLASSES:
+                raise ValueError(
+                    f"rows in blocks have fewer than {MAX_CLASSES} classes; got {classes.size} or more. Load the rows, or join classes."
+                )
+            else:
+                _inputs.require_three(classes)
         self._assign_blocks(rows, classes)
 
     def _assign_blocks(self, rows: Blocks, classes: NDArray[Any] | None) -> None:
@@ -429,10 +436,10 @@ class Problem:
         return self.derive(X=self.matrix[:, columns], penalty=penalty, column_names=kept)
 
     def extended(self, matrix: Matrix, y: Array, sample_weight: Array | None) -> "Problem":
-        """The problem of rows in blocks and some more that are in memory, with labels -1/+1."""
+        """The problem of rows in blocks and some more that are in memory, with labels -1/+1 or places of classes."""
         assert isinstance(self.rows, Blocks)
         if self.classes is not None:
-            y = self.classes[(y > 0.0).astype(np.intp)]
+            y = self.classes[y.astype(np.intp) if self.loss.several else (y > 0.0).astype(np.intp)]
         block = Block(matrix, y, sample_weight)
         return self.derive(rows=self.rows.extended(block, self.loss.task))
 

@@ -14,10 +14,19 @@ from glru.bounds import Bounds, concatenate, from_queries, intersect, is_decided
 from glru.certificate import Certificate, certify
 from glru.linalg import Array, Matrix
 from glru.losses import Hinge
+from glru.metric.classes import ClassMetric
 from glru.metric.rows import uses_rows
 from glru.problem import Point, Problem
 from glru.regions import EVERY, LocalEllipsoid, Region, has_local, has_support, regions_of, score_bounds
-from glru.regions.classes import ClassBall, ClassEllipsoid, has_class_ball, has_classes, unbounded_queries
+from glru.regions.classes import (
+    ClassBall,
+    ClassEllipsoid,
+    has_class_ball,
+    has_classes,
+    query_bounds,
+    scores_with_errors,
+    unbounded_queries,
+)
 from glru.solution import Solution, dual_of
 from glru.solvers import State, train
 from glru.solvers.api import prefers_products
@@ -495,6 +504,8 @@ def _class_fold(
         known = from_queries(lower, upper)
         return bool(np.all(known.enough(width))) and (aim is None or bool(np.all(known.enough(aim))))
 
+    if not fold.in_memory:
+        return _class_block_fold(fold, test, start, decided, budget)
     queries = fold.matrix[test]
     # Where no more than labels is asked of a large Hessian, the ball of a training by products is cheaper.
     if has_classes(fold) and (width is not None or aim is not None or direct_is_cheaper(fold)):
@@ -505,6 +516,31 @@ def _class_fold(
             return bounds, "refine"
     bounds = from_queries(*class_training(fold, start, queries, None, decided, budget)[0])
     return bounds, "training" if np.all(bounds.enough(width)) else "undetermined"
+
+
+def _class_block_fold(
+    fold: Problem, test: Rows, start: Point, decided: AllDecided, budget: Budget
+) -> tuple[Bounds, str]:
+    """:func:`_class_fold` of rows in blocks: Newton steps, a pass each, and one over the tested rows where bounds are worth asking for."""
+    found, place = unbounded_queries(test.size, fold.n_scores), {k: own for k, (own, _) in fold.locate(test).items()}
+    for region in class_ellipsoids(fold, start):
+        if region.nu < HOPEFUL:
+            parts = fold.map(_class_queries, region.point, region.metric, region.radius, own=place)
+            found = concatenate(parts)
+        if budget.spent or decided(*found):
+            break
+    bounds = from_queries(*found)
+    return bounds, "refine" if decided(*found) else "undetermined"
+
+
+def _class_queries(part: Problem, places: Rows, point: Point, metric: ClassMetric, radius: float) -> Bounds:
+    """Bounds of the queries of some rows of a block, from an ellipsoid around a point."""
+    X = part.matrix[places]
+    scores, errors = scores_with_errors(X, point, part.fit_intercept)
+    if not np.isfinite(radius):
+        return unbounded_queries(*scores.shape)
+    radii = np.full(len(scores), radius)
+    return query_bounds(scores, metric.all_forms(X), metric.unit, radii, errors, scores.argmax(axis=1))
 
 
 def fold_bounds(

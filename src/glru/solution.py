@@ -10,6 +10,7 @@ from glru import duality
 from glru.certificate import Certificate, certify
 from glru.linalg import Array
 from glru.problem import Point, Problem, not_in_memory
+from glru.regions.class_sums import ClassSums
 from glru.regions.local import LocalEllipsoid
 from glru.sums import DualGap, Expansion, dual_gap
 
@@ -96,6 +97,7 @@ class Solution:
     solver: str
     known_pair: Pair | None = None
     expansion: Expansion | None = None
+    class_sums: ClassSums | None = None
     n_passes: float = 0.0
 
     @property

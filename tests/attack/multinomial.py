@@ -1,6 +1,8 @@
 """Hostile multinomial problems: leave-one-out, the family of removals and changes against models retrained in 40 digits."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import mpmath
@@ -11,7 +13,8 @@ from tests.attack.cases import DIGITS, Answer
 from tests.certificates.class_truth import retrain_classes
 from tests.certificates.test_after import KINDS, make_change
 from tests.certificates.test_multinomial import problems
-from tests.core import ClassBall, ClassEllipsoid, ClassRows, certify, train
+from tests.core import ClassBall, ClassBlocks, ClassEllipsoid, ClassRows, certify, train
+from tests.rows.data import in_blocks
 
 
 def exact_model(problem: glru.Problem) -> tuple[Any, list[list[Any]], Any] | None:
@@ -148,6 +151,33 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         yield "label, multinomial", leads, np.zeros(len(leads)), np.full(len(leads), np.inf)
 
 
+def blocks(random: np.random.Generator) -> Iterator[Answer]:
+    """The family of removals of rows in blocks, and leave-one-out as a whole."""
+    problem = problems(int(random.integers(1 << 40)))
+    problem = problem.derive(X=problem.matrix.dense())
+    rows = np.sort(random.choice(problem.n_rows, min(3, problem.n_rows), replace=False))
+    with TemporaryDirectory() as folder, np.errstate(all="ignore"):
+        held = in_blocks(Path(folder), problem, int(random.integers(1, 5)))
+        solution = train(held, tol=10.0 ** -random.uniform(2, 9))
+        family = ClassBlocks(held, solution.point)
+        if not family.usable:
+            return
+        _, _, reference, first = family.closed_form()
+        found = {"closed form": (first[0][rows], first[1][rows])}
+        for n_steps in (1, 3):
+            found[f"{n_steps} steps"] = family.refined(
+                rows, reference[rows], lambda lower, upper: np.zeros(len(lower), dtype=bool), n_steps
+            )
+        whole = glru.loocv(solution, max_trainings=1).bounds
+    for place, row in enumerate(rows):
+        exact = exact_queries(problem, int(row), int(reference[row]))
+        if exact is None:
+            continue
+        for name, (lower, upper) in found.items():
+            yield f"ClassBlocks, {name}", exact, lower[place], upper[place]
+        yield "leave-one-out of blocks, multinomial", exact[: problem.n_scores], whole.lower[row], whole.upper[row]
+
+
 def changes(random: np.random.Generator) -> Iterator[Answer]:
     """What ``after`` proves of scores, differences, labels, probabilities and coefficients after one to three changes."""
     problem = problems(int(random.integers(1 << 40)))
@@ -249,4 +279,4 @@ def eliminations(random: np.random.Generator) -> Iterator[Answer]:
             yield f"stepwise, {criterion}", [(value, doubt)], step.lower[[place]], step.upper[[place]]
 
 
-MULTINOMIAL = (removals, changes, eliminations)
+MULTINOMIAL = (removals, blocks, changes, eliminations)

@@ -36,6 +36,7 @@ FOLD_COLUMNS = "decisions/test_fold_columns.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 GENERALISED_STEPWISE = "decisions/test_generalised_stepwise.py"
+CLASS_BLOCKS = "rows/test_classes.py"
 CLASSES, CLASS_CHANGES = "certificates/test_multinomial.py", "certificates/test_class_changes.py"
 DELETION = "certificates/test_deletion.py"
 SUPPORT = "certificates/test_support.py"
@@ -567,7 +568,7 @@ MUTANTS: dict[str, Mutant] = {
     "classes-tenth-of-the-pair-norms": Mutant("glru.metric.classes:pair_norms", scaled(0.1), CLASSES),
     "classes-tenth-of-the-score-norms": Mutant("glru.metric.classes:score_norms", scaled(0.1), CLASSES),
     "classes-remainder-of-the-closed-form-forgotten": Mutant(
-        "glru.updates.class_rows:ClassRemovals.closed_form", inside(newton_remainders=nothing), CLASSES
+        "glru.updates.class_removals:ClosedForm.bounds", inside(newton_remainders=nothing), CLASSES
     ),
     "classes-remainder-of-moves-forgotten": Mutant(
         "glru.updates.class_rows:ClassCandidates.moved_bounds", inside(newton_remainders=nothing), CLASSES
@@ -575,7 +576,7 @@ MUTANTS: dict[str, Mutant] = {
     "classes-rows-of-large-norms-carry-nothing": Mutant(
         "glru.updates.class_rows:ClassRows.near", result(lambda near: (*near[:2], 0.1 * near[2])), CLASSES
     ),
-    "classes-hundredth-of-the-radius": Mutant("glru.updates.class_rows:ClassRemovals.radius", scaled(0.01), CLASSES),
+    "classes-hundredth-of-the-radius": Mutant("glru.updates.class_removals:removal_radius", scaled(0.01), CLASSES),
     "classes-hundredth-of-the-radius-of-one-model": Mutant(
         "glru.regions.classes:ClassEllipsoid.radius", scaled(0.01), CLASSES
     ),
@@ -601,6 +602,19 @@ MUTANTS: dict[str, Mutant] = {
     "classes-tenth-of-the-divergence": Mutant("glru.certificate:class_terms", scaled(0.1), CLASSES),
     "classes-moves-of-constraints-forgotten": Mutant("glru.certificate:_class_moves", scaled(0.0), CLASSES),
     "classes-scores-taken-as-exact": Mutant("glru.regions.classes:widen_queries", _queries_without_errors, CLASSES),
+    "class-blocks-left-out-rows-counted": Mutant(
+        "glru.updates.class_rows:Home.places", result(lambda places: {}), CLASS_BLOCKS
+    ),
+    "class-blocks-hundredth-of-the-largest-norm": Mutant(
+        "glru.updates.class_blocks:_block_forms",
+        result(lambda found: replace(found, largest_norm=0.01 * found.largest_norm)),
+        CLASS_BLOCKS,
+    ),
+    "class-blocks-moves-of-scores-forgotten": Mutant(
+        "glru.updates.class_rows:_measure_block",
+        result(lambda found: replace(found, moved=0.0 * found.moved)),
+        CLASS_BLOCKS,
+    ),
     "blocks-quarter-of-the-gap": Mutant("glru.regions.local:LocalEllipsoid.gap", scaled(0.25), BLOCK_TRAINING),
     "blocks-removed-rows-counted": Mutant("glru.rows.passes:Absent.places", always(None), BLOCK_CHANGES),
     "blocks-dual-point-not-repaired": Mutant(

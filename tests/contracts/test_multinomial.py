@@ -65,13 +65,6 @@ def test_what_is_no_such_problem_is_refused(make, match):
         make(np.eye(6)[:, :3])
 
 
-def test_rows_in_blocks_are_refused(tmp_path):
-    X = np.memmap(tmp_path / "X", dtype=float, mode="w+", shape=(60, 3))
-    X[:] = RNG.normal(size=X.shape)
-    with pytest.raises(ValueError, match="rows in blocks have losses of one score"):
-        glru.Problem(X, np.arange(60) % 3, loss=LOSS)
-
-
 @pytest.mark.parametrize(
     "ask",
     [

@@ -40,18 +40,30 @@ def class_hessian(problem: Problem, likely: Array, factor: float = 1.0) -> tuple
     """
     if not problem.arrays.stable:
         return _device_hessian(problem, likely, factor * problem.weights)
+    return whole_hessian(loss_hessian(problem, likely), strengths_of(problem), factor)
+
+
+def loss_hessian(problem: Problem, likely: Array) -> Array:
+    """The Hessian of the losses of rows in memory: classes, columns, classes, columns."""
     n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
     blocks = np.zeros((n_scores, width, n_scores, width))
-    weights = factor * problem.weights
-    narrow = _class_grams(problem, weights, likely) if 0 < width <= NARROW and problem.matrix.stores_zeros else None
+    narrow = _class_grams(problem, likely) if 0 < width <= NARROW and problem.matrix.stores_zeros else None
     for a in range(n_scores):
         for b in range(a + 1, n_scores):
-            gram = _pair_gram(problem, weights * likely[:, a] * likely[:, b]) if narrow is None else narrow[a, b]
+            gram = (
+                _pair_gram(problem, problem.weights * likely[:, a] * likely[:, b]) if narrow is None else narrow[a, b]
+            )
             blocks[a, :, a, :] += gram
             blocks[b, :, b, :] += gram
             blocks[a, :, b, :] = -gram
             blocks[b, :, a, :] = -gram.T
-    strengths = strengths_of(problem)
+    return blocks
+
+
+def whole_hessian(losses: Array, strengths: Array, factor: float = 1.0) -> tuple[Array, Array]:
+    """The objective's Hessian from that of the losses, times a factor, and the gauge."""
+    n_scores, width = losses.shape[:2]
+    blocks = factor * losses
     gauge = _gauge(np.einsum("ajaj->j", blocks), strengths, n_scores)
     places = np.arange(width)
     for a in range(n_scores):
@@ -90,11 +102,11 @@ def strengths_of(problem: Problem) -> Array:
     return np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic
 
 
-def _class_grams(problem: Problem, weights: Array, likely: Array) -> Array:
+def _class_grams(problem: Problem, likely: Array) -> Array:
     """``X~^T diag(s o p_a o p_b) X~`` of all pairs of classes ``a < b``, of dense rows: one product of all classes and columns with themselves."""
     n_scores, n_columns = likely.shape[1], problem.n_columns
     width = n_columns + int(problem.fit_intercept)
-    size, roots = n_scores * width, np.sqrt(weights)[:, None] * likely
+    size, roots = n_scores * width, np.sqrt(problem.weights)[:, None] * likely
     height = min(problem.n_rows, max(32, 2 * CHUNK_BYTES // (8 * size)))
     gram, chunk = np.zeros((size, size), order="F"), np.empty((height, n_scores, width))
     for start in range(0, problem.n_rows, height):
@@ -125,10 +137,12 @@ class ClassMetric:
     ----------
     problem : Problem
         The rows, the penalty and the weights.
-    likely : array of shape (n_rows, n_classes)
+    likely : array of shape (n_rows, n_classes) or None
         The probabilities where the Hessian is taken.
     factor : float, default=1.0
         What the weights of the losses are multiplied by.
+    losses : array of shape (n_classes, n_unknowns, n_classes, n_unknowns), default=None
+        The Hessian of the losses, where it was summed over blocks of rows.
 
     Attributes
     ----------
@@ -138,13 +152,19 @@ class ClassMetric:
         The gauge of every column.
     """
 
-    def __init__(self, problem: Problem, likely: Array, factor: float = 1.0) -> None:
-        hessian, self.gauge = class_hessian(problem, likely, factor)
+    def __init__(
+        self, problem: Problem, likely: Array | None, factor: float = 1.0, losses: Array | None = None
+    ) -> None:
         self.n_scores, self.fit_intercept = problem.n_scores, problem.fit_intercept
         self.strengths = strengths_of(problem)
         self.width = self.strengths.size
+        if losses is not None:
+            hessian, self.gauge = whole_hessian(losses, self.strengths, factor)
+        else:
+            assert likely is not None
+            hessian, self.gauge = class_hessian(problem, likely, factor)
         # An entry is a Gram matrix's, or a sum of one for each other class, and the penalty's and the gauge's share of it.
-        depth = problem.n_rows + self.n_scores + 16
+        depth = problem.totals.depth + self.n_scores + 16
         self.columns = factored(hessian, False, depth, 0.0)
         self.arrays = self.columns.arrays
         # A product of two probabilities, each off by a share of itself; what underflows is missing from the computed Hessian
@@ -184,8 +204,7 @@ class ClassMetric:
     def largest_norm(self, problem: Problem) -> float:
         """At least the largest norm of ``x (e_a - e_b)`` of a row that counts, of the problem of this metric."""
         if self._largest is None:
-            used = problem.matrix[np.flatnonzero(problem.weights > 0.0)]
-            self._largest = max(float(pair_norms(forms, self.unit).max()) for _, forms in self.forms(used))
+            self._largest = max(problem.map(_largest_pair_norm, self))
         return self._largest
 
     @cached_property
@@ -253,6 +272,12 @@ class ClassMetric:
     def all_forms(self, X: Matrix) -> Array:
         """:meth:`forms` of all rows in one array."""
         return np.concatenate([found for _, found in self.forms(X)])
+
+
+def _largest_pair_norm(part: Problem, metric: ClassMetric) -> float:
+    """At least the largest norm of ``x (e_a - e_b)`` of a row of a part that counts."""
+    used = part.matrix[np.flatnonzero(part.weights > 0.0)]
+    return max((float(pair_norms(forms, metric.unit).max()) for _, forms in metric.forms(used)), default=0.0)
 
 
 def pair_norms(forms: Array, unit: float, reference: NDArray[np.intp] | None = None) -> Array:

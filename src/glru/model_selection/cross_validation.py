@@ -177,7 +177,8 @@ def _targets(part: Problem) -> Array:
 
 def block_folds(problem: Problem, cv: Any, groups: Any) -> list[Test]:
     """The test rows of every fold of rows in blocks: consecutive ones, or those of a splitter that needs no targets."""
-    require_local(problem, "cross_val_predict")
+    if not problem.loss.several:
+        require_local(problem, "cross_val_predict")
     n_rows = problem.n_rows
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= n_rows:

@@ -270,6 +270,10 @@ def _check_place(
         raise ValueError(
             f"leave-one-out of rows in blocks has method='certified' and bound='auto' only; got {method!r} and {bound!r}."
         )
+    if problem.loss.several:
+        if output is not None:
+            raise ValueError(f"output has one score per row; got {problem.loss!r}. Use result.to_frame().")
+        return
     if not has_local_rows(problem) and not problem.is_strongly_convex:
         raise ValueError(
             "leave-one-out of rows in blocks needs the logistic or squared loss with an L2 penalty and at most "

@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, ScoreBounds, from_queries, widen
-from glru.certificate import Certificate, ball_radius, class_score_errors
-from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, powers_of_two, weighted_norm
-from glru.losses import Multinomial
-from glru.losses.multinomial import softmax
+from glru.certificate import Certificate, ball_radius
+from glru.linalg import FEW, TINY, Array, Matrix, as_matrix, gamma, powers_of_two
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms, score_norms
 from glru.metric.columns import ColumnMetric
 from glru.problem import Point, Problem
+from glru.regions.class_sums import ClassSums, ClassValues, packed, sum_classes, unpacked
 from glru.regions.gap import Region
 from glru.regions.local import CLOSE, local_radius
+from glru.rows import MAX_COLUMNS
 
 MOST_DRIFT = 2.5
 """A metric is not used where scores have moved by a larger range from those it was taken at: norms grow by its exponential."""
@@ -32,8 +32,13 @@ MOST_DRIFT = 2.5
 
 def has_classes(problem: Problem) -> bool:
     """Whether there is one score per class, and the Hessian over classes and columns is small enough to form."""
-    size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
-    return problem.loss.several and problem.in_memory and size <= problem.largest
+    largest = problem.largest if problem.in_memory else MAX_COLUMNS
+    return problem.loss.several and unknowns_of(problem) <= largest
+
+
+def unknowns_of(problem: Problem) -> int:
+    """Unknowns of the Hessian over classes and columns."""
+    return problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
 
 
 def has_class_ball(problem: Problem) -> bool:
@@ -42,76 +47,18 @@ def has_class_ball(problem: Problem) -> bool:
 
 
 def require_classes(problem: Problem) -> None:
-    """Refuse a problem of which nothing is proven: some column is not penalised, and the Hessian is too large to form."""
+    """Refuse a problem of which nothing is proven: the Hessian is too large to form, and some column is not penalised or the rows are in blocks."""
     if has_classes(problem) or has_class_ball(problem):
         return
-    size = problem.n_scores * (problem.n_columns + int(problem.fit_intercept))
     if not problem.in_memory:
         raise ValueError(
-            f"{problem.loss!r} has proofs for rows in memory only. Load the rows, or use a one-vs-rest model."
+            f"proofs with {problem.loss!r} of rows in blocks sum a Hessian over classes and columns, of at most {MAX_COLUMNS} unknowns; "
+            f"got {unknowns_of(problem)}. Use fewer columns, load the rows, or use a one-vs-rest model."
         )
     raise ValueError(
         f"with columns that are not penalised, proofs with {problem.loss!r} form a Hessian over classes and columns, of at most "
-        f"{problem.largest} unknowns; got {size}. Penalise every column, use fewer of them, or a one-vs-rest model."
+        f"{problem.largest} unknowns; got {unknowns_of(problem)}. Penalise every column, use fewer of them, or a one-vs-rest model."
     )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ClassValues:
-    """What a model makes of the rows: scores and probabilities, one line per row, and how far a row's scores may be off."""
-
-    scores: Array
-    likely: Array
-    errors: Array
-
-    @classmethod
-    def at(cls, problem: Problem, point: Point) -> "ClassValues":
-        """The values of all rows at a point."""
-        scores = problem.scores(point.coef, point.intercept)
-        return cls(scores, softmax(scores), class_score_errors(problem, point))
-
-    def slopes(self, problem: Problem) -> Array:
-        """``p - e_y``."""
-        assert isinstance(problem.loss, Multinomial)
-        return problem.loss.slopes_of(problem.y, self.likely)
-
-
-def packed(point: Point, fit_intercept: bool) -> Array:
-    """Coefficients and intercepts, one line per class, the intercept last."""
-    return np.column_stack([point.coef, point.intercept]) if fit_intercept else point.coef
-
-
-def unpacked(model: Array, fit_intercept: bool) -> Point:
-    """The point of coefficients with the intercepts last."""
-    return (
-        Point(model[:, :-1].copy(), model[:, -1].copy()) if fit_intercept else Point(model.copy(), np.zeros(len(model)))
-    )
-
-
-def loss_gradient(problem: Problem, slopes: Array) -> Array:
-    """``sum_i s_i g_i x_i^T``, one line per class, the intercept's entry last."""
-    weighted = problem.weights[:, None] * slopes
-    gradient = (problem.matrix.T @ weighted).T
-    return np.column_stack([gradient, weighted.sum(axis=0)]) if problem.fit_intercept else gradient
-
-
-def column_norms(problem: Problem) -> Array:
-    """At least ``sqrt(sum_i s_i x_ij^2)`` for every column, the intercept's last."""
-    return problem.totals.column_norms
-
-
-def slope_errors(problem: Problem, slopes: Array, errors: Array, share: float) -> float:
-    """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class, and its part of a sum, may be off.
-
-    ``errors``: of the rows' scores, of which half at most is one of a probability. ``share``: relative error of a weight and of a sum over the rows.
-    """
-    weights, unit = problem.weights, 1.0 + gamma(problem.n_rows + 8)
-    size = float(weighted_norm(weights, slopes).max()) * unit
-    # A slope is a probability, or minus the sum of the others: it is off by a share of itself.
-    own = gamma(2 * slopes.shape[1] + EXPONENTS) * size
-    moved = float(weighted_norm(weights, 0.5 * errors)) * unit
-    return (share * size + own + moved) * (1.0 + FEW) + TINY
 
 
 @final
@@ -173,8 +120,8 @@ class ClassEllipsoid(Region):
         The problem and the centre.
     metric : ClassMetric
         The inverse metric of the Hessian.
-    metric_scores : array of shape (n_rows, n_classes)
-        The scores where the Hessian was taken.
+    metric_scores : array of shape (n_rows, n_classes) or None
+        The scores where the Hessian was taken, of rows in memory.
     gradient : array of shape (n_classes, n_unknowns)
         The objective's gradient, that of the gauge included.
     nu : float
@@ -186,7 +133,7 @@ class ClassEllipsoid(Region):
     problem: Problem
     point: Point
     metric: ClassMetric
-    metric_scores: Array
+    metric_scores: Array | None
     gradient: Array
     nu: float
     absent: "Absent | None" = None
@@ -195,32 +142,38 @@ class ClassEllipsoid(Region):
     def at(cls, problem: Problem, point: Point) -> "ClassEllipsoid":
         """The ellipsoid at a model, in the metric of the Hessian there."""
         assert has_classes(problem)
+        if not problem.in_memory:
+            return cls.of_sums(problem, point, sum_classes(problem, point))
         values = ClassValues.at(problem, point)
-        return cls._around(problem, point, values, ClassMetric(problem, values.likely), values.scores)
+        here = ClassSums.of(problem, values, values.slopes(problem))
+        return cls._around(problem, point, here, ClassMetric(problem, values.likely), values.scores, 0.0)
+
+    @classmethod
+    def of_sums(cls, problem: Problem, point: Point, here: ClassSums) -> "ClassEllipsoid":
+        """The ellipsoid at a model from sums there, the Hessian among them."""
+        return cls._around(problem, point, here, ClassMetric(problem, None, losses=here.hessian), None, 0.0)
 
     @classmethod
     def _around(
         cls,
         problem: Problem,
         point: Point,
-        values: ClassValues,
+        here: ClassSums,
         metric: ClassMetric,
-        metric_scores: Array,
+        metric_scores: Array | None,
+        drift: float,
         absent: "Absent | None" = None,
     ) -> "ClassEllipsoid":
-        """The ellipsoid around a model, in the metric of the Hessian at some scores."""
-        used = problem.weights > 0.0
-        model, slopes = packed(point, problem.fit_intercept), values.slopes(problem)
-        gradient = loss_gradient(problem, slopes) + metric.strengths * model + metric.gauge * model.sum(axis=0)
-        # The Hessian at the model is smaller by at most the exponential of the range by which a row's scores have moved.
-        drift = largest_range((values.scores - metric_scores)[used])
+        """The ellipsoid around a model from sums there, in the metric of a Hessian from which scores have drifted."""
+        model, depth = packed(point, problem.fit_intercept), problem.totals.depth
+        gradient = here.gradient + metric.strengths * model + metric.gauge * model.sum(axis=0)
         if not (metric.eta < 0.5 and drift < MOST_DRIFT):
             return cls(problem, point, metric, metric_scores, gradient, np.inf, absent)
-        slack = slope_errors(problem, slopes, values.errors, gamma(2 * problem.n_rows + 16)) * column_norms(problem)
+        slack = here.slope_error(problem, gamma(2 * depth + 16)) * problem.totals.column_norms
         sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
         slack = slack + gamma(problem.n_scores + 16) * (sizes + np.abs(gradient))
         # The Hessian was taken at computed scores; those of two classes are apart by twice the error at most.
-        loosening = float(np.exp(2.0 * float(values.errors[used].max()) + drift)) / (1.0 - metric.eta)
+        loosening = float(np.exp(2.0 * here.largest_error.value + drift)) / (1.0 - metric.eta)
         if absent is not None:
             gradient, slack = absent.extend(gradient), absent.clear(slack)
         nu = metric.gradient_norm(gradient.ravel(), slack.ravel()) * loosening * (1.0 + FEW)
@@ -235,11 +188,17 @@ class ClassEllipsoid(Region):
         return self._moved(ahead, absent)
 
     def _moved(self, model: Array, absent: "Absent | None") -> "ClassEllipsoid":
-        """The ellipsoid around another model in the same metric."""
+        """The ellipsoid around another model in the same metric; of rows in blocks, where a pass gives it, in that of the Hessian there."""
         problem = self.problem
         point = unpacked(model if absent is None else absent.clear(model), problem.fit_intercept)
+        if self.metric_scores is None:
+            assert absent is None  # the optimum without columns is one of rows in memory
+            return ClassEllipsoid.at(problem, point)
         values = ClassValues.at(problem, point)
-        return ClassEllipsoid._around(problem, point, values, self.metric, self.metric_scores, absent)
+        here = ClassSums.of(problem, values, values.slopes(problem))
+        # The Hessian at the model is smaller by at most the exponential of the range by which a row's scores have moved.
+        drift = largest_range((values.scores - self.metric_scores)[problem.weights > 0.0])
+        return ClassEllipsoid._around(problem, point, here, self.metric, self.metric_scores, drift, absent)
 
     @cached_property
     def radius(self) -> float:

@@ -3,10 +3,11 @@
 from glru.rows.block import Block
 from glru.rows.passes import Absent, Blocks, Located, Memory, Rows, Totals, Traffic, read_rows, totals_of_blocks
 from glru.rows.sources import BLOCK_BYTES, is_out_of_memory
-from glru.rows.summary import MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
+from glru.rows.summary import MAX_CLASSES, MAX_COLUMNS, LabelCounts, Max, Sample, WeightSummary, weigh
 
 __all__ = [
     "BLOCK_BYTES",
+    "MAX_CLASSES",
     "MAX_COLUMNS",
     "Absent",
     "Block",

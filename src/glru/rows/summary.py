@@ -21,7 +21,7 @@ SAMPLE_ROWS = 20_000
 ROWS_PER_COLUMN = 50
 
 MAX_CLASSES = 100
-"""At most this many labels of a block are counted; more than two are refused in any case."""
+"""At most this many labels of a block are counted; so many classes are refused in any case."""
 
 MAX_COLUMNS = 3000
 """A Hessian is not summed over blocks in more dimensions than this."""

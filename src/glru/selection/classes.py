@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from glru._budget import Budget
 from glru.bounds import Bounds, intersect
 from glru.linalg import Array, Matrix, gamma
-from glru.problem import Point, Problem
+from glru.problem import Point, Problem, not_in_memory
 from glru.refine import LOCAL_STEPS, class_ellipsoids
 from glru.regions.classes import ClassEllipsoid, has_classes, scores_with_errors
 from glru.selection.contest import Contest, Goal
@@ -223,6 +223,8 @@ def require_judge(problem: Problem, method: str) -> None:
     """Refuse what a search does not have with one score per class."""
     if method not in ("certified", "naive"):
         raise ValueError(f"{problem.loss!r} has method='certified' or 'naive'; got {method!r}.")
+    if not problem.in_memory:
+        raise not_in_memory(problem, f"stepwise with {problem.loss!r}")
     if method == "certified" and not has_classes(problem):
         raise ValueError(
             f"stepwise with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "

@@ -15,11 +15,13 @@ from glru.linalg import calm_blas
 from glru.losses import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from glru.problem import Point, Problem, not_in_memory
 from glru.regions import LocalEllipsoid, has_local
+from glru.regions.class_sums import ClassSums
+from glru.regions.classes import ClassEllipsoid, require_classes
 from glru.rows import MAX_COLUMNS
 from glru.solution import Solution, relative, solution_at
 from glru.solvers.dual_cd import dual_cd
 from glru.solvers.hinges import box_of, interior_point, proximal_point
-from glru.solvers.multinomial import class_newton, class_newton_cg, direct_is_cheaper
+from glru.solvers.multinomial import class_newton, class_newton_cg, class_newton_in_passes, direct_is_cheaper
 from glru.solvers.newton import Run, Stop, Until, has_sample, local_gap, newton, sample_of, uses_row_space, zero_point
 from glru.solvers.newton_cg import newton_cg, newton_cg_in_passes
 from glru.solvers.prox_newton import prox_newton
@@ -328,12 +330,15 @@ def _train_in_passes(
     name, before = _choose_in_passes(problem, solver), problem.traffic.passes
     stop = Stop(tol, lambda state: budget.spent, max_iter or SOLVERS[name][1])
     run_solver = newton if name == "newton" else newton_cg_in_passes
+    run_solver = class_newton_in_passes if problem.loss.several else run_solver
     run = run_solver(problem, _start_in_passes(problem, start), stop)
     n_iter = run.n_iter
     if run.status == "stalled" and start is not None:
         # The start may be to blame: "stalled" is said only where a training from zero stalls too.
         run = run_solver(problem, zero_point(problem), stop)
         n_iter += run.n_iter
+    if run.class_sums is not None:
+        return _class_solution(problem, run, run.class_sums, tol, n_iter, before)
     point, here = run.point, run.expansion
     assert here is not None
     value, gap, dual = objective_value(problem.totals, point, here), local_gap(problem, point, here), None
@@ -358,6 +363,26 @@ def _train_in_passes(
     return solution
 
 
+def _class_solution(problem: Problem, run: Run, here: ClassSums, tol: float, n_iter: int, before: float) -> Solution:
+    """The solution of rows in blocks with one score per class, with the gap that the local certificate proves."""
+    point = run.point
+    value = here.value + 0.5 * float(np.sum(problem.quadratic * np.square(point.coef)))
+    gap = ClassEllipsoid.of_sums(problem, point, here).gap
+    reached = relative(gap, value) <= tol
+    return Solution(
+        problem=problem,
+        coef=point.coef,
+        intercept=point.intercept,
+        primal_value=value,
+        solver_gap=gap,
+        n_iter=n_iter,
+        status="converged" if reached else "stalled" if run.status == "converged" else run.status,
+        solver="newton",
+        class_sums=here,
+        n_passes=problem.traffic.passes - before,
+    )
+
+
 def _choose_in_passes(problem: Problem, solver: str) -> str:
     """The solver's name, or an error that says what training in passes does not have."""
     if solver not in ("auto", "newton", "newton-cg"):
@@ -367,6 +392,11 @@ def _choose_in_passes(problem: Problem, solver: str) -> str:
             f"rows in blocks are trained with a smooth loss and an L2 penalty; got {problem.loss!r} and "
             f"{problem.penalty!r}. Use glru.SmoothedHinge() for the hinge, or a glru.Problem of data in memory."
         )
+    if problem.loss.several:
+        require_classes(problem)
+        if solver == "newton-cg":
+            raise ValueError(f"{problem.loss!r} of rows in blocks is trained by 'newton'; got 'newton-cg'. Use 'auto'.")
+        return "newton"
     if solver == "newton" and problem.n_columns > MAX_COLUMNS:
         raise ValueError(
             f"solver 'newton' sums a Hessian of at most {MAX_COLUMNS} columns; got {problem.n_columns}. Use 'newton-cg'."
@@ -379,12 +409,16 @@ def _choose_in_passes(problem: Problem, solver: str) -> str:
 def _start_in_passes(problem: Problem, start: Solution | Point | None) -> Point:
     """Where to start: a model that was given, that of a sample of the rows, or zero."""
     if isinstance(start, Solution | Point):
-        coef = np.array(start.coef, dtype=np.float64)
-        if coef.shape != (problem.n_columns,) or not np.all(np.isfinite([*coef, start.intercept])):
+        coef, classes = np.array(start.coef, dtype=np.float64), (problem.n_scores,) if problem.loss.several else ()
+        intercept = np.array(start.intercept, dtype=np.float64)
+        if coef.shape != (*classes, problem.n_columns) or not (
+            np.isfinite(coef).all() and np.isfinite(intercept).all()
+        ):
             raise ValueError(
                 f"start must have {problem.n_columns} finite coefficients, as the problem has columns; got {coef.shape}."
             )
-        return Point(coef, float(start.intercept) if problem.fit_intercept else 0.0)
+        intercept = intercept if problem.fit_intercept else np.zeros(classes)
+        return Point(coef, np.broadcast_to(intercept, classes).copy() if classes else float(intercept))
     if start is not None:
         raise TypeError(f"start must be a solution or a glru.Point; got {type(start).__name__}.")
     return from_sample(problem) if problem.n_columns <= MAX_COLUMNS else zero_point(problem)

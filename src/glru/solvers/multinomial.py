@@ -9,19 +9,21 @@ A full step ends with the linearised dual point :math:`q = p + h t`: then the pe
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from glru import duality
-from glru.linalg import Array
+from glru.linalg import UNIT, Array, gamma
 from glru.linalg.factor import cholesky_solve, robust_cholesky
 from glru.losses import Multinomial
 from glru.losses.multinomial import softmax
 from glru.metric.classes import class_hessian, strengths_of
 from glru.penalties import L2
 from glru.problem import Point, Problem
-from glru.regions.classes import loss_gradient, packed, unpacked
+from glru.regions.class_sums import loss_gradient, packed, sum_classes, unpacked
+from glru.regions.classes import ClassEllipsoid
 from glru.solvers.newton import Run, State, Stop, end, step_length
 
 MOST_PRODUCTS = 400
@@ -68,6 +70,38 @@ def class_newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
     if _is_wide(problem) and stop.until is None and stop.tol >= ROW_SPACE_TOL:
         return _row_space_newton(problem, start, stop)
     return _run(problem, start, stop, _Products(problem))
+
+
+def class_newton_in_passes(problem: Problem, start: Point, stop: Stop) -> Run:
+    """Newton steps over rows in blocks: a pass sums value, gradient and Hessian at a model, and the local certificate there proves its gap."""
+    strengths, fit_intercept = strengths_of(problem), problem.fit_intercept
+    model = packed(start, fit_intercept)
+    model = model - model.mean(axis=0)
+    value, descent, length, step, run = np.inf, 0.0, 1.0, np.zeros_like(model), None
+    while True:
+        there = model + length * step
+        point = unpacked(there, fit_intercept)
+        here = sum_classes(problem, point)
+        found = here.value + 0.5 * float(np.sum(strengths * np.square(there)))
+        if run is not None and not found <= value + 1e-4 * length * descent + gamma(problem.totals.depth) * found:
+            # A step of Newton's that leads up is shortened, at the price of a pass.
+            length *= 0.25
+            if length < 1e-6:
+                return run
+            continue
+        n_iter, value, model, length = 0 if run is None else run.n_iter + 1, found, there, 1.0
+        region, run = ClassEllipsoid.of_sums(problem, point, here), Run(point, n_iter, "stalled", class_sums=here)
+        # The norms of all rows take a pass: they are asked for where the gap is about to be small enough.
+        gap = region.gap if region.is_close or region.nu**2 <= 4.0 * stop.target(value) else np.inf
+        nothing, known = np.empty(0), partial(lambda *pair: pair, point.coef, point.intercept)
+        status = stop.check(State(n_iter, value, gap, nothing, nothing, known))
+        step = -region.metric.solve(region.gradient.ravel()).reshape(model.shape)
+        step = step - step.mean(axis=0)
+        descent = float(np.vdot(region.gradient, step))
+        if status is not None:
+            return replace(run, status=status)
+        if not -descent > 4.0 * UNIT * value:
+            return run
 
 
 def _is_wide(problem: Problem) -> bool:

@@ -27,6 +27,7 @@ from glru.linalg import UNIT, Array, gamma, to_host
 from glru.linalg.factor import solve_shifted
 from glru.metric.rows import NewtonSystem, RowSide
 from glru.problem import Point, Problem
+from glru.regions.class_sums import ClassSums
 from glru.regions.local import LocalEllipsoid
 from glru.rows import Block, Blocks
 from glru.solution import Status, dual_of
@@ -126,12 +127,13 @@ class Stop:
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where a solver ended; ``expansion``: the sums there, of a run over rows in blocks."""
+    """Where a solver ended; ``expansion``, ``class_sums``: the sums there, of a run over rows in blocks."""
 
     point: Point
     n_iter: int
     status: Status
     expansion: Expansion | None = None
+    class_sums: ClassSums | None = None
 
 
 def end(state: State, status: Status, n_iter: int) -> Run:

@@ -1,19 +1,13 @@
 r"""The removal of any single row with one score per class: a Newton step in closed form, then steps written down in full.
 
-Let :math:`A` be the Hessian at the base model (gauge included, :mod:`glru.metric.classes`), :math:`U_i = I_K \otimes x_i`, :math:`Q = U_i^\top A^{-1} U_i`, ``K`` by ``K``,
-:math:`p = -A^{-1} r` the Newton step of the base, :math:`t = U_i^\top p`, and :math:`\omega` the row's weight. Without row ``i`` a Newton step is
-
-.. math:: \delta = p + A^{-1} U_i c, \qquad c = (I - \omega h_i Q)^{-1} \omega (g_i + h_i t).
-
-The Hessian without the row is at least :math:`1 - \ell` times :math:`A`, :math:`\ell` the largest eigenvalue of :math:`\omega h_i Q`, that of
-:math:`\omega S^\top Q S`, :math:`h = S S^\top`, of which the Frobenius norm is an upper bound. The closed form bounds the range of every row's move by the norm of :math:`\delta`
-(:mod:`glru.updates.local_rows`). Where that leaves a row open, its candidate is written down: the moves of all rows' scores are one product with the
+The closed form is :mod:`glru.updates.class_removals`. Where it leaves a row open, its candidate is written down: the moves of all rows' scores are one product with the
 data, its exact gradient another one, for all candidates of a batch.
 
 A candidate is the exact sum of the stored base and the stored move, so that scores of the base, and their errors, are the same for all of them.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
@@ -23,32 +17,19 @@ from numpy.typing import NDArray
 from glru.bounds import Bounds, intersect
 from glru.linalg import FEW, TINY, Array, Matrix, gamma, to_host
 from glru.losses import Multinomial
+from glru.losses.multinomial import softmax
 from glru.metric.classes import EXPONENTS, ClassMetric, pair_norms
 from glru.problem import Point, Problem
-from glru.regions.classes import (
-    ClassValues,
-    column_norms,
-    loss_gradient,
-    packed,
-    query_norms,
-    slope_errors,
-    unbounded_queries,
-    unpacked,
-    widen_queries,
-)
-from glru.regions.local import local_radius
+from glru.regions.class_sums import ClassSums, ClassValues, loss_gradient, packed, unpacked
+from glru.regions.classes import unbounded_queries, widen_queries
 from glru.updates.batch import SLOW, Certified, Decided, tighten
-from glru.updates.carried_rows import removal_factors, sum_error
+from glru.updates.carried_rows import removal_factors
+from glru.updates.class_removals import ClassBase, ClassRemovals, Rows, curved, removal_radius, weight_share
 from glru.updates.gradients import conjugate_gradients
 from glru.updates.local_rows import MOST_DRIFT, MOST_ETA, MOST_METRICS, newton_remainders
 
-Rows = NDArray[np.intp]
-
 MOST_OTHER = 0.1
 """Rows whose weight makes the others' grow by a factor that differs by more than this share from the usual one are left to later steps."""
-
-EXACT_LEVERAGE = 0.3
-"""From this leverage on it is the largest eigenvalue, below a Frobenius norm, which is cheaper."""
 
 CHUNK = 1 << 19
 """Numbers of a work array: scores of all rows and classes under candidates that take exact steps together, or forms of some rows."""
@@ -64,6 +45,29 @@ CACHED, CACHED_SCORES = 1 << 16, 320
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Home:
+    """Where rows come from that were taken out of blocks: the problem, and the block and the place in it of each."""
+
+    problem: Problem
+    blocks: Rows
+    positions: Rows
+
+    @classmethod
+    def of(cls, problem: Problem, numbers: Rows) -> "Home":
+        """The home of rows with some numbers, which are sorted."""
+        blocks, positions = np.zeros_like(numbers), np.zeros_like(numbers)
+        for block, (here, places) in problem.locate(numbers).items():
+            blocks[places], positions[places] = block, here
+        return cls(problem, blocks, positions)
+
+    def places(self, rows: Rows) -> dict[int, Rows]:
+        """For every block that has some of the rows, their places in it; -1 for those of other blocks."""
+        blocks, positions = self.blocks[rows], self.positions[rows]
+        return {int(block): np.where(blocks == block, positions, -1) for block in np.unique(blocks)}
+
+
+@final
 class ClassRows:
     """The removal of single rows with one score per class.
 
@@ -71,8 +75,8 @@ class ClassRows:
     ----------
     problem : Problem
         Rows in memory.
-    start : Point
-        A model near the optimum.
+    start : Point or ClassBase
+        A model near the optimum; or the base, of which these are some of the rows.
 
     Attributes
     ----------
@@ -80,72 +84,56 @@ class ClassRows:
         Whether anything is proven.
     converged : bool
         Whether the Newton step of the base moved no score far.
-    eta : float
-        The exact Hessian at the base, under the factor of any row that is covered, is within ``1 -/+ eta`` times the metric.
     """
 
-    def __init__(self, problem: Problem, start: Point) -> None:
+    base: ClassBase
+    home: "Home | None" = None
+
+    def __init__(self, problem: Problem, start: Point | ClassBase) -> None:
         assert isinstance(problem.loss, Multinomial)
-        self.problem, self.loss = problem, problem.loss
-        self.factors = removal_factors(problem)
+        self.problem, self.loss, self.totals = problem, problem.loss, problem.totals
+        self.factors, self.converged, self.usable = removal_factors(problem), False, False
+        if isinstance(start, ClassBase):
+            self._cover(start.middle)
+            self.covered &= (self.factors >= start.least) & (self.factors <= start.most)
+            self.totals, self.usable = start.totals, start.eta < MOST_ETA
+            self._set(start, ClassValues.at(problem, unpacked(start.model, problem.fit_intercept)))
+            return
         finite = self.factors[np.isfinite(self.factors) & (problem.weights > 0.0)]
-        self.middle = float(np.median(finite)) if finite.size else 1.0
-        self.covered = np.abs(self.factors / self.middle - 1.0) <= MOST_OTHER
-        self.eta, self.converged = np.inf, False
+        self._cover(float(np.median(finite)) if finite.size else 1.0)
         with np.errstate(all="ignore"):
             self._find_base(packed(start, problem.fit_intercept))
-        self.usable = self.eta < MOST_ETA
+        self.usable = hasattr(self, "base") and self.eta < MOST_ETA
+
+    def _cover(self, middle: float) -> None:
+        self.middle, self.covered = middle, np.abs(self.factors / middle - 1.0) <= MOST_OTHER
+
+    def _set(self, base: ClassBase, values: ClassValues) -> None:
+        self.base, self.values, self.slopes = base, values, values.slopes(self.problem)
+        self.metric, self.model, self.eta = base.metric, base.model, base.eta
 
     def _find_base(self, model: Array) -> None:
         """Newton steps until one moves no score far; the metric is the one before the last."""
         problem, fit_intercept = self.problem, self.problem.fit_intercept
         values = ClassValues.at(problem, unpacked(model, fit_intercept))
+        covered = self.factors[self.covered]
+        factors = self.middle, float(covered.min(initial=self.middle)), float(covered.max(initial=self.middle))
         for _ in range(MOST_METRICS):
             metric = ClassMetric(problem, values.likely, self.middle)
             if not metric.eta < MOST_ETA:
                 return
-            gradient, _, _ = self._gradient(metric, model, values)
+            losses = self.middle * loss_gradient(problem, values.slopes(problem))
+            gradient = losses + metric.strengths * model + metric.gauge * model.sum(axis=0)
             step = metric.solve(gradient.ravel()).reshape(model.shape)
             model = model - (step - step.mean(axis=0))
             there = ClassValues.at(problem, unpacked(model, fit_intercept))
             moves = np.ptp(there.scores - values.scores, axis=1)[problem.weights > 0.0]
             drift, values = float(moves.max()), there
-            self._place(metric, model, values, drift)
+            here = ClassSums.of(problem, values, values.slopes(problem))
+            self._set(ClassBase.at(problem, metric, model, here, factors, drift), values)
             self.converged = drift <= MOST_DRIFT
             if self.converged or not drift <= 1.0:
                 return
-
-    def _gradient(self, metric: ClassMetric, model: Array, values: ClassValues) -> tuple[Array, Array, Array]:
-        """The gradient with the middle factor, that of the losses alone, and the slopes."""
-        slopes = values.slopes(self.problem)
-        losses = loss_gradient(self.problem, slopes)
-        return (
-            self.middle * losses + metric.strengths * model + metric.gauge * model.sum(axis=0),
-            losses,
-            slopes,
-        )
-
-    def _place(self, metric: ClassMetric, model: Array, values: ClassValues, drift: float) -> None:
-        """Make a model the base, under a metric from which its probabilities have drifted."""
-        problem, share = self.problem, self.weight_share
-        self.metric, self.model, self.values = metric, model, values
-        gradient, losses, self.slopes = self._gradient(metric, model, values)
-        largest = float(values.errors[problem.weights > 0.0].max())
-        ratios = self.factors[self.covered] / self.middle
-        ratio = max(float(ratios.max(initial=1.0)), 1.0 / float(ratios.min(initial=1.0)))
-        grown = (1.0 + metric.eta) * (1.0 + share) * ratio * (1.0 + FEW)
-        # Before and after the step scores were computed with errors.
-        self.eta = float(grown * np.exp((drift + 4.0 * largest) * (1.0 + FEW))) - 1.0
-        high = float(self.factors[self.covered].max(initial=1.0))
-        slack = high * slope_errors(problem, self.slopes, values.errors, share) * column_norms(problem) * (1.0 + FEW)
-        sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
-        slack = slack + gamma(problem.n_scores + 16) * (sizes + high * np.abs(losses))
-        zero = np.zeros(model.size)
-        self.error_norm = metric.gradient_norm(zero, slack.ravel())
-        self.step = -metric.solve(gradient.ravel()).reshape(model.shape)
-        self.step_norm = metric.gradient_norm(gradient.ravel(), zero)
-        self.loss_step = -metric.solve(losses.ravel()).reshape(model.shape)
-        self.loss_step_norm = metric.gradient_norm(losses.ravel(), zero)
 
     @property
     def point(self) -> Point:
@@ -169,7 +157,7 @@ class ClassRows:
     @cached_property
     def largest_norm(self) -> float:
         """At least the largest norm of ``x_k (e_a - e_b)`` of a row that counts."""
-        return float(self.row_norms.max())
+        return float(self.row_norms.max(initial=0.0))
 
     @cached_property
     def near(self) -> tuple[Array, float, float]:
@@ -178,6 +166,8 @@ class ClassRows:
         A row whose class is certain has a large norm and carries little of the Hessian. Along the way to an optimum it is enough to follow the curvatures of
         the others (:mod:`glru.updates.columns.one_step`).
         """
+        if self.home is not None:
+            return self.problem.weights, self.largest_norm, 0.0
         norms, weights = self.row_norms, self.problem.weights.copy()
         order = np.argsort(-norms, kind="stable")
         # Leverages are those under each row's own factor; eta covers what factors differ from the one in the middle.
@@ -192,27 +182,8 @@ class ClassRows:
     @cached_property
     def slope_norm(self) -> float:
         """The norm as a gradient that errors of size 1 in the slopes (in the metric of the weights) can have."""
-        columns = np.tile(column_norms(self.problem), self.problem.n_scores)
+        columns = np.tile(self.totals.column_norms, self.problem.n_scores)
         return self.metric.gradient_norm(np.zeros_like(columns), columns)
-
-    @property
-    def weight_share(self) -> float:
-        """:meth:`share_of` of sums in one product."""
-        return self.share_of(self.problem.n_rows)
-
-    def share_of(self, depth: int) -> float:
-        """Relative error of a row's new weight and of a sum over the rows; sums of losses keep their weights as they are.
-
-        ``depth``: at least the additions that a row's share of the sum passes through.
-        """
-        depth = max(depth, self.problem.totals.depth)
-        return sum_error(depth) if self.problem.scaling == "mean" else gamma(depth + 9)
-
-    @cached_property
-    def error_size(self) -> float:
-        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` the errors of the scores at the base."""
-        squares = float(self.problem.weights @ np.square(self.values.errors))
-        return float(np.sqrt(squares)) * (1.0 + gamma(self.problem.n_rows + 8))
 
     @cached_property
     def all_removals(self) -> "ClassRemovals":
@@ -227,7 +198,7 @@ class ClassRows:
         """Bounds of the rows' queries under the models trained without them, from one Newton step in closed form."""
         if not self.usable:
             return unbounded_queries(rows.size, self.problem.n_scores)
-        return self.removals(rows).closed_form(reference)
+        return self.removals(rows).closed_form(reference).bounds(self.largest_norm)
 
     def guesses(self, rows: Rows) -> Array:
         """The rows' scores after one Newton step without them."""
@@ -263,170 +234,6 @@ class ClassRows:
 
 
 @final
-class ClassRemovals:
-    """Some rows and the Newton steps of their removals; every array has one entry or one line per row.
-
-    Attributes
-    ----------
-    weights : array
-        Their new weights.
-    forms : array of shape (n_rows, n_classes, n_classes)
-        ``Q``.
-    curvatures : array of shape (n_rows, n_classes, n_classes)
-        ``h``.
-    shares : array
-        The metric without the row is at least this share of the metric; nothing is proven where it is not above 0.
-    moves : array of shape (n_rows, n_classes)
-        What the part of a step that does not depend on the row does to its scores.
-    multipliers : array of shape (n_rows, n_classes)
-        ``c``.
-    shifts : array of shape (n_rows, n_classes)
-        What the step does to the row's scores.
-    """
-
-    def __init__(self, family: ClassRows, rows: Rows) -> None:
-        problem, metric, values = family.problem, family.metric, family.values
-        self.family, self.rows = family, rows
-        self.factors = np.where(family.covered[rows], family.factors[rows], family.middle)
-        self.extra = self.factors - family.middle
-        self.weights = self.factors * problem.weights[rows]
-        self.scores, self.errors = values.scores[rows], values.errors[rows]
-        self.slopes, self.likely = family.slopes[rows], values.likely[rows]
-        self.forms = family.forms[rows]
-        self.curvatures = curvatures_of(self.likely)
-        self.lengths = np.sqrt(np.einsum("iaa->ia", self.forms)) * (1.0 + metric.unit + FEW) + TINY
-        # The Frobenius norm of w S^T Q S, and what the errors of Q add: the trace of h is at most 1.
-        roots = np.sqrt(self.likely)
-        factors = roots[:, :, None] * np.eye(problem.n_scores) - self.likely[:, :, None] * roots[:, None, :]
-        # The weight first: forms alone may be so small that their squares underflow.
-        small = np.matmul(np.swapaxes(factors, 1, 2), np.matmul(self.weights[:, None, None] * self.forms, factors))
-        size = np.sqrt(np.einsum("iab,iab->i", small, small))
-        high = np.flatnonzero((size > EXACT_LEVERAGE) & np.isfinite(size))
-        if high.size:
-            # The largest eigenvalue itself; LAPACK's is off by less than K units of the norm for each of a few steps per row.
-            found = np.linalg.eigvalsh(0.5 * (small[high] + np.swapaxes(small[high], 1, 2)))[:, -1]
-            size[high] = found + gamma(64 * problem.n_scores**2) * size[high]
-        room = (metric.unit + gamma(8 * problem.n_scores + EXPONENTS)) * np.square(self.lengths.sum(axis=1))
-        self.leverages = (size + self.weights * room) * (1.0 + FEW)
-        shares = 1.0 - family.eta - self.leverages * (1.0 + family.eta)
-        self.shares = np.where(family.covered[rows], shares, 0.0)
-        self.moves = self._base_moves()
-        right = self.weights[:, None] * (self.slopes + curved(self.curvatures, self.moves))
-        self.multipliers = self.solve(right)
-        self.shifts = self.moves + curved(self.forms, self.multipliers)
-
-    def take(self, places: NDArray[Any] | slice) -> "ClassRemovals":
-        """Some of the rows."""
-        found = object.__new__(ClassRemovals)
-        lines = {name: value[places] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        found.__dict__.update(lines, family=self.family)
-        return found
-
-    def _base_moves(self) -> Array:
-        family, problem = self.family, self.family.problem
-        X = problem.matrix[self.rows]
-        moves = _row_scores(X, family.step, problem.fit_intercept)
-        if self.extra.any():
-            moves = moves + self.extra[:, None] * _row_scores(X, family.loss_step, problem.fit_intercept)
-        return moves
-
-    def solve(self, right: Array) -> Array:
-        """``(I - w h Q)^-1`` times one vector per row; zeros where nothing is proven."""
-        n_scores = right.shape[1]
-        systems = np.eye(n_scores) - self.weights[:, None, None] * np.matmul(self.curvatures, self.forms)
-        known = self.shares > 0.0
-        found = np.zeros_like(right)
-        if known.any():
-            found[known] = np.linalg.solve(systems[known], right[known][:, :, None])[:, :, 0]
-        return np.where(np.isfinite(found), found, 0.0)
-
-    def missed(self, multipliers: Array, slopes: Array, moves: Array) -> Array:
-        """At least the norm of ``U (c - w (g + h t))``, as the numbers are given: what a solution of the small system misses."""
-        residual = np.abs(multipliers - self.weights[:, None] * (slopes + curved(self.curvatures, moves)))
-        return np.sum(residual * self.lengths, axis=1)
-
-    @cached_property
-    def base_norms(self) -> Array:
-        """At least the norm of the part of a step that does not depend on the row."""
-        return (self.family.step_norm + np.abs(self.extra) * self.family.loss_step_norm) * (1.0 + FEW)
-
-    def closed_form(self, reference: Rows) -> Bounds:
-        """Bounds of the rows' queries, the range of every row's move bounded by its norm."""
-        with np.errstate(all="ignore"):
-            exponents = self.family.largest_norm * self.step_norms * (1.0 + FEW)
-            remainders = newton_remainders(exponents) * self.deltas
-        return self.bounds(reference, exponents, remainders)
-
-    @cached_property
-    def sizes(self) -> Array:
-        """``sum_a |c_a| |x e_a|``, at least the norm of the part of a step that is the row's own."""
-        return np.asarray(np.sum(np.abs(self.multipliers) * self.lengths, axis=1))
-
-    @cached_property
-    def step_norms(self) -> Array:
-        """At least the norms of the steps in the metric."""
-        metric, c, norms = self.family.metric, self.multipliers, self.base_norms
-        own = np.einsum("ia,ia->i", c, curved(self.forms, c))
-        square = np.square(norms) + 2.0 * np.einsum("ia,ia->i", c, self.moves) + own
-        room = (8.0 * metric.solve_error + 2.0 * metric.unit + FEW) * np.square(norms + self.sizes)
-        return np.asarray(np.sqrt(np.maximum(square, 0.0) + room) * (1.0 + FEW))
-
-    @property
-    def deltas(self) -> Array:
-        """At least the norms of the steps in the exact Hessian without the row."""
-        return self.step_norms * np.sqrt(1.0 + self.family.eta) * (1.0 + FEW)
-
-    def bounds(self, reference: Rows, exponents: Array, remainders: Array) -> Bounds:
-        """Bounds of the rows' queries around the Newton steps.
-
-        ``exponents``: at least the largest range of another row's move. ``remainders``: at least the norm of what the linearised slopes of these miss.
-        """
-        shift_errors = self.shift_errors(self.sizes)
-        with np.errstate(all="ignore"):
-            nu = remainders + self.residuals(shift_errors, self.deltas) / np.sqrt(self.shares)
-            radius = self.radius(nu, exponents, self.shares, self.family.largest_norm)
-        scores = self.scores + self.shifts
-        errors = shift_errors + self.errors + FEW * np.abs(self.shifts).max(axis=1)
-        half = self.norms(reference) * radius[:, None]
-        return widen_queries(scores, half, errors, reference)
-
-    def shift_errors(self, sizes: Array) -> Array:
-        """How far the computed moves of a row's scores may be off; ``sizes``: ``sum_a |c_a| |x e_a|``."""
-        metric, longest = self.family.metric, self.lengths.max(axis=1)
-        # The step took two triangular solves and a product, the forms are off by their unit.
-        errors = longest * (2.0 * metric.solve_error * self.base_norms + (metric.unit + FEW) * sizes)
-        return errors + gamma(self.forms.shape[1] + 8) * (np.abs(self.moves).max(axis=1) + longest * sizes)
-
-    def residuals(self, shift_errors: Array, delta: Array) -> Array:
-        """At least the norm of what the errors of ``r``, of ``c`` and of the metric leave of the Newton equation."""
-        sizes = np.abs(self.shifts).max(axis=1)
-        unit = gamma(4 * self.forms.shape[1] + EXPONENTS)
-        # The curvature of a row is at most 1/2 in norm, and at a score that is off by e within a factor of e^(2 e).
-        wrong = 0.5 * (shift_errors + unit * sizes) + unit * np.abs(self.slopes).max(axis=1)
-        wrong = wrong + 0.5 * self.errors * (1.0 + 4.0 * sizes)
-        left = self.missed(self.multipliers, self.slopes, self.shifts)
-        left = left + FEW * np.sum(np.abs(self.multipliers) * self.lengths, axis=1)
-        # An error of each class's entry at most e has the norm e times the sum of the norms.
-        left = left + self.weights * wrong * self.lengths.sum(axis=1)
-        return self.family.error_norm + left * (1.0 + FEW) + self.family.eta * delta
-
-    def radius(self, nu: Array, exponents: Array, shares: Array, largest_norm: float) -> Array:
-        """How far the optimum without each row is at most, in the metric.
-
-        ``nu``: at least the norm of the gradient in the inverse of a part of the Hessian without the row, which is at least ``shares`` of the metric.
-        ``largest_norm``: of a row in that part, in the metric.
-        """
-        with np.errstate(all="ignore"):
-            root = np.sqrt(shares)
-            radius = local_radius(1.0, largest_norm / root, nu, exponents) / root * (1.0 + FEW)
-        return np.where((shares > 0.0) & np.isfinite(radius), radius, np.inf)
-
-    def norms(self, reference: Rows) -> Array:
-        """At least the norms of the rows' queries in the inverse of the metric."""
-        return query_norms(self.forms, self.family.metric.unit, reference)
-
-
-@final
 class ClassCandidates:
     """Models without one row each, written down in full: the candidates of :func:`glru.updates.batch.tighten`.
 
@@ -448,9 +255,9 @@ class ClassCandidates:
         """The candidates of the closed form."""
         put = family.metric.arrays.put
         steps = family.metric.solve(_spread(family, removals, removals.multipliers))
-        steps += put(family.step.ravel())[:, None]
+        steps += put(family.base.step.ravel())[:, None]
         if removals.extra.any():
-            steps += put(family.loss_step.ravel())[:, None] * put(removals.extra)
+            steps += put(family.base.loss_step.ravel())[:, None] * put(removals.extra)
         return cls(family, removals, reference, steps)
 
     def certify(self) -> Certified:
@@ -464,7 +271,7 @@ class ClassCandidates:
         gradients = put(removals.factors) * losses + strengths * models + gauge * xp.sum(models, axis=0)
         self.gradients = xp.reshape(gradients, self.moves.shape)
         first, second = self._move_errors()
-        wrong = 2.0 * (family.problem.totals.largest_norm * first + second)
+        wrong = 2.0 * (family.totals.largest_norm * first + second)
         rounding = self._rounding(models, losses, first, second, sizes)
         with np.errstate(all="ignore"):
             gradients = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
@@ -472,11 +279,11 @@ class ClassCandidates:
                 np.where(removals.shares > 0.0, norms / np.sqrt(removals.shares), np.inf)
                 for norms in (gradients, rounding)
             )
-            radius = removals.radius(nu, moved + wrong, removals.shares, family.largest_norm)
+            radius = removal_radius(nu, moved + wrong, removals.shares, family.largest_norm)
             _, largest, lost = family.near
             if lost > 0.0:
                 shares = removals.shares - lost * (1.0 + FEW)
-                near = removals.radius(gradients / np.sqrt(shares), near_moved + wrong, shares, largest)
+                near = removal_radius(gradients / np.sqrt(shares), near_moved + wrong, shares, largest)
                 radius = np.minimum(radius, near)
         lengths = np.sqrt(family.problem.squared_row_norms[removals.rows]) * (1.0 + gamma(family.problem.n_columns + 4))
         scores = removals.scores + own
@@ -510,10 +317,10 @@ class ClassCandidates:
             spread = (wrong + gamma(2 * n_scores + 16) * exponents) * float(np.sqrt(problem.totals.weight_sum))
             unit = gamma(n_rows + 4 * n_scores + EXPONENTS)
             roots = np.sqrt(moments) * (1.0 + unit) + 2.0 * spread * exponents + TINY
-            largest = float(family.values.errors[problem.weights > 0.0].max())
+            largest = family.base.largest_error
             roots = roots * np.sqrt(removals.factors) * np.exp(4.0 * largest) * (1.0 + unit)
             remainders = newton_remainders(exponents) / exponents * roots * (1.0 + FEW)
-        return removals.bounds(self.reference, exponents, remainders)
+        return removals.closed_form(self.reference).moved_bounds(family.largest_norm, exponents, remainders)
 
     @property
     def _together(self) -> int:
@@ -528,54 +335,37 @@ class ClassCandidates:
         return max(64, CACHED // (self.family.problem.n_scores * self._together))
 
     @property
-    def _depth(self) -> int:
-        """At least the additions that a row's share of a gradient passes through."""
-        n_rows = self.family.problem.n_rows
-        return min(n_rows, self._height) + n_rows // self._height + 2
+    def _share(self) -> float:
+        """Relative error of a row's new weight and of a sum over the rows, in blocks as they are measured here."""
+        family = self.family
+        if family.home is None:
+            return family.base.share
+        depth = self._height + family.totals.n_rows // self._height + family.home.problem.n_blocks + 2
+        return max(family.base.share, weight_share(family.problem, depth))
 
-    def _tables(self, own: Array | None = None) -> Iterator[tuple[slice, slice, Matrix, Array]]:
-        """The moves of the rows' scores by groups of candidates and parts of the rows, a left-out row's (which ``own`` takes) as zeros."""
-        problem, rows = self.family.problem, self.removals.rows
-        n_scores, n_models = problem.n_scores, rows.size
-        moves = self.moves.reshape(n_scores, self.family.metric.width, n_models)
-        size, parts = self._together, _row_parts(problem, self._height)
-        for start in range(0, n_models, size):
-            here = slice(start, min(start + size, n_models))
-            models, mine = _flat(np, moves[:, :, here]), rows[here]
-            for part, X in parts:
-                scores = _batch_scores(X, models, problem.fit_intercept)
-                table = scores.reshape(scores.shape[0], n_scores, -1)
-                owners = np.flatnonzero((mine >= part.start) & (mine < part.stop))
-                places = mine[owners] - part.start
-                if own is not None:
-                    own[start + owners] = table[places, :, owners]
-                table[places, :, owners] = 0.0
-                yield here, part, X, scores
+    def _tables(self) -> Iterator[tuple[slice, slice, Matrix, Array]]:
+        """The moves of the rows' scores by groups of candidates and parts of the rows, a left-out row's as zeros."""
+        n_scores, width = self.family.problem.n_scores, self.family.metric.width
+        moves = self.moves.reshape(n_scores, width, -1)
+        return _tables(self.family.problem, self.removals.rows, moves, self._together, self._height)
 
     def _measure(self) -> tuple[Array, Array, Array, Array, Array]:
         """Gradients of the losses, moves of the left-out rows' scores, the largest range of a move of another row and of one near, and the sizes of the slopes.
 
         The size is ``sqrt(sum_i s_i (1 - p_iy)^2)``, which no class's slopes exceed.
         """
-        from glru.linalg.kernels import add_ranges, class_slopes
-
-        problem, family, rows = self.family.problem, self.family, self.removals.rows
-        n_scores, width, n_models = problem.n_scores, family.metric.width, rows.size
-        gradients, own = np.zeros((n_scores, width, n_models)), np.zeros((n_models, n_scores))
-        moved, squares = np.zeros(n_models), np.zeros(n_models)
-        likely, weights, y = family.values.likely, problem.weights, problem.y
-        near_weights, _, lost = family.near
-        near_moved = np.zeros(n_models) if lost > 0.0 else moved
-        for here, part, X, scores in self._tables(own):
-            table = scores.reshape(scores.shape[0], n_scores, -1)
-            add_ranges(table, weights[part], moved[here])
-            if lost > 0.0:
-                add_ranges(table, near_weights[part], near_moved[here])
-            np.exp(scores, out=scores)
-            class_slopes(table, likely[part], y[part], weights[part], rows[here] - part.start, squares[here])
-            found = _batch_gradients(X, scores, problem.fit_intercept)
-            gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
-        return gradients, own, moved, near_moved, np.sqrt(squares)
+        family, rows = self.family, self.removals.rows
+        moves = self.moves.reshape(family.problem.n_scores, family.metric.width, -1)
+        if family.home is None:
+            near, _, lost = family.near
+            likely, cut = family.values.likely, near if lost > 0.0 else None
+            found = measure(family.problem, rows, likely, moves, self._together, self._height, cut)
+        else:
+            found = family.home.problem.sum(
+                _measure_block, family.point, moves, self._together, self._height, own=family.home.places(rows)
+            )
+        own = _own_scores(family, self.removals, self.moves)
+        return found.gradients, own, found.moved, found.near, np.sqrt(found.squares)
 
     def _move_errors(self) -> tuple[Array, Array]:
         """A row's computed move is off by at most ``|x| first + second`` from that of the stored candidate."""
@@ -630,11 +420,11 @@ class ClassCandidates:
 
     def _rounding(self, models: Any, losses: Any, first: Array, second: Array, size: Array) -> Array:
         """At least the norms of the gradients' errors."""
-        family, problem, totals = self.family, self.family.problem, self.family.problem.totals
+        family, problem, totals = self.family, self.family.problem, self.family.totals
         n_scores, high = problem.n_scores, self.removals.factors
-        size = size * (1.0 + gamma(problem.n_rows + 2 * n_scores + EXPONENTS))
-        wrong = family.error_size + totals.norm * first + float(np.sqrt(totals.weight_sum)) * second
-        share = family.share_of(self._depth) + 2.0 * gamma(2 * n_scores + EXPONENTS)
+        size = size * (1.0 + gamma(totals.n_rows + 2 * n_scores + EXPONENTS))
+        wrong = family.base.error_size + totals.norm * first + float(np.sqrt(totals.weight_sum)) * second
+        share = self._share + 2.0 * gamma(2 * n_scores + EXPONENTS)
         spread = (share * size + 0.5 * wrong) * (1.0 + FEW)
         xp, put, sizes = family.metric.arrays.xp, family.metric.arrays.put, abs(models)
         sizes = put(family.metric.strengths)[:, None] * sizes + put(family.metric.gauge)[:, None] * xp.sum(
@@ -688,8 +478,10 @@ class ClassCandidates:
             moves = moves - family.metric.solve(gradients + _spread(family, removals, self.corrections[members]))
         return ClassCandidates(family, removals, self.reference[members], moves, self.exact_steps)
 
-    def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates":
-        """Some of the candidates as they are, for steps with the Hessian of each."""
+    def exact(self, members: NDArray[np.bool_]) -> "ClassCandidates | None":
+        """Some of the candidates as they are, for steps with the Hessian of each; None where each product is a pass over blocks."""
+        if self.family.home is not None:
+            return None
         removals, moves = self.removals.take(members), self.family.metric.arrays.take(self.moves, members)
         return ClassCandidates(self.family, removals, self.reference[members], moves, True)
 
@@ -732,25 +524,77 @@ def _newton_directions(family: ClassRows, removals: ClassRemovals, moves: Any, g
     return arrays.concatenate(found, 1)
 
 
-def curvatures_of(likely: Array) -> Array:
-    """``diag(p) - p p^T`` of every row."""
-    found = -likely[:, :, None] * likely[:, None, :]
-    places = np.arange(likely.shape[1])
-    # On the diagonal the sum of the others, without cancellation.
-    found[:, places, places] = 0.0
-    found[:, places, places] = -found.sum(axis=2)
-    return found
+@final
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What candidates do to the rows of a part.
+
+    Attributes
+    ----------
+    gradients : array of shape (n_classes, n_unknowns, n_candidates)
+        Of the losses.
+    moved, near : array of shape (n_candidates,)
+        The largest range of a row's move, and that of the rows near.
+    squares : array of shape (n_candidates,)
+        The sums of the squared sizes of the slopes.
+    """
+
+    gradients: Array
+    moved: Array
+    near: Array
+    squares: Array
+
+    def __add__(self, other: "Measured") -> "Measured":
+        moved, near = np.maximum(self.moved, other.moved), np.maximum(self.near, other.near)
+        return Measured(self.gradients + other.gradients, moved, near, self.squares + other.squares)
 
 
-def curved(matrices: Array, vectors: Array) -> Array:
-    """One matrix times one vector per row."""
-    return np.matmul(matrices, vectors[:, :, None])[:, :, 0]
+def measure(
+    part: Problem, rows: Rows, likely: Array, moves: Array, size: int, height: int, near_weights: Array | None = None
+) -> Measured:
+    """What candidates do to the rows of a part.
+
+    ``rows``: the row that each candidate leaves out, a negative number where that is not in the part. ``likely``: the probabilities at the base.
+    ``moves``: classes, columns, candidates. ``near_weights``: of the rows near, if not all are.
+    """
+    from glru.linalg.kernels import add_ranges, class_slopes
+
+    n_scores, width, n_models = moves.shape
+    gradients, squares, moved = np.zeros(moves.shape), np.zeros(n_models), np.zeros(n_models)
+    near = moved if near_weights is None else np.zeros(n_models)
+    for here, lines, X, scores in _tables(part, rows, moves, size, height):
+        table = scores.reshape(scores.shape[0], n_scores, -1)
+        add_ranges(table, part.weights[lines], moved[here])
+        if near_weights is not None:
+            add_ranges(table, near_weights[lines], near[here])
+        np.exp(scores, out=scores)
+        class_slopes(table, likely[lines], part.y[lines], part.weights[lines], rows[here] - lines.start, squares[here])
+        found = _batch_gradients(X, scores, part.fit_intercept)
+        gradients[:, :, here] += np.swapaxes(found.reshape(width, n_scores, -1), 0, 1)
+    return Measured(gradients, moved, near, squares)
 
 
-def _row_scores(X: Any, model: Array, fit_intercept: bool) -> Array:
-    """Scores of rows under one model, one column per class."""
-    scores: Array = X @ (model[:, :-1] if fit_intercept else model).T
-    return scores + model[:, -1] if fit_intercept else scores
+def _measure_block(part: Problem, places: Rows | None, base: Point, moves: Array, size: int, height: int) -> Measured:
+    """:func:`measure` of a block, whose rows some of the candidates leave out at these places."""
+    rows = np.full(moves.shape[2], -1) if places is None else places
+    return measure(part, rows, softmax(part.scores(base.coef, base.intercept)), moves, size, height)
+
+
+def _tables(
+    part: Problem, rows: Rows, moves: Array, size: int, height: int
+) -> Iterator[tuple[slice, slice, Matrix, Array]]:
+    """The moves of the rows' scores by groups of ``size`` candidates and ``height`` rows, a left-out row's as zeros."""
+    n_scores, _, n_models = moves.shape
+    parts = _row_parts(part, height)
+    for start in range(0, n_models, size):
+        here = slice(start, min(start + size, n_models))
+        models, mine = _flat(np, moves[:, :, here]), rows[here]
+        for lines, X in parts:
+            scores = _batch_scores(X, models, part.fit_intercept)
+            table = scores.reshape(scores.shape[0], n_scores, -1)
+            owners = np.flatnonzero((mine >= lines.start) & (mine < lines.stop))
+            table[mine[owners] - lines.start, :, owners] = 0.0
+            yield here, lines, X, scores
 
 
 def _row_parts(problem: Problem, height: int) -> list[tuple[slice, Matrix]]:

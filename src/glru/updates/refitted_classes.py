@@ -18,7 +18,8 @@ from glru.metric.classes import EXPONENTS
 from glru.regions.classes import query_norms, unbounded_queries, widen_queries
 from glru.regions.local import local_radius
 from glru.updates.batch import SLOW, Certified, Decided, Mask, tighten
-from glru.updates.class_rows import ClassRemovals, ClassRows, curved
+from glru.updates.class_removals import ClassRemovals, curved
+from glru.updates.class_rows import ClassRows
 from glru.updates.refits import Refits
 from glru.updates.row_models import Rows
 
@@ -140,7 +141,7 @@ class ClassRefitCandidates:
         usable = (shares > 0.0) & (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         # The norm of a difference of two classes: the sum of two norms is at most the root of two times that of their squares.
         sizes = np.sqrt(2.0) * fills.sum(axis=0) * (1.0 + gamma(fills.shape[0] + 8))
-        moves = np.repeat(family.step[:, :, None], rows.size, axis=2)
+        moves = np.repeat(family.base.step[:, :, None], rows.size, axis=2)
         new = cls(owner, removals, reference, np.where(usable, found, 0.0), sizes, moves)
         gradients = np.zeros(moves.shape)
         if refits.strengths is not None:
@@ -273,8 +274,8 @@ class ClassRefitCandidates:
         owner, family, problem = self.owner, self.owner.family, self.owner.problem
         refits, totals, n_scores, metric = owner.refits, problem.totals, problem.n_scores, family.metric
         size = size * (1.0 + gamma(problem.n_rows + 2 * n_scores + EXPONENTS))
-        wrong = family.error_size + totals.norm * errors[0] + float(np.sqrt(totals.weight_sum)) * errors[1]
-        share = family.weight_share + FEW + 2.0 * gamma(2 * n_scores + EXPONENTS)
+        wrong = family.base.error_size + totals.norm * errors[0] + float(np.sqrt(totals.weight_sum)) * errors[1]
+        share = family.base.share + FEW + 2.0 * gamma(2 * n_scores + EXPONENTS)
         spread = share * size + 0.5 * owner.largest_factor * wrong
         through = family.slope_norm + owner.fill_sums[0]
         sizes = np.abs(self.models)

@@ -1,0 +1,134 @@
+"""What a model with one score per class makes of the rows, and sums of it, in memory and in blocks."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from glru.certificate import class_score_errors
+from glru.linalg import FEW, TINY, Array, gamma, weighted_norm
+from glru.losses import Multinomial
+from glru.losses.multinomial import softmax
+from glru.metric.classes import EXPONENTS, loss_hessian
+from glru.problem import Point, Problem
+from glru.rows import Max
+from glru.sums import chunks
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassValues:
+    """What a model makes of the rows: scores and probabilities, one line per row, and how far a row's scores may be off."""
+
+    scores: Array
+    likely: Array
+    errors: Array
+
+    @classmethod
+    def at(cls, problem: Problem, point: Point) -> "ClassValues":
+        """The values of all rows at a point."""
+        scores = problem.scores(point.coef, point.intercept)
+        return cls(scores, softmax(scores), class_score_errors(problem, point))
+
+    def slopes(self, problem: Problem) -> Array:
+        """``p - e_y``."""
+        assert isinstance(problem.loss, Multinomial)
+        return problem.loss.slopes_of(problem.y, self.likely)
+
+
+def packed(point: Point, fit_intercept: bool) -> Array:
+    """Coefficients and intercepts, one line per class, the intercept last."""
+    return np.column_stack([point.coef, point.intercept]) if fit_intercept else point.coef
+
+
+def unpacked(model: Array, fit_intercept: bool) -> Point:
+    """The point of coefficients with the intercepts last."""
+    return (
+        Point(model[:, :-1].copy(), model[:, -1].copy()) if fit_intercept else Point(model.copy(), np.zeros(len(model)))
+    )
+
+
+def loss_gradient(problem: Problem, slopes: Array) -> Array:
+    """``sum_i s_i g_i x_i^T``, one line per class, the intercept's entry last."""
+    weighted = problem.weights[:, None] * slopes
+    gradient = (problem.matrix.T @ weighted).T
+    return np.column_stack([gradient, weighted.sum(axis=0)]) if problem.fit_intercept else gradient
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    """Sums over the rows at a model with one score per class.
+
+    Attributes
+    ----------
+    value : float
+        ``sum_i s_i l_i``.
+    gradient : array of shape (n_classes, n_unknowns)
+        That of the losses, :func:`loss_gradient`.
+    slope_norms : array of shape (n_classes,)
+        ``sqrt(sum_i s_i g_ia^2)``.
+    error_norm : float
+        ``sqrt(sum_i s_i e_i^2)``, ``e_i`` how far the scores of a row may be off.
+    largest_error : Max
+        The largest of these of a row that counts.
+    hessian : array of shape (n_classes, n_unknowns, n_classes, n_unknowns) or None
+        That of the losses, if it was asked for.
+    """
+
+    value: float
+    gradient: Array
+    slope_norms: Array
+    error_norm: float
+    largest_error: Max
+    hessian: Array | None = None
+
+    def __add__(self, other: "ClassSums") -> "ClassSums":
+        return ClassSums(
+            self.value + other.value,
+            self.gradient + other.gradient,
+            np.hypot(self.slope_norms, other.slope_norms),
+            float(np.hypot(self.error_norm, other.error_norm)),
+            self.largest_error + other.largest_error,
+            None if self.hessian is None or other.hessian is None else self.hessian + other.hessian,
+        )
+
+    @classmethod
+    def of(cls, part: Problem, values: ClassValues, slopes: Array, curved: bool = False) -> "ClassSums":
+        """The sums over rows in memory whose values are known; ``curved``: with the Hessian."""
+        used = part.weights > 0.0
+        return cls(
+            float(part.weights @ part.loss.value(part.y, values.scores)),
+            loss_gradient(part, slopes),
+            np.asarray(weighted_norm(part.weights, slopes)),
+            float(weighted_norm(part.weights, values.errors)),
+            Max(float(values.errors[used].max(initial=0.0))),
+            loss_hessian(part, values.likely) if curved else None,
+        )
+
+    def slope_error(self, problem: Problem, share: float) -> float:
+        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class, and its part of a sum, may be off.
+
+        Half the error of a score at most is one of a probability. ``share``: relative error of a weight and of a sum over the rows.
+        """
+        unit = 1.0 + gamma(problem.n_rows + 8)
+        size = float(self.slope_norms.max()) * unit
+        # A slope is a probability, or minus the sum of the others: it is off by a share of itself.
+        own = gamma(2 * self.slope_norms.size + EXPONENTS) * size
+        return (share * size + own + 0.5 * self.error_norm * unit) * (1.0 + FEW) + TINY
+
+
+def sum_classes(problem: Problem, point: Point, curved: bool = True) -> ClassSums:
+    """The sums at a model in one pass over the rows; ``curved``: with the Hessian."""
+    found: ClassSums = problem.sum(_sum_part, point, curved)
+    return found
+
+
+def _sum_part(part: Problem, point: Point, curved: bool) -> ClassSums:
+    total: ClassSums | None = None
+    for _, rows in chunks(part):
+        values = ClassValues.at(rows, point)
+        here = ClassSums.of(rows, values, values.slopes(rows), curved)
+        total = here if total is None else total + here
+    assert total is not None
+    return total
