@@ -28,7 +28,7 @@ Interval = tuple[float, float]
 Decisions = NDArray[np.bool_]
 
 
-def unbounded(size: int) -> Bounds:
+def unbounded(size: int | tuple[int, ...]) -> Bounds:
     """Bounds of scores that nothing is known of."""
     return np.full(size, -np.inf), np.full(size, np.inf)
 

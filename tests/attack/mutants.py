@@ -314,8 +314,12 @@ MUTANTS: dict[str, Mutant] = {
     "moves-of-jackknife-models-taken-as-exact": Mutant(
         "glru.deletion.jackknife:Jackknife._slack", scaled(0.0), DELETION
     ),
-    "own-moves-of-closed-forms-too-large": Mutant("glru.deletion.deletions:Deletions.own_moves", scaled(1.01), DELETION),
-    "coefficients-of-deletions-without-a-radius": Mutant("glru.deletion.result:Influence._slack", scaled(0.0), DELETION),
+    "own-moves-of-closed-forms-too-large": Mutant(
+        "glru.deletion.deletions:Deletions.own_moves", scaled(1.01), DELETION
+    ),
+    "coefficients-of-deletions-without-a-radius": Mutant(
+        "glru.deletion.result:Influence._slack", scaled(0.0), DELETION
+    ),
     "lengths-of-closed-forms-too-large": Mutant(
         "glru.deletion.deletions:Deletions._closed_lengths", result(lambda found: (1.01 * found[0], found[1])), DELETION
     ),

@@ -66,18 +66,6 @@ def test_what_is_no_such_problem_is_refused(make, match):
 
 
 @pytest.mark.parametrize(
-    "ask",
-    [
-        lambda p: glru.LiveModel(glru.GLRUClassifier("multinomial")).fit(p.X, p.y),
-    ],
-    ids=["live"],
-)
-def test_what_has_no_proof_for_several_scores_says_so(ask):
-    with pytest.raises(ValueError, match=r"needs two classes or a regression; got 3 classes"):
-        ask(problem_of())
-
-
-@pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"method": "glru"}, "method='certified' or 'naive'"),

@@ -260,7 +260,6 @@ PIPELINE = make_pipeline(StandardScaler(), LogisticRegression())
     ("estimator", "y", "words"),
     [
         (LinearSVC(), [0, 1, 2] * 20, "two classes"),
-        (LogisticRegression(), [0, 1, 2] * 20, "(?i)multinomial"),
         (BALANCED, [0, 1] * 30, "balanced"),
         (PIPELINE, [0, 1] * 30, "StandardScaler"),
         (Lasso(), np.arange(60.0), "squares in it"),

@@ -3,13 +3,13 @@
 import os
 import threading
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from glru._options import check_call
 from glru.after import Retraining
@@ -20,7 +20,7 @@ from glru.live import receipts, storage
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, now
 from glru.live.objective import ModelSpec
 from glru.live.queries import Answer, CertifiedPrediction, Decided, undetermined
-from glru.live.state import Key, Pending, State, TrainedKeys, as_keys, count_weighted, digest_rows
+from glru.live.state import Key, Pending, State, TrainedKeys, as_keys, digest_rows
 from glru.sklearn import adapt
 from glru.solution import Solution
 from glru.solvers import solve
@@ -60,8 +60,8 @@ class LiveModel:
     Parameters
     ----------
     estimator : estimator
-        A linear model of scikit-learn or of this library, for two classes or a regression (of counts and amounts, too); fitted or not, it is only
-        read.
+        A linear model of scikit-learn or of this library, for two classes, for more in one multinomial model, or a regression (of counts and amounts, too);
+        fitted or not, it is only read.
     tol : float, default=1e-6
         Relative duality gap of :meth:`fit` and :meth:`refresh`.
     width : float, default=None
@@ -127,7 +127,7 @@ class LiveModel:
         first.matrix.require_host("a live model keeps its data on the host")
         named = None if keys is None else TrainedKeys(as_keys(keys, first.n_rows))
         problem = spec.objective.problem(first.matrix.copy(), first.y.copy(), first.sample_weight.copy())
-        if spec.classes is not None and 0 in count_weighted(problem.y, problem.sample_weight):
+        if spec.classes is not None and 0 in spec.count(problem.y, problem.sample_weight):
             raise ValueError("each class must have a row of weight above 0; got one without.")
         state = State.of(spec, solve(problem, tol=self._tol), Pending(problem, named), 1, exhausted=False)
         scale = 1.0 if spec.classes is not None else float(problem.y.std()) or 1.0
@@ -316,10 +316,9 @@ class LiveModel:
             found = self._numbers(answer.bounds).middle
             found[answer.open] = self._stored_numbers(queries[answer.open])
             return CertifiedPrediction(found, answer.stage != "", answer.bounds)
-        # A decided label is that of the lower end.
-        scores = answer.bounds.lower.copy()
-        scores[answer.open] = self._stored_scores(queries[answer.open])
-        return CertifiedPrediction(classes[predicted(scores)], answer.stage != "", answer.bounds)
+        places = answer.bounds.predicted
+        places[answer.open] = predicted(self._stored_scores(queries[answer.open]))
+        return CertifiedPrediction(classes[places], answer.stage != "", answer.bounds, classes)
 
     @_locked
     def decision_function(self, X: Any) -> Array:
@@ -335,8 +334,8 @@ class LiveModel:
 
         Returns
         -------
-        array of shape (n_queries,)
-            Above 0 for the second class in ``classes_``.
+        array of shape (n_queries,) or (n_queries, n_classes)
+            Above 0 for the second class in ``classes_``; of more than two classes a score for each, measured from the mean of all.
 
         Raises
         ------
@@ -358,7 +357,7 @@ class LiveModel:
 
     @_locked
     def predict_proba(self, X: Any) -> Array:
-        """The probabilities that a classifier retrained on the present data would give, each to within ``width / 8``.
+        """The probabilities that a classifier retrained on the present data would give, each to within ``width / 8``, of more than two classes ``width / 4``.
 
         They are those of the scores of :meth:`decision_function`; the logistic function has a slope of at most 1/4.
 
@@ -369,7 +368,7 @@ class LiveModel:
 
         Returns
         -------
-        array of shape (n_queries, 2)
+        array of shape (n_queries, n_classes)
             One column per class, in the order of ``classes_``.
 
         Raises
@@ -393,7 +392,10 @@ class LiveModel:
         loss = self._state.spec.objective.loss
         if not loss.probabilities:
             raise AttributeError(f"predict_proba needs the logistic loss; got {loss!r}. Use decision_function.")
-        likely = expit(self._scores(X, "predict_proba"))
+        scores = self._scores(X, "predict_proba")
+        if loss.several:
+            return np.asarray(softmax(scores, axis=1))
+        likely = expit(scores)
         return np.column_stack([1.0 - likely, likely])
 
     @_locked
@@ -529,7 +531,7 @@ class LiveModel:
 
     @property
     def classes_(self) -> NDArray[Any] | None:
-        """The two classes in sorted order; None in a regression."""
+        """The classes in sorted order; None in a regression."""
         return self._state.spec.classes
 
     @property
@@ -546,8 +548,8 @@ class LiveModel:
     def _decided(self) -> Decided:
         """Whether bounds prove a prediction: a label, or a number to within ``width``."""
         if self.classes_ is not None:
-            return is_decided
-        return lambda lower, upper: is_decided(*self._numbers(ScoreBounds(lower, upper)), self._log.width)
+            return lambda bounds: bounds.decided if isinstance(bounds, ScoreBounds) else is_decided(*bounds)
+        return lambda bounds: is_decided(*self._numbers(ScoreBounds(*bounds)), self._log.width)
 
     def _numbers(self, bounds: ScoreBounds) -> ScoreBounds:
         """Bounds of the numbers that a regression predicts: its scores, or with a log link the means."""
@@ -570,14 +572,14 @@ class LiveModel:
         return self._state.spec.rows(X, self._state.pending.n_columns, "queries")
 
     def _stored_scores(self, queries: Matrix) -> Array:
-        return queries @ self._state.stored_coef + self._state.solution.intercept
+        return np.asarray(queries @ self._state.stored_coef.T + self._state.solution.intercept)
 
     def _scores(self, X: Any, query: Query) -> Array:
         """The middles of proven intervals of at most ``width``."""
         if self.classes_ is None:
             raise AttributeError(f"{query} needs a classifier; this is a regression. Use predict.")
         width = self._log.width
-        answer = self._prove(self._queries(X), partial(is_decided, width=width), query)
+        answer = self._prove(self._queries(X), lambda bounds: is_decided(*bounds, width=width), query)
         if answer.open.size:
             raise undetermined(answer.bounds, answer.stage != "", width)
         return answer.bounds.middle

@@ -9,14 +9,28 @@ from numpy.typing import NDArray
 from glru import _inputs
 from glru.changes import Layout, column_positions, rows_of
 from glru.linalg import Array, Matrix
-from glru.losses import Gamma, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge, Tweedie
+from glru.losses import (
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Multinomial,
+    Poisson,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+)
+from glru.problem import Problem
+from glru.regions.classes import has_classes
 from glru.sklearn import Adapted
 from glru.sklearn.objectives import Objective
 from glru.sklearn.targets import Targets
 
 LOSSES: dict[str, type[Loss]] = {
     kind.__name__: kind
-    for kind in (Squared, Huber, Logistic, SquaredHinge, SmoothedHinge, Hinge, Poisson, Gamma, Tweedie)
+    for kind in (Squared, Huber, Logistic, Multinomial, SquaredHinge, SmoothedHinge, Hinge, Poisson, Gamma, Tweedie)
 }
 """Every loss by the name it is stored under."""
 
@@ -53,23 +67,19 @@ class ModelSpec:
     @classmethod
     def of(cls, adapted: Adapted) -> "ModelSpec":
         """The specification of an estimator; an error where its objective would change with the data."""
-        if adapted.problems[0].loss.several:
-            n_classes = adapted.problems[0].n_scores
-            raise ValueError(
-                f"a live model needs two classes or a regression; got {n_classes} classes in one multinomial model. "
-                "Keep one live model per class, each with that class against the rest."
-            )
         if adapted.shifts is not None:
             raise ValueError(
                 f"a live model needs an objective that stays when the data changes, but here {adapted.shifts}. "
                 "Scale or weight the data first and give the model alone."
             )
         classes, objective = adapted.classes, adapted.objective
-        if classes is not None and classes.size != 2:
+        if classes is not None and classes.size != 2 and not objective.loss.several:
             raise ValueError(
-                f"a live model needs two classes or a regression; got {classes.size} classes. "
-                "Keep one live model per class, each with that class against the rest."
+                f"a live model is one problem: a regression, two classes, or a multinomial model; got one problem for each of {classes.size} classes. "
+                "Keep one live model per class, each with that class against the rest, or use glru.GLRUClassifier('multinomial')."
             )
+        if objective.loss.several:
+            require_hessian(adapted.problems[0])
         if objective.quadratic == 0.0 and (objective.absolute > 0.0 or objective.loss.self_concordance is None):
             raise ValueError(
                 "a live model needs a penalty with squares in it, or none at all with a smooth loss (logistic, squared, log link): otherwise "
@@ -78,21 +88,29 @@ class ModelSpec:
         factors = (1.0, 1.0)
         if classes is not None:
             _require_plain(classes)
-            low, high = adapted.targets.weighted(0, classes, np.ones(2)).tolist()
-            factors = (low, high)
+            factors = tuple(adapted.targets.weighted(0, classes, np.ones(classes.size)).tolist())
         names = adapted.problems[0].column_names
         return cls(objective, _targets(objective, classes, factors), None if names is None else names[adapted.offset :])
 
     @property
     def classes(self) -> NDArray[Any] | None:
-        """The labels that -1 and +1 stand for; None for a regression."""
+        """The labels that -1 and +1, or the places of more classes, stand for; None for a regression."""
         return self.targets.classes
 
     @property
-    def factors(self) -> tuple[float, float]:
-        """Factors of the sample weights in the two classes."""
-        low, high = (self.targets.class_weight or {0: 1.0, 1: 1.0}).values()
-        return low, high
+    def factors(self) -> tuple[float, ...]:
+        """Factors of the sample weights in the classes."""
+        return tuple((self.targets.class_weight or dict.fromkeys(range(self.n_classes), 1.0)).values())
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes; 2 for a regression, whose targets are counted as negative and others."""
+        return 2 if self.classes is None else int(self.classes.size)
+
+    def count(self, y: Array, weight: Array) -> tuple[int, ...]:
+        """Rows of weight above 0, by class; of a regression those with negative targets and the others."""
+        places = y.astype(np.intp) if self.objective.loss.several else (y >= 0.0).astype(np.intp)
+        return tuple(np.bincount(places[weight > 0.0], minlength=self.n_classes).tolist())
 
     @property
     def offset(self) -> int:
@@ -104,13 +122,17 @@ class ModelSpec:
         return rows_of(X, what, n_columns, self.column_names, self.objective.constant)
 
     def labelled(self, y: Any, sample_weight: Any, count: int) -> tuple[Array, Array]:
-        """Targets and weights of rows as the problem has them: -1 and +1 for two classes, weights times those of the classes."""
+        """Targets and weights of rows as the problem has them: -1 and +1 for two classes, places for more; weights times those of the classes."""
         labels = self.targets.check(y, count)
         weight = np.ones(count)
         if sample_weight is not None:
             weight = _inputs.as_vector(sample_weight, count, "sample_weight")
             _inputs.require_non_negative(weight)
-        values = labels if self.classes is None else self.targets.signs(0, labels)
+        values = labels
+        if self.classes is not None and self.objective.loss.several:
+            values = np.searchsorted(self.classes, labels).astype(np.intp)
+        elif self.classes is not None:
+            values = self.targets.signs(0, labels)
         if self.classes is None:
             self.objective.loss.check_targets(values)
         return values, self.targets.weighted(0, labels, weight)
@@ -173,7 +195,8 @@ class ModelSpec:
         strengths = [float(value["quadratic"]), float(value["absolute"]), *map(float, value["factors"])]
         constant = None if value["constant"] is None else float(value["constant"])
         finite = np.all(np.isfinite([*strengths, constant or 0.0]))
-        if len(strengths) != 4 or not finite or min(strengths) < 0.0:
+        classes = _read_classes(value["classes"])
+        if len(strengths) != (4 if classes is None else 2 + classes.size) or not finite or min(strengths) < 0.0:
             raise ValueError("strengths must be finite and at least 0")
         loss = LOSSES[parameters.pop("name")](**parameters)
         names = value["column_names"]
@@ -183,6 +206,8 @@ class ModelSpec:
             raise ValueError("targets do not fit the classes")
         if (loss.task == "classification") != (value["targets"] == "labels"):
             raise ValueError("targets do not fit the loss")
+        if classes is not None and (classes.size > 2) != loss.several:
+            raise ValueError("there must be two classes, or more for a multinomial model")
         objective = Objective(
             loss=loss,
             quadratic=strengths[0],
@@ -193,16 +218,26 @@ class ModelSpec:
             targets=value["targets"],
             probabilities=loss.probabilities,
         )
-        targets = _targets(objective, _read_classes(value["classes"]), (strengths[2], strengths[3]))
+        targets = _targets(objective, classes, tuple(strengths[2:]))
         return cls(objective, targets, None if names is None else tuple(str(name) for name in names))
 
 
-def _targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, float]) -> Targets:
+def require_hessian(problem: Problem) -> None:
+    """Refuse a multinomial problem whose Hessian is too large to form."""
+    if not has_classes(problem):
+        raise ValueError(
+            f"a live model with {problem.loss!r} forms a Hessian over classes and columns, of at most {problem.largest} unknowns; got "
+            f"{problem.n_scores} classes of {problem.n_columns} columns. Use fewer columns, or one live model per class."
+        )
+
+
+def _targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:
     """The targets of no rows, which tell what further rows become."""
     weights = None
-    if classes is not None and factors != (1.0, 1.0):
+    if classes is not None and set(factors) != {1.0}:
         weights = dict(zip(classes.tolist(), factors, strict=True))
-    return Targets(np.empty(0), np.empty(0), classes, weights, "class", objective.targets == "signs")
+    joint = objective.loss.several
+    return Targets(np.empty(0), np.empty(0), classes, weights, "class", objective.targets == "signs", joint)
 
 
 def _read_classes(value: Any) -> NDArray[Any] | None:
@@ -212,8 +247,10 @@ def _read_classes(value: Any) -> NDArray[Any] | None:
         raise ValueError(f"labels must be of a dtype among {', '.join(LABELS)}")
     labels = np.array(value["values"], dtype=value["dtype"])
     _require_plain(labels)
-    if labels.shape != (2,) or labels[0] == labels[1]:
-        raise ValueError("there must be two classes")
+    if labels.ndim != 1 or labels.size < 2 or np.unique(labels).size != labels.size:
+        raise ValueError("there must be two classes or more, all different")
+    if labels.size > 2 and not np.array_equal(np.unique(labels), labels):
+        raise ValueError("classes must be in order")
     return labels
 
 

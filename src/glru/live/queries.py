@@ -1,7 +1,7 @@
 """What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru._results import Shown, make_frame
-from glru.bounds import Bounds, ScoreBounds, concatenate, intersect, unbounded
+from glru.bounds import Bounds, ScoreBounds, concatenate, from_queries, intersect, unbounded
 from glru.certificate import ball_radius
 from glru.changed import ChangedModel, change_model, has_newton
 from glru.changes import AddRows, Change, Composite, RemoveRows, row_positions
@@ -17,10 +17,11 @@ from glru.linalg import Array, Matrix
 from glru.metric.rows import RowSide
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import Refinement
+from glru.refine import CLASS_TRAINED, HOPEFUL, Refinement, class_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
+from glru.regions.classes import ClassEllipsoid, require_classes, unbounded_queries
 from glru.solution import Solution
-from glru.solvers import solve
+from glru.solvers import solve, train
 from glru.updates import carried_point
 from glru.updates.carry import is_plain
 from glru.updates.row_models import RowModels, has_wide_rows
@@ -28,7 +29,7 @@ from glru.updates.row_models import RowModels, has_wide_rows
 SHOWN = 10
 """How many queries an error names."""
 
-Decided = Callable[[Array, Array], NDArray[np.bool_]]
+Decided = Callable[[Bounds], NDArray[np.bool_]]
 """Whether bounds of scores are as tight as an answer needs."""
 
 
@@ -63,17 +64,16 @@ class Answer:
         return self.bounds.take(self.open)
 
     @classmethod
-    def unknown(cls, size: int) -> "Answer":
+    def unknown(cls, size: int, n_scores: int = 1) -> "Answer":
         """No answer yet."""
-        return cls(ScoreBounds(*unbounded(size)), np.full(size, "", dtype="<U8"), np.inf, np.inf)
+        nothing = ScoreBounds(*unbounded(size)) if n_scores == 1 else from_queries(*unbounded_queries(size, n_scores))
+        return cls(nothing, np.full(size, "", dtype="<U8"), np.inf, np.inf)
 
     def merge(self, bounds: Bounds, decided: Decided, stage: str, gap: float, radius: float) -> "Answer":
         """The answer with what a further stage proves of the queries that were open."""
-        rows, stages = self.open, self.stage.copy()
-        lower, upper = self.bounds.lower.copy(), self.bounds.upper.copy()
-        lower[rows], upper[rows] = intersect(self.open_bounds, bounds)
-        stages[rows[decided(lower[rows], upper[rows])]] = stage
-        return Answer(ScoreBounds(lower, upper), stages, gap, radius)
+        rows, stages, found = self.open, self.stage.copy(), self.open_bounds.intersect(bounds)
+        stages[rows[decided(found)]] = stage
+        return Answer(self.bounds.put(rows, found), stages, gap, radius)
 
     def count(self, stage: str) -> int:
         """How many queries a stage decided."""
@@ -110,6 +110,8 @@ class CertifiedPrediction(Shown):
         Whether a label is proven, or a number is known to within ``width``.
     bounds : ScoreBounds
         Proven bounds of the scores.
+    classes : array or None
+        The classes, where there is one score for each.
 
     Examples
     --------
@@ -123,6 +125,7 @@ class CertifiedPrediction(Shown):
     predictions: NDArray[Any]
     decided: NDArray[np.bool_]
     bounds: ScoreBounds
+    classes: NDArray[Any] | None = None
 
     @property
     def lower(self) -> Array:
@@ -136,7 +139,7 @@ class CertifiedPrediction(Shown):
 
     def to_frame(self) -> Any:
         """One line per query: prediction, whether it is decided, bounds of the score (a frame of pandas or polars)."""
-        return make_frame({"prediction": self.predictions, "decided": self.decided} | self.bounds.columns(None))
+        return make_frame({"prediction": self.predictions, "decided": self.decided} | self.bounds.columns(self.classes))
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         widest = f"{self.bounds.width.max():.2g}" if self.decided.size else "none"
@@ -157,6 +160,7 @@ class Proofs:
         self.solution, self.change, self.loses_rows = solution, change, loses_rows
         self.fresh = isinstance(change, Composite) and not change.steps
         self.plain = is_plain(solution.problem)
+        self.several = solution.problem.loss.several
         self.only_rows = all(isinstance(step, AddRows | RemoveRows) for step in steps_of(change))
         self._kept: tuple[Region, ...] = ()
         self._model: tuple[Array, Array] | None = None
@@ -190,7 +194,7 @@ class Proofs:
     def ask(self, X: Matrix, decided: Decided) -> Answer:
         """What is proven of each query without training, by the cheapest stage that decides it."""
         answer = self._ask_cheaply(X, decided)
-        if not answer.open.size:
+        if not answer.open.size or self.several:
             return answer
         found = self.after.untrained_bounds(X[answer.open])
         return answer.merge(
@@ -200,6 +204,10 @@ class Proofs:
     @np.errstate(all="ignore")
     def tightest(self, X: Matrix, decided: Decided) -> Answer:
         """The tightest bounds of all queries without training."""
+        if self.several:
+            answer = self._ask_classes(X, lambda bounds: np.zeros(len(bounds[0]), dtype=bool))
+            stages = np.where(decided(answer.bounds), "newton", "").astype(answer.stage.dtype)
+            return replace(answer, stage=stages)
         found = self.after.untrained_bounds(X)
         stage = "newton" if has_newton(self.solution.problem) else "carry"
         everything = Answer.unknown(X.shape[0])
@@ -215,6 +223,8 @@ class Proofs:
         if not (answer.open.size and may_train):
             return answer, None
         queries = X[answer.open]
+        if self.several:
+            return self._train_classes(queries, decided, answer)
         work = self._refine(queries, decided, answer.open_bounds)
         # A gap of 0 is out of reach: the training ends by a proof, or where float64 allows no more progress.
         solution = work.train(self._point, 0.0, thorough=False, asked=True)
@@ -223,6 +233,8 @@ class Proofs:
 
     def _ask_cheaply(self, X: Matrix, decided: Decided) -> Answer:
         """What the stored model proves, then what Newton steps under the local certificate do."""
+        if self.several:
+            return self._ask_classes(X, decided)
         answer = Answer.unknown(X.shape[0])
         for stage, regions in (("carry", self._carried), ("newton", self._kept)):
             for region in regions:
@@ -241,6 +253,29 @@ class Proofs:
             self._kept, self._point = (work.region,), work.region.point
             answer = answer.merge(self._with_zeros(queries, work.found), decided, stage, *self._size(work.region))
         return answer
+
+    def _ask_classes(self, X: Matrix, decided: Decided, stage: str = "newton") -> Answer:
+        """With one score per class: what the last ellipsoid proves, then those after Newton steps."""
+        answer = Answer.unknown(X.shape[0], self.problem.n_scores)
+        for region in self._kept:
+            answer = answer.merge(region.score_bounds(X), decided, stage, *self._size(region))
+        if not answer.open.size:
+            return answer
+        require_classes(self.problem)
+        for region in class_ellipsoids(self.problem, self._point):
+            if region.nu < HOPEFUL and answer.open.size:
+                answer = answer.merge(region.score_bounds(X[answer.open]), decided, stage, *self._size(region))
+                self._kept, self._point = (region,), region.point
+            if not answer.open.size:
+                break
+        return answer
+
+    def _train_classes(self, X: Matrix, decided: Decided, answer: Answer) -> tuple[Answer, Solution | None]:
+        """The answer after a training of the changed problem as far as float64 goes, with one score per class."""
+        solution = train(self.problem, tol=CLASS_TRAINED, start=self._point)
+        self._kept, self._point = (), solution.point
+        found = self._ask_classes(X, decided, "training")
+        return answer.merge(found.bounds, decided, "training", found.gap, found.radius), solution
 
     @cached_property
     def _by_rows(self) -> bool:
@@ -291,7 +326,7 @@ class Proofs:
                 np.append(problem.weights, none),
                 (np.append(duals, none), free, models.scores(np.append(duals, none), free)),
                 n_rows + np.arange(here.size),
-                lambda *ends, known=known: bool(decided(*intersect(known, ends)).all()),
+                lambda *ends, known=known: bool(decided(intersect(known, ends)).all()),
             )
             self._model = near.duals[:n_rows], near.free
             stage = stage if near.n_steps == 1 else "newton"
@@ -301,7 +336,7 @@ class Proofs:
         return answer.merge(self._with_zeros(X[rows], bounds), decided, stage, gap, radius_of(gap, problem.penalty))
 
     def _refine(self, X: Matrix, decided: Decided, known: Bounds) -> Refinement:
-        return Refinement(self.problem, X, lambda *ends: bool(decided(*ends).all()), found=known)
+        return Refinement(self.problem, X, lambda *ends: bool(decided(ends).all()), found=known)
 
     @property
     def _dead(self) -> NDArray[np.bool_]:
@@ -317,7 +352,7 @@ class Proofs:
 
     def _size(self, region: Region) -> tuple[float, float]:
         """The gap of a region's centre, and how far it is at most from the retrained model."""
-        if isinstance(region, LocalEllipsoid):
+        if isinstance(region, LocalEllipsoid | ClassEllipsoid):
             return region.gap, radius_of(region.gap, self.problem.penalty)
         return self.after.carried.gap, radius_of(self.after.carried.gap, self.after.carried.penalty)
 
@@ -328,7 +363,8 @@ class Proofs:
         model must not be the old one when somebody asked for one without these rows.
         """
         solution = solve(self.problem, tol=tol, start=self._point)
-        same = np.array_equal(solution.coef, self.solution.coef) and solution.intercept == self.solution.intercept
+        here, there = solution, self.solution
+        same = np.array_equal(here.coef, there.coef) and np.array_equal(here.intercept, there.intercept)
         if same and self.loses_rows:
             solution = solve(self.problem, tol=tol)
         return solution
@@ -350,8 +386,9 @@ def undetermined(bounds: ScoreBounds, determined: NDArray[np.bool_], width: floa
     rows = np.flatnonzero(~determined)
     named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
     widest = float(bounds.take(rows).width.max())
+    what = "on which side of 0 their scores are" if bounds.lower.ndim == 1 else "which of their scores is the largest"
     why = (
-        f"training as far as float64 goes did not prove on which side of 0 their scores are (intervals up to {widest:.2g} wide)"
+        f"training as far as float64 goes did not prove {what} (intervals up to {widest:.2g} wide)"
         if width is None
         else f"no interval within width={width:.2g} could be proven in float64 (they are up to {widest:.2g} wide; allow for that)"
     )

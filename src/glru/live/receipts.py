@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru.bounds import intersect, unbounded
+from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
 from glru.live.history import ChangeEntry
@@ -16,7 +16,8 @@ from glru.live.objective import ModelSpec
 from glru.live.queries import radius_of
 from glru.live.state import State, digest_data, digest_json, digest_model, digest_rows, parse_json
 from glru.problem import Point, Problem
-from glru.regions import regions_of, score_bounds
+from glru.regions import Region, regions_of, score_bounds
+from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes
 from glru.solution import dual_of
 
 SCHEMA = "glru-receipt/1"
@@ -65,20 +66,35 @@ class Distance:
 def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     """How far the certificate's model can be from the optimum of its problem."""
     problem, coef = certificate.problem, certificate.coef
-    regions = list(regions_of(certificate, problem.fit_intercept))
-    box = unbounded(coef.size)
+    if problem.loss.several:
+        regions: list[Region] = [ClassBall(certificate)]
+        if has_classes(problem):
+            regions.append(ClassEllipsoid.at(problem, certificate.point))
+    else:
+        regions = list(regions_of(certificate, problem.fit_intercept))
+    box = unbounded(coef.shape)
     for region in regions:
         box = intersect(box, region.coef_bounds())
     radius = float(np.linalg.norm(_farthest(coef, box))) * (1.0 + FEW * coef.size)
     radius = min(radius_of(certificate.gap, certificate.penalty), radius)
-    ends = [region.intercept_bounds() for region in regions]
-    edge = np.array([max(low for low, _ in ends)]), np.array([min(high for _, high in ends)])
-    shift = float(_farthest(np.array([certificate.intercept]), edge)[0])
+    ends = [tuple(np.atleast_1d(end) for end in region.intercept_bounds()) for region in regions]
+    edge = np.maximum.reduce([low for low, _ in ends]), np.minimum.reduce([high for _, high in ends])
+    shift = float(_farthest(np.atleast_1d(certificate.intercept), edge).max())
     largest = None
     if queries is not None:
-        bounds = score_bounds(regions, queries, certificate.columns.dead)
-        largest = float(_farthest(queries @ coef + certificate.intercept, bounds).max())
+        bounds = _query_bounds(regions, queries, certificate)
+        largest = float(_farthest(queries @ coef.T + certificate.intercept, bounds).max())
     return Distance(certificate.gap, radius, shift if problem.fit_intercept else 0.0, largest)
+
+
+def _query_bounds(regions: list[Region], queries: Matrix, certificate: Certificate) -> Bounds:
+    """Bounds of the scores of queries from all regions."""
+    if not certificate.problem.loss.several:
+        return score_bounds(regions, queries, certificate.columns.dead)
+    found: Bounds = regions[0].score_bounds(queries)
+    for region in regions[1:]:
+        found = intersect(found, region.score_bounds(queries))
+    return found
 
 
 def _farthest(values: Array, bounds: tuple[Array, Array]) -> Array:
@@ -87,7 +103,7 @@ def _farthest(values: Array, bounds: tuple[Array, Array]) -> Array:
     return np.nextafter(np.maximum(away, 0.0), np.inf)
 
 
-def certificate_of(problem: Problem, coef: Array, intercept: float, dual: Array | None) -> Certificate:
+def certificate_of(problem: Problem, coef: Array, intercept: Any, dual: Array | None) -> Certificate:
     """The certificate of a model, with dual variables that it implies itself where none are given."""
     if dual is None:
         dual = dual_of(problem, problem.scores(coef, intercept))
@@ -135,9 +151,9 @@ def issue(state: State, entry: ChangeEntry, queries: Matrix | None, at: str, ide
         "model": {
             "before": entry.model,
             "after": state.digest,
-            "coef": solution.coef.tolist(),
-            "intercept": float(solution.intercept),
-            "dual": dual.tolist() if written and dual is not None else None,
+            "coef": solution.coef.ravel().tolist(),
+            "intercept": np.asarray(solution.intercept, dtype=np.float64).tolist(),
+            "dual": dual.ravel().tolist() if written and dual is not None else None,
         },
         "certificate": {
             "gap": claim(distance.gap),
@@ -179,7 +195,7 @@ SHAPE: dict[str, Any] = {
     "removal": {"number": int, "at": str, "rows": list, "n_trained": int, "n_identical": int},
     "data": {"n_rows": int, "n_columns": int, "digest": str},
     "terms": dict,
-    "model": {"before": str, "after": str, "coef": list, "intercept": float, "dual": (list, None)},
+    "model": {"before": str, "after": str, "coef": list, "intercept": (float, list), "dual": (list, None)},
     "certificate": {"gap": (float, None), "radius": (float, None), "intercept_change": (float, None)},
     "queries": (dict, None),
     "digest": str,
@@ -267,7 +283,7 @@ def verify_receipt(
     try:
         spec = ModelSpec.from_json(found["terms"])
         problem = _problem(found, spec, X, y, sample_weight)
-        coef, dual = _model(found, problem)
+        coef, intercept, dual = _model(found, problem, spec)
         rows = None
         if queries is not None:
             rows = spec.rows(queries, problem.n_columns, "queries")
@@ -275,7 +291,7 @@ def verify_receipt(
     except (ValueError, TypeError) as error:
         return Verification(False, "nothing", (*reasons, str(error)))
     reasons += _check_rows(found, problem, n_identical)
-    distance = distance_of(certificate_of(problem, coef, found["model"]["intercept"], dual), rows)
+    distance = distance_of(certificate_of(problem, coef, intercept, dual), rows)
     reasons += _check_numbers(found, distance)
     updated = found["statement"] != "model not yet updated"
     return Verification(
@@ -348,19 +364,24 @@ def _problem(found: dict[str, Any], spec: ModelSpec, X: Any, y: Any, sample_weig
     return spec.objective.problem(matrix, *spec.labelled(y, sample_weight, matrix.shape[0]))
 
 
-def _model(found: dict[str, Any], problem: Problem) -> tuple[Array, Array | None]:
-    """Coefficients and dual variables of the receipt's model."""
-    model = found["model"]
-    coef = np.array(model["coef"], dtype=np.float64)
+def _model(found: dict[str, Any], problem: Problem, spec: ModelSpec) -> tuple[Array, Any, Array | None]:
+    """Coefficients, intercept and dual variables of the receipt's model; these, of several classes, class by class and row by row."""
+    model, classes = found["model"], (spec.n_classes,) if problem.loss.several else ()
+    if problem.loss.several and problem.n_scores != spec.n_classes:
+        raise ValueError(f"the remaining rows must have all {spec.n_classes} classes; got {problem.n_scores}.")
+    coef, intercept = (np.array(model[name], dtype=np.float64) for name in ("coef", "intercept"))
     dual = None if model["dual"] is None else np.array(model["dual"], dtype=np.float64)
-    if coef.shape != (problem.n_columns,) or (dual is not None and dual.shape != (problem.n_rows,)):
+    shapes = (*classes, problem.n_columns), (problem.n_rows, *classes)
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    if coef.shape != (sizes[0],) or intercept.shape != classes or (dual is not None and dual.shape != (sizes[1],)):
         raise ValueError(
-            f"the model must have {problem.n_columns} coefficients and, if any, {problem.n_rows} dual variables; got shapes "
+            f"the model must have {sizes[0]} coefficients and, if any, {sizes[1]} dual variables; got shapes "
             f"{coef.shape} and {None if dual is None else dual.shape}."
         )
-    if not all(np.all(np.isfinite(part)) for part in (coef, model["intercept"], 0.0 if dual is None else dual)):
+    if not all(np.all(np.isfinite(part)) for part in (coef, intercept, 0.0 if dual is None else dual)):
         raise ValueError("the model in the receipt must be finite; got NaN or infinity.")
-    return coef, dual
+    found_dual = None if dual is None else dual.reshape(shapes[1])
+    return coef.reshape(shapes[0]), intercept if classes else float(intercept), found_dual
 
 
 def _check_rows(found: dict[str, Any], problem: Problem, allowed: int) -> list[str]:

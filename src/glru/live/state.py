@@ -323,7 +323,7 @@ class State:
     revision : int
         How many trainings led to the stored model.
     n_weighted : tuple of int
-        Present rows of weight above 0, with negative targets and with others.
+        Present rows of weight above 0, by class; of a regression those with negative targets and the others.
     digest : str
         The digest of the stored model.
     exhausted : bool
@@ -334,7 +334,7 @@ class State:
     solution: Solution
     pending: Pending
     revision: int
-    n_weighted: tuple[int, int]
+    n_weighted: tuple[int, ...]
     digest: str
     exhausted: bool
 
@@ -342,12 +342,11 @@ class State:
     def of(cls, spec: ModelSpec, solution: Solution, pending: Pending, revision: int, exhausted: bool) -> "State":
         """The state with some changes since a training, counted and digested afresh."""
         kept = np.delete(np.arange(pending.base.n_rows), pending.gone_rows)
-        low, high = count_weighted(pending.base.y[kept], pending.base.sample_weight[kept])
+        counts = spec.count(pending.base.y[kept], pending.base.sample_weight[kept])
         if pending.arrived is not None:
-            more = count_weighted(pending.arrived.y, pending.arrived.weight)
-            low, high = low + more[0], high + more[1]
+            counts = _added(counts, spec.count(pending.arrived.y, pending.arrived.weight))
         digest = digest_model(spec.to_json(), solution.coef, solution.intercept)
-        return cls(spec, solution, pending, revision, (low, high), digest, exhausted)
+        return cls(spec, solution, pending, revision, counts, digest, exhausted)
 
     @cached_property
     def proofs(self) -> Proofs:
@@ -362,32 +361,30 @@ class State:
     @cached_property
     def stored_coef(self) -> Array:
         """The stored coefficients in the present columns; new columns have none yet."""
-        kept = np.delete(self.solution.coef, self.pending.gone_columns)
-        return np.append(kept, np.zeros(self.pending.n_columns - kept.size))
+        kept = np.delete(self.solution.coef, self.pending.gone_columns, axis=-1)
+        return np.concatenate([kept, np.zeros((*kept.shape[:-1], self.pending.n_columns - kept.shape[-1]))], axis=-1)
 
     def with_rows(self, X: Any, y: Any, sample_weight: Any, keys: Any) -> "State":
         """The state with more rows."""
         matrix = self.spec.rows(X, self.pending.n_columns, "new rows")
         target, weight = self.spec.labelled(y, sample_weight, matrix.shape[0])
-        low, high = count_weighted(target, weight)
         named = self.pending.new_keys(keys, target.size)
         return replace(
             self,
             pending=self.pending.with_rows(Rows(matrix, target, weight, named)),
-            n_weighted=(self.n_weighted[0] + low, self.n_weighted[1] + high),
+            n_weighted=_added(self.n_weighted, self.spec.count(target, weight)),
         )
 
     def without_rows(self, positions: Positions, rows: Rows) -> "State":
         """The state without some present rows, which are also given in full."""
         if positions.size == self.pending.n_rows:
             raise ValueError(f"at least one row must be left; got the removal of all {positions.size}.")
-        gone = count_weighted(rows.y, rows.weight)
-        left = self.n_weighted[0] - gone[0], self.n_weighted[1] - gone[1]
+        left = _added(self.n_weighted, tuple(-number for number in self.spec.count(rows.y, rows.weight)))
         if sum(left) == 0:
             raise ValueError("a row of weight above 0 must be left; got the removal of all of them.")
         if self.spec.classes is not None and 0 in left:
             raise ValueError(
-                f"both classes must be left; got the removal of every row of class {self.spec.classes.tolist()[left.index(0)]!r} "
+                f"{'both classes' if len(left) == 2 else 'all classes'} must be left; got the removal of every row of class {self.spec.classes.tolist()[left.index(0)]!r} "
                 "that has a weight above 0. Add others of it first."
             )
         return replace(self, pending=self.pending.without_rows(positions), n_weighted=left)
@@ -427,11 +424,9 @@ class State:
         return replace(self, pending=replace(self.pending, keys=keys.forget(self.pending.gone_rows)))
 
 
-def count_weighted(y: Array, weight: Array) -> tuple[int, int]:
-    """Rows of weight above 0, with negative targets and with others."""
-    used = weight > 0.0
-    low = int(np.count_nonzero(used & (y < 0.0)))
-    return low, int(np.count_nonzero(used)) - low
+def _added(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The sums of two counts."""
+    return tuple(one + other for one, other in zip(first, second, strict=True))
 
 
 def as_keys(keys: Any, count: int | None = None) -> tuple[Key, ...]:
@@ -503,7 +498,8 @@ def digest_data(rows: list[str]) -> str:
     return hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()
 
 
-def digest_model(spec: dict[str, Any], coef: Array, intercept: float) -> str:
-    """The digest of a model: its specification without the names of columns, its coefficients and its intercept."""
+def digest_model(spec: dict[str, Any], coef: Array, intercept: Any) -> str:
+    """The digest of a model: its specification without the names of columns, its coefficients, class by class, and its intercepts."""
     nameless = {key: value for key, value in spec.items() if key != "column_names"}
-    return digest_json({"terms": nameless, "coef": coef.tolist(), "intercept": float(intercept)})
+    model = {"coef": coef.ravel().tolist(), "intercept": np.asarray(intercept, dtype=np.float64).tolist()}
+    return digest_json({"terms": nameless} | model)

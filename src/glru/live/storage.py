@@ -163,7 +163,7 @@ def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     trained_keys = () if pending.keys is None else pending.keys.keys
     arrays: Arrays = {
         **_matrix_out("X", pending.base.matrix),
-        "y": pending.base.y,
+        "y": pending.base.y.astype(np.float64),
         "weight": pending.base.sample_weight,
         "coef": solution.coef,
         "dual": solution.dual,
@@ -172,14 +172,14 @@ def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     }
     if pending.arrived is not None:
         arrays |= _matrix_out("new_X", pending.arrived.X)
-        arrays |= {"new_y": pending.arrived.y, "new_weight": pending.arrived.weight}
+        arrays |= {"new_y": pending.arrived.y.astype(np.float64), "new_weight": pending.arrived.weight}
     for k, block in enumerate(pending.new_columns):
         arrays |= {f"columns_{k}_rows": block.rows.astype(np.int64), **_matrix_out(f"columns_{k}", block.X)}
     document = {
         "schema": SCHEMA,
         "terms": state.spec.to_json(),
         "solution": {
-            "intercept": float(solution.intercept),
+            "intercept": np.asarray(solution.intercept, dtype=np.float64).tolist(),
             "n_iter": int(solution.n_iter),
             "status": solution.status,
             "solver": solution.solver,
@@ -221,10 +221,16 @@ def _state(arrays: Arrays, document: dict[str, Any]) -> State:
     X = _matrix_in("X", arrays)
     y, weight = _targets("", arrays, X.shape[0], spec)
     problem = spec.objective.problem(X, y, weight)
+    classes = (problem.n_scores,) if problem.loss.several else ()
+    if problem.loss.several and problem.n_scores != spec.n_classes:
+        raise ValueError("the trained rows must have all classes.")
+    intercept: Any = np.array(stored["intercept"], dtype=np.float64)
     point = Point(
-        _vector("coef", arrays, problem.n_columns), float(stored["intercept"]), _vector("dual", arrays, problem.n_rows)
+        _vector("coef", arrays, *classes, problem.n_columns),
+        intercept if classes else float(intercept),
+        _vector("dual", arrays, problem.n_rows, *classes),
     )
-    if not np.isfinite(point.intercept) or stored["status"] not in get_args(Status):
+    if intercept.shape != classes or not np.isfinite(intercept).all() or stored["status"] not in get_args(Status):
         raise ValueError("the stored model is not valid.")
     solution = solution_at(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
     pending = _pending(arrays, document, problem, spec)
@@ -282,8 +288,13 @@ def _with_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -> 
 def _targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[Array, Array]:
     """Targets and weights of rows, checked."""
     y, weight = _vector(f"{prefix}y", arrays, size), _vector(f"{prefix}weight", arrays, size)
-    if np.any(weight < 0.0) or (spec.classes is not None and not np.all(np.abs(y) == 1.0)):
-        raise ValueError("targets of a classifier must be -1 and +1, and weights at least 0.")
+    if spec.objective.loss.several:
+        wrong = not np.all(np.isin(y, np.arange(spec.n_classes)))
+        y = y.astype(np.intp) if not wrong else y
+    else:
+        wrong = spec.classes is not None and not np.all(np.abs(y) == 1.0)
+    if np.any(weight < 0.0) or wrong:
+        raise ValueError("targets of a classifier must be -1 and +1 or places of classes, and weights at least 0.")
     return y, weight
 
 
@@ -303,9 +314,10 @@ def _matrix_in(name: str, arrays: Arrays) -> Matrix:
     return as_matrix(matrix)
 
 
-def _vector(name: str, arrays: Arrays, size: int) -> Array:
+def _vector(name: str, arrays: Arrays, *shape: int) -> Array:
     vector = arrays[name]
-    if vector.shape != (size,) or vector.dtype != np.float64 or not np.all(np.isfinite(vector)):
+    if vector.shape != shape or vector.dtype != np.float64 or not np.all(np.isfinite(vector)):
+        size = " x ".join(map(str, shape))
         raise ValueError(f"{name} must hold {size} finite numbers; got {vector.dtype} of shape {vector.shape}.")
     return vector
 
