@@ -32,7 +32,7 @@ FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
 FOLDS, REFITS = "decisions/test_cross_validation.py", "decisions/test_refits.py"
 COLUMNS, STEPWISE = "decisions/test_column_families.py", "decisions/test_stepwise.py"
 INFORMATION, SUBSETS = "decisions/test_information.py", "decisions/test_subsets.py"
-FOLD_COLUMNS = "decisions/test_fold_columns.py"
+FOLD_COLUMNS, CARRIED_COLUMNS = "decisions/test_fold_columns.py", "decisions/test_carried_columns.py"
 DEVICES, ATTACK = "ecosystem/test_arrays.py", "attack/test_attack.py"
 CLASS_STEPWISE = "decisions/test_class_stepwise.py"
 GENERALISED_STEPWISE = "decisions/test_generalised_stepwise.py"
@@ -449,6 +449,16 @@ MUTANTS: dict[str, Mutant] = {
     "forces-taken-as-exact-beside-a-new-column": Mutant(
         "glru.updates.columns.wide:Steps._base_norms", _base_without(size=0.0), SLACK
     ),
+    "column-that-has-left-not-followed": Mutant(
+        "glru.updates.columns.screen:RemovalScreen._follow_column", always(None), CARRIED_COLUMNS
+    ),
+    "curvatures-that-moved-not-followed": Mutant(
+        "glru.updates.columns.screen:RemovalScreen._follow_curvatures", always(None), CARRIED_COLUMNS
+    ),
+    "hundredth-of-the-radius-of-carried-columns": Mutant(
+        "glru.updates.columns.screen:RemovalScreen._radius", scaled(0.01), CARRIED_COLUMNS
+    ),
+    "removed-columns-taken-out-exactly": Mutant("glru.metric.rows:RowSide.unit", scaled(0.001), CARRIED_COLUMNS),
     "tenth-of-the-gradient-of-one-step": Mutant(
         "glru.updates.columns.one_step:Moves.gradient_norms", scaled(0.1), COLUMNS
     ),

@@ -73,6 +73,7 @@ class RowSide:
     """
 
     gram: Any
+    n_changes: int = 0
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.arrays = problem, problem.arrays
@@ -106,7 +107,7 @@ class RowSide:
         """
         side = RowSide.__new__(RowSide)
         side.problem, side.arrays = problem or self.problem, self.arrays
-        side.inverse, side.center = self.inverse, self.center
+        side.inverse, side.center, side.n_changes = self.inverse, self.center, self.n_changes
         centred = self.rows(rows)
         arrays, across = self.arrays, self.arrays.put(self.images(centred))
         right = arrays.concatenate([across, centred.row_gram(self.inverse).data], 0)
@@ -119,7 +120,7 @@ class RowSide:
         """The side of some rows, for a Newton system; the problem stays that of all."""
         side = RowSide.__new__(RowSide)
         side.problem, side.arrays = self.problem, self.arrays
-        side.inverse, side.center = self.inverse, self.center
+        side.inverse, side.center, side.n_changes = self.inverse, self.center, self.n_changes
         side.gram, side.border, side.norms = self.gram[rows][:, rows], self.border[rows], self.norms[rows]
         return side
 
@@ -130,9 +131,16 @@ class RowSide:
         """
         side = RowSide.__new__(RowSide)
         side.problem, side.arrays, side.border = self.problem, self.arrays, self.border
-        side.inverse, side.center = self.inverse, self.center
+        side.inverse, side.center, side.n_changes = self.inverse, self.center, self.n_changes + 1
         side.gram = as_matrix(self.arrays.outer_sum(self.gram.data, scale * column, column))
         side.norms = np.sqrt(self.norms**2 + max(scale, 0.0) * column**2) * (1.0 + FEW)
+        return side
+
+    def without_column(self, place: int, column: Array) -> "RowSide":
+        """The side of the columns but one; images of other rows are no longer formed, as ``problem`` keeps that column."""
+        side = self.with_column(column, -float(self.inverse[place]))
+        side.inverse = np.delete(self.inverse, place)
+        side.center = None if self.center is None else np.delete(self.center, place)
         return side
 
     @property
@@ -170,8 +178,11 @@ class RowSide:
 
     @cached_property
     def unit(self) -> float:
-        """Relative error of a score: of a sum over the columns, then over the rows and the border."""
-        return gamma(self.inverse.size + self.norms.size + self.n_free + 16) * (1.0 + FEW)
+        """Relative error of a score: of a sum over the columns, then over the rows and the border.
+
+        A column that has come or gone since costs the roundings of its entries and of its product, of ``scale``, and of the sum.
+        """
+        return gamma(self.inverse.size + 8 * self.n_changes + self.norms.size + self.n_free + 16) * (1.0 + FEW)
 
     @cached_property
     def border_norms(self) -> Array:
@@ -400,32 +411,46 @@ class RowMetric(NewtonSystem, Metric):
         rows = self.side.rows(rows)
         images = self.side.images(rows)
         spread, duals, _, missed = self._answer(images, self.side.free_part(rows).T)
-        return self._answer_norms(rows, images, spread, duals, self.side.gram @ duals) + missed + self.side.tiny
+        lengths = self._lengths(rows)
+        return self._answer_norms(lengths, images, spread, duals, self.side.gram @ duals) + missed + self.side.tiny
 
-    def _answer_norms(self, rows: Matrix, images: Array, spread: Array, duals: Array, scores: Array) -> Array:
+    def _lengths(self, rows: Matrix) -> tuple[Array, Array]:
+        """The squares of queries in the metric of the penalty, and at least their roots."""
+        squares = rows.squared_row_norms(self.side.inverse)
+        return squares, np.sqrt(squares) * (1.0 + gamma(rows.shape[1] + 4)) + self.side.tiny
+
+    def _answer_norms(
+        self, lengths: tuple[Array, Array], images: Array, spread: Array, duals: Array, scores: Array
+    ) -> Array:
         """At least the norms of queries whose answers miss nothing of the border; ``scores``: ``K v``."""
-        side, n_columns = self.side, rows.shape[1]
-        squares = rows.squared_row_norms(side.inverse)
+        side, (squares, roots) = self.side, lengths
         norm_sum = side.norms @ np.abs(duals)
         own = np.einsum("ij,ij->j", spread, spread)
         parts = squares - 2.0 * np.einsum("ij,ij->j", duals, images)
         parts += np.einsum("ij,ij->j", duals, scores) + own
         # The parts cancel; each is off by a share of (|x| + sum_k |v_k| |x_k|)^2, the last by a share of itself.
-        sizes = np.square(np.sqrt(squares) * (1.0 + gamma(n_columns + 4)) + norm_sum) + own
+        sizes = np.square(roots + norm_sum) + own
         parts = np.maximum(parts, 0.0) + 4.0 * side.unit * sizes
         return np.sqrt(parts) * (1.0 + FEW)
 
     def answers(self, rows: Matrix) -> "Answers":
         """``H^-1 x`` of queries."""
-        side, root = self.side, self.root[:, None]
-        rows = side.rows(rows)
-        images, border = side.images(rows), side.free_part(rows).T
+        rows = self.side.rows(rows)
+        return self._answers(self.side.images(rows), self.side.free_part(rows).T, self._lengths(rows))
+
+    def answers_within(self, extended: RowSide) -> "Answers":
+        """``H^-1 x`` of the queries that a side of the same columns has behind the rows."""
+        here, there = slice(0, self.root.size), slice(self.root.size, None)
+        gram = to_host(extended.gram.data)
+        return self._answers(gram[here, there], extended.border[there].T, (np.diag(gram)[there], extended.norms[there]))
+
+    def _answers(self, images: Array, border: Array, sizes_of: tuple[Array, Array]) -> "Answers":
+        side, root, lengths = self.side, self.root[:, None], sizes_of[1]
         spread, duals, free, missed = self._answer(images, border)
         scores = side.gram @ duals
-        norms = self._answer_norms(rows, images, spread, duals, scores) + missed + side.tiny
+        norms = self._answer_norms(sizes_of, images, spread, duals, scores) + missed + side.tiny
         # The image is Lambda^-1 (x - X^T v) and beta; it misses X^T (v - D z) of x, z its scores.
-        lengths = np.sqrt(rows.squared_row_norms(side.inverse)) * (1.0 + gamma(rows.shape[1] + 4)) + side.tiny
-        sizes = np.abs(side.border) @ np.abs(free) if side.n_free else np.zeros((1, rows.shape[0]))
+        sizes = np.abs(side.border) @ np.abs(free) if side.n_free else np.zeros((1, lengths.size))
         errors = side.unit * (lengths + side.norms @ np.abs(duals)), side.unit * sizes.max(axis=0, initial=0.0)
         wrong = spread - root * (images - scores + side.border @ free)
         residual_norms = length(wrong, axis=0) + FEW * length(spread, axis=0) + self.spread(errors) + missed

@@ -5,6 +5,7 @@ above zero, and its log-loss is :math:`\log(1 + \sum_{k \ne y} e^{-t_k})`. Remov
 Hessian (:meth:`glru.regions.classes.ClassEllipsoid.without`); other moves are trained from the present model and then certified.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import fsum
 from typing import final
@@ -115,7 +116,7 @@ class ClassJudge(Judge):
         goal = Goal(budget=self.model.budget, rough=not thorough)
         return self._narrow(self._region, self.model.chosen, goal, self._forms)[0]
 
-    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+    def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         found = Screened.unknown(len(moves), "newton")
         for k, move in enumerate(moves):
             budget.check()
@@ -215,7 +216,7 @@ class ClassJudge(Judge):
         near, kept = self._found[move][0].point, np.isin(self.model.chosen, move.apply(self.model.chosen))
         return problem, Point(near.coef[:, kept], near.intercept, point.dual)
 
-    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+    def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         return same_columns(moves, [self.model.whole.matrix, self.rows.X], self.model.whole.penalty)
 
 

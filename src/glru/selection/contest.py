@@ -81,7 +81,8 @@ class Contest:
     def without_ties(self, labels: Sequence[int]) -> "Contest":
         """The contest in which candidates of the same label, whose values are equal, stand back behind the first of them."""
         lower, upper = self.lower.copy(), self.upper.copy()
-        for label in set(labels):
+        found, counts = np.unique(labels, return_counts=True)
+        for label in found[counts > 1]:
             first, *others = np.flatnonzero(np.asarray(labels) == label)
             lower[first], upper[first] = max(lower[[first, *others]]), min(upper[[first, *others]])
             lower[others] = upper[others] = np.inf

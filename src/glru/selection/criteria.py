@@ -40,6 +40,8 @@ class Criterion:
         The total weight of the training rows, where degrees of freedom have a price.
     constant : tuple of float, or None
         Where parameters have a price: bounds of what :math:`-2 \log L` is above twice the sum; None for the normal distribution at its best variance.
+    slopes : callable or None
+        ``slopes(y, scores)``: the derivatives of the terms in the scores, to a few units; None where terms are not convex, or have none.
     unit : float
         What a sum of numbers of rows is multiplied by to be shown: 1, unless rows count differently.
     """
@@ -52,6 +54,7 @@ class Criterion:
     price: float | None = None
     total: float = 0.0
     constant: tuple[float, float] | None = None
+    slopes: Callable[[Array, Array], Array] | None = None
     unit: float = 1.0
 
     @property
@@ -156,10 +159,14 @@ def _deviances(loss: Loss, y: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
     return 2.0 * least, 2.0 * most
 
 
+def _residual_slopes(y: Array, scores: Array) -> Array:
+    return 2.0 * (scores - y)
+
+
 CRITERIA = {
     "error": Criterion("error", "classification", _errors, 0.0, True),
-    "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False),
-    "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False),
+    "log_loss": Criterion("log_loss", "classification", _log_losses, 1e-9, False, slopes=Logistic().gradient),
+    "squared_error": Criterion("squared_error", "regression", _squared_errors, 1e-9, False, slopes=_residual_slopes),
 }
 
 

@@ -1,5 +1,6 @@
 """What each feature is worth: how much worse a model is without it, proven."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, final
@@ -160,7 +161,7 @@ def measure_importance(problem: Any, X_val: Any, y_val: Any, settings: Settings)
 
 
 def _narrow(
-    judge: Judge, moves: list[Move], contest: Contest, criterion: Criterion, budget: Budget, report: Any
+    judge: Judge, moves: Sequence[Move], contest: Contest, criterion: Criterion, budget: Budget, report: Any
 ) -> int:
     """Bound the values of all moves, together and then one by one where that is not enough; the number of trainings."""
     screened = judge.screen(moves, budget, contest)

@@ -22,8 +22,8 @@ from glru.regions.gap import centers
 from glru.selection.contest import Contest, Goal
 from glru.selection.criteria import Criterion, lower_end
 from glru.selection.dof import Freedom, bounds_nearby, count_parameters, freedom_at
-from glru.selection.moves import ColumnFamilies, Columns, Model, Move, Screening, SummedHessian
-from glru.updates.columns import FoldColumns, FoldData
+from glru.selection.moves import Carried, ColumnFamilies, Columns, Model, Move, MoveList, Screening, SummedHessian
+from glru.updates.columns import FoldColumns, FoldData, Tangent
 
 Zeros = NDArray[np.bool_]
 """Rows whose score is exactly zero."""
@@ -90,7 +90,7 @@ class Judge(ABC):
         """The value of the present columns, to ``ROUGH``; ``thorough``: as exactly as can be."""
 
     @abstractmethod
-    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+    def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         """First bounds for every move; raises when the budget is spent.
 
         ``contest``: what the moves are last in; those that cannot win it are not bounded more tightly.
@@ -104,7 +104,7 @@ class Judge(ABC):
     def after(self, move: Move) -> "Judge":
         """The judge of the columns after a move."""
 
-    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+    def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         """A label for each move: 0 if it provably leaves every score as it is, the same if scores are the same."""
         return list(range(1, len(moves) + 1))
 
@@ -129,19 +129,17 @@ class ValidationRows:
         """Rows whose score is exactly zero whatever the coefficients of some columns."""
         if self.whole.fit_intercept:
             return np.full(self.y.size, chosen.size == 0 and self._is_balanced)
-        return np.asarray(~self._filled[:, chosen].any(axis=1))
+        return np.asarray(~self._filled.take(chosen, axis=1).any(axis=1))
 
-    def zeros_after(self, chosen: Columns, moves: list[Move]) -> Zeros:
+    def zeros_after(self, chosen: Columns, moves: MoveList) -> Zeros:
         """The rows whose score is exactly zero after each move from some columns, of shape (n_rows, n_moves)."""
         found = np.zeros((self.y.size, len(moves)), dtype=bool)
         if self.whole.fit_intercept:
             return found
-        now = self._filled[:, chosen].sum(axis=1)
-        most = max(len(move.columns) for move in moves)
-        for row in np.flatnonzero(now <= most):
+        now = self._filled.take(chosen, axis=1).sum(axis=1)
+        for row in np.flatnonzero(now <= moves.sizes.max(initial=0)):
             own = [np.count_nonzero(self._filled[row, list(move.columns)]) for move in moves]
-            signs = [1 if move.add else -1 for move in moves]
-            found[row] = now[row] + np.array(signs) * np.array(own) == 0
+            found[row] = now[row] + np.where(moves.add, 1, -1) * np.array(own) == 0
         return found
 
     @cached_property
@@ -216,10 +214,12 @@ class JudgedColumns:
 class ValidationJudge(Judge):
     """A model judged on validation rows, by one of the methods of :func:`glru.stepwise`."""
 
-    def __init__(self, model: Model, rows: ValidationRows, method: str = "certified") -> None:
+    def __init__(
+        self, model: Model, rows: ValidationRows, method: str = "certified", carried: Carried | None = None
+    ) -> None:
         self.model, self.rows, self.method = model, rows, method
         self.screening: Screening = (
-            ColumnFamilies(model, rows.X, method) if model.whole.in_memory else SummedHessian(model, rows.X)
+            ColumnFamilies(model, rows.X, method, carried) if model.whole.in_memory else SummedHessian(model, rows.X)
         )
         self._points: dict[Move, Point] = {}
 
@@ -251,9 +251,10 @@ class ValidationJudge(Judge):
         """The degrees of freedom near the present model."""
         return freedom_at(self.model.problem, self.model.solution.scores)
 
-    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+    def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         if contest is None:
             contest = Contest(np.full(len(moves), self.rows.criterion.least), np.full(len(moves), np.inf), 0.0)
+        moves = MoveList.of(moves)
         pending = Pending(self, moves, contest, budget)
         *_, stage = self.screening.bound(moves, pending)
         return Screened(pending.lower, pending.upper, pending.certain, stage)
@@ -308,17 +309,24 @@ class ValidationJudge(Judge):
         criterion = self.rows.criterion
         if criterion.counts or criterion.price is not None:
             return criterion.width(0.05 * criterion.resolution, 0.0)
-        point = self.model.point
-        scores = self.present.queries @ point.coef + point.intercept
+        bounds = self.screening.present() if self.screening.is_carried else None
+        if bounds is not None and np.all(np.isfinite(bounds)):
+            scores = 0.5 * (bounds[0] + bounds[1])
+        else:
+            point = self.model.point
+            scores = self.present.queries @ point.coef + point.intercept
         return criterion.width(
             0.05 * criterion.resolution, float(criterion.terms(self.rows.y, scores, scores)[1].sum())
         )
 
     def after(self, move: Move) -> "ValidationJudge":
+        carried = self.screening.carry(move)
+        if carried is not None:
+            return ValidationJudge(self.model.after(move, carried.point), self.rows, self.method, carried)
         start = self._points.get(move) or self.screening.candidate(move) or self.screening.trial(move)[1]
         return ValidationJudge(self.model.after(move, start), self.rows, self.method)
 
-    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+    def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         whole = self.model.whole
         if not whole.in_memory or whole.matrix.only_products:
             return super().find_ties(moves, budget)
@@ -342,7 +350,7 @@ class Pending:
     """
 
     def __init__(
-        self, judge: ValidationJudge, moves: list[Move], contest: Contest, budget: Budget, error: float = 0.0
+        self, judge: ValidationJudge, moves: MoveList, contest: Contest, budget: Budget, error: float = 0.0
     ) -> None:
         self.judge, self.contest, self.budget, self.error = judge, contest, budget, error
         self.others: Sequence[Pending] = ()
@@ -353,12 +361,11 @@ class Pending:
         self.zeros = judge.rows.zeros_after(judge.model.chosen, moves)
         self._parameters = self._count_parameters(moves) if judge.rows.criterion.price is not None else None
 
-    def _count_parameters(self, moves: list[Move]) -> tuple[Columns, Columns, Columns]:
+    def _count_parameters(self, moves: MoveList) -> tuple[Columns, Columns, Columns]:
         """Of the models after every move: unpenalised columns, all columns, and how many there are more than now."""
         model = self.judge.model
         now, free = count_parameters(model.whole, model.chosen), model.whole.quadratic == 0.0
-        signs = np.array([1 if move.add else -1 for move in moves])
-        changed = signs * np.array([len(move.columns) for move in moves])
+        changed, signs = moves.growth, np.where(moves.add, 1, -1)
         freed = signs * np.array([np.count_nonzero(free[list(move.columns)]) for move in moves])
         return now[0] + freed, now[1] + changed, changed
 
@@ -391,6 +398,25 @@ class Pending:
         low, high = self._complete(places, rows.criterion.add_terms(low, high, rows.weights), lower, upper)
         self.lower[places] = np.maximum(self.lower[places], low)
         self.upper[places] = np.maximum(np.minimum(self.upper[places], high), self.lower[places])
+        self.contest.settle(places + self.offset, *self._whole(places, self.lower[places], self.upper[places]))
+
+    def tangent(self, scores: Array) -> Tangent | None:
+        """A lower end of the value at some scores of the rows, and its slopes there; None where it is not a convex sum over the rows."""
+        rows, criterion = self.judge.rows, self.judge.rows.criterion
+        if criterion.slopes is None or criterion.price is not None:
+            return None
+        slopes = criterion.slopes(rows.y, scores)
+        low, _ = criterion.sum_bounds(rows.y, scores, scores, rows.weights)
+        return float(low), slopes if rows.weights is None else slopes * rows.weights
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the winner is known."""
+        return bool(np.isfinite(self.contest.resolution)) and self.contest.winner is not None
+
+    def take_values(self, places: Columns, lower: Array) -> None:
+        """Take in lower ends of the values after some moves."""
+        self.lower[places] = np.maximum(self.lower[places], lower)
         self.contest.settle(places + self.offset, *self._whole(places, self.lower[places], self.upper[places]))
 
     def _whole(self, places: Columns, lower: Array, upper: Array) -> Bounds:
@@ -442,7 +468,7 @@ class Pending:
         return known
 
 
-def same_columns(moves: list[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
+def same_columns(moves: Sequence[Move], matrices: Sequence[Matrix], penalty: Penalty) -> list[int]:
     """A label above 0 for each move, the same for moves of the same kind whose columns have the same entries."""
     contents: dict[int, tuple[bytes, ...]] = {}
     for column in (column for move in moves for column in move.columns):
@@ -472,7 +498,7 @@ class FoldsJudge(Judge):
     def value(self, thorough: bool = False) -> Value:
         return self._add([judge.value(thorough) for judge in self.judges])
 
-    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+    def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         own = [judge for judge in self.judges if isinstance(judge, ValidationJudge)]
         found: Sequence[Screened | Pending]
         at_once = self._screen_at_once(moves, budget, contest) if self.data is not None else None
@@ -488,7 +514,7 @@ class FoldsJudge(Judge):
         certain = np.sum([s.certain for s in found], axis=0)
         return Screened(lower_end(lower * (1.0 - self._error)), upper * (1.0 + self._error), certain, stage)
 
-    def _screen_at_once(self, moves: list[Move], budget: Budget, contest: Contest | None) -> list[Screened] | None:
+    def _screen_at_once(self, moves: Sequence[Move], budget: Budget, contest: Contest | None) -> list[Screened] | None:
         """The bounds of every fold, from steps of all candidates in all folds at once; None where these leave many open."""
         data, criterion = self.data, self.criterion
         assert data is not None
@@ -540,7 +566,7 @@ class FoldsJudge(Judge):
     def _models(self) -> list[Model]:
         return [judge.model for judge in self.judges if isinstance(judge, ValidationJudge)]
 
-    def _contest(self, moves: list[Move]) -> Contest:
+    def _contest(self, moves: Sequence[Move]) -> Contest:
         return Contest(np.full(len(moves), self.criterion.least), np.full(len(moves), np.inf), 0.0)
 
     def _keep(self, move: Move) -> None:
@@ -552,10 +578,10 @@ class FoldsJudge(Judge):
                     judge.screening.keep(move, point)
 
     def _screen_together(
-        self, judges: list[ValidationJudge], moves: list[Move], budget: Budget, contest: Contest | None
+        self, judges: list[ValidationJudge], moves: Sequence[Move], budget: Budget, contest: Contest | None
     ) -> tuple[list[Pending], str]:
         """The bounds of every fold; all are bounded once before any is bounded more tightly, so that it is known what matters."""
-        contest = self._contest(moves) if contest is None else contest
+        contest, moves = self._contest(moves) if contest is None else contest, MoveList.of(moves)
         found = [Pending(judge, moves, contest, budget, self._error) for judge in judges]
         for k, pending in enumerate(found):
             pending.others = found[:k] + found[k + 1 :]
@@ -581,7 +607,7 @@ class FoldsJudge(Judge):
                 break
         return self._add(parts)
 
-    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+    def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         labels = np.array([judge.find_ties(moves, budget) for judge in self.judges])
         # Equal sums are claimed only where all folds agree.
         agreed = np.all(labels == labels[0], axis=0)

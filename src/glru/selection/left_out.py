@@ -1,5 +1,6 @@
 """The judge of models by their own leave-one-out scores."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, final
 
@@ -211,7 +212,7 @@ class LeaveOneOutJudge(Judge):
         share = ROUGH if goal.rough else 0.05 * self.criterion.resolution
         return self.criterion.width(share, held_out.guess)
 
-    def screen(self, moves: list[Move], budget: Budget, contest: Contest | None = None) -> Screened:
+    def screen(self, moves: Sequence[Move], budget: Budget, contest: Contest | None = None) -> Screened:
         if not self._is_local:
             return Screened.unknown(len(moves), "carry")
         found = Screened.unknown(len(moves), "newton")
@@ -279,7 +280,7 @@ class LeaveOneOutJudge(Judge):
         start = self.model.trial(move)[1] if held_out is None else held_out.family.point
         return LeaveOneOutJudge(self.model.after(move, start), self.criterion, self.method, held_out)
 
-    def find_ties(self, moves: list[Move], budget: Budget) -> list[int]:
+    def find_ties(self, moves: Sequence[Move], budget: Budget) -> list[int]:
         whole = self.model.whole
         if whole.matrix.only_products:
             return super().find_ties(moves, budget)

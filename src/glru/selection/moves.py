@@ -1,8 +1,8 @@
 """The model of some columns of a problem, the models one move away from it, and what is found of all of these at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, final
 
@@ -30,8 +30,11 @@ from glru.updates.carry import new_coefficients
 from glru.updates.columns import (
     Block,
     LocalColumns,
+    RemovalScreen,
     SmoothColumns,
+    Steps,
     SubsetModels,
+    Tangent,
     WideColumns,
     carried_columns,
     has_local_columns,
@@ -75,21 +78,87 @@ class Move(NamedTuple):
     def apply(self, chosen: Columns) -> Columns:
         """The columns after the move."""
         changed = np.array(self.columns, dtype=np.intp)
-        return np.union1d(chosen, changed) if self.add else np.setdiff1d(chosen, changed)
+        places = np.searchsorted(chosen, changed)
+        return np.insert(chosen, places, changed) if self.add else np.delete(chosen, places)
+
+
+@final
+class MoveList(Sequence[Move]):
+    """Moves in a fixed order, with what is asked of all of them as arrays.
+
+    Attributes
+    ----------
+    add, sizes, first : array of shape (n_moves,)
+        Whether columns come; how many columns there are; the lowest of them.
+    """
+
+    def __init__(self, moves: Sequence[Move]) -> None:
+        self._moves, self._shown = np.empty((2, len(moves)), dtype=object)
+        for k, move in enumerate(moves):
+            self._moves[k], self._shown[k] = move, (move.action, move.columns)
+        self.add = np.array([move.add for move in moves], dtype=bool)
+        self.sizes = np.array([len(move.columns) for move in moves], dtype=np.intp)
+        self.first = np.array([move.columns[0] for move in moves], dtype=np.intp)
+
+    @classmethod
+    def of(cls, moves: Sequence[Move]) -> "MoveList":
+        """The moves, which may be such a list already."""
+        return moves if isinstance(moves, MoveList) else cls(moves)
+
+    def take(self, places: Columns) -> "MoveList":
+        """Some of the moves."""
+        found = MoveList.__new__(MoveList)
+        found._moves, found._shown = self._moves[places], self._shown[places]
+        found.add, found.sizes, found.first = self.add[places], self.sizes[places], self.first[places]
+        return found
+
+    def show(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """What every move does, and to which columns."""
+        return tuple(self._shown)
+
+    def __len__(self) -> int:
+        return int(self._moves.size)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._moves[place] if not isinstance(place, slice) else self.take(np.arange(len(self))[place])
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(self._moves.tolist())
+
+    @property
+    def growth(self) -> Columns:
+        """How many more columns there are after each move."""
+        return np.where(self.add, self.sizes, -self.sizes)
 
 
 @final
 class Model:
     """The model of some columns of a whole problem.
 
-    ``start`` is a point close to the optimum, or where to train from; without it the training starts from nothing.
+    ``start`` is a point close to the optimum, or where to train from, or what makes one; without it the training starts from nothing.
     ``budget``: of all trainings.
     """
 
     def __init__(
-        self, whole: Problem, chosen: Columns, tol: float, start: Point | None = None, budget: Budget = UNLIMITED
+        self,
+        whole: Problem,
+        chosen: Columns,
+        tol: float,
+        start: Point | Callable[[], Point] | None = None,
+        budget: Budget = UNLIMITED,
     ) -> None:
-        self.whole, self.chosen, self.tol, self.start, self.budget = whole, chosen, tol, start, budget
+        self.whole, self.chosen, self.tol, self._start, self.budget = whole, chosen, tol, start, budget
+
+    @property
+    def start(self) -> Point | None:
+        """Where a training starts."""
+        if callable(self._start):
+            self._start = self._start()
+        return self._start
+
+    @start.setter
+    def start(self, point: Point) -> None:
+        self._start = point
 
     @cached_property
     def problem(self) -> Problem:
@@ -137,7 +206,7 @@ class Model:
         dual = None if problem.loss.several else feasible_dual(problem, self.solution.dual)
         return problem, Point(coef[..., chosen], self.solution.intercept, dual)
 
-    def after(self, move: Move, start: Point) -> "Model":
+    def after(self, move: Move, start: Point | Callable[[], Point]) -> "Model":
         """The model after a move, trained from a candidate."""
         return Model(self.whole, move.apply(self.chosen), self.tol, start, self.budget)
 
@@ -167,6 +236,16 @@ class Pending(Protocol):
     budget: Budget
     size: int
 
+    def tangent(self, scores: Array) -> Tangent | None:
+        """A lower end of the value at some scores of the rows, and its slopes there; None where it is not a convex sum over the rows."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the winner is known."""
+
+    def take_values(self, places: Columns, lower: Array) -> None:
+        """Take in lower ends of the values after some moves."""
+
     def take(self, places: Columns, lower: Any, upper: Any) -> None:
         """Take in bounds of the rows' scores, of shape (n_rows, n_places), after some moves."""
 
@@ -190,7 +269,7 @@ class Screening(ABC):
     """What is found of all moves of a step together, from the present model, before any is refined on its own."""
 
     @abstractmethod
-    def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
         """Bound the validation scores after every move.
 
         First bounds of all come with the first item, tighter ones of moves that may still be the best with the next; items are the
@@ -203,6 +282,13 @@ class Screening(ABC):
 
     def candidate(self, move: Move) -> Point | None:
         """The model after a move that the bounds were found at, if there is one."""
+        return None
+
+    is_carried: bool = False
+    """Whether what was found for the last model is used."""
+
+    def carry(self, move: Move) -> "Carried | None":
+        """What the screening of the model after a move takes over from this one."""
         return None
 
     def present(self) -> Bounds | None:
@@ -218,18 +304,20 @@ class Screening(ABC):
 class ColumnFamilies(Screening):
     """Moves of rows in memory: single columns by their families, others by the certificate of the carried model."""
 
-    def __init__(self, model: Model, X: Matrix, method: str) -> None:
+    def __init__(self, model: Model, X: Matrix, method: str, carried: "Carried | None" = None) -> None:
         self.model, self.X, self.method = model, X, method
         self._local: LocalColumns | None = None
-        self._wide: WideColumns | SmoothColumns | None = None
+        self._wide: WideColumns | SmoothColumns | None = None if carried is None else carried.family
+        self._screen: RemovalScreen | None = None if carried is None else carried.screen
         self._subsets: SubsetModels | None = None
         self._found: dict[Move, Point] = {}
+        self.is_carried = carried is not None
 
-    def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
         alone, tighten = np.ones(len(moves), dtype=bool), []
         for add in (False, True):
-            places = np.array([k for k, m in enumerate(moves) if m.add == add and len(m.columns) == 1], dtype=np.intp)
-            columns = np.array([moves[k].columns[0] for k in places], dtype=np.intp)
+            places = np.flatnonzero((moves.add == add) & (moves.sizes == 1))
+            columns = moves.first[places]
             more = self._bound_family(places, columns, add, pending) if places.size else None
             if more is not None:
                 tighten.append(more)
@@ -249,19 +337,18 @@ class ColumnFamilies(Screening):
             more()
         yield stage
 
-    def _sets(self, moves: list[Move], places: Columns) -> Iterator[Columns]:
+    def _sets(self, moves: MoveList, places: Columns) -> Iterator[Columns]:
         """Moves whose models are stepped on together, each in the metric of its own Hessian: those with as many columns."""
         model = self.model
         if self.method != "certified" or not has_subsets(model.whole):
             return
-        signs = np.array([1 if moves[k].add else -1 for k in places])
-        sizes = model.chosen.size + signs * np.array([len(moves[k].columns) for k in places])
+        sizes = model.chosen.size + moves.growth[places]
         for size in np.unique(sizes):
             here = places[sizes == size]
             if size + model.whole.fit_intercept > 0 and here.size * size**2 <= SETS_COST * model.whole.n_rows**2:
                 yield here
 
-    def _bound_sets(self, moves: list[Move], places: Columns, pending: Pending) -> None:
+    def _bound_sets(self, moves: MoveList, places: Columns, pending: Pending) -> None:
         self._step_on(
             places,
             pending,
@@ -271,7 +358,9 @@ class ColumnFamilies(Screening):
             ),
         )
 
-    def _set_bounds(self, moves: list[Move], decided: Callable[[Columns, Array, Array], Any]) -> tuple[Array, Array]:
+    def _set_bounds(
+        self, moves: Sequence[Move], decided: Callable[[Columns, Array, Array], Any]
+    ) -> tuple[Array, Array]:
         """Bounds after moves to models of as many columns, from the present model; the models are kept."""
         model = self.model
         self._subsets = self._subsets or SubsetModels(model.whole, self.X)
@@ -288,6 +377,8 @@ class ColumnFamilies(Screening):
         return lower, upper
 
     def present(self) -> Bounds | None:
+        if self.is_carried:
+            return self._wide_family().present()
         problem = self.model.problem
         if self.method != "certified" or self.model.chosen.size == 0:
             return None
@@ -337,7 +428,7 @@ class ColumnFamilies(Screening):
                 [move], lambda _, lower, upper: np.array([decided(lower[:, 0], upper[:, 0])])
             )
             return lower[:, 0], upper[:, 0]
-        if self._wide is None or columns.size > 1 or has_products(self.model.problem):
+        if self._wide is None or columns.size > 1 or (not self.is_carried and has_products(self.model.problem)):
             return None
         found = self._wide.refine_one(self._block(columns, move.add), decided)
         return found.lower, found.upper
@@ -346,14 +437,14 @@ class ColumnFamilies(Screening):
         self, places: Columns, columns: Columns, add: bool, pending: Pending
     ) -> Callable[[], None] | None:
         """Bound moves of single columns, if a family applies; what is returned bounds those more tightly that matter."""
+        if self.is_carried and not add and self._has_squares(columns):
+            return self._bound_wide(places, columns, add, pending)
         problem, own = self.model.problem, np.searchsorted(self.model.chosen, columns)
         if self.method != "certified":
             if self.method == "glru" and not add and has_carried(problem) and problem.penalty.smooth:
                 pending.take(places, *carried_columns(self.model.solution, self.queries, own))
                 return lambda: None
-        elif (
-            add and next(self._sets([Move((int(j),), add) for j in columns], np.arange(columns.size)), None) is not None
-        ):
+        elif add and self._prefers_sets(columns.size):
             return None
         elif self._rows_are_few(add) and self._has_squares(columns) and has_wide_columns(problem):
             return self._bound_wide(places, columns, add, pending)
@@ -377,9 +468,15 @@ class ColumnFamilies(Screening):
     def _bound_wide(self, places: Columns, columns: Columns, add: bool, pending: Pending) -> Callable[[], None]:
         """Bound moves of single columns in the dimension of the rows: all by one step, then those that matter by more."""
         family, sign = self._wide_family(), 1.0 if add else -1.0
-        lam, centers = self.model.whole.quadratic[columns], self._centers(columns, add)
-        bounds = family.bounds(partial(self._columns, columns, pending.budget), lam, sign, columns.size, centers)
-        pending.take(places, *bounds)
+        tangent = None if add or not family.usable else pending.tangent(family.query_scores)
+        if tangent is None or self._screen is None or not self._bound_carried(places, columns, tangent, pending):
+            whole, seen = self.model.whole, None
+            if tangent is not None and family.queries.shape[0] <= whole.n_rows and columns.size > 2 * FIRST_BATCH:
+                self._screen = RemovalScreen(family, whole.matrix, self.X, self.model.chosen, whole.quadratic)
+                seen = partial(self._take_steps, self._screen, columns)
+            lam, centers = whole.quadratic[columns], self._centers(columns, add)
+            make = partial(self._columns, columns, pending.budget)
+            pending.take(places, *family.bounds(make, lam, sign, columns.size, centers, seen))
         return lambda: self._step_on(
             places,
             pending,
@@ -387,6 +484,52 @@ class ColumnFamilies(Screening):
                 self._block(columns[here], add), partial(decided, places[here]), BATCH_STEPS
             ),
         )
+
+    @staticmethod
+    def _take_steps(screen: RemovalScreen, columns: Columns, here: slice, steps: Steps) -> None:
+        screen.take(columns[here], steps)
+
+    def _bound_carried(self, places: Columns, columns: Columns, tangent: Tangent, pending: Pending) -> bool:
+        """Bound removals from what is carried from the last step; whether that leaves few enough open."""
+        family, screen = self._wide_family(), self._screen
+        assert screen is not None
+        pending.budget.check()
+        pending.take_values(places, screen.bounds(family, columns, tangent))
+        own = np.full(pending.size, -1)
+        own[places] = np.arange(places.size)
+        most = max(2 * FIRST_BATCH, columns.size // 8)
+        # The most promising ones first: they rule out many of the others.
+        for width in (FIRST_BATCH // 2, most):
+            here = own[pending.open_places()]
+            here = here[here >= 0]
+            if here.size > most and width == most:
+                return False
+            here = here[:width]
+            if here.size:
+                steps = Steps(family, self._block(columns[here], False))
+                screen.take(columns[here], steps)
+                pending.take(places[here], *steps.bounds())
+        return True
+
+    def carry(self, move: Move) -> "Carried | None":
+        """The family of the model after a column has left, and the screen of its columns; the data is not touched."""
+        family, screen, chosen = self._wide, self._screen, self.model.chosen
+        if screen is None or move.add or len(move.columns) > 1 or chosen.size - 1 <= self.model.whole.n_rows:
+            return None
+        assert isinstance(family, WideColumns)
+        columns = np.array(move.columns)
+        steps = Steps(family, self._block(columns, False))
+        place = int(np.searchsorted(chosen, columns[0]))
+        after = family.without(steps, place)
+        if after is None:
+            return None
+        screen.follow(family, steps)
+        return Carried(after, screen, self.model.whole, np.delete(chosen, place))
+
+    def _prefers_sets(self, n_moves: int) -> bool:
+        """Whether so many additions of single columns are stepped on in metrics of their own."""
+        whole, size = self.model.whole, self.model.chosen.size + 1
+        return has_subsets(whole) and n_moves * size**2 <= SETS_COST * whole.n_rows**2
 
     def _step_on(
         self, places: Columns, pending: Pending, refine: Callable[[Columns, Any], tuple[Array, Array]]
@@ -400,6 +543,9 @@ class ColumnFamilies(Screening):
         while True:
             here = own[pending.open_places()]
             here = here[here >= 0][:width]
+            if self._screen is not None and pending.is_settled:
+                # The model after the move tells its own value.
+                return
             if not here.size:
                 here = own[pending.best_place()]
                 here = here[here >= 0]
@@ -409,7 +555,7 @@ class ColumnFamilies(Screening):
             pending.take(batch, *refine(here, pending.decided))
             # Each is asked once.
             own[batch] = -1
-            width = min(2 * width, max(FIRST_BATCH, self.model.problem.arrays.batch // self.model.problem.n_rows))
+            width = min(2 * width, max(FIRST_BATCH, self.model.whole.arrays.batch // self.model.whole.n_rows))
 
     def _local_family(self) -> LocalColumns:
         self._local = self._local or LocalColumns(self.model.problem, self.model.near, self.queries)
@@ -448,10 +594,34 @@ class ColumnFamilies(Screening):
         return penalty.smooth and penalty.strong_convexity > 0.0
 
     def _rows_are_few(self, add: bool) -> bool:
-        n_rows = self.model.problem.n_rows
+        n_rows = self.model.whole.n_rows
         if add:
             return n_rows <= max(MOST_ROWS, self.model.whole.n_columns)
-        return n_rows < self.model.problem.n_columns or not has_local_columns(self.model.problem)
+        return n_rows < self.model.chosen.size or not has_local_columns(self.model.problem)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """What the search takes over from the model before a column left."""
+
+    family: WideColumns
+    screen: RemovalScreen
+    whole: Problem
+    chosen: Columns
+
+    def point(self) -> Point:
+        """The model, by its coefficients, near its optimum."""
+        whole, family = self.whole, self.family
+        lam, duals = whole.quadratic[self.chosen], family.base.duals
+        right = (whole.matrix.T @ duals)[self.chosen]
+        coef = np.divide(right, lam, out=np.zeros_like(right), where=lam > 0.0)
+        free = np.flatnonzero(lam == 0.0)
+        coef[free] = family.base.free[: free.size]
+        intercept = family.side.intercept(coef, float(family.base.free[-1]), -1.0) if whole.fit_intercept else 0.0
+        share = np.divide(duals, whole.weights, out=np.zeros_like(duals), where=whole.weights > 0.0)
+        problem = whole.select_columns(self.chosen)
+        return Point(coef, intercept, feasible_dual(problem, share))
 
 
 @final
@@ -468,7 +638,7 @@ class SummedHessian(Screening):
         self._found: dict[Move, Point] = {}
         self._expansion: Expansion | None = None
 
-    def bound(self, moves: list[Move], pending: Pending) -> Iterator[str]:
+    def bound(self, moves: MoveList, pending: Pending) -> Iterator[str]:
         for k in range(MOST_PASSES):
             places = pending.open_places() if k else np.arange(len(moves))
             if not places.size:
@@ -494,7 +664,7 @@ class SummedHessian(Screening):
             model.start = region.stepped()
         return region.score_bounds(self.X if chosen.size == self.X.shape[1] else self.X[:, chosen])
 
-    def _pass(self, moves: list[Move], places: Columns, pending: Pending) -> None:
+    def _pass(self, moves: MoveList, places: Columns, pending: Pending) -> None:
         """Bound the scores after some moves in one pass over the rows, and step their models on."""
         pending.budget.check()
         whole = self.model.whole

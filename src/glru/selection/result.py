@@ -38,10 +38,11 @@ class Step:
     seconds : float
         Time of the step.
     candidates : tuple of (action, columns)
-        The moves, in the order in which ties are broken.
-    lower, upper : array of shape (n_candidates,)
+        The moves, in the order in which ties are broken. Of long paths, from 2,000,000 candidates on, those of later steps that their first lower
+        bound did not rule out; the arrays below are of the same.
+    lower, upper : array of shape (len(candidates),)
         Proven bounds of each move's value when the step was decided; with the method "naive" the values themselves.
-    first_lower, first_upper, first_certain : array of shape (n_candidates,)
+    first_lower, first_upper, first_certain : array of shape (len(candidates),)
         The bounds after the first stage, and how many validation rows were certain then. With the criterion "error"
         ``first_lower`` is ``I`` of Algorithm 5, ``first_certain - I`` is ``C`` and the rest of the rows ``Z``.
     """

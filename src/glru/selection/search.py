@@ -32,7 +32,7 @@ from glru.selection.judge import (
     Value,
 )
 from glru.selection.left_out import LeaveOneOutJudge
-from glru.selection.moves import Columns, Model, Move
+from glru.selection.moves import Columns, Model, Move, MoveList
 from glru.selection.result import Step, StepwiseResult
 from glru.solution import Solution
 from glru.updates.columns import FoldData, has_fold_columns
@@ -146,10 +146,11 @@ class Walk:
         self.criterion, self.settings, self.budget = criterion, settings, budget
         self._first = np.array([group[0] for group in moving], dtype=np.intp)
         self._sizes = np.array([group.size for group in moving], dtype=np.intp)
-        self._every = [[Move(tuple(group.tolist()), add) for group in moving] for add in (False, True)]
+        self._every = MoveList([Move(tuple(group.tolist()), add) for group in moving for add in (False, True)])
         self.value = self.first = Value(0.0, np.inf, "undetermined", np.inf)
         self.chosen, self.visited = start, {start.tobytes()}
         self.path: list[Step] = []
+        self._n_kept = 0
         self.interrupted = False
         self.checkpoint: Checkpoint | None = None
         self.done: Steps = []
@@ -159,7 +160,7 @@ class Walk:
         self.checkpoint, self.done = checkpoint, checkpoint.steps(*settings)
         most = self.settings.max_steps
         for numbers, table in self.done[: None if most is None else most + 1]:
-            if numbers.shape != (len(NUMBERS) + len(STAGES),) or len(table) != len(TABLE):
+            if numbers.shape != (len(NUMBERS) + len(STAGES),) or len(table) != 1 + len(TABLE):
                 raise checkpoint.misfit()
             known = dict(zip((*NUMBERS, *STAGES), numbers.tolist(), strict=True))
             if not all(known[name] >= 0.0 for name in ("n_open", *STAGES)):
@@ -169,29 +170,32 @@ class Walk:
                 self.value = self.first = value
                 continue
             moves, place = self._moves(), known["place"]
-            if len(moves) != table.shape[1] or place not in range(-1, len(moves)):
+            kept = table[0].astype(np.intp)
+            if len(moves) != known["n_moves"] or place not in range(-1, len(moves)) or np.any(kept != table[0]):
+                raise checkpoint.misfit()
+            if np.any((kept < 0) | (kept >= len(moves)) | (np.diff(kept, prepend=-1) <= 0)):
                 raise checkpoint.misfit()
             move = None if place < 0 else moves[int(place)]
             counts = {stage: int(known[stage]) for stage in STAGES if known[stage] > 0.0}
-            step = _make_step(self.problem, moves, move, known, counts, table)
+            step = _make_step(self.problem, moves, kept, move, known, counts, table[1:])
             self.path.append(step)
             if move is not None:
                 self.value, self.chosen = value, move.apply(self.chosen)
-                self.visited.add(self.chosen.tobytes())
+                self._visit(self.chosen)
 
-    def _keep(self, place: int, step: Step | None = None) -> None:
-        """Keep a step, or the value of the start, in the checkpoint."""
+    def _keep(self, place: int, step: Step | None = None, kept: Columns | None = None) -> None:
+        """Keep a step, or the value of the start, in the checkpoint; ``kept``: the candidates that the step has bounds of."""
         if self.checkpoint is None:
             return
         n_moves, value = 0 if step is None else step.n_candidates, self.value
         numbers = [n_moves, place, value.lower, value.upper, value.guess]
-        table = np.empty((len(TABLE), 0))
+        table = np.empty((1 + len(TABLE), 0))
         if step is None:
             numbers += [0.0] * (len(NUMBERS) + len(STAGES) - len(numbers))
         else:
             numbers += [step.value_lower, step.value_upper, step.n_open, step.seconds]
             numbers += [step.decided_by.get(stage, 0) for stage in STAGES]
-            table = np.array([getattr(step, name) for name in TABLE])
+            table = np.array([kept, *(getattr(step, name) for name in TABLE)], dtype=np.float64)
         self.done.append((np.array(numbers, dtype=np.float64), table))
         self.checkpoint.save_in_time()
 
@@ -228,7 +232,7 @@ class Walk:
             self._take(contest, None)
             return False
         ahead = move.apply(self.chosen)
-        if ahead.tobytes() in self.visited:
+        if self.settings.direction == "both" and ahead.tobytes() in self.visited:
             # Every step makes the criterion less, so columns that come back were told apart by noise alone.
             return False
         judge = self.judge.after(move)
@@ -236,15 +240,24 @@ class Walk:
         if self.path and not self._is_worth(value, contest):
             self._take(contest, None)
             return False
-        self.visited.add(ahead.tobytes())
+        self._visit(ahead)
         self.chosen, self.judge, self.value = ahead, judge, value
         self._take(contest, move)
         return True
 
+    def _visit(self, chosen: Columns) -> None:
+        """Remember columns that the search may come back to."""
+        if self.settings.direction == "both":
+            self.visited.add(chosen.tobytes())
+
     def _take(self, contest: "StepContest", move: Move | None) -> None:
         """Take a step into the path, and keep it."""
-        self.path.append(contest.record(self.problem, move, self.value))
-        self._keep(-1 if move is None else contest.moves.index(move), self.path[-1])
+        kept = np.arange(len(contest.moves))
+        self._n_kept += kept.size
+        if self._n_kept > MOST_KEPT:
+            kept = contest.looked_into
+        self.path.append(contest.record(self.problem, move, self.value, kept))
+        self._keep(contest.place, self.path[-1], kept)
 
     def _is_worth(self, value: Value, contest: "StepContest") -> bool:
         """Whether a step makes the criterion less by what is asked for; where that is not proven, its values decide and it is marked."""
@@ -262,14 +275,15 @@ class Walk:
             contest.n_open += 1
         return bool(0.5 * (least + most) >= gain)
 
-    def _moves(self) -> list[Move]:
+    def _moves(self) -> MoveList:
         """All moves in the order in which ties are broken: by their lowest column."""
         settings, size = self.settings, self.chosen.size
         here = np.isin(self._first, self.chosen)
         most = self.problem.n_columns if settings.max_features is None else settings.max_features
         leave = here & (settings.direction != "forward") & (size - self._sizes >= settings.min_features)
         come = ~here & (settings.direction != "backward") & (size + self._sizes <= most)
-        return [self._every[bool(come[k])][k] for k in np.flatnonzero(leave | come)]
+        places = np.flatnonzero(leave | come)
+        return self._every.take(2 * places + come[places])
 
     def result(self) -> StepwiseResult:
         """What was found."""
@@ -294,7 +308,7 @@ class StepContest:
     def __init__(
         self,
         judge: Judge,
-        moves: list[Move],
+        moves: MoveList,
         value: Value,
         criterion: Criterion,
         settings: Settings,
@@ -323,9 +337,10 @@ class StepContest:
                 self.contest.fix(place, self._refine(place)[2])
         winner, self.n_open = decide(self.contest, self._refine, self._find_ties)
         self.seconds = time.perf_counter() - self.begin
+        self.place = winner - self.offset
         low, high = float(self.contest.lower[winner]), float(self.contest.upper[winner])
         proven = not self.naive and self.n_open == 0 and self.criterion.is_known(ROUGH, low, high)
-        move = self.moves[winner - self.offset] if winner >= self.offset else None
+        move = self.moves[self.place] if self.place >= 0 else None
         return move, Value(low, high, "newton", high) if proven else None
 
     def _refine(self, place: int) -> tuple[float, float, float]:
@@ -344,28 +359,38 @@ class StepContest:
     def _find_ties(self) -> list[int]:
         return [0] * self.offset + self.judge.find_ties(self.moves, self.budget)
 
-    def record(self, problem: Problem, move: Move | None, value: Value) -> Step:
-        """The step for the path; ``value``: after the move."""
+    @property
+    def looked_into(self) -> Columns:
+        """The candidates whose values have an upper bound: those that first lower bounds did not rule out."""
+        return np.flatnonzero(np.isfinite(self.contest.upper[self.offset :]))
+
+    def record(self, problem: Problem, move: Move | None, value: Value, kept: Columns) -> Step:
+        """The step for the path, with the bounds of some candidates; ``value``: after the move."""
         n_rows, bounds = self.judge.n_rows, self.criterion.mean_bounds
         low, high = bounds(value.lower, value.upper, n_rows)
         known = {"value_lower": low, "value_upper": high, "n_open": self.n_open, "seconds": self.seconds}
         counts = {stage: self.stages.count(stage) for stage in dict.fromkeys(self.stages)}
         ends = bounds(self.contest.lower[self.offset :], self.contest.upper[self.offset :], n_rows)
         first = bounds(self.screened.lower, self.screened.upper, n_rows)
-        return _make_step(problem, self.moves, move, known, counts, (*ends, *first, self.screened.certain))
+        table = [np.asarray(part)[kept] for part in (*ends, *first, self.screened.certain)]
+        return _make_step(problem, self.moves, kept, move, known, counts, table)
 
+
+MOST_KEPT = 2_000_000
+"""Candidates of all steps of a path whose bounds are kept; of steps beyond, those that first lower bounds did not rule out."""
 
 STAGES = ("carry", "newton", "refine", "loocv", "training")
 """What decides a candidate."""
 
 NUMBERS = ("n_moves", "place", "lower", "upper", "guess", "value_lower", "value_upper", "n_open", "seconds")
 TABLE = ("lower", "upper", "first_lower", "first_upper", "first_certain")
-"""What a checkpoint keeps of a step: the place of its move (-1: none), the sum after it, and bounds of all candidates."""
+"""What a checkpoint keeps of a step: the place of its move (-1: none), the sum after it, and the places of candidates and their bounds."""
 
 
 def _make_step(
     problem: Problem,
-    moves: list[Move],
+    moves: MoveList,
+    kept: Columns,
     move: Move | None,
     known: dict[str, float],
     counts: dict[str, int],
@@ -388,7 +413,7 @@ def _make_step(
         n_open=int(known["n_open"]),
         decided_by=counts,
         seconds=known["seconds"],
-        candidates=tuple((candidate.action, candidate.columns) for candidate in moves),
+        candidates=moves.take(kept).show(),
         lower=lower,
         upper=upper,
         first_lower=first_lower,

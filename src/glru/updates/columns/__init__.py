@@ -4,17 +4,21 @@ from glru.updates.carried_rows import carried_columns
 from glru.updates.columns.folds import FoldColumns, FoldData, has_fold_columns
 from glru.updates.columns.local import LocalColumns, has_local_columns
 from glru.updates.columns.models import Block
+from glru.updates.columns.screen import RemovalScreen, Tangent
 from glru.updates.columns.smooth import SmoothColumns, has_smooth_columns
 from glru.updates.columns.subsets import SubsetModels, has_subsets
-from glru.updates.columns.wide import WideColumns, has_wide_columns
+from glru.updates.columns.wide import Steps, WideColumns, has_wide_columns
 
 __all__ = [
     "Block",
     "FoldColumns",
     "FoldData",
     "LocalColumns",
+    "RemovalScreen",
     "SmoothColumns",
+    "Steps",
     "SubsetModels",
+    "Tangent",
     "WideColumns",
     "carried_columns",
     "has_fold_columns",

@@ -60,11 +60,15 @@ class ColumnModels(RowModels):
         The problem.
     queries : Matrix of shape (n_queries, n_columns)
         Rows whose scores are asked about.
+    extended : RowSide, default=None
+        The side of the present columns, where these are no longer all of the problem's, with the queries behind the rows.
     """
 
-    def __init__(self, problem: Problem, queries: Matrix) -> None:
-        super().__init__(problem)
+    def __init__(self, problem: Problem, queries: Matrix, extended: RowSide | None = None) -> None:
+        super().__init__(problem, None if extended is None else extended.restrict(np.arange(problem.n_rows)))
         self.queries, self.weights = queries, problem.weights
+        if extended is not None:
+            self.__dict__["extended"] = extended
 
     def block(self, blocks: Blocks, lam: Array, sign: float, centers: Array | None) -> Block:
         """Columns as they meet the data; ``centers``: what is taken from each."""
@@ -80,13 +84,13 @@ class ColumnModels(RowModels):
         column = np.append(to_host(block.columns.dense())[:, 0], block.asked[:, 0])
         size, models = (
             self.queries.shape[0],
-            RowModels(self.problem, self._extended.with_column(column, block.scales[0])),
+            RowModels(self.problem, self.extended.with_column(column, block.scales[0])),
         )
         duals = np.append(start[0], np.zeros(size))
         rows, weights = self.weights.size + np.arange(size), np.append(self.weights, np.zeros(size))
         return models.retrained(weights, (duals, start[1], models.scores(duals, start[1])), rows, decided)
 
     @cached_property
-    def _extended(self) -> RowSide:
+    def extended(self) -> RowSide:
         """The side with the queries as rows without a weight."""
         return self.side.extend(self.queries)

@@ -40,6 +40,9 @@ CLOSE = 1e-4
 FAR = 4.0
 """Where a step moved a score further than this, the next ones start from the old model."""
 
+STALE = 16.0
+"""The rows' squared norms before columns left, against those now, from which ``K`` is formed again."""
+
 
 def has_wide_columns(problem: Problem) -> bool:
     """Whether :class:`WideColumns` applies: a self-concordant loss, and rows that are few enough for a matrix of their size."""
@@ -94,15 +97,19 @@ class WideColumns(ColumnModels):
 
     def __init__(self, solution: Solution, queries: Matrix) -> None:
         super().__init__(solution.problem, queries)
+        self._begin(self.place(solution))
+
+    def _begin(self, start: tuple[Array, Array, Array]) -> None:
+        """Form the metric near a model."""
         self.used = self.weights > 0.0
-        start = self.place(solution)
         self.metric = self._metric_at(start[2])
         self.base = self._settle(start)
         if self.base.moved > CLOSE and self.constant > 0.0:
             self.metric = self._metric_at(self.base.scores)
             self.base = self._settle((self.base.duals, self.base.free, self.base.scores))
         self.known = self.metric.leverages
-        self.answers = self.metric.answers(queries)
+        carried = self.side.n_changes > 0
+        self.answers = self.metric.answers_within(self.extended) if carried else self.metric.answers(self.queries)
         side, answers = self.side, self.answers
         self.query_scores = answers.images.T @ self.base.duals + answers.border.T @ self.base.free
         norm_sum = float(side.norms @ np.abs(self.base.duals))
@@ -122,6 +129,22 @@ class WideColumns(ColumnModels):
         exponent = np.full(1, self.constant * self.base.moved + self.unit)
         half = self.answers.norms * self.radius(np.full(1, self.base.nu), exponent) + self.query_errors
         return self.widened(self.query_scores, half)
+
+    def without(self, steps: "Steps", place: int) -> "WideColumns | None":
+        """The family of the model without the one column of some steps, the ``place``-th; None where it should be formed anew."""
+        first = Candidates.first(steps)
+        duals, free, scores = to_host(first.duals)[:, 0], first.free[:, 0], to_host(first.scores)[:, 0]
+        moved = np.abs(scores - self.base.scores)[self.used].max(initial=0.0)
+        column = np.append(to_host(steps.values)[:, 0], steps.block.asked[:, 0])
+        extended = self.extended.without_column(place, column)
+        squares = to_host(self.arrays.xp.linalg.diagonal(extended.gram.data))
+        # Errors are shares of the norms there were.
+        if not (moved < FAR and float(extended.norms @ extended.norms) < STALE * float(squares.sum())):
+            return None
+        family = WideColumns.__new__(WideColumns)
+        ColumnModels.__init__(family, self.problem, self.queries, extended)
+        family._begin((duals, free, scores))
+        return family if family.usable else None
 
     def _metric_at(self, scores: Array) -> RowMetric:
         _, _, curvatures = self.problem.loss.expand(self.problem.y, scores)
@@ -156,7 +179,13 @@ class WideColumns(ColumnModels):
         return found
 
     def bounds(
-        self, make: Callable[[int, int], Blocks], lam: Array, sign: float, n_items: int, centers: Array | None = None
+        self,
+        make: Callable[[int, int], Blocks],
+        lam: Array,
+        sign: float,
+        n_items: int,
+        centers: Array | None = None,
+        seen: Callable[[slice, "Steps"], None] | None = None,
     ) -> Bounds:
         """Bounds of shape (n_queries, n_items) after one Newton step each, a column a candidate.
 
@@ -172,6 +201,8 @@ class WideColumns(ColumnModels):
             Number of candidates.
         centers : array of shape (n_items,), default=None
             What is taken from every column: for removals what the data is centred by.
+        seen : callable, default=None
+            Is shown the steps of all candidates, some at a time.
         """
         size = self.queries.shape[0]
         lower, upper = np.full((size, n_items), -np.inf), np.full((size, n_items), np.inf)
@@ -183,14 +214,14 @@ class WideColumns(ColumnModels):
                 block = self.block(
                     make(here.start, here.stop), lam[here], sign, None if centers is None else centers[here]
                 )
-                lower[:, here], upper[:, here] = self._bounds(block)
+                steps = Steps(self, block)
+                lower[:, here], upper[:, here] = steps.bounds()
+                if seen is not None:
+                    seen(here, steps)
 
         if self.usable:
             self.arrays.in_parts(part, n_items, width)
         return lower, upper
-
-    def _bounds(self, block: Block) -> Bounds:
-        return Steps(self, block).bounds()
 
     def refined(self, block: Block, decided: Decided, n_steps: int) -> Bounds:
         """Bounds for some candidates, stepped on together until they are decided or no longer get better."""
@@ -245,6 +276,11 @@ class WideColumns(ColumnModels):
         """
         return least_radius(self.norm_cuts, self.constant, nu, [(exponent, 0.0), *more], added)
 
+    @property
+    def base_exponent(self) -> float:
+        """The logarithm of what the curvatures at the base may differ by from those of the metric."""
+        return (self.constant * self.base.moved + self.unit) * (1.0 + FEW) + FEW
+
     def slope_errors(self, scores: Any, errors: Errors) -> Array:
         """At least the norms of the gradients' errors that come from scores that are off, row by row.
 
@@ -290,13 +326,27 @@ class Steps:
         self.delta_error += FEW * np.abs(self.delta)
         self.size = np.abs(self.delta) + self.delta_error
         self.weighted, self.lengths = weighted, lengths
+        self._inner = inner, off
+
+    @property
+    def unit_moves(self) -> Moves:
+        """At least the norms of ``tau``."""
+        sums = self.second, self.fourth, self.most
+        return Moves.of(sums, np.ones_like(self.most), self.tau_error, self.family.total**2)
+
+    @property
+    def s_bounds(self) -> Bounds:
+        """Bounds of ``x^T D tau``."""
+        inner, off = self._inner
+        low, high = inner - off, inner + off
+        return np.where(low > 0.0, low, 0.0), np.where(np.isfinite(high), high, np.inf)
 
     def _gradient_norms(self) -> tuple[Array, Array]:
         """At least the norms of the candidates' gradients, and the logarithm of what the Hessian loses at most."""
-        family, base, constant = self.family, self.family.base, self.family.constant
+        family, constant = self.family, self.family.constant
         error = self.size * self.tau_error + self.delta_error * self.most
         moves = Moves.of((self.second, self.fourth, self.most), np.abs(self.delta), error, family.total**2)
-        exponent = (constant * base.moved + family.unit) * (1.0 + FEW) + FEW
+        exponent = family.base_exponent
         nu = moves.gradient_norms(constant, exponent) + self._base_norms()
         return nu * (1.0 + FEW) + TINY, (constant * moves.most + exponent) * (1.0 + FEW)
 

@@ -1,0 +1,120 @@
+"""What a backward search carries from step to step: bounds that stay proven, and the path of a search that begins anew each time."""
+
+from fractions import Fraction
+from importlib import import_module
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import glru
+from glru import _budget
+from glru.linalg import as_matrix
+from glru.metric.rows import RowSide
+from glru.selection.criteria import CRITERIA
+from glru.selection.judge import ValidationJudge, ValidationRows
+from glru.selection.moves import Model, Move
+
+N_ROWS, N_COLUMNS, N_QUERIES, N_STEPS = 16, 72, 5, 5
+
+
+def _data(loss, fit_intercept, kind="dense", size=1.0, seed=0, n_rows=N_ROWS):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n_rows + N_QUERIES, N_COLUMNS)) * size + (2.0 if fit_intercept else 0.0)
+    if kind == "sparse":
+        X *= random.random(X.shape) < 0.3
+    z = X[:, :4].sum(axis=1) - X[:, :4].sum(axis=1).mean() + random.normal(size=len(X))
+    y = np.where(z > 0.0, 1.0, -1.0) if loss.task == "classification" else z
+    # The column that leaves first, by the criterion, is one that the others resemble.
+    X[:, 5] = X[:, 4] + 0.3 * random.normal(size=len(X))
+    train = sp.csr_array(X[:n_rows]) if kind == "sparse" else X[:n_rows]
+    lam = glru.L2(random.uniform(0.5, 1.5, N_COLUMNS) * 0.05 * size**2)
+    weight = random.uniform(0.5, 2.0, n_rows)
+    return glru.Problem(train, y[:n_rows], loss, lam, fit_intercept, sample_weight=weight), X[n_rows:], y[n_rows:]
+
+
+def _value(problem, chosen, X, y):
+    """The criterion's sum for some columns, by training."""
+    solution = glru.solve(problem.select_columns(chosen), tol=1e-14)
+    scores = X[:, chosen] @ solution.coef + solution.intercept
+    return np.square(scores - y).sum() if problem.loss.task == "regression" else np.logaddexp(0.0, -y * scores).sum()
+
+
+@pytest.mark.parametrize(
+    ("loss", "fit_intercept", "kind", "size"),
+    [
+        (glru.Logistic(), False, "dense", 1.0),
+        (glru.Logistic(), True, "dense", 3.0),
+        (glru.Logistic(), True, "sparse", 1.0),
+        (glru.Squared(), False, "sparse", 1.0),
+        (glru.Squared(), True, "dense", 0.1),
+    ],
+)
+def test_carried_bounds_hold(loss, fit_intercept, kind, size):
+    """Every candidate's value, by training, is within what every step knows of it."""
+    problem, X, y = _data(loss, fit_intercept, kind, size)
+    criterion = CRITERIA["log_loss" if loss.task == "classification" else "squared_error"]
+    rows, chosen = ValidationRows(problem, problem.matrix.bring(as_matrix(X)), y, criterion), np.arange(N_COLUMNS)
+    judge, n_carried = ValidationJudge(Model(problem, chosen, 1e-10), rows), 0
+    for step in range(N_STEPS):
+        moves = [Move((int(j),), add=False) for j in chosen]
+        screening = judge.screening
+        known = judge.screen(moves, _budget.UNLIMITED)
+        n_carried += screening.is_carried
+        some = np.append(np.argsort(known.lower)[:4], np.arange(step, chosen.size, 6))
+        exact = np.array([_value(problem, moves[k].apply(chosen), X, y) for k in some])
+        assert np.all(known.lower[some] <= exact * (1.0 + 1e-7)) and np.all(known.upper[some] >= exact * (1.0 - 1e-7))
+        # Also columns that are far from the best, which a search does not ask for, are followed.
+        best = moves[some[int(np.argmin(exact) if step % 3 else np.argmax(exact))]]
+        judge, chosen = judge.after(best), best.apply(chosen)
+        value = judge.value()
+        exact_one = _value(problem, chosen, X, y)
+        assert value.lower <= exact_one * (1.0 + 1e-7) and value.upper >= exact_one * (1.0 - 1e-7)
+    assert n_carried == N_STEPS - 1
+
+
+def test_carried_bounds_are_tight():
+    """Most candidates are ruled out by what was carried, without a product of their own."""
+    problem, X, y = _data(glru.Logistic(), fit_intercept=True)
+    result = glru.stepwise(problem, X_val=X, y_val=y, criterion="log_loss", forced=True, max_steps=5)
+    assert result.certified and result.n_trainings == 0
+    unseen = [np.count_nonzero(np.isinf(step.upper)) for step in result.path[1:]]
+    assert min(unseen) > 20
+
+
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_paths_equal_training(loss, fit_intercept):
+    """Down to fewer columns than rows, where the search goes on in the dimension of the columns."""
+    problem, X, y = _data(loss, fit_intercept, seed=1, n_rows=64)
+    criterion = "log_loss" if loss.task == "classification" else "squared_error"
+    options = {"X_val": X, "y_val": y, "criterion": criterion, "forced": True, "min_features": 60}
+    certified = glru.stepwise(problem, **options)
+    naive = glru.stepwise(problem, method="naive", tol=1e-11, **options)
+    assert [step.columns for step in certified.path] == [step.columns for step in naive.path]
+    assert certified.certified
+
+
+def test_long_paths_keep_the_bounds_of_few(monkeypatch):
+    """Of steps beyond a limit the candidates are kept that their first lower bound did not rule out, the winner among them."""
+    monkeypatch.setattr(import_module("glru.selection.search"), "MOST_KEPT", 2 * N_COLUMNS)
+    problem, X, y = _data(glru.Logistic(), fit_intercept=False)
+    result = glru.stepwise(problem, X_val=X, y_val=y, criterion="log_loss", forced=True, max_steps=5)
+    for place, step in enumerate(result.path):
+        assert step.n_candidates == N_COLUMNS - place
+        assert len(step.candidates) == step.lower.size == step.first_certain.size
+        assert ("remove", step.columns) in step.candidates
+    assert len(result.path[0].candidates) == N_COLUMNS
+    assert all(len(step.candidates) < 60 for step in result.path[2:])
+
+
+def test_products_of_the_rows_after_many_removals():
+    """Each removal adds its rounding errors to ``K``, which the error of scores counts."""
+    random, n_left = np.random.default_rng(0), 20
+    X = 1.0 + 1e-3 * random.normal(size=(2, 30_000))
+    side = RowSide(glru.Problem(X, [0, 1], penalty=glru.L2(0.3), scaling="sum"))
+    for j in range(X.shape[1] - 1, n_left - 1, -1):
+        side = side.without_column(j, X[:, j])
+    exact = sum(Fraction(x) * Fraction(z) for x, z in X[:, :n_left].T) / Fraction(0.3)
+    error = abs(float(Fraction(side.gram.data[0, 1]) - exact))
+    assert 0.0 < error <= side.unit * side.norms[0] * side.norms[1]
