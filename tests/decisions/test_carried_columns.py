@@ -14,6 +14,7 @@ from glru.metric.rows import RowSide
 from glru.selection.criteria import CRITERIA
 from glru.selection.judge import ValidationJudge, ValidationRows
 from glru.selection.moves import Model, Move
+from glru.updates.columns import RemovalScreen, Steps, WideColumns
 
 N_ROWS, N_COLUMNS, N_QUERIES, N_STEPS = 16, 72, 5, 5
 
@@ -118,3 +119,42 @@ def test_products_of_the_rows_after_many_removals():
     exact = sum(Fraction(x) * Fraction(z) for x, z in X[:, :n_left].T) / Fraction(0.3)
     error = abs(float(Fraction(side.gram.data[0, 1]) - exact))
     assert 0.0 < error <= side.unit * side.norms[0] * side.norms[1]
+
+
+def _newton(X, y, lam):
+    """Coefficients of a logistic regression, to all digits."""
+    coef = np.zeros(X.shape[1])
+    for _ in range(30):
+        p = 1.0 / (1.0 + np.exp(y * (X @ coef)))
+        hessian = X.T @ ((p * (1.0 - p))[:, None] * X) + lam * np.eye(coef.size)
+        coef = coef - np.linalg.solve(hessian, lam * coef - X.T @ (y * p))
+    return coef
+
+
+@pytest.mark.parametrize(("lam", "noise"), [(1.0, 0.3), (10.0, 0.2)])
+def test_carried_bounds_of_scores_hold(lam, noise):
+    """Bounds of single scores, where no convexity helps: columns leave that the others resemble, and curvatures move."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(18, 3)) @ random.normal(size=(3, 30)) + noise * random.normal(size=(18, 30))
+    y = np.where(X[:12, 0] + random.normal(size=12) > 0.0, 1.0, -1.0)
+    problem = glru.Problem(X[:12], y, penalty=glru.L2(lam), scaling="sum")
+    whole, queries, chosen = problem.matrix, as_matrix(X[12:]), np.arange(30)
+    family = WideColumns(glru.solve(problem, tol=1e-13), queries)
+    screen = RemovalScreen(family, whole, queries, chosen, problem.quadratic)
+
+    def block(columns):
+        return family.block((whole[:, columns], queries[:, columns]), problem.quadratic[columns], -1.0, None)
+
+    screen.take(chosen, Steps(family, block(chosen)))
+    for _ in range(4):
+        place = int(np.argmax(np.abs(_newton(X[:12, chosen], y, lam))))
+        steps = Steps(family, block(chosen[[place]]))
+        screen.follow(family, steps)
+        family, chosen = family.without(steps, place), np.delete(chosen, place)
+        left = [np.delete(chosen, k) for k in range(chosen.size)]
+        scores = np.array([X[12:, columns] @ _newton(X[:12, columns], y, lam) for columns in left])
+        for query, sign in ((q, s) for q in range(6) for s in (-1.0, 1.0)):
+            slopes = sign * (np.arange(6) == query)
+            lower = screen.bounds(family, chosen, (sign * float(family.query_scores[query]), slopes))
+            assert np.all(lower <= sign * scores[:, query] + 1e-10)
+            assert np.count_nonzero(np.isfinite(lower)) > 20
