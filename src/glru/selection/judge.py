@@ -543,7 +543,9 @@ class FoldsJudge(Judge):
             low, high = lower[:, places].sum(axis=0), upper[:, places].sum(axis=0)
             contest.settle(places + offset, lower_end(low * (1.0 - self._error)), high * (1.0 + self._error))
             low, high = contest.lower[places + offset], contest.upper[places + offset]
-            open_ones = contest.may_win[places + offset] & ~criterion.is_known(share, low, high)
+            open_ones = np.zeros(places.size, dtype=bool)
+            if np.isinf(contest.resolution) or contest.winner is None:
+                open_ones = contest.may_win[places + offset] & ~criterion.is_known(share, low, high)
             # The best one's value is shown, and is where the next step begins.
             best = places == int(contest.upper[offset:].argmin())
             return np.asarray(open_ones | (best & ~criterion.is_known(ROUGH, low, high)))
