@@ -56,8 +56,10 @@ def style(theme: str) -> dict[str, object]:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "figure.constrained_layout.use": True,
-        "font.size": 11,
+        "font.size": 13.5,
         "legend.frameon": False,
+        "legend.fontsize": "small",
+        "axes.titlesize": "medium",
         "svg.hashsalt": "glru",
         "backend": "svg",
     }
@@ -123,7 +125,7 @@ def gap() -> Figure:
     radius = np.sqrt(2.0 * proven / lam)
     grid = np.linspace(-0.6, 1.3, 400)
     value, at = objective(grid), float(objective(np.array([place]))[0])
-    drawn, ax = plt.subplots(figsize=(8.0, 3.8))
+    drawn, ax = plt.subplots(figsize=(8.0, 4.4))
     ax.plot(grid, value, color=colour(0), linewidth=2, label="objective $P(w)$")
     ax.axhline(at - proven, color=colour(1), linestyle="--", label="dual value $D(a)$: no model is below")
     ax.axvspan(place - radius, place + radius, color=colour(2), alpha=0.18, label="proven place of the optimum")
@@ -144,7 +146,7 @@ def gap() -> Figure:
         ylim=(at - 1.5 * proven, at + 1.6 * proven),
         xlim=(grid[0], grid[-1]),
     )
-    ax.legend(loc="upper center", fontsize=9.5)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return drawn
 
 
@@ -180,7 +182,7 @@ def regions() -> Figure:
         ax.plot(*(new - centre), "*", markersize=13, color=colour(1), label="retrained model")
         ax.set(title=name, xlabel="$w_1 - \\hat w_1$", ylabel="$w_2 - \\hat w_2$", aspect="equal")
         ax.ticklabel_format(scilimits=(-2, 3))
-    axes[0].legend(loc="lower left", fontsize=9)
+    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return drawn
 
 
@@ -217,7 +219,7 @@ def candidates() -> Figure:
     ax.semilogy(found["carry"][order], ".", color=colour(1), label="around the old model")
     ax.semilogy(found["newton"][order], ".", color=colour(0), label="after Newton steps")
     ax.set(xlabel="rows of breast_cancer, sorted by the size of the held-out score", ylabel="width of the interval")
-    ax.legend(loc="center right", fontsize=9)
+    ax.legend(loc="center right")
     return drawn
 
 
@@ -240,7 +242,7 @@ def metric() -> Figure:
         far = np.sqrt(at @ np.linalg.inv(hessian) @ at)
         ax.plot(*at, "*", markersize=13, color=colour(place), label=f"{name}: norm {far:.2g}")
     ax.set(xlabel="column 1", ylabel="column 2", aspect="equal", xlim=(-5, 5), ylim=(-3.6, 3.6))
-    ax.legend(loc="upper left", fontsize=9)
+    ax.legend(loc="lower right")
     return drawn
 
 

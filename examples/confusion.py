@@ -2,7 +2,7 @@
 A confusion matrix of ten classes, row by row
 =============================================
 
-Handwritten digits, one multinomial model: which digits are taken for which, if every one of them is predicted by a model that was trained without it?
+Handwritten digits, one multinomial model: which digits are mistaken for which, if each image is predicted by a model that was trained without it?
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,8 @@
 """
-What a convergence warning costs
-================================
+What does a convergence warning cost?
+=====================================
 
-A solver that stops at ``max_iter`` warns, and one wonders whether that matters. The certificate of a fitted scikit-learn model bounds how far it is from
+A solver that stops at ``max_iter`` warns. Does it matter? The certificate of a fitted scikit-learn model bounds how far it is from
 the optimum of its own objective.
 """
 

@@ -2,8 +2,8 @@
 Deleting a customer, and proving it
 ===================================
 
-A customer asks to be forgotten. The row is deleted; but the model was trained on it. A live model notes the removal, keeps answering as the retrained model
-would, and issues a receipt that others can check.
+A customer asks to be forgotten. The row is deleted; but the model was trained on it. A live model records the removal, keeps answering as the retrained
+model would, and issues a receipt that others can check.
 """
 
 import json

@@ -1,9 +1,8 @@
 """
-On a GPU, where there is one
-============================
+On a GPU, if there is one
+=========================
 
-Data that lives on a device is used there: training and leave-one-out are products and factorisations of its library. Without PyTorch or without a GPU the
-same lines run on the CPU, and the labels are the same.
+Data on a device stays there: training and leave-one-out run on it. Without PyTorch or without a GPU the same lines run on the CPU and give the same labels.
 """
 
 import time

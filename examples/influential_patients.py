@@ -2,8 +2,8 @@
 Which patients carry the result?
 ================================
 
-A study reports a coefficient. Would it still be there without one patient, and without which one? Textbook influence measures take one Newton step for each patient;
-these are of the models trained again without each of them, with bounds.
+A study reports a coefficient. Would it still be there without one patient, and without which one? Textbook influence measures take one Newton step
+per patient; these are about models that are really retrained without each of them, with bounds.
 """
 
 import matplotlib.pyplot as plt

@@ -3,7 +3,7 @@ Prediction intervals by the jackknife
 =====================================
 
 The residuals of held-out rows say how wrong predictions of fresh rows will be; those of the training rows are too small. With exact
-leave-one-out the jackknife costs one fit.
+leave-one-out the jackknife costs a few fits.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-What a leaking scaler costs
-===========================
+What does a leaking scaler cost?
+================================
 
 A scaler that is fitted to all rows before cross-validation has seen the rows it is tested on. With few rows and heavy-tailed columns that makes the
-held-out log-loss look better than it is. Here is by how much.
+held-out log-loss look better than it is. This is by how much.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 A table with gaps and categories
 ================================
 
-Real tables have missing numbers and columns of words. The imputer, the encoder and the scaler learn from the data, so they belong into the folds; with leave-one-out they
-are fitted again without every row.
+Real tables have missing numbers and columns of words. The imputer, the encoder and the scaler learn from the data, so they belong inside the folds: with leave-one-out
+they are refitted without each row.
 """
 
 import matplotlib.pyplot as plt

@@ -22,7 +22,7 @@ X, y = X[::4], y[::4]
 Cs = np.logspace(-1, 2, 16)
 
 # %%
-# The scaler is fitted again without every row, at every strength.
+# The scaler is refitted without each row, at every strength.
 search = glru.GLRUClassifierCV(Cs=Cs, criterion="log_loss", preprocessing=StandardScaler()).fit(X, y)
 print(f"best C {search.C_:.3g}, proven to be the best of the grid: {search.certified_}")
 widest = np.max(np.subtract(search.criterion_upper_, search.criterion_lower_))

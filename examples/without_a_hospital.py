@@ -3,7 +3,7 @@ What would the model say without one hospital?
 ==============================================
 
 Data of several sites is pooled, and one site turns out to have measured something else. Which predictions depend on it? Removing its rows is one change, and
-changes can be asked about before anything is trained again.
+its effect is known before anything is retrained.
 """
 
 import matplotlib.pyplot as plt

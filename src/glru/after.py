@@ -24,7 +24,7 @@ Verdict = Literal["yes", "no", "undetermined"]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Retraining(Shown):
-    """Whether retraining would change what a model says of some queries.
+    """Whether retraining would change a model's answers to some queries.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Origin:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class After(Shown):
-    """What is proven of the model that retraining on the changed data would give.
+    """What is proven about the model that retraining on the changed data would give.
 
     Made by :func:`glru.after`. Every bound holds for the exact optimum on the changed data, whether or not
     the old training had converged, and includes the rounding of its own computation. Scores are shaped as ``X @ coef``,

@@ -67,7 +67,7 @@ def loocv(
     verbose: int = 0,
     progress: Progress = False,
 ) -> LOOCVResult:
-    """Every row's score under the model trained without it, proven, for about the price of one training.
+    """Leave-one-out cross-validation: the proven score of every row under the model trained without it, at about the cost of one fit.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def cross_val_predict(
     progress: Progress = False,
     return_result: bool = False,
 ) -> CrossValResult | NDArray[Any]:
-    """Certified held-out predictions for any way of splitting the rows.
+    """Certified drop-in for scikit-learn's ``cross_val_predict``: held-out predictions for any splitter.
 
     For an estimator this is the array that scikit-learn's function of that name would give for its linear models; for a problem
     or a solution it is an object with the bounds.
@@ -365,7 +365,7 @@ def cross_val_score(
     tol: float = 1e-6,
     progress: Progress = False,
 ) -> Array:
-    """The score of every split, as scikit-learn's function of that name gives it, from certified predictions.
+    """Certified drop-in for scikit-learn's ``cross_val_score``: the score of every split.
 
     Parameters
     ----------
@@ -447,7 +447,7 @@ def cross_validate(
     tol: float = 1e-6,
     progress: Progress = False,
 ) -> dict[str, Any]:
-    """Times and one or more scores of every split, as scikit-learn's function of that name gives them, from certified predictions.
+    """Certified drop-in for scikit-learn's ``cross_validate``: times and scores of every split.
 
     Parameters
     ----------
@@ -546,7 +546,7 @@ def stepwise(
     verbose: int = 0,
     progress: Progress = False,
 ) -> StepwiseResult:
-    r"""Remove or add features one by one while that makes a model better; every choice proven.
+    r"""Stepwise feature selection: the path of training every candidate, each choice proven.
 
     All methods give the same path as training every candidate would: a step takes the move with the least criterion,
     no move before any, then the lowest column. Values of "log_loss" and "squared_error" that differ by less than 1e-9 of the present
@@ -688,7 +688,7 @@ def feature_importance(
     verbose: int = 0,
     progress: Progress = False,
 ) -> FeatureImportance:
-    """Measure how much worse a model is when a feature is left out and the model is trained again, with proven intervals.
+    """Bound how much worse a model gets when a feature is dropped and the model retrained.
 
     This is the importance by leaving out covariates (LOCO): unlike a permutation it asks what the model would be without the
     feature, and unlike a loop of trainings all features together cost a few matrix products.
@@ -857,7 +857,7 @@ def influence(
     verbose: int = 0,
     progress: Progress = False,
 ) -> Influence:
-    """What leaving out each row does to a model: Cook's distance, DFBETAS, DFFITS, deletion residuals, exact and proven.
+    """What leaving out each row does to a model: exact, proven Cook's distances, DFBETAS, DFFITS and deletion residuals.
 
     Every quantity is that of the models trained again without each row, not of one Newton step, and comes with an interval that holds it.
 
@@ -928,7 +928,7 @@ def jackknife(
     verbose: int = 0,
     progress: Progress = False,
 ) -> Jackknife:
-    """Covariance, standard errors and bias of the coefficients by the jackknife, from exact models without each row or group, proven.
+    """Jackknife covariance, standard errors and bias of the coefficients, proven, from exact models without each row or group.
 
     Parameters
     ----------
@@ -1001,7 +1001,7 @@ def _deletion_problem(function: str, model: Any, X: Any, y: Any, sample_weight: 
 
 @check_call
 def certify(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> ModelCertificate:
-    """Tell how far a fitted linear model is from the true optimum of its objective, and which of its labels are proven.
+    """Bound how far a fitted linear model is from the optimum of its objective, and say which of its labels are proven.
 
     The objective at the fitted coefficients is compared with that of a dual point, from Newton steps that start at the
     coefficients (a training only where the loss has no curvature or the data is large). The estimator is not changed.

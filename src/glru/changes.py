@@ -196,7 +196,7 @@ class RemoveRows(Change):
 @final
 @dataclass(frozen=True, eq=False)
 class AddRows(Change):
-    """Add rows behind the present ones.
+    """Add rows after the present ones.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class AddRows(Change):
 @final
 @dataclass(frozen=True, eq=False)
 class Relabel(Change):
-    """Give some rows other targets.
+    """Change the targets of some rows.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ class Relabel(Change):
 @final
 @dataclass(frozen=True, eq=False)
 class Reweight(Change):
-    """Give some rows other sample weights.
+    """Change the sample weights of some rows.
 
     Parameters
     ----------
@@ -341,7 +341,7 @@ class Reweight(Change):
 @final
 @dataclass(frozen=True, eq=False)
 class EditValues(Change):
-    """Replace the values at the crossings of some rows and columns.
+    """Replace the values in some rows and columns.
 
     Parameters
     ----------
@@ -479,7 +479,7 @@ class RemoveColumns(Change):
 @final
 @dataclass(frozen=True, eq=False)
 class AddColumns(Change):
-    """Add columns behind the present ones.
+    """Add columns after the present ones.
 
     Parameters
     ----------
@@ -551,7 +551,7 @@ class AddColumns(Change):
 @final
 @dataclass(frozen=True, eq=False)
 class Repenalise(Change):
-    """Penalise the coefficients by another penalty: another strength, or strengths of their own for the columns.
+    """Change the penalty: to another strength, or to one strength per column.
 
     Parameters
     ----------

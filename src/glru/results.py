@@ -1,4 +1,4 @@
-"""The classes of what the functions of `glru` return; nobody constructs them, so they are not in `glru` itself."""
+"""What the functions of `glru` return: classes that are not constructed by users, and therefore not in `glru` itself."""
 
 from glru.after import After, Retraining
 from glru.deletion import Influence, Jackknife, Ranking

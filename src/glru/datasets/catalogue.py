@@ -89,7 +89,7 @@ def data_folder() -> Path | None:
 
 
 def list() -> builtins.list[Entry]:
-    """What :func:`load` knows by name.
+    """List the datasets that :func:`load` knows by name.
 
     Returns
     -------

@@ -50,7 +50,7 @@ class Check:
 
 
 def check_table(contents: Contents, target: str | None, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Check:
-    """Look for columns that are no features.
+    """Find columns that are not features.
 
     Parameters
     ----------

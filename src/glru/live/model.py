@@ -47,7 +47,7 @@ def _locked(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[Concat
 class LiveModel:
     """A linear model whose training data keeps changing.
 
-    Changes are only noted, at the cost of the change. A query is answered from a certificate of what retraining on the
+    A change is only recorded, at the cost of its own size. A query is answered from a certificate of what retraining on the
     present data would give: from the stored model as it is where that costs no more than the change (no unpenalised
     intercept), then from Newton steps, for the logistic and the squared loss. Where that leaves a queried label open, the
     model is trained, warm-started, and stopped once the label is proven. What was computed serves all queries until the
@@ -136,7 +136,7 @@ class LiveModel:
 
     @_locked
     def add_rows(self, X: Any, y: Any, sample_weight: Any = None, *, keys: Any = None) -> ChangeEntry:
-        """Add rows behind the present ones.
+        """Add rows after the present ones.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class LiveModel:
 
     @_locked
     def add_columns(self, X: Any) -> ChangeEntry:
-        """Add columns behind the present ones.
+        """Add columns after the present ones.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
 
 
 class CertifiedRFECV(RFECV):  # type: ignore[misc]
-    """Recursive feature elimination with cross-validation, as ``sklearn.feature_selection.RFECV`` has it, with proof.
+    """Recursive feature elimination with cross-validation, as in scikit-learn's ``RFECV``, with proof.
 
     In every fold, and then on all rows, the features of the smallest coefficients leave step by step. Coefficients and held-out scores are
     intervals that hold the exact optimum's, so that what leaves, and which number of features scores best, does not depend on how far a model
