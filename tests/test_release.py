@@ -40,6 +40,24 @@ def test_workflows_call_targets_that_exist(name):
     assert called <= targets
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / ".github" / "workflows").glob("*.yml")))
+def test_workflows_refer_to_what_is_there(name):
+    """Triggers, runners, jobs that are waited for, keys of a matrix, ids of steps and versions of actions."""
+    source = yaml.safe_load(text(f".github/workflows/{name}"))
+    assert set(source[True]) <= {"push", "pull_request", "schedule", "workflow_dispatch"}  # YAML reads "on" as True
+    jobs = source["jobs"]
+    for job in jobs.values():
+        needed = job.get("needs", [])
+        assert set([needed] if isinstance(needed, str) else needed) <= set(jobs)
+        matrix = job.get("strategy", {}).get("matrix", {})
+        runners = matrix.get("os", [job["runs-on"]])
+        assert set(runners) <= {"ubuntu-latest", "macos-latest", "windows-latest"}
+        words = str(job)
+        assert set(re.findall(r"matrix\.(\w+)", words)) == set(matrix)
+        assert set(re.findall(r"steps\.(\w+)", words)) <= {step.get("id") for step in job["steps"]}
+        assert all(re.fullmatch(r"[\w/-]+@v\d+", step["uses"]) for step in job["steps"] if "uses" in step)
+
+
 def test_make_help_names_every_target():
     makefile = text("Makefile")
     phony = re.search(r"^\.PHONY: (.*)$", makefile, flags=re.MULTILINE).group(1).split()
