@@ -97,7 +97,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "changelog": [], "contributing": []}
+html_sidebars = {"index": [], "get_started": []}
 linkcheck_ignore = [r"https?://.*"]  # only links within the site can be checked without a network
 
 API = HERE / "api"
