@@ -42,3 +42,15 @@ def installed(module):
     except ImportError:
         return False
     return True
+
+
+def test_links_between_files_lead_somewhere():
+    """Pages are also read where they lie, so that relative links must hold without the site; pages of the site are made by its build."""
+    broken = [
+        (path.relative_to(ROOT).as_posix(), link)
+        for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
+        if "_build" not in path.parts
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+        if not re.match(r"[a-z]+:", link) and "gallery/" not in link and not (path.parent / link).exists()
+    ]
+    assert broken == []
