@@ -265,7 +265,7 @@ class LOOCVResult(HeldOutScores):
     classes : array or None
         The classes as the caller has them, in sorted order; None for a regression.
     method : str
-        How.
+        The method that was asked for.
     certified : bool
         Whether the bounds are proven; the methods "naive", "approx" and "approx-glru" prove nothing.
     y : array of shape (n_rows,)
