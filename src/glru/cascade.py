@@ -23,7 +23,7 @@ from glru.certificate import certify
 from glru.linalg import Array, outward, to_host
 from glru.losses import Hinge
 from glru.problem import Point, Problem
-from glru.refine import Refinement, certified_bounds, class_bounds, class_training
+from glru.refine import Refinement, approach, certified_bounds, class_bounds, class_training
 from glru.regions import EVERY, has_support
 from glru.regions.classes import has_class_ball, has_classes, query_centers, unbounded_queries
 from glru.rows import Memory
@@ -43,7 +43,6 @@ from glru.updates.carried_rows import (
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
-from glru.updates.gradients import EXACT_STEPS
 from glru.updates.hinge_rows import HingeRows, has_paths
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.refits import Refits
@@ -593,13 +592,6 @@ class Cascade:
         family = self._tight_family(float(self.factors[rows[0]]))
         return family.refined(rows, self.enough, BATCH_STEPS, n_together=self._n_batched)
 
-    def local_exact(self, rows: Rows) -> Bounds:
-        """Candidates stepped on with their own Hessians, from a base that a further step has brought closer.
-
-        Rows of leverage near 1 ask for a metric that is nearly exact. This one is formed once for all of them.
-        """
-        return self._sharp_family(float(self.factors[rows[0]])).refined(rows, self.enough, EXACT_STEPS, exact=True)
-
     def _tight_family(self, factor: float) -> LocalRows:
         """The family, with a closer base where narrow intervals are asked for and the error of the metric would weigh in them."""
         family = self._local_family(factor)
@@ -809,8 +801,17 @@ class Cascade:
                 self.limited[row] = found.exhausted
                 return found.lower, found.upper
         work, point = self._refinement(row)
-        work.newton(point)
+        near = self._candidate(row)
+        if near is None or work.local_steps(approach(work.problem, near), dual=False) is None:
+            work.newton(point)
         return work.found
+
+    def _candidate(self, row: int) -> Point | None:
+        """Where steps of many rows at once have ended for one that they left open."""
+        for family in (self._sharp.get(float(self.factors[row])), self._local.get(float(self.factors[row]))):
+            if family is not None and row in family.candidates:
+                return Point.unpacked(family.candidates[row], self.problem.fit_intercept)
+        return None
 
     def training(self, rows: Rows) -> Bounds:
         """A full training of one row's problem, with the certificate as the stopping rule (Remark 3)."""
@@ -1197,14 +1198,6 @@ STEPS = (
         _has_newton,
         Cascade.batches,
         Cascade.newton,
-    ),
-    Step(
-        "refine",
-        "as the local step in memory; a further Hessian, conjugate gradients for each step",
-        _has_local,
-        Cascade.batches,
-        Cascade.local_exact,
-        price=2,
     ),
     Step(
         "newton",

@@ -63,6 +63,11 @@ class Point:
         """Coefficients and intercept as one vector, the intercept last."""
         return np.append(self.coef, self.intercept) if fit_intercept else self.coef
 
+    @classmethod
+    def unpacked(cls, vector: Array, fit_intercept: bool) -> "Point":
+        """The primal point of a vector as :meth:`packed` makes it."""
+        return cls(vector[:-1], float(vector[-1])) if fit_intercept else cls(vector)
+
     def moved(self, step: Array, length: float = 1.0) -> "Point":
         """The primal point after a step in its unknowns (the intercept's entry, if there is one, last)."""
         size = self.coef.size

@@ -75,6 +75,9 @@ FOLD_START = 1e-3
 FOLD_ENTRIES, GRID_ENTRIES = 4_000_000, 500_000
 """Scores of all rows under the models of the folds that are stepped together: at most so many numbers, and so many of several penalties."""
 
+APPROACH_STEPS, APPROACHED = 30, 0.1
+"""Most Newton steps without a certificate, and a move of scores (times the self-concordance constant) that ends them."""
+
 AllDecided = Callable[[Array, Array], bool]
 Closer = Callable[[], tuple[Bounds, str]]
 Rows = NDArray[np.intp]
@@ -399,6 +402,17 @@ def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid
         before = region.nu
         if length == 0.0:
             return
+
+
+def approach(problem: Problem, point: Point) -> Point:
+    """The point after Newton steps without certificates, up to where a full one moves no score far; the penalty is smooth."""
+    constant, scores = problem.loss.self_concordance or 0.0, problem.scores(point.coef, point.intercept)
+    for _ in range(APPROACH_STEPS):
+        point, length = newton_step(problem, point, damped=True)
+        before, scores = scores, problem.scores(point.coef, point.intercept)
+        if length == 0.0 or (length == 1.0 and constant * float(np.abs(scores - before).max()) < APPROACHED):
+            break
+    return point
 
 
 def _step_on(problem: Problem, region: LocalEllipsoid, full: bool) -> tuple[Point, float]:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parent.parent.parent
 VARIABLE = "GLRU_MUTANT"
 
 ROUNDING, CARRY, ANSWERS = (f"certificates/test_{name}.py" for name in ("rounding", "carry", "answers"))
+MATRIX = "contracts/test_matrix.py"
 RULES, CONSTRAINTS = "contracts/test_bounds.py", "contracts/test_duality.py"
 SLACK, PRECISION, AFTER = (f"certificates/test_{name}.py" for name in ("slack", "precision", "after"))
 FAMILIES, LOOCV = "decisions/test_families.py", "decisions/test_loocv.py"
@@ -47,6 +48,11 @@ BLOCKS, BLOCK_TRAINING, BLOCK_CHANGES = (f"rows/test_{name}.py" for name in ("lo
 
 nothing = always(0.0)
 zero = become(0.0)
+
+
+def _every_column(_):
+    """As if no subtraction were ever rounded."""
+    return lambda columns, numbers: np.ones(numbers.size, dtype=bool)
 
 
 def _constant_curvature(_):
@@ -261,6 +267,7 @@ MUTANTS: dict[str, Mutant] = {
     "underflow-forgotten-in-a-gradient": Mutant(
         "glru.metric.columns:ColumnMetric.gradient_norm", inside(TINY=zero), ATTACK
     ),
+    "shifts-taken-that-round": Mutant("glru.linalg.dense:subtracts_exactly", _every_column, MATRIX),
     "squares-of-tiny-slopes-taken-as-zero": Mutant("glru.linalg.arrays:UNDERFLOWS", zero, GENERALISED),
     "factor-of-the-scaled-hessian-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric._factor", _zero_eta, SLACK),
     "solves-taken-as-exact": Mutant("glru.metric.columns:ColumnMetric.solve_error", scaled(0.0), SLACK),

@@ -1,6 +1,7 @@
 """Every kind of matrix does what NumPy does with the same numbers in a dense array."""
 
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -204,3 +205,21 @@ def test_gram_matrices_without_columns(capfd):
     for center in (None, np.zeros(0)):
         assert not as_matrix(np.zeros((3, 0))).row_gram(np.zeros(0), center).dense().any()
     assert capfd.readouterr() == ("", "")
+
+
+def test_shifts_are_exact_and_near_the_means():
+    random = np.random.default_rng(0)
+    spread = random.normal(size=(50, 6))
+    X = spread * [1e-3, 1.0, 1.0, 2.0**-310, 1.0, 1e-8] + [7.3, 0.5, 1e6, 2.0**-300, 8.0, -1e5]
+    X[3, 4] = 0.1
+    shifts = as_matrix(X).exact_shifts()
+    for column, shift in zip(X.T, shifts, strict=True):
+        assert all(Fraction(float(x - shift)) == Fraction(float(x)) - Fraction(float(shift)) for x in column)
+    far = np.array([0, 2, 3, 5])
+    moved = X[:, far] - shifts[far]
+    assert np.all(np.abs(moved.mean(axis=0)) < moved.std(axis=0))
+    # A column whose mean is within its spread stays as it is, and so does one that float64 cannot shift without rounding.
+    assert shifts[1] == 0.0
+    assert shifts[4] == 0.0
+    assert as_matrix(spread).exact_shifts() is None
+    assert as_matrix(sp.csr_array(X)).exact_shifts() is None

@@ -214,9 +214,10 @@ def test_local_rows_hold_the_retrained_score(loss, shape):
         for n_steps in (1, 2, 30):
             steps = family_bounds(solution, LocalRows, lambda family, rows, k=n_steps: family.refined(rows, never, k))
             assert_inside(scores, off, *steps)
-        # Steps with the old Hessian converge in a line, quickly only where the removal is small.
+        # Steps with the old Hessian converge in a line, quickly only where the removal is small; the last rows of a batch are left
+        # to steps of their own.
         if lam == 0.3:
-            assert np.all(steps[1] - steps[0] <= 1e-6 * (1.0 + np.abs(scores)))
+            assert np.count_nonzero(steps[1] - steps[0] > 1e-6 * (1.0 + np.abs(scores))) <= 1
         assert np.median(steps[1] - steps[0]) <= 1e-8
 
 

@@ -727,3 +727,30 @@ def test_r2_in_every_unit():
     for unit in (2.0**600, 2.0**-300, 2.0**-530, 2.0**-600):
         bounds = ScoreBounds((scores - width) * unit, (scores + width) * unit)
         np.testing.assert_allclose(bounds.metric("r2", glru.Squared(), y * unit, False), expected, rtol=1e-12)
+
+
+def test_columns_far_from_zero_cost_no_accuracy():
+    """Means a million times the spread: without exact shifts the intervals are thousands of times as wide."""
+    random = np.random.default_rng(1)
+    spread = random.normal(size=(60, 5))
+    y = np.where(spread @ [2.0, -1.0, 0.5, 0.0, 1.0] + random.logistic(size=60) > 0.0, 1, -1)
+    penalty = glru.L2([1e-4, 1e-4, 1e-9, 1e-4, 1e-4])
+    X = spread * [1.0, 1.0, 1e-3, 1.0, 1.0] + [1e6, -3e5, 1e3, 0.0, 2e6]
+    result = glru.loocv(glru.Problem(X, y, penalty=penalty, fit_intercept=True))
+    assert result.n_trainings == 0
+    assert np.median(result.score_upper - result.score_lower) < 1e-6
+    assert result.problem.X is not None
+    np.testing.assert_array_equal(result.problem.X, X)
+    solution = glru.solve(result.problem, tol=1e-12)
+    assert_inside(*held_out(solution, range(0, 60, 7)), result.score_lower[::7], result.score_upper[::7])
+
+
+def test_rows_that_move_far_are_not_trained():
+    """Heavy tails and nearly separated classes: Newton steps overshoot, and steps that are taken back do not."""
+    random = np.random.default_rng(5)
+    X = np.exp(1.5 * random.normal(size=(80, 30)))
+    y = np.where(np.log(X) @ random.normal(size=30) + random.logistic(size=80) > 0.0, 1, -1)
+    result = glru.loocv(glru.Problem(X, y, penalty=glru.L2(1e-3), fit_intercept=True), width="labels")
+    assert result.n_trainings == 0
+    naive = glru.loocv(result.problem, method="naive", tol=1e-10)
+    np.testing.assert_array_equal(result.bounds.signs, naive.bounds.signs)

@@ -606,10 +606,9 @@ class Deletions:
 class _MeasuredRows:
     """Candidates of rows whose bounds are radii, which are told to the deletions they belong to."""
 
-    contraction, cost = RowCandidates.contraction, RowCandidates.cost
-
     def __init__(self, deletions: Deletions, inner: RowCandidates, width: float) -> None:
         self.deletions, self.inner, self.width = deletions, inner, width
+        self.contraction, self.cost = inner.contraction, inner.cost
 
     def decided(self, lower: Any, upper: Any) -> NDArray[np.bool_]:
         """Which radii are small enough."""

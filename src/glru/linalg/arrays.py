@@ -388,6 +388,23 @@ def powers_of_two(diagonal: Array) -> Array:
     return np.ldexp(1.0, -np.round(0.5 * np.log2(np.where(known, diagonal, 1.0))).astype(np.intc))
 
 
+def round_to_bits(values: Array, n_bits: int) -> Array:
+    """Values rounded to so many significant bits."""
+    fractions, exponents = np.frexp(values)
+    rounded: Array = np.ldexp(np.round(np.ldexp(fractions, n_bits)), exponents - n_bits)
+    return rounded
+
+
+def subtracts_exactly(columns: Array, numbers: Array) -> NDArray[np.bool_]:
+    """From which columns a number each is subtracted without rounding any entry."""
+    moved = columns - numbers
+    back = moved - columns
+    # What a subtraction rounds off is a float64 number itself (Knuth's two-sum).
+    lost = (columns - (moved - back)) - (numbers + back)
+    exact: NDArray[np.bool_] = np.all(np.isfinite(moved) & (lost == 0.0), axis=0)
+    return exact
+
+
 UNDERFLOWS = 1e-280
 """What sums of at most ``2^60`` products lose to underflow is less than a unit of any number above this."""
 

@@ -7,12 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from glru.linalg.arrays import HOST, SMALL, Array, Arrays
+from glru.linalg.arrays import HOST, SMALL, Array, Arrays, round_to_bits, subtracts_exactly
 from glru.linalg.matrix import Matrix
 from glru.linalg.threads import in_parts, total
 
 CHUNK_BYTES = 1 << 20
 """Scaled rows are made in chunks of this size: they stay in the second-level cache."""
+
+FAR_MEAN, SHIFT_BITS = 4.0, (20, 8, 3, 1)
+"""A mean above this many standard deviations is worth taking from its column, rounded to one of these numbers of bits."""
 
 CACHED = 1 << 15
 """Entries of a panel that stays in the second-level cache while it is made and used."""
@@ -69,11 +72,26 @@ class DenseMatrix(Matrix):
         for part, block in self.centred_chunks(np.zeros(self.data.shape[1]) if center is None else center):
             yield block if plain else block * np.sqrt(column_weights[part])
 
-    def mean_row(self) -> Array | None:
+    def mean_row(self) -> Array:
         if "mean_row" not in self.shared:
             mean = self.data.sum(axis=0) / max(self.data.shape[0], 1)
             self.shared["mean_row"] = mean if np.all(np.isfinite(mean)) else np.zeros(mean.shape)
         return self.shared["mean_row"]
+
+    def exact_shifts(self) -> Array | None:
+        with np.errstate(all="ignore"):
+            mean = self.mean_row()
+            squares = np.einsum("ij,ij->j", self.data, self.data) / max(self.data.shape[0], 1)
+            # The variance is the difference of both.
+            far = np.flatnonzero(np.square(mean) * (1.0 + 1.0 / FAR_MEAN**2) > squares)
+            shifts = np.zeros(mean.size)
+            for bits in SHIFT_BITS:
+                if not far.size:
+                    break
+                tried = round_to_bits(mean[far], bits)
+                good = subtracts_exactly(self.data[:, far], tried)
+                shifts[far[good]], far = tried[good], far[~good]
+        return shifts if shifts.any() else None
 
     def centred_chunks(self, center: Array) -> Iterator[tuple[slice, Array]]:
         width = max(64, 4 * CHUNK_BYTES // (8 * max(self.data.shape[0], 1)))

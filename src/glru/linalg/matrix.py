@@ -166,6 +166,10 @@ class Matrix(ABC):
         """The mean of the rows where taking it from them is cheap; None where the rows are left as they are."""
         return None
 
+    def exact_shifts(self) -> Array | None:
+        """Numbers near the columns' means whose differences from all entries are float64 numbers; None where no column has one that matters."""
+        return None
+
     def centred_chunks(self, center: Array) -> Iterator[tuple[slice, Array]]:
         """``X - c`` in chunks of columns, for a matrix with a :meth:`mean_row`; every entry is rounded once."""
         yield slice(None), self.dense() - center

@@ -22,7 +22,7 @@ from glru.model_selection.result import LOOCVResult, RowResults, WrittenRows, co
 from glru.problem import Problem, not_in_memory
 from glru.regions.classes import require_classes
 from glru.rows import MAX_COLUMNS
-from glru.solution import Solution
+from glru.solution import Solution, shift_columns
 from glru.solvers import train, warn_if_short
 from glru.updates.local_rows import has_local_rows
 from glru.updates.refits import Refits
@@ -136,7 +136,7 @@ def leave_one_out(
     fitted = time.perf_counter() - begin
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         cascade = Cascade(
-            solution,
+            shift_columns(solution) if refits is None and method == "certified" else solution,
             usual_width(data) if width is None else width,
             bound=bound,
             max_memory=max(USUAL_MEMORY, smallest_batch(data)) if max_memory is None else max_memory,
@@ -160,7 +160,7 @@ def leave_one_out(
         checkpoint.save()
     seconds = cascade.seconds if data.in_memory else {"fit": fitted} | cascade.seconds
     n_passes = 0.0 if data.in_memory else data.traffic.passes - before
-    return replace(_result(cascade, method, place, seconds, n_passes), aim=aim)
+    return replace(_result(cascade, method, place, seconds, n_passes), aim=aim, problem=data)
 
 
 def _known_refits(refits: Refits | None) -> tuple[Any, ...]:

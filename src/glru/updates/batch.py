@@ -8,7 +8,7 @@ that were proven on the way, so that no step ever widens them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self, final
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ Decided = Callable[[Any, Any], Mask]
 
 SLOW = 0.6
 """Contraction of chord steps: where a step leaves more than this share of the gradient, an exact step is cheaper."""
+
+PATIENCE, PROGRESS = 4, 0.9
+"""Steps in a row that may leave more than this share of the smallest norm so far: those of quasi-Newton methods rise now and then."""
 
 NEAR_FLOOR = 8.0
 """A gradient's norm within this factor of its rounding error is at its floor, unless a step still halves it."""
@@ -75,6 +78,9 @@ class Candidates(Protocol):
         ...
 
 
+C = TypeVar("C", bound=Candidates)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Tightened:
@@ -92,7 +98,7 @@ class Tightened:
         return Tightened(self.members[members], lower, upper, self.exhausted[members], self.costs[members])
 
 
-def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened:
+def tighten(candidates: C, decided: Decided, n_steps: int, left: Callable[[C, Mask], None] | None = None) -> Tightened:
     """Bounds of the members of a batch on the host, as tight as was asked for or as steps get them.
 
     A member leaves when it is decided, when it is exhausted (its gradient is rounding), when its steps no longer contract or
@@ -106,8 +112,10 @@ def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened
         ``decided(lower, upper)``: which members' bounds are good enough.
     n_steps : int
         Most certificates per member with chord steps, and again with exact ones.
+    left : callable, default=None
+        ``left(batch, members)`` is told which members of a batch chord steps leave open, with their candidates as they are then.
     """
-    done, slow = _run(candidates, None, decided, n_steps)
+    done, slow = _run(candidates, None, decided, n_steps, left)
     chosen = np.zeros(slow.members.size + done.members.size, dtype=bool)
     chosen[slow.members] = True
     exact = candidates.exact(chosen) if slow.members.size else None
@@ -119,11 +127,16 @@ def tighten(candidates: Candidates, decided: Decided, n_steps: int) -> Tightened
     return Tightened(done.members, to_host(done.lower), to_host(done.upper), done.exhausted, done.costs)
 
 
-def _run(batch: Candidates, known: Tightened | None, decided: Decided, n_steps: int) -> tuple[Tightened, Tightened]:
+def _run(
+    batch: C, known: Tightened | None, decided: Decided, n_steps: int, left: Callable[[C, Mask], None] | None = None
+) -> tuple[Tightened, Tightened]:
     """The members that one kind of steps finishes, and those that it leaves open."""
     finished, slow, before = [], [], np.full(1, np.inf)
+    best, waited = before, np.zeros(1, dtype=np.intp)
     for step in range(n_steps):
         now = batch.certify()
+        waited = np.where(now.norms < PROGRESS * best, 0, waited + 1)
+        best = np.fmin(best, now.norms)
         exhausted = (now.norms <= NEAR_FLOOR * now.floors) & ~(now.norms < 0.5 * before)
         if known is None:
             known = Tightened(
@@ -132,15 +145,20 @@ def _run(batch: Candidates, known: Tightened | None, decided: Decided, n_steps: 
         else:
             lower, upper = intersect((known.lower, known.upper), (now.lower, now.upper))
             known = Tightened(known.members, lower, upper, exhausted, known.costs + batch.cost)
-        left = ~to_host(decided(known.lower, known.upper)) & ~exhausted
-        going = left & (now.norms < batch.contraction * before) & (known.costs + batch.cost <= 1.0)
+        open_ = ~to_host(decided(known.lower, known.upper))
+        useful = open_ & ~exhausted
+        contracts = np.isinf(batch.contraction) | (now.norms < batch.contraction * before)
+        going = useful & contracts & (waited < PATIENCE) & (known.costs + batch.cost <= 1.0)
         if step + 1 == n_steps:
             going[:] = False
-        finished.append(known.take(~left))
-        slow.append(known.take(left & ~going))
+        finished.append(known.take(~useful))
+        slow.append(known.take(useful & ~going))
+        if left is not None and (open_ & ~going).any():
+            left(batch, open_ & ~going)
         if not going.any():
             break
         known, before, batch = known.take(going), now.norms[going], batch.step(going)
+        best, waited = best[going], waited[going]
     return _concatenate(finished), _concatenate(slow)
 
 

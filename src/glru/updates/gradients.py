@@ -278,6 +278,7 @@ def newton_directions(
     solve: Map,
     left_out: Entries | None = None,
     factors: Array | None = None,
+    accuracy: float = ACCURACY,
 ) -> Any:
     """Newton directions of models, one per column.
 
@@ -293,6 +294,8 @@ def newton_directions(
         A row and a model that is trained without it, for every model.
     factors : array of shape (n_models,), default=None
         What the weights of each model's rows are multiplied by; 1 if not given.
+    accuracy : float, default=ACCURACY
+        Share of a gradient's norm that a direction may leave.
     """
     arrays, X = problem.arrays, problem.matrix
     scores = model_scores(X, models, problem.fit_intercept)
@@ -312,7 +315,7 @@ def newton_directions(
             products = arrays.stacked(products, arrays.xp.sum(weighted, axis=0))
         return products + strengths * directions
 
-    return -conjugate_gradients(arrays, hessians, solve, gradients)
+    return -conjugate_gradients(arrays, hessians, solve, gradients, accuracy)
 
 
 SECANTS = 6
@@ -323,30 +326,84 @@ Secant = tuple[Any, Any]
 
 
 @final
-class Secants:
-    """The last steps of models, from which the next ones learn how their Hessians differ from one that all of them share."""
+class Descent:
+    """Steps of many models with a Hessian that all of them share, one model per column; what proves them is made elsewhere.
 
-    def __init__(self, arrays: Arrays, pairs: Sequence[Secant] = ()) -> None:
-        self.arrays, self.pairs = arrays, list(pairs)
-        self.begin: Secant | None = None
+    Directions are those of L-BFGS: earlier steps tell how each model's Hessian differs from the shared one. A step at whose end the objective
+    rises is taken back to where it is about lowest along the step.
 
-    def next(self, members: NDArray[np.bool_], gradients: Any) -> "Secants":
-        """Those of some of the models, whose gradients after the last step are known now."""
-        pairs = self.pairs
-        if self.begin is not None:
-            step, before = self.begin
-            pairs = [*pairs[1 - SECANTS :], (step, gradients - before)]
-        take = self.arrays.take
-        return Secants(self.arrays, [(take(step, members), take(change, members)) for step, change in pairs])
+    Parameters
+    ----------
+    arrays : Arrays
+        Operations on the models.
+    pairs : sequence of pair of array, default=()
+        The last steps and the changes of the gradients along them.
+    last : tuple of array, default=None
+        Where the last step began, the step, and the gradients before it.
+    """
 
-    def step(self, gradients: Any, plain: Any, solve: Map) -> Any:
-        """The next steps; ``plain``: those with the shared Hessian alone, ``solve``: its inverse times a matrix."""
-        step, xp = plain, self.arrays.xp
-        if self.pairs:
-            learned = secant_directions(self.arrays, self.pairs, gradients, solve)
-            step = xp.where(xp.isfinite(learned), learned, plain)
-        self.begin = step, gradients
-        return step
+    def __init__(self, arrays: Arrays, pairs: Sequence[Secant] = (), last: tuple[Any, Any, Any] | None = None) -> None:
+        self.arrays, self.pairs, self.last = arrays, list(pairs), last
+
+    def next(
+        self,
+        members: NDArray[np.bool_],
+        models: Any,
+        gradients: Any,
+        noise: Array,
+        solve: Map,
+        newton: Callable[[Any, Any], Any] | None = None,
+    ) -> tuple[Any, "Descent"]:
+        """The next models of some members, and what is remembered of these.
+
+        Parameters
+        ----------
+        members : array of bool
+            Which models go on.
+        models, gradients : array of shape (n_unknowns, n_models)
+            All models as they are now, and their gradients.
+        noise : array of shape (n_models,)
+            What of the gradients' norms may be rounding: no guide to the length of a step.
+        solve : callable
+            The inverse of the shared Hessian times a matrix, for these members.
+        newton : callable, default=None
+            ``newton(models, gradients)``: Newton directions with Hessians of the models' own, instead of those of L-BFGS.
+        """
+        arrays, xp = self.arrays, self.arrays.xp
+        models, gradients = arrays.take(models, members), arrays.take(gradients, members)
+        pairs = [(arrays.take(step, members), arrays.take(change, members)) for step, change in self.pairs]
+        if self.last is None:
+            ahead = -solve(gradients) if newton is None else newton(models, gradients)
+            return models + ahead, Descent(arrays, pairs, (models, ahead, gradients))
+        start, step, before = (arrays.take(part, members) for part in self.last)
+        descent, slope = arrays.inner(before, step), arrays.inner(gradients, step)
+        known = arrays.put(np.where(np.isfinite(slope), 1.0, 0.0)) > 0.0
+        pairs = [*pairs[1 - SECANTS :], (step, xp.where(known, gradients - before, 0.0 * step))]
+        ahead = secant_directions(arrays, pairs, gradients, solve) if newton is None else newton(models, gradients)
+        ahead = xp.where(xp.isfinite(ahead), ahead, 0.0 * ahead)
+        rises = _rises(descent, slope, noise[members])
+        if rises.any():
+            with np.errstate(all="ignore"):  # false position, kept away from the ends
+                share = np.where(np.isfinite(slope), np.clip(descent / (descent - slope), 0.1, 0.9), 0.1)
+            back = arrays.put(np.where(rises, 1.0, 0.0)) > 0.0
+            models, gradients = xp.where(back, start, models), xp.where(back, before, gradients)
+            ahead = xp.where(back, step * arrays.put(share), ahead)
+        return models + ahead, Descent(arrays, pairs, (models, ahead, gradients))
+
+    def lowest(self, members: NDArray[np.bool_], models: Any, gradients: Any, noise: Array) -> Any:
+        """The models of some members; those that the last step began from where the objective rises at its end."""
+        arrays = self.arrays
+        models, gradients = arrays.take(models, members), arrays.take(gradients, members)
+        if self.last is None:
+            return models
+        start, step, before = (arrays.take(part, members) for part in self.last)
+        rises = _rises(arrays.inner(before, step), arrays.inner(gradients, step), noise[members])
+        return arrays.xp.where(arrays.put(np.where(rises, 1.0, 0.0)) > 0.0, start, models)
+
+
+def _rises(descent: Array, slope: Array, noise: Array) -> NDArray[np.bool_]:
+    """Whether an objective rises at the end of a step, from its slopes along the step at both ends."""
+    return ~(slope <= -0.5 * descent) & ~(-descent <= np.square(noise))
 
 
 def secant_directions(arrays: Arrays, secants: Sequence[Secant], gradients: Any, solve: Map) -> Any:
@@ -368,16 +425,17 @@ def secant_directions(arrays: Arrays, secants: Sequence[Secant], gradients: Any,
     return vector
 
 
-def conjugate_gradients(arrays: Arrays, product: Map, solve: Map, right: Any) -> Any:
-    """Solutions of linear systems, one per column, up to ``ACCURACY`` in the norm of the preconditioner."""
+def conjugate_gradients(arrays: Arrays, product: Map, solve: Map, right: Any, accuracy: float = ACCURACY) -> Any:
+    """Solutions of linear systems, one per column, up to a share of the right side in the norm of the preconditioner."""
     residual = right
     direction = solve(residual)
     found = 0.0 * direction
     size = arrays.inner(residual, direction)
-    target = ACCURACY**2 * size
+    target = accuracy**2 * size
     for _ in range(MOST_PRODUCTS):
         image = product(direction)
-        length = arrays.put(_quotient(size, arrays.inner(direction, image)))
+        # A column that is done stays as it is: none depends on the others beside it.
+        length = arrays.put(np.where(size > target, _quotient(size, arrays.inner(direction, image)), 0.0))
         found = found + direction * length
         residual = residual - image * length
         solved = solve(residual)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
 from glru.certificate import score_errors
-from glru.linalg import FEW, TINY, UNIT, Array, gamma
+from glru.linalg import FEW, TINY, UNIT, Array, gamma, to_host
 from glru.metric.columns import ColumnMetric, column_metric
 from glru.problem import Point, Problem
 from glru.regions.local import local_radius, row_norm_bound
@@ -45,10 +45,10 @@ from glru.sums import (
     whole_gradient,
     whole_hessian,
 )
-from glru.updates.batch import SLOW, Certified, Decided, tighten
+from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
 from glru.updates.columns.one_step import FOLLOWED, NormCuts, lost_shares, row_norm_cuts
-from glru.updates.gradients import Gradients, Measured, Secants, model_scores, newton_directions
+from glru.updates.gradients import Descent, Gradients, Measured, model_scores, newton_directions
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
 Rows = NDArray[np.intp]
@@ -76,6 +76,15 @@ FOLLOWED_FAR = (6.0, 15.0)
 
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
+
+CHORDS, ROUGHLY, PRODUCTS = 6, 0.05, 8.0
+"""Steps with the Hessian of the base before those with Hessians of the models' own, what these may leave of a gradient, and their usual products."""
+
+LOSS, STEP_OVERHEAD = 30.0, 1.5e6
+"""Nanoseconds of a loss and its derivatives, and of the calls of a step of a batch."""
+
+ALONE_OVERHEAD, HESSIANS_ALONE = 6e6, 5.0
+"""Nanoseconds of the calls of steps of one row's model alone, and the Hessians that these take."""
 
 SERIES = 1e-4
 """Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
@@ -448,6 +457,8 @@ class LocalRows:
         self.eta = self.middle_eta = np.inf
         self.converged, self._known_norm = False, np.inf
         self._values: RowValues | None = None
+        # Of rows that steps have left open, where these ended.
+        self.candidates: dict[int, Array] = {}
         self._expansion: Expansion | None = None
         self._errors: Array | None = None
         with np.errstate(over="ignore", invalid="ignore"):
@@ -737,9 +748,16 @@ class LocalRows:
         if places.size < rows.size:
             rows, part, removals = rows[places], part.take(places), removals.take(places)
         if places.size:
-            found = tighten(RowCandidates.first(self, rows, part, removals, exact, together), decided, n_steps)
+            first = RowCandidates.first(self, rows, part, removals, exact, together)
+            found = tighten(first, decided, n_steps, self._keep if self.problem.in_memory else None)
             lower[places], upper[places] = found.lower, found.upper
         return lower, upper
+
+    def _keep(self, batch: "RowCandidates", members: NDArray[np.bool_]) -> None:
+        """Keep the candidates of rows that steps have left open."""
+        models = to_host(batch.descent.lowest(members, batch.models, batch.gradients, batch.noise))
+        good = np.isfinite(models).all(axis=0)
+        self.candidates.update(zip(batch.rows[members][good].tolist(), models.T[good], strict=True))
 
     def has_second_order(self, n_rows: int) -> bool:
         """Whether candidates to second order are expected to be cheaper than the gradients of all candidates, for some rows."""
@@ -788,19 +806,20 @@ class LocalRows:
 class RowCandidates:
     """Models without one row each, written down in full: the candidates of :func:`glru.updates.batch.tighten`."""
 
-    contraction, cost = SLOW, 0.0
-
     def __init__(
         self, family: LocalRows, rows: Rows, removals: Removals, factors: Array, lengths: Array, block: Any, exact: bool
     ) -> None:
         self.family, self.rows, self.removals, self.exact_steps = family, rows, removals, exact
+        self.contraction = SLOW if exact else np.inf
         self.factors, self.lengths, self.block = factors, lengths, block
         self.arrays = family.base.metric.arrays
         self.images: Any = None
         self.models: Any = None
         self.gradients: Any = None
         self.steps: Any = None
-        self.secants = Secants(self.arrays)
+        self.noise: Array = np.empty(0)
+        self.n_steps, self.n_together = 0, rows.size
+        self.descent = Descent(self.arrays)
 
     @classmethod
     def first(
@@ -812,18 +831,44 @@ class RowCandidates:
         lengths = np.sqrt(part.squared_row_norms) * (1.0 + gamma(part.n_columns + 4)) + TINY
         factors = removals.factors
         new = cls(family, rows, removals, factors, lengths, block, exact)
-        new.images = base.metric.solve(block)
-        start = (base.point.packed(fit_intercept) + base.step)[:, None]
+        new.images, new.n_together = base.metric.solve(block), n_together
+        common = base.step[:, None]
         if base.factors[0] < base.factors[1]:
-            start = start + base.loss_step[:, None] * (factors - base.middle_factor)
-        new.models = arrays.put(start) + new.images * arrays.put(removals.multipliers)
+            common = common + base.loss_step[:, None] * (factors - base.middle_factor)
+        origin = base.point.packed(fit_intercept)[:, None]
+        new.models = arrays.put(origin + common) + new.images * arrays.put(removals.multipliers)
         if not exact and family.has_second_order(n_together):
             places = coordinates(part, base.metric)
             steps, _ = family.directions(removals, places)
             half = family.second_order(steps, rows, places, np.einsum("ij,ij->i", places, steps))
             correction = new.solve(base.metric.factor.T @ half.T)
             new.models -= np.where(np.isfinite(correction).all(axis=0), correction, 0.0)
+        if arrays.stable and part.in_memory:
+            # The Newton equation of the common part, and the row's own share.
+            before = -(base.metric.factor.T @ (base.metric.factor @ common)) - block * (
+                removals.weights * removals.slopes
+            )
+            new.descent.last = np.broadcast_to(origin, new.models.shape), new.models - origin, before
         return new
+
+    def newton(self, models: Any, gradients: Any) -> Any:
+        """Newton directions with the Hessians of models without these rows."""
+        family, left_out = self.family, (self.rows, np.arange(self.rows.size))
+        solve = family.base.metric.solve
+        return newton_directions(family.problem, models, gradients, solve, left_out, self.factors, ROUGHLY)
+
+    @property
+    def cost(self) -> float:
+        """A step and its certificate in units of training the row, the calls of both counted; of rows in blocks nothing is better.
+
+        It does not depend on the batch, so that bounds do not either.
+        """
+        problem = self.family.problem
+        if not problem.in_memory:
+            return 0.0
+        step = problem.matrix.product_cost + LOSS * problem.n_rows
+        step = (PRODUCTS * step if self.n_steps >= CHORDS else step) + STEP_OVERHEAD / self.n_together
+        return step / (ALONE_OVERHEAD + HESSIANS_ALONE * problem.matrix.gram_cost)
 
     def solve(self, vectors: Any) -> Any:
         """The inverses of the Hessians without each row times a vector each, by the Sherman-Morrison formula."""
@@ -852,7 +897,7 @@ class RowCandidates:
             usable = np.isfinite(half)
             closer = widen(np.where(usable, centers[far], 0.0), np.where(usable, half, np.inf))
             bounds[0][far], bounds[1][far] = intersect((bounds[0][far], bounds[1][far]), closer)
-        return Certified(*bounds, nu, np.zeros(nu.size))
+        return Certified(*bounds, nu, found.rounding / np.sqrt(self.removals.metric_shares))
 
     def _piece_radii(self, found: Measured) -> Array:
         """At least the distances in the metric from the candidates to the optima, by the depths of all rows in their curved pieces."""
@@ -923,6 +968,7 @@ class RowCandidates:
         """The gradients of the candidates, which the next steps follow from, and at least their norms in the metrics without the rows."""
         found = self.family.gradients.at(self.models, self.rows, self.factors)
         self.gradients, self.steps = found.gradients, -self.solve(found.gradients)
+        self.noise = NEAR_FLOOR * found.rounding
         return found, found.nu / np.sqrt(self.removals.metric_shares)
 
     def step(self, members: NDArray[np.bool_]) -> "RowCandidates":
@@ -932,14 +978,19 @@ class RowCandidates:
         rows, factors = self.rows[members], self.factors[members]
         new = RowCandidates(self.family, rows, removals, factors, self.lengths[members], block, self.exact_steps)
         new.images = images
-        gradients = arrays.take(self.gradients, members)
         if self.exact_steps:
-            left_out = rows, np.arange(rows.size)
-            solve = self.family.base.metric.solve
+            left_out, solve, gradients = (
+                (rows, np.arange(rows.size)),
+                self.family.base.metric.solve,
+                arrays.take(self.gradients, members),
+            )
             new.models = models + newton_directions(self.family.problem, models, gradients, solve, left_out, factors)
         else:
-            new.secants = self.secants.next(members, self.gradients)
-            new.models = models + new.secants.step(gradients, arrays.take(self.steps, members), new.solve)
+            new.n_steps, new.n_together = self.n_steps + 1, self.n_together
+            own = new.newton if new.n_steps > CHORDS else None
+            new.models, new.descent = self.descent.next(
+                members, self.models, self.gradients, self.noise, new.solve, own
+            )
         return new
 
     def exact(self, members: NDArray[np.bool_]) -> None:

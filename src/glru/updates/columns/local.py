@@ -19,14 +19,14 @@ from glru.linalg import FEW, TINY, Array, Entries, Matrix, gamma, to_host
 from glru.metric.columns import column_metric
 from glru.problem import Point, Problem
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
-from glru.updates.batch import SLOW, Certified, Tightened, tighten
+from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Tightened, tighten
 from glru.updates.carried_rows import sum_error
 from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
 from glru.updates.gradients import (
     EXACT_STEPS,
+    Descent,
     Gradients,
     Measured,
-    Secants,
     model_scores,
     newton_directions,
     split_models,
@@ -284,7 +284,8 @@ class ColumnCandidates:
         self.family, self.columns, self.images, self.exact_steps = family, columns, images, exact
         self.models = family.problem.arrays.zeroed(models, self.entries)
         self.gradients: Any = None
-        self.secants = Secants(family.problem.arrays)
+        self.noise: Array = np.empty(0)
+        self.descent = Descent(family.problem.arrays)
 
     @property
     def entries(self) -> Entries:
@@ -294,24 +295,22 @@ class ColumnCandidates:
     def certify(self) -> Certified:
         """Bounds of the queries' scores."""
         lower, upper, self.gradients, nu, rounding = self.family.certified(self.models, self.entries)
+        self.noise = NEAR_FLOOR * np.asarray(rounding)
         self.family.keep(self.columns, self.models, nu)
         return Certified(lower, upper, nu, rounding)
 
     def step(self, members: NDArray[np.bool_]) -> "ColumnCandidates":
         """Some of the candidates after one more Newton step."""
-        family, columns = self.family, self.columns[members]
-        models, images, gradients = (
-            family.problem.arrays.take(matrix, members) for matrix in (self.models, self.images, self.gradients)
-        )
-        solve = partial(family.solve, images, (columns, np.arange(columns.size)))
-        secants = self.secants
+        family, columns, arrays = self.family, self.columns[members], self.family.problem.arrays
+        images = arrays.take(self.images, members)
+        solve, descent = partial(family.solve, images, (columns, np.arange(columns.size))), self.descent
         if self.exact_steps:
+            models, gradients = arrays.take(self.models, members), arrays.take(self.gradients, members)
             models = models + newton_directions(family.problem, models, gradients, solve)
         else:
-            secants = secants.next(members, self.gradients)
-            models = models + secants.step(gradients, -solve(gradients), solve)
+            models, descent = descent.next(members, self.models, self.gradients, self.noise, solve)
         new = ColumnCandidates(family, columns, models, images, self.exact_steps)
-        new.secants = secants
+        new.descent = descent
         return new
 
     def exact(self, members: NDArray[np.bool_]) -> None:
