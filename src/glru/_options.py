@@ -188,7 +188,10 @@ def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str],
 
 
 def suggest_options(function: Function) -> Function:
-    """Name the option that a misspelt one is near to."""
+    """Name the option that a misspelt one is near to; of a class, those of its constructor."""
+    if isinstance(function, type):
+        function.__init__ = suggest_options(function.__init__)  # type: ignore[misc]
+        return function
     known, name = signature(function).parameters, function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
@@ -210,7 +213,12 @@ def check_call(function: Function) -> Function:
     @suggest_options
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        check_options(name, shape.bind_partial(*args, **options).arguments)
+        try:
+            given = shape.bind_partial(*args, **options).arguments
+        except TypeError:
+            # Too many arguments: Python's own error names the function.
+            return function(*args, **options)
+        check_options(name, given)
         return function(*args, **options)
 
     return call  # type: ignore[return-value]

@@ -14,7 +14,7 @@ DIGITS = 4
 
 
 class Shown(ABC):
-    """A result that is shown as a title and lines of a name and a value."""
+    """A result that is shown as a title and lines of a name and a value; ``certified``: whether everything that it states is proven."""
 
     @abstractmethod
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,10 @@ class Retraining(Shown):
         The queries that would change or could.
     proven : array of bool
         Which of these are proven to change.
+    bounds : ScoreBounds
+        Proven bounds of the retrained scores (of a regression with a log or logit link, of the means), without training.
+    present : array
+        What the present model says, in the same form.
 
     Examples
     --------
@@ -48,17 +52,42 @@ class Retraining(Shown):
     verdict: Verdict
     flips: NDArray[np.intp]
     proven: NDArray[np.bool_]
+    bounds: ScoreBounds
+    present: Array
+    certified: ClassVar[bool] = True
+    """Whether what is stated is proven: here it always is."""
 
     @classmethod
     def of(cls, bounds: ScoreBounds, present: Array, within: float | None) -> "Retraining":
         """Whether the scores after retraining change the labels of the present ones, or move by more than ``within``."""
         changes, stays = bounds.changes(present, within)
         flips = np.flatnonzero(~stays)
-        return cls("yes" if changes.any() else "no" if stays.all() else "undetermined", flips, changes[flips])
+        verdict: Verdict = "yes" if changes.any() else "no" if stays.all() else "undetermined"
+        return cls(verdict, flips, changes[flips], bounds, present)
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """Where it is proven whether a query changes, one entry per query."""
+        decided = np.ones(self.present.shape[0], dtype=bool)
+        decided[self.flips] = self.proven
+        return decided
 
     def to_frame(self) -> Any:
         """One line per query that would change or could, and whether that is proven (a frame of pandas or polars)."""
         return make_frame({"query": self.flips, "proven": self.proven})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the intervals of the retrained scores beside the present ones; returns a :class:`glru.display.AfterDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        lower, upper = (np.ravel(end) for end in self.bounds)
+        # Pictures are a layer above, and are loaded only for those who draw.
+        kind = import_module("glru.display").AfterDisplay
+        return kind(lower, upper, np.ravel(self.present), f"retraining needed: {self.verdict}").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         n_proven = int(self.proven.sum())
@@ -120,6 +149,8 @@ class After(Shown):
 
     origin: Origin
     parts: tuple[ChangedModel, ...]
+    certified: ClassVar[bool] = True
+    """Whether what is stated is proven: here it always is."""
 
     @property
     def change(self) -> Change:

@@ -213,7 +213,7 @@ def cross_val_predict(
     params: dict[str, Any] | None = ...,
     method: Method = ...,
     sample_weight: Any = ...,
-    width: float | None = ...,
+    width: Width = ...,
     tol: float = ...,
     progress: Progress = ...,
     return_result: Literal[True],
@@ -273,8 +273,8 @@ def cross_val_predict(
         Weights of an estimator's rows in training; the same as in ``params``.
     width : float or "labels", default=None
         Largest interval of a score to accept. If not given, labels are decided. Scores that are asked for are proven to 1e-4 (in a
-        regression, times the spread of y), and narrowed to the smaller of 1e-6 and the estimator's ``tol`` as far as that
-        costs no training; those of a problem as in :func:`glru.loocv`, which also explains ``"labels"``.
+        regression, times the spread of y); these and those of a result are narrowed to the smaller of 1e-6 and the estimator's ``tol`` as far
+        as that costs no training. ``"labels"``: decide the labels of a result and no more. A problem's scores are narrowed as in :func:`glru.loocv`.
     tol : float, default=1e-6
         Relative gap of the first training.
     max_seconds : float, default=None
@@ -323,9 +323,9 @@ def cross_val_predict(
                 max_seconds=max_seconds,
             )
             weight, others = _fit_params(model, sample_weight, params)
-            if isinstance(width, str):
+            if isinstance(width, str) and (not return_result or method != "predict"):
                 raise ValueError(
-                    f"width must be a number for an estimator, whose method says what is needed; got {width!r}. Leave it out."
+                    f"width={width!r} is for a result of labels; an array has what its method needs. Leave it out, or use return_result=True."
                 )
             return estimator_cross_val_predict(
                 model, X, y, cv, groups, method, weight, width, tol, shown, others, return_result
@@ -895,7 +895,7 @@ def influence(
     >>> top = result.top(3)
     >>> top.rows, top.certified
     (array([213, 297,  38]), True)
-    >>> lower, upper = result.bounds("cooks_distance")
+    >>> lower, upper = result.measure_bounds("cooks_distance")
     >>> bool((lower <= upper).all()), result.n_trainings
     (True, 0)
     """

@@ -132,7 +132,7 @@ def reporter(progress: bool | Report) -> Iterator[Report]:
         now = time.perf_counter()
         if now - begin > 2.0 and now - last > 0.1:
             last = now
-            sys.stderr.write(f"\r{stage}: {done} of {total} rows decided, {now - begin:.0f} s ")
+            sys.stderr.write(f"\r{stage}: {done} of {total}, {now - begin:.0f} s ")
             sys.stderr.flush()
 
     try:
@@ -349,12 +349,14 @@ class Cascade:
         return np.ones(len(lower), dtype=bool) if self.budget.spent else self.decided(lower, upper)
 
     def finished(self, row: int, lower: Array, upper: Array) -> bool:
-        """Whether the work on a single row may end: :meth:`enough`, or its interval is as narrow as float64 allows.
+        """Whether the work on a single row may end: its interval is narrow enough, or as narrow as float64 allows.
 
         The interval is the one under refitted scales as they are stored; :meth:`_for_all_factors` widens it afterwards.
         """
         slack = self._widening(row)
-        if self.enough(lower - slack, upper + slack)[0]:
+        # Steps towards the optimum of a loss with curvature cost little once they are near; the hinge's do not.
+        enough = self.enough if isinstance(self.problem.loss, Hinge) else self._narrow
+        if enough(lower - slack, upper + slack)[0]:
             return True
         if slack > 0.0 and widths_of_rows(lower, upper)[0] <= slack:
             return True
@@ -392,8 +394,8 @@ class Cascade:
             if step.tightens and self.has(step) and step.price < self._open_widest().size:
                 for rows in step.rows(self) if step.rows is not None else ():
                     self.run(step.stage, rows, partial(step.work, self))
-        several, loss = _has_classes(self), self.problem.loss
-        alone = not loss.several and loss.self_concordance is not None and (_has_local(self) or _has_wide(self))
+        several = _has_classes(self)
+        alone = not self.problem.loss.several and (_has_local(self) or _has_wide(self))
         if several or alone:
             rows = self.open_rows()
             order = np.argsort(-self.widths[rows], kind="stable")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru import _inputs
+from glru._options import suggest_options
 from glru.linalg import Array, Matrix, as_matrix
 from glru.losses import Loss, WithOffset, join_targets
 from glru.penalties import Penalty
@@ -160,6 +161,7 @@ def _positions(items: Any, size: int, what: str) -> NDArray[np.intp]:
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class RemoveRows(Change):
     """Remove some rows.
@@ -194,6 +196,7 @@ class RemoveRows(Change):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class AddRows(Change):
     """Add rows after the present ones.
@@ -260,6 +263,7 @@ class AddRows(Change):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class Relabel(Change):
     """Change the targets of some rows.
@@ -298,6 +302,7 @@ class Relabel(Change):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class Reweight(Change):
     """Change the sample weights of some rows.
@@ -339,6 +344,7 @@ class Reweight(Change):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class EditValues(Change):
     """Replace the values in some rows and columns.
@@ -439,6 +445,7 @@ def _weights(values: Any, count: int) -> Array:
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class RemoveColumns(Change):
     """Remove some columns.
@@ -477,6 +484,7 @@ class RemoveColumns(Change):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class AddColumns(Change):
     """Add columns after the present ones.
@@ -549,6 +557,7 @@ class AddColumns(Change):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class Repenalise(Change):
     """Change the penalty: to another strength, or to one strength per column.

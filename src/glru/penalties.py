@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glru._options import suggest_options
 from glru.linalg import Array
 
 Strength = float | Sequence[float] | Array
@@ -131,6 +132,7 @@ class Penalty(ABC):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class L2(Penalty):
     r"""Ridge penalty, :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2`.
@@ -174,6 +176,7 @@ class L2(Penalty):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class ElasticNet(Penalty):
     r"""Elastic net, :math:`\rho_j(t) = \tfrac{\lambda_j}{2} t^2 + \kappa_j |t|`.
@@ -230,6 +233,7 @@ class ElasticNet(Penalty):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class L1(Penalty):
     r"""Lasso penalty, :math:`\rho_j(t) = \kappa_j |t|`.

@@ -35,6 +35,7 @@ from glru.rows import (
 
 
 @final
+@suggest_options
 @dataclass(frozen=True, eq=False)
 class Point:
     """A primal-dual point: where a training starts or a candidate stands.

@@ -3,6 +3,7 @@
 from glru.after import After, Retraining
 from glru.deletion import Influence, Jackknife, Ranking
 from glru.live.queries import CertifiedPrediction
+from glru.live.receipts import ReceiptCheck
 from glru.model_selection import CrossValResult, LOOCVPath, LOOCVResult
 from glru.selection import FeatureImportance, StepwiseResult
 from glru.sklearn.certify import ModelCertificate
@@ -19,6 +20,7 @@ __all__ = [
     "LOOCVResult",
     "ModelCertificate",
     "Ranking",
+    "ReceiptCheck",
     "Retraining",
     "StepwiseResult",
     "Verification",

@@ -328,7 +328,7 @@ class Mirror:
         if exact is None:
             return
         yield f"{name}, bounds", exact, lower, upper
-        yield f"{name}, bounds", exact, found.lower, found.upper
+        yield f"{name}, bounds", exact, found.bounds.lower, found.bounds.upper
         if self.classes is not None:
             shown = np.ma.masked_array(found.predictions, mask=~found.decided)
             yield label_answer(f"{name}, labels", [exact], self.classes, shown)

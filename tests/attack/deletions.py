@@ -133,9 +133,9 @@ def influence(random: np.random.Generator) -> Iterator[Answer]:
         before, after = truth.full.scores(X), without.scores(X)
         changes = [(a - b, off + more) for (a, off), (b, more) in zip(before, after, strict=True)]
         yield "changes of fitted values", changes, *(ends[0] for ends in result.fitted_changes([row]))
-        lower, upper = result.bounds("score_change")
+        lower, upper = result.measure_bounds("score_change")
         yield "own fitted value", [changes[row]], lower[row], upper[row]
-        lower, upper = result.bounds("held_out_score")
+        lower, upper = result.measure_bounds("held_out_score")
         yield "held-out score", [after[row]], lower[row], upper[row]
         if scaled and isinstance(problem.loss, glru.Logistic):
             yield from scaled_answers(truth, result, int(row), move, doubts, H, inverse, rows_exact, weights)
@@ -159,9 +159,9 @@ def scaled_answers(truth, result, row, move, doubts, H, inverse, rows, weights) 
     cook = form(move, H, move) / (freedom * mean)
     off = mp.sqrt(form(doubts, mp.matrix([[abs(H[a, b]) for b in range(size)] for a in range(size)]), doubts))
     off = (2 * mp.sqrt(form(move, H, move)) * off + off**2) / (freedom * mean) + slack * cook
-    lower, upper = result.bounds("cooks_distance")
+    lower, upper = result.measure_bounds("cooks_distance")
     yield "Cook's distance", [(cook, off)], lower[row], upper[row]
-    lower, upper = result.bounds("leverage")
+    lower, upper = result.measure_bounds("leverage")
     yield "leverage", [(leverages[row], slack * leverages[row])], lower[row], upper[row]
     units = [mp.sqrt(mean * inverse[a, a]) for a in range(size)]
     values = [(m / u, (d + slack * abs(m)) / u) for m, d, u in zip(move, doubts, units, strict=True)]
@@ -170,7 +170,7 @@ def scaled_answers(truth, result, row, move, doubts, H, inverse, rows, weights) 
     unit = mp.sqrt(mean * form(rows[row], inverse, rows[row]))
     if unit:
         off = mp.fdot([abs(v) for v in rows[row]], doubts) + slack * abs(change)
-        lower, upper = result.bounds("dffits")
+        lower, upper = result.measure_bounds("dffits")
         yield "dffits", [(change / unit, off / unit)], lower[row], upper[row]
 
 

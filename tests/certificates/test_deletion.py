@@ -66,7 +66,7 @@ def test_every_quantity_holds_the_exact_value(kind, scaling):
                 low - off <= m <= high + off for m, off, low, high in zip(move, doubts, lower[0], upper[0], strict=True)
             )
             held_out, _ = without.scores(problem.X)[row]
-            low, high = result.bounds("held_out_score")
+            low, high = result.measure_bounds("held_out_score")
             assert low[row] <= held_out <= high[row]
         assert result.n_trainings == 0 and "open" not in result.decided_by
 
@@ -106,7 +106,7 @@ def test_an_objective_of_any_size(kind, exponent):
     for width in (0.3, 1e-6):
         first, second = (glru.influence(problem, width=width) for problem in (plain, grown))
         for name in ("cooks_distance", "leverage", "dffits", "deviance_residual"):
-            a, b = np.array(first.bounds(name)), np.array(second.bounds(name))
+            a, b = np.array(first.measure_bounds(name)), np.array(second.measure_bounds(name))
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
             assert np.all(a[0] <= b[1]) and np.all(b[0] <= a[1])
         one, two = (glru.jackknife(problem, groups=np.arange(40) // 8, width=width) for problem in (plain, grown))
@@ -180,7 +180,7 @@ def test_generalised_linear_models(loss, exposed):
             move, doubts, without = truth.move(np.array([row]))
             lower, upper = result.dfbeta([row])
             assert all(a - off <= m <= b + off for m, off, a, b in zip(move, doubts, lower[0], upper[0], strict=True))
-            low, high = result.bounds("held_out_score")
+            low, high = result.measure_bounds("held_out_score")
             assert low[row] <= without.scores(X)[row][0] <= high[row]
     assert "open" not in result.decided_by and len(result.to_frame()) == 40
     groups = np.arange(40) % 5
@@ -213,7 +213,7 @@ def test_a_row_that_carries_a_column_alone_is_unknown():
     assert np.isnan(result.cooks_distance[4]) and result.stages[4] == "open"
     assert np.isfinite(np.delete(result.cooks_distance, 4)).all()
     assert "nothing is known" in repr(result)
-    assert np.isposinf(result.bounds("cooks_distance")[1][4])
+    assert np.isposinf(result.measure_bounds("cooks_distance")[1][4])
     assert result.top(1).rows[0] == 4 and not result.top(1).certified
     found = glru.jackknife(problem)
     assert found.unknown.tolist() == [4] and np.isinf(found.standard_error_bounds[1]).all()
@@ -423,7 +423,7 @@ def test_what_is_refused():
             call(glru.Problem(X, y, glru.Hinge(), fit_intercept=True))
     result = glru.influence(problem)
     for wrong in (
-        lambda: result.bounds("size"),
+        lambda: result.measure_bounds("size"),
         lambda: result.top(0),
         lambda: result.top(2.5),
         lambda: result.top(True),
@@ -444,7 +444,7 @@ def test_what_is_refused():
 def test_a_budget_leaves_intervals_that_hold():
     problem = problem_of(("logistic", 0.0), n=200)
     short, full = glru.influence(problem, max_seconds=1e-9, width=1e-9), glru.influence(problem, width=1e-6)
-    lower, upper = short.bounds("cooks_distance")
+    lower, upper = short.measure_bounds("cooks_distance")
     middle = full.cooks_distance
     assert np.all(lower <= middle) and np.all(middle <= upper)
     assert short.decided_by.get("open", 0) > 0
@@ -470,7 +470,7 @@ def test_deletions_share_the_cascade_of_leave_one_out():
     problem = problem_of(("logistic", 0.05), n=120)
     cascade = Cascade(fit(problem, tol=1e-9), 1e-6)
     cascade.follow("certified")
-    lower, upper = glru.influence(problem, width=1e-6).bounds("held_out_score")
+    lower, upper = glru.influence(problem, width=1e-6).measure_bounds("held_out_score")
     assert np.all(lower <= cascade.upper) and np.all(cascade.lower <= upper)
 
 
@@ -489,8 +489,8 @@ def test_residuals_that_underflow():
     X = np.vstack([np.random.default_rng(0).normal(size=(20, 1)), [[640.0]]])
     y = np.append(np.where(X[:20, 0] > 0.0, 1.0, -1.0), 1.0)
     result = glru.influence(glru.Problem(X, y, penalty=glru.L2(0.01)))
-    score = result.bounds("held_out_score")[0][-1]
+    score = result.measure_bounds("held_out_score")[0][-1]
     assert score > 746.0
-    lower, upper = result.bounds("deviance_residual")
+    lower, upper = result.measure_bounds("deviance_residual")
     assert lower[-1] < 1e-163 < upper[-1]
-    assert np.all(np.subtract(*result.bounds("deletion_residual")[::-1])[-1:] > 0.0)
+    assert np.all(np.subtract(*result.measure_bounds("deletion_residual")[::-1])[-1:] > 0.0)

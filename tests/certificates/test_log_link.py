@@ -253,7 +253,7 @@ def test_exponentials_that_are_cut_off_are_no_ends(loss, sign):
     size = float(np.exp(692.0))
     assert lower[3] <= -size if sign > 0.0 else upper[3] >= size
     influence = glru.influence(problem)
-    lower, upper = influence.bounds("deletion_residual")
+    lower, upper = influence.measure_bounds("deletion_residual")
     assert lower[3] <= -size if sign > 0.0 else upper[3] >= size
     ends = np.sort(sign * np.array([694.0, 694.1]))
     lower, upper = ScoreBounds(ends[:1], ends[1:]).metric("deviance", loss, np.ones(1))

@@ -249,7 +249,7 @@ def test_deletions(kind, n_rows):
     y = X[:, 0] + random.normal(size=n_rows)
     y[7] += 40.0
     result = glru.influence(glru.Problem(X, y, glru.Squared(), glru.L2(np.zeros(3)), scaling="sum"))
-    display = result.plot(kind)
+    display = result.plot(kind=kind)
     assert "7" in [text.get_text() for text in display.ax_.texts]
     assert any("1 rows without a known optimum" in text.get_text() for text in display.ax_.texts)
     if kind == "leverage":
@@ -258,7 +258,7 @@ def test_deletions(kind, n_rows):
         assert display.ax_.get_xlabel() == "leverage" and display.ax_.get_xlim()[1] <= 1.02
     if kind == "dfbetas":
         assert [label.get_text() for label in display.ax_.get_xticklabels()] == ["x0", "x1", "x2"]
-        single = result.plot("dfbetas", column="x1")
+        single = result.plot(kind="dfbetas", column="x1")
         assert single.lower.shape == (n_rows, 1) and "x1" in single.ax_.get_ylabel()
     plt.close("all")
 

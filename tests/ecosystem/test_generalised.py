@@ -108,7 +108,7 @@ def test_live_models_predict_means(model):
     found = live.predict_certified(X)
     assert found.decided.all() and np.abs(found.predictions - again.predict(X)).max() < 1e-4
     scores = X @ again.coef_ + again.intercept_
-    assert np.all(found.lower - 1e-7 <= scores) and np.all(scores <= found.upper + 1e-7)
+    assert np.all(found.bounds.lower - 1e-7 <= scores) and np.all(scores <= found.bounds.upper + 1e-7)
     assert live.needs_retraining(X).verdict == "yes"
     np.testing.assert_allclose(live.refresh().predict(X), again.predict(X), atol=1e-4)
     assert live.needs_retraining(X).verdict == "no"

@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_classif
 from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
-from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -47,7 +47,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 import glru
-from tests.cases import each
+from tests.cases import each, l1
 from tests.core import adapt
 from tests.ecosystem.models import TIGHT, quietly
 
@@ -708,3 +708,17 @@ def test_held_out_predictions_are_as_near_as_the_estimator_asks(tol):
     exact = model_selection.cross_val_predict(model, X, y, cv=LeaveOneOut())
     found = glru.cross_val_predict(model, X, y, cv=LeaveOneOut())
     assert np.max(np.abs(found - exact)) <= max(min(1e-6, tol), 1e-9 * np.ptp(y))
+
+
+@pytest.mark.parametrize("model", [Lasso(0.05), LogisticRegression(**l1(1.0), solver="liblinear", C=0.5)], ids=["lasso", "logistic"])
+def test_penalties_without_squares_are_proven_behind_steps(model):
+    """Nothing bounds what the rounding of a scale does to their optimum, so that the steps are fitted by scikit-learn, split by split."""
+    X, y = numbers(40)
+    pipeline = make_pipeline(StandardScaler(), model)
+    tight = clone(pipeline).set_params(**{f"{pipeline.steps[-1][0]}__tol": 1e-10})
+    method = "predict" if isinstance(model, Lasso) else "decision_function"
+    for cv in (LeaveOneOut(), KFold(4)):
+        found = glru.cross_val_predict(pipeline, X, y, cv=cv, method=method, return_result=True)
+        assert found.n_refits == len(list(cv.split(X))) and found.refit_reason == "the penalty has no squares"
+        expected = model_selection.cross_val_predict(tight, X, y, cv=cv, method=method)
+        assert found.bounds.width.max() < 1e-4 and np.abs(found.scores[np.argsort(found.rows)] - expected).max() < 1e-5

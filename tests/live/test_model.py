@@ -122,7 +122,7 @@ def test_a_query_on_the_boundary_gets_no_label_and_is_trained_for_once():
     assert live.revision == 2 and live.history[-1].n_open == 1
     found = live.predict_certified(queries)
     assert found.decided.tolist() == [True, False, True] and found.predictions[[0, 2]].tolist() == [1, 0]
-    assert found.lower[1] <= 0.0 <= found.upper[1] < 1e-10
+    assert found.bounds.lower[1] <= 0.0 <= found.bounds.upper[1] < 1e-10
     assert live.revision == 2
 
 
@@ -135,7 +135,7 @@ def test_a_regression_that_float64_cannot_answer_so_closely_says_how_closely_it_
     ):
         live.predict(X[:3])
     found = live.predict_certified(X[:3])
-    assert not found.decided.any() and np.all(found.upper - found.lower < 1e-8)
+    assert not found.decided.any() and np.all(found.bounds.width < 1e-8)
 
 
 @pytest.mark.parametrize("scaled", [False, True])

@@ -53,7 +53,7 @@ def test_least_squares_of_bundled_data(name):
         "deletion_residual": known.resid_press,
     }
     for quantity, values in pairs.items():
-        lower, upper = result.bounds(quantity)
+        lower, upper = result.measure_bounds(quantity)
         off = 1e-5 * np.abs(values).max()
         assert np.all(lower - off <= values) and np.all(values <= upper + off), quantity
         assert np.all(upper - lower <= off), quantity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from glru._budget import Budget
 from glru._inputs import is_whole
 from glru._results import Shown, make_frame, show_interval
-from glru.bounds import Bounds, Interval
+from glru.bounds import Bounds, Interval, ScoreBounds, shift
 from glru.cascade import USUAL_MEMORY, Report, reporter, smallest_batch
 from glru.deletion.deletions import OPEN, STAGES, Deletions, require_deletions, weight_slack
 from glru.deletion.intervals import absolute, around, divide, enlarge, negate, square
 from glru.linalg import FEW, TINY, Array, calm_blas, gamma, length
 from glru.losses import CUT_OFF, Gamma, Hinge, Loss, Squared, Tweedie, WithOffset
+from glru.model_selection.result import HeldOutScores
 from glru.problem import Problem
 from glru.solution import Solution
 from glru.solvers import train
@@ -110,7 +111,7 @@ class Ranking(Shown):
 
 
 @final
-class Influence(Shown):
+class Influence(HeldOutScores):
     r"""What leaving out each row does to a model, with certified intervals; made by :func:`glru.influence`.
 
     With :math:`w` the optimum of all rows and :math:`w_{-i}` the one without row ``i``, :math:`H` the Hessian of the objective at :math:`w`
@@ -128,8 +129,10 @@ class Influence(Shown):
     Attributes
     ----------
     cooks_distance, leverage, score_change, dffits, held_out_score, deletion_residual, deviance_residual : array of shape (n_rows,)
-        The middles of the certified intervals; :meth:`bounds` gives the ends. Not a number where nothing is known: without the row there is
+        The middles of the certified intervals; :meth:`measure_bounds` gives the ends. Not a number where nothing is known: without the row there is
         no optimum, or none that is unique.
+    bounds, labels, decided, n_errors, metric_bounds
+        As in :class:`glru.results.LOOCVResult`: bounds of the held-out scores, and what follows from them.
     coef_names : list of str
         The coefficients, the intercept last.
     coef, standard_errors : array of shape (n_coefs,)
@@ -161,6 +164,9 @@ class Influence(Shown):
     ((1, 3), True)
     """
 
+    certified: ClassVar[bool] = True
+    """Whether what is stated is proven: here it always is."""
+
     def __init__(
         self,
         deletions: Deletions,
@@ -173,13 +179,28 @@ class Influence(Shown):
         self.problem = deletions.problem
         self.coef_names = coef_names(self.problem)
 
+    def _held_out(self) -> tuple[ScoreBounds, Array]:
+        bounds = ScoreBounds(*self.measure_bounds("held_out_score"))
+        with_offset = isinstance(self.problem.loss, WithOffset)
+        return shift(bounds, self.problem.offset) if with_offset else bounds, self.problem.targets
+
+    @property
+    def bounds(self) -> ScoreBounds:
+        """Bounds of each row's score without it, an offset included, as :func:`glru.loocv` has them."""
+        return self._bounds
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """Where the held-out label is proven; for a regression, where the row's move is as well known as was asked for."""
+        return self._deletions.stage_codes != OPEN if self._classes is None else self._bounds.decided
+
     @property
     def n_rows(self) -> int:
         """The number of rows."""
         return self.problem.n_rows
 
     @property
-    def n_trainings(self) -> int:
+    def n_trainings(self) -> int:  # type: ignore[override]
         """Models that were trained."""
         return self._deletions.n_trainings
 
@@ -240,12 +261,12 @@ class Influence(Shown):
         return self._middle("deviance_residual")
 
     def _middle(self, name: str) -> Array:
-        lower, upper = self.bounds(name)
+        lower, upper = self.measure_bounds(name)
         known = np.isfinite(lower) & np.isfinite(upper)
         with np.errstate(invalid="ignore"):
             return np.where(known, 0.5 * lower + 0.5 * upper, np.nan)
 
-    def bounds(self, name: str) -> Bounds:
+    def measure_bounds(self, name: str) -> Bounds:
         """Certified ends of a quantity of every row.
 
         Parameters
@@ -320,7 +341,7 @@ class Influence(Shown):
         size = self._deletions.reference.size
         if not np.any(self.problem.quadratic):
             return float(size), float(size)
-        lower, upper = self.bounds("leverage")
+        lower, upper = self.measure_bounds("leverage")
         unit = gamma(lower.size + 8)
         return float(lower.sum()) * (1.0 - unit), min(float(upper.sum()) * (1.0 + unit), float(size))
 
@@ -425,7 +446,7 @@ class Influence(Shown):
         return negate(around(self._own_moves, self._deletions.reference.norms * self._slack))
 
     def _dffits(self) -> Bounds:
-        return self._in_units(self.bounds("score_change"), self._row_norms)
+        return self._in_units(self.measure_bounds("score_change"), self._row_norms)
 
     def _held_out_score(self) -> Bounds:
         reference = self._deletions.reference
@@ -434,7 +455,7 @@ class Influence(Shown):
 
     def _evaluated_at(self) -> Bounds:
         """Held-out scores, widened by what the evaluation of a loss does as an error of its score."""
-        (lower, upper), noise = self.bounds("held_out_score"), self.problem.score_noise + 4.0 * FEW
+        (lower, upper), noise = self.measure_bounds("held_out_score"), self.problem.score_noise + 4.0 * FEW
         return lower - noise - 4.0 * FEW * np.abs(lower), upper + noise + 4.0 * FEW * np.abs(upper)
 
     def _deletion_residual(self) -> Bounds:
@@ -560,7 +581,7 @@ class Influence(Shown):
         k : int, default=10
             How many rows.
         by : str, default="cooks_distance"
-            A quantity of :meth:`bounds`, or "dfbetas" with a ``column``.
+            A quantity of :meth:`measure_bounds`, or "dfbetas" with a ``column``.
         column : str or int, default=None
             The name or the place of the coefficient, for "dfbetas".
 
@@ -605,7 +626,7 @@ class Influence(Shown):
     def _sizes(self, by: str, place: int | None) -> Bounds:
         """Bounds of the absolute values of a quantity."""
         if place is None:
-            return absolute(self.bounds(by))
+            return absolute(self.measure_bounds(by))
         reference, deletions = self._deletions.reference, self._deletions
         moves = np.empty(self.n_rows)
         for here in deletions.chunks(self.n_rows):
@@ -628,7 +649,7 @@ class Influence(Shown):
         """
         columns: dict[str, Any] = {"y": self.targets}
         for name in QUANTITIES:
-            columns[f"{name}_lower"], columns[f"{name}_upper"] = self.bounds(name)
+            columns[f"{name}_lower"], columns[f"{name}_upper"] = self.measure_bounds(name)
         if dfbetas:
             lower, upper = self.dfbetas()
             for j, name in enumerate(self.coef_names):
@@ -641,16 +662,16 @@ class Influence(Shown):
         problem = self.problem
         return problem.targets if problem.classes is None else problem.classes[(problem.y > 0.0).astype(np.intp)]
 
-    def plot(self, kind: str = "leverage", ax: Any = None, column: str | int | None = None) -> Any:
+    def plot(self, ax: Any = None, kind: str = "leverage", column: str | int | None = None) -> Any:
         """Draw a picture of the deletions.
 
         Parameters
         ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
         kind : {"leverage", "cooks_distance", "dfbetas"}, default="leverage"
             Deviance residuals against leverages with contours of Cook's distance; Cook's distance of every row; or ``dfbetas`` of one
             coefficient, or of all.
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if not given.
         column : str or int, default=None
             The coefficient for "dfbetas"; all if not given.
 
@@ -663,13 +684,13 @@ class Influence(Shown):
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         lines = []
-        lower, upper = self.bounds("cooks_distance")
+        lower, upper = self.measure_bounds("cooks_distance")
         if self.n_rows:
             row = int(np.argmax(lower))
             lines.append(
                 ("largest", f"Cook's distance {show_interval(float(lower[row]), float(upper[row]))}, row {row}")
             )
-            high = self.bounds("leverage")
+            high = self.measure_bounds("leverage")
             row = int(np.argmax(high[0]))
             lines.append(("", f"leverage {show_interval(float(high[0][row]), float(high[1][row]))}, row {row}"))
         lines.append(("decided by", ", ".join(f"{stage} {count}" for stage, count in self.decided_by.items())))

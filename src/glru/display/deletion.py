@@ -85,7 +85,7 @@ class DeletionDisplay:
             places = _most_moved(lower, upper) if column is None else np.array([_place(result.coef_names, column)])
             lower, upper, names = lower[:, places], upper[:, places], [result.coef_names[j] for j in places]
         else:
-            lower, upper = result.bounds("deviance_residual" if kind == "leverage" else kind)
+            lower, upper = result.measure_bounds("deviance_residual" if kind == "leverage" else kind)
         unit = result.freedom * 0.5 * sum(result.dispersion)
         return cls(kind, lower, upper, result.cooks_distance, result.leverage, unit, names)
 

@@ -3,15 +3,15 @@
 from glru.live.history import CertificateEntry, ChangeEntry, TrainingEntry
 from glru.live.model import LiveModel
 from glru.live.queries import CertifiedPrediction, UndeterminedError
-from glru.live.receipts import Verification, verify_receipt
+from glru.live.receipts import ReceiptCheck, verify_receipt
 
 __all__ = [
     "CertificateEntry",
     "CertifiedPrediction",
     "ChangeEntry",
     "LiveModel",
+    "ReceiptCheck",
     "TrainingEntry",
     "UndeterminedError",
-    "Verification",
     "verify_receipt",
 ]

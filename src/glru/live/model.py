@@ -310,15 +310,17 @@ class LiveModel:
         >>> live.predict_certified([[2.0, 1.0], [1.0, -1.0]]).decided.tolist()
         [True, False]
         """
-        classes, queries = self.classes_, self._queries(X)
+        classes, queries, before = self.classes_, self._queries(X), self.revision
         answer = self._prove(queries, self._decided, "predict")
         if classes is None:
             found = self._numbers(answer.bounds).middle
             found[answer.open] = self._stored_numbers(queries[answer.open])
-            return CertifiedPrediction(found, answer.stage != "", answer.bounds)
-        places = answer.bounds.predicted
-        places[answer.open] = predicted(self._stored_scores(queries[answer.open]))
-        return CertifiedPrediction(classes[places], answer.stage != "", answer.bounds, classes)
+        else:
+            places = answer.bounds.predicted
+            places[answer.open] = predicted(self._stored_scores(queries[answer.open]))
+            found = classes[places]
+        stages = np.where(answer.stage == "", "undetermined", answer.stage)
+        return CertifiedPrediction(found, answer.bounds, stages, classes, self.revision - before)
 
     @_locked
     def decision_function(self, X: Any) -> Array:

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from importlib import import_module
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,12 +107,14 @@ class CertifiedPrediction(Shown):
     ----------
     predictions : array of shape (n_queries,)
         Labels, or numbers in a regression. Where they are not determined, those of the stored model.
-    decided : array of bool of shape (n_queries,)
-        Whether a label is proven, or a number is known to within ``width``.
     bounds : ScoreBounds
         Proven bounds of the scores.
+    stages : array of str of shape (n_queries,)
+        What decided each query: "carry", "newton", "training", or "undetermined".
     classes : array or None
-        The classes, where there is one score for each.
+        The caller's classes in sorted order; None for a regression.
+    n_trainings : int
+        Trainings that the queries took: 0 or 1.
 
     Examples
     --------
@@ -123,23 +126,48 @@ class CertifiedPrediction(Shown):
     """
 
     predictions: NDArray[Any]
-    decided: NDArray[np.bool_]
     bounds: ScoreBounds
-    classes: NDArray[Any] | None = None
+    stages: NDArray[np.str_]
+    classes: NDArray[Any] | None
+    n_trainings: int
+    certified: ClassVar[bool] = True
+    """Whether what is stated is proven: here it always is."""
 
     @property
-    def lower(self) -> Array:
-        """Lower bounds of the scores."""
-        return self.bounds.lower
+    def decided(self) -> NDArray[np.bool_]:
+        """Where a label is proven, or a number is known to within ``width``."""
+        return self.stages != "undetermined"
 
     @property
-    def upper(self) -> Array:
-        """Upper bounds of the scores."""
-        return self.bounds.upper
+    def labels(self) -> NDArray[Any] | None:
+        """The labels, classes as the caller has them; masked where they are open, None for a regression."""
+        return None if self.classes is None else self.bounds.labels(self.classes)
+
+    @property
+    def decided_by(self) -> dict[str, int]:
+        """How many queries each stage decided, "undetermined" included."""
+        return {
+            str(stage): int(count) for stage, count in zip(*np.unique(self.stages, return_counts=True), strict=True)
+        }
 
     def to_frame(self) -> Any:
         """One line per query: prediction, whether it is decided, bounds of the score (a frame of pandas or polars)."""
         return make_frame({"prediction": self.predictions, "decided": self.decided} | self.bounds.columns(self.classes))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the intervals of the scores; returns a :class:`glru.display.IntervalsDisplay`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if not given.
+        """
+        several = self.classes if self.bounds.lower.ndim == 2 else None
+        of = [""] if several is None else [f", {name}" for name in several]
+        names = [f"query {k}{name}" for k in range(self.decided.size) for name in of]
+        # Pictures are a layer above, and are loaded only for those who draw.
+        kind = import_module("glru.display").IntervalsDisplay
+        return kind(*map(np.ravel, self.bounds), names, "score after retraining").plot(ax)
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         widest = f"{self.bounds.width.max():.2g}" if self.decided.size else "none"

@@ -8,6 +8,8 @@ from typing import Any, Literal, final
 
 import numpy as np
 
+from glru._options import check_call
+from glru._results import Shown, make_frame
 from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
@@ -206,8 +208,8 @@ QUERIES: dict[str, Any] = {"n_rows": int, "digest": str, "largest_change": (floa
 
 
 @final
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class ReceiptCheck(Shown):
     """What of a receipt holds. True in a condition if and only if the receipt is valid.
 
     Attributes
@@ -233,10 +235,26 @@ class Verification:
     def __bool__(self) -> bool:
         return self.valid
 
+    @property
+    def _numbers(self) -> dict[str, float]:
+        known = {"gap": self.gap, "radius": self.radius, "largest_change": self.largest_change}
+        return {name: value for name, value in known.items() if value is not None}
 
+    def to_frame(self) -> Any:
+        """One line: whether the receipt is valid, what holds, and the verifier's numbers (a frame of pandas or polars)."""
+        columns = {"valid": self.valid, "statement": self.statement, **self._numbers}
+        return make_frame({name: [value] for name, value in columns.items()})
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        lines = [("statement", self.statement), *(("not valid", reason) for reason in self.reasons)]
+        lines += [(name.replace("_", " "), f"{value:.3g}") for name, value in self._numbers.items()]
+        return f"ReceiptCheck({'valid' if self.valid else 'not valid'})", lines
+
+
+@check_call
 def verify_receipt(
     receipt: Any, X: Any, y: Any, sample_weight: Any = None, queries: Any = None, *, n_identical: int = 0
-) -> Verification:
+) -> ReceiptCheck:
     """Check a deletion receipt against the remaining data.
 
     Gap, radius and the largest change of a queried score are computed again from the data and the model in the receipt,
@@ -258,7 +276,7 @@ def verify_receipt(
 
     Returns
     -------
-    Verification
+    ReceiptCheck
         What holds, and why not more.
 
     Examples
@@ -278,7 +296,7 @@ def verify_receipt(
     try:
         found = _parsed(receipt)
     except ValueError as error:
-        return Verification(False, "nothing", (str(error),))
+        return ReceiptCheck(False, "nothing", (str(error),))
     reasons = _consistency(found)
     try:
         spec = ModelSpec.from_json(found["terms"])
@@ -289,12 +307,12 @@ def verify_receipt(
             rows = spec.rows(queries, problem.n_columns, "queries")
             reasons += _check_queries(found, queries_digest(rows))
     except (ValueError, TypeError) as error:
-        return Verification(False, "nothing", (*reasons, str(error)))
+        return ReceiptCheck(False, "nothing", (*reasons, str(error)))
     reasons += _check_rows(found, problem, n_identical)
     distance = distance_of(certificate_of(problem, coef, intercept, dual), rows)
     reasons += _check_numbers(found, distance)
     updated = found["statement"] != "model not yet updated"
-    return Verification(
+    return ReceiptCheck(
         not reasons,
         "nothing" if reasons else statement_of(updated, distance.radius),
         tuple(reasons),

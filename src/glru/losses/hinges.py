@@ -11,11 +11,13 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glru._options import suggest_options
 from glru.linalg import Array, floats, namespace
 from glru.losses.base import Loss, Task, positive_parameter, where_true
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Hinge(Loss):
     r"""Hinge loss, :math:`\ell(y, z) = [1 - y z]_+`.
@@ -76,6 +78,7 @@ class Hinge(Loss):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class SmoothedHinge(Loss):
     r"""Smoothed hinge: 0 for :math:`u \le 0`, :math:`u^2 / (2 \gamma)` up to :math:`u = \gamma`, then :math:`u - \gamma/2`, with :math:`u = 1 - y z`.
@@ -150,6 +153,7 @@ class SmoothedHinge(Loss):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class SquaredHinge(Loss):
     r"""Squared hinge, :math:`\ell(y, z) = ([1 - y z]_+)^2`.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlog1py, xlogy
 
+from glru._options import suggest_options
 from glru.linalg import FEW, Array, floats
 from glru.losses.base import Link, Loss, Task, positive_parameter
 from glru.losses.logistic import divergence, entropy_excess
@@ -79,6 +80,7 @@ class LogLink(Loss):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Poisson(LogLink):
     r"""Half Poisson deviance with a log link, :math:`\ell(y, z) = e^z - y z + y \log y - y`, for counts and rates :math:`y \ge 0`.
@@ -134,6 +136,7 @@ class Poisson(LogLink):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Gamma(LogLink):
     r"""Half Gamma deviance with a log link, :math:`\ell(y, z) = y e^{-z} - 1 + z - \log y`, for targets :math:`y > 0`.
@@ -178,6 +181,7 @@ class Gamma(LogLink):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Tweedie(LogLink):
     r"""Half Tweedie deviance of a power between 1 and 2 with a log link, for targets :math:`y \ge 0` that may be exactly zero.
@@ -302,6 +306,7 @@ class Tweedie(LogLink):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class NegativeBinomial(LogLink):
     r"""Half negative binomial deviance with a log link and a known dispersion, for counts :math:`y \ge 0` of variance :math:`\mu + \mu^2 / \theta`.

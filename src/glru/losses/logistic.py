@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr, expit, xlog1py, xlogy
 
+from glru._options import suggest_options
 from glru.linalg import FEW, Array, floats, is_foreign, namespace
 from glru.losses.base import Link, Loss, Task
 
@@ -18,6 +19,7 @@ CHUNK = 1 << 13
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Logistic(Loss):
     r"""Logistic loss, :math:`\ell(y, z) = \log(1 + e^{-y z})`.

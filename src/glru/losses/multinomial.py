@@ -7,12 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
+from glru._options import suggest_options
 from glru.linalg import Array
 from glru.losses.base import Loss, Task
 from glru.losses.logistic import entropy_excess
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Multinomial(Loss):
     r"""Multinomial logistic loss of three or more classes, :math:`\ell(y, z) = \log \sum_k e^{z_k} - z_y`.

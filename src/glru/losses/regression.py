@@ -6,11 +6,13 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glru._options import suggest_options
 from glru.linalg import Array, floats, namespace
 from glru.losses.base import Loss, Task, positive_parameter, where_true
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Squared(Loss):
     r"""Squared loss, :math:`\ell(y, z) = (z - y)^2 / 2`.
@@ -63,6 +65,7 @@ class Squared(Loss):
 
 
 @final
+@suggest_options
 @dataclass(frozen=True)
 class Huber(Loss):
     r"""Huber loss: with :math:`r = z - y`, :math:`r^2/2` for :math:`|r| \le \gamma`, else :math:`\gamma |r| - \gamma^2/2`.

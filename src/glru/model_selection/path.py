@@ -33,7 +33,7 @@ class LOOCVPath(Shown):
     lams : array of shape (n_lams,)
         The grid, from the strongest penalty to the weakest.
     results : tuple of LOOCVResult
-        One result a strength.
+        One result per strength.
     criterion : {"error", "log_loss", "squared_error", "deviance"}
         What decides.
     lower, upper : array of shape (n_lams,)
@@ -68,6 +68,21 @@ class LOOCVPath(Shown):
     def certified(self) -> bool:
         """Whether no other strength can be better than the one chosen."""
         return bool(np.all(np.delete(self.lower, self.best_index) >= self.upper[self.best_index]))
+
+    @property
+    def best(self) -> LOOCVResult:
+        """The result at the strength chosen, with bounds, labels and metrics."""
+        return self.results[self.best_index]
+
+    @property
+    def criterion_bounds(self) -> tuple[float, float]:
+        """Proven bounds of the criterion at the strength chosen."""
+        return float(self.lower[self.best_index]), float(self.upper[self.best_index])
+
+    @property
+    def n_trainings(self) -> int:
+        """Rows that needed a training, at all strengths together."""
+        return sum(result.n_trainings for result in self.results)
 
     def to_frame(self) -> Any:
         """One line per strength: both ends of the criterion, and how many rows needed a training (a frame of pandas or polars)."""

@@ -1,5 +1,6 @@
 """The path of a stepwise selection."""
 
+from collections import Counter
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, final
@@ -125,6 +126,11 @@ class StepwiseResult(Shown):
     def n_trainings(self) -> int:
         """Candidates that needed a training."""
         return sum(step.n_trainings for step in self.path)
+
+    @property
+    def decided_by(self) -> dict[str, int]:
+        """How many candidates of all steps each stage decided, as far as the steps needed it."""
+        return dict(sum((Counter(step.decided_by) for step in self.path), Counter()))
 
     @property
     def certified(self) -> bool:

@@ -198,10 +198,15 @@ class Adapted:
     def _follow(self, splits: Splits | None = None) -> ColumnChanges:
         objective, steps = self.objective, self.preprocessing
         assert steps is not None
+        reason = None
         if steps.params:
+            reason = f"the steps are fitted with parameters ({', '.join(map(repr, steps.params))})"
+        elif objective.absolute > 0.0 and objective.quadratic == 0.0:
+            # The rounding of a scale moves the optimum by an amount that only squares in the penalty bound.
+            reason = "the penalty has no squares"
+        if reason is not None:
             apart = np.ones(self.targets.y.size if splits is None else len(splits), dtype=bool)
-            names = ", ".join(map(repr, steps.params))
-            return ColumnChanges(None, None, None, 0.0, apart, f"the steps are fitted with parameters ({names})")
+            return ColumnChanges(None, None, None, 0.0, apart, reason)
         penalised = objective.quadratic > 0.0 or objective.absolute > 0.0
         return follow(steps.fitted, steps.X, steps.matrix, objective.intercept, penalised, splits)
 

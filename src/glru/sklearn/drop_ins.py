@@ -141,7 +141,7 @@ def estimator_cross_val_predict(
     groups: Any = None,
     method: Method = "predict",
     sample_weight: Any = None,
-    width: float | None = None,
+    width: Width = None,
     tol: float = 1e-6,
     progress: bool | Report = False,
     params: dict[str, Any] | None = None,
@@ -150,7 +150,8 @@ def estimator_cross_val_predict(
     """Held-out predictions of an estimator; see :func:`glru.cross_val_predict`."""
     adapted = adapt(estimator, X, y, sample_weight, params=params)
     _check_method(adapted, method)
-    found = _found(adapted, method, cv, groups, width, tol, progress)
+    tight = return_result and width is None
+    found = _found(adapted, method, cv, groups, None if isinstance(width, str) else width, tol, progress, tight)
     if return_result:
         return _result(found)
     n_rows = adapted.targets.y.size
@@ -278,11 +279,12 @@ def _found(
     width: float | None,
     tol: float,
     progress: bool | Report,
+    tight: bool = False,
 ) -> HeldOut:
-    """Held-out scores as tight as a method needs them."""
-    if method == "predict" and adapted.classes is not None:
-        return held_out_labels(adapted, cv, groups, width, tol, progress)
+    """Held-out scores as tight as a method needs them; ``tight``: as metrics of scores need them as well."""
     aim = default_aim(adapted) if width is None else None
+    if method == "predict" and adapted.classes is not None:
+        return held_out_labels(adapted, cv, groups, width, tol, progress, aim if tight else None)
     return held_out(adapted, cv, groups, width or default_width(adapted), tol, progress, aim=aim)
 
 

@@ -163,18 +163,24 @@ def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None
 
 
 def held_out_labels(
-    adapted: Adapted, cv: Any, groups: Any, width: float | None, tol: float, progress: bool | Report
+    adapted: Adapted,
+    cv: Any,
+    groups: Any,
+    width: float | None,
+    tol: float,
+    progress: bool | Report,
+    aim: float | None = None,
 ) -> HeldOut:
-    """Held-out scores that are tight enough to tell the labels, or ties in float64."""
+    """Held-out scores that are tight enough to tell the labels, or ties in float64; ``aim`` as in :func:`held_out`."""
     if isinstance(cv, Iterator):
         cv = list(cv)
     if width is None and not decides_by_sign(adapted):
         width = default_width(adapted)
-        found = held_out(adapted, cv, groups, width, tol, progress)
+        found = held_out(adapted, cv, groups, width, tol, progress, aim=aim)
         if found.bounds.decided.all():
             return found
         return held_out(adapted, cv, groups, FINE * width, tol, progress, warn=False)
-    return held_out(adapted, cv, groups, width, tol, progress)
+    return held_out(adapted, cv, groups, width, tol, progress, aim=aim)
 
 
 def decides_by_sign(adapted: Adapted) -> bool:
@@ -374,6 +380,7 @@ def held_out_grid(
     width: float | None,
     tol: float,
     value_of: Callable[[HeldOut], tuple[float, float]],
+    progress: bool | Report = False,
 ) -> tuple[list[HeldOut], Array]:
     """Held-out scores of an estimator under several penalties, and what they are worth.
 
@@ -392,9 +399,9 @@ def held_out_grid(
     together = plain and all(map(has_folds, first.problems))
     parts = [list(one.folds(with_train(one, splits))) for one in grid] if together else []
     if not together or not all(_has_data_of(first, fold) for folds in parts for fold in folds):
-        results = [held_out(one, cv, groups, width, tol, False, splits=splits) for one in grid]
+        results = [held_out(one, cv, groups, width, tol, progress, splits=splits) for one in grid]
         return results, np.array([value_of(one) for one in results])
-    with calm_blas(first.problems[0].work):
+    with reporter(progress) as report, calm_blas(first.problems[0].work):
         found = [_GridFolds(one, splits, width, tol) for one in grid]
         for k in range(len(first.problems)):
             mine = [[fold.problems[k] for fold in folds] for folds in parts]
@@ -402,6 +409,7 @@ def held_out_grid(
             for place, bounds, closer in grid_bounds([one.problems[k] for one in grid], mine, tests, width):
                 found[place].bounds.append(bounds)
                 found[place].closer.append(closer)
+                report("folds", len(found[place].bounds), len(splits) * len(first.problems))
         results = [one.held_out() for one in found]
         values = np.array([value_of(one) for one in results])
         while True:

@@ -10,6 +10,7 @@ from glru._budget import Budget
 from glru._extras import require
 from glru._options import check_call
 from glru._results import Shown, make_frame
+from glru.after import After
 from glru.problem import Problem
 from glru.verify.claims import Claim, claims_of
 
@@ -74,7 +75,7 @@ class Verification(Shown):
 @check_call
 def verify(
     result: Any,
-    problem: Problem,
+    problem: Problem | None = None,
     sample: int | None = 20,
     digits: int = 50,
     queries: Any = None,
@@ -93,8 +94,8 @@ def verify(
     ----------
     result : LOOCVResult, CrossValResult, After or StepwiseResult
         The result to verify.
-    problem : Problem
-        The problem it was computed from: for an ``After`` the problem before the change, for a pipeline ``result.problem``.
+    problem : Problem, default=None
+        The problem it was computed from; the one that the result holds if not given. A stepwise result holds none.
     sample : int, default=20
         How many bounds to check; None: all of them.
     digits : int, default=50
@@ -127,8 +128,10 @@ def verify(
     >>> found.checked, found.n_wrong
     (4, 0)
     """
+    if problem is None:
+        problem = result.solution.problem if isinstance(result, After) else getattr(result, "problem", None)
     if not isinstance(problem, Problem):
-        raise TypeError(f"problem must be a glru.Problem; got {type(problem).__name__}.")
+        raise TypeError(f"problem must be the glru.Problem of the result; got {type(problem).__name__}.")
     require("mpmath", "verify", "glru.verify")
     claims = claims_of(result, problem, queries, targets)
     telling = [claim for claim in claims if claim.says_something]

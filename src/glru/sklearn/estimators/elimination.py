@@ -11,6 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from glru._budget import Budget, OutOfTime
 from glru._options import check_options, suggest_options
+from glru.cascade import reporter
 from glru.linalg import Array, use_threads
 from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
@@ -160,14 +161,12 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         sizes = sizes_of(n_features, self.step, min(self.min_features_to_select, n_features))
         folds = folds_of(problem, settings)
         divisors = _divisors(folds, scoring)
-        paths = [
-            list(
-                eliminate(
-                    fold, sizes, offset, self.training_tol, budget, Judged(fold.matrix[test], fold.y[test], criterion)
-                )
-            )
-            for fold, test in folds
-        ]
+        paths = []
+        with reporter(self.verbose > 0) as report:
+            for fold, test in folds:
+                judged = Judged(fold.matrix[test], fold.y[test], criterion)
+                paths.append(list(eliminate(fold, sizes, offset, self.training_tol, budget, judged)))
+                report("folds", len(paths), len(folds))
         best, chosen_proven = _best(paths, divisors)
         last = list(eliminate(problem, sizes[: best + 1], offset, self.training_tol, budget))
         self.support_, self.ranking_ = _support(last, offset, n_features)

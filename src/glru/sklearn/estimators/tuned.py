@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.model_selection import LeaveOneGroupOut, LeaveOneOut
 
 from glru._options import check_options, suggest_options
-from glru.linalg import Array, gamma, move_like
+from glru.linalg import Array, gamma, move_like, use_threads
 from glru.losses import Loss
 from glru.sklearn.adapt import adapt_again
 from glru.sklearn.adapted import Adapted
@@ -48,7 +48,8 @@ class Tuned(LinearModel):
         """
         check_options(type(self).__name__, self.get_params(deep=False))
         X, y = self._validated(X, y, ensure_min_samples=2)
-        self._choose(X, y, checked_weight(sample_weight, X), groups)
+        with use_threads(self.n_jobs):
+            self._choose(X, y, checked_weight(sample_weight, X), groups)
         return self
 
     def _choose(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
@@ -69,10 +70,10 @@ class Tuned(LinearModel):
             found = []
             for k, one in enumerate(every):
                 starts[k] = self._train(one, starts[k - 1] if k else None)
-                found.append(held_out(one, cv, groups, width, self.tol, False, starts[k]))
+                found.append(held_out(one, cv, groups, width, self.tol, self.verbose > 0, starts[k]))
             values = np.array([value_of(one) for one in found])
         else:
-            found, values = held_out_grid(every, cv, groups, width, self.tol, value_of)
+            found, values = held_out_grid(every, cv, groups, width, self.tol, value_of, self.verbose > 0)
         lower, upper = values.T
         # The grid starts at the strongest penalty, which wins a tie.
         self.best_index_ = int(np.argmin(upper))
@@ -157,6 +158,8 @@ class GLRUClassifierCV(Classifier, Tuned):
         this estimator is fitted to all of its rows before they are split.)
     kappa, fit_intercept, class_weight, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRUClassifier`.
+    n_jobs, verbose : int, default=None, 0
+        Threads and progress of the cross-validation, as in :func:`glru.loocv`.
 
     Attributes
     ----------
@@ -205,6 +208,8 @@ class GLRUClassifierCV(Classifier, Tuned):
         solver: Solver = "auto",
         max_iter: int | None = None,
         keep_data: bool = True,
+        n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
         self.Cs = Cs
@@ -212,6 +217,8 @@ class GLRUClassifierCV(Classifier, Tuned):
         self.criterion = criterion
         self.cv = cv
         self.preprocessing = preprocessing
+        self.n_jobs = n_jobs
+        self.verbose = verbose
         self.class_weight = class_weight
 
     def _model(self, **strength: Any) -> GLRUClassifier:
@@ -235,7 +242,7 @@ class GLRURegressorCV(Regressor, Tuned):
         As in :class:`glru.GLRUClassifierCV`.
     criterion : {"squared_error", "absolute_error"}, default="squared_error"
         What to minimise.
-    cv, preprocessing
+    cv, preprocessing, n_jobs, verbose
         As in :class:`glru.GLRUClassifierCV`.
     kappa, fit_intercept, tol, solver, max_iter, keep_data
         As in :class:`glru.GLRURegressor`.
@@ -273,6 +280,8 @@ class GLRURegressorCV(Regressor, Tuned):
         solver: Solver = "auto",
         max_iter: int | None = None,
         keep_data: bool = True,
+        n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(loss, kappa, fit_intercept, tol, solver, max_iter, keep_data)
         self.Cs = Cs
@@ -280,6 +289,8 @@ class GLRURegressorCV(Regressor, Tuned):
         self.criterion = criterion
         self.cv = cv
         self.preprocessing = preprocessing
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def _model(self, **strength: Any) -> GLRURegressor:
         return GLRURegressor(self.loss, kappa=self.kappa, fit_intercept=self.fit_intercept, **strength)
