@@ -710,7 +710,9 @@ def test_held_out_predictions_are_as_near_as_the_estimator_asks(tol):
     assert np.max(np.abs(found - exact)) <= max(min(1e-6, tol), 1e-9 * np.ptp(y))
 
 
-@pytest.mark.parametrize("model", [Lasso(0.05), LogisticRegression(**l1(1.0), solver="liblinear", C=0.5)], ids=["lasso", "logistic"])
+@pytest.mark.parametrize(
+    "model", [Lasso(0.05), LogisticRegression(**l1(1.0), solver="liblinear", C=0.5)], ids=["lasso", "logistic"]
+)
 def test_penalties_without_squares_are_proven_behind_steps(model):
     """Nothing bounds what the rounding of a scale does to their optimum, so that the steps are fitted by scikit-learn, split by split."""
     X, y = numbers(40)

@@ -223,6 +223,15 @@ class ReceiptCheck(Shown):
         Why it is not valid.
     gap, radius, largest_change : float or None
         The verifier's own numbers; None where they could not be computed or, for queries, were not asked for.
+
+    Examples
+    --------
+    >>> import numpy as np, glru
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> live = glru.LiveModel(glru.GLRUClassifier()).fit(X, X[:, 0] > 0)
+    >>> receipt = live.receipt(live.remove_rows([4]))
+    >>> bool(glru.verify_receipt(receipt, np.delete(X, 4, axis=0), np.delete(X[:, 0] > 0, 4)))
+    True
     """
 
     valid: bool
