@@ -51,7 +51,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
     scoring : {"accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"}, default=None
         The score; None is "accuracy" for a classifier and "r2" for a regressor, as in scikit-learn.
     verbose : int, default=0
-        Without effect; there for scikit-learn's signature.
+        Above 0: show progress on the terminal.
     n_jobs : int, default=None
         Threads, as in :func:`glru.loocv`.
     importance_getter : str, default="auto"
