@@ -112,9 +112,9 @@ class MoveList(Sequence[Move]):
         found.add, found.sizes, found.first = self.add[places], self.sizes[places], self.first[places]
         return found
 
-    def show(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """What every move does, and to which columns."""
-        return tuple(self._shown)
+    def show(self, places: Columns) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """What some moves do, and to which columns."""
+        return tuple(self._shown[places])
 
     def __len__(self) -> int:
         return int(self._moves.size)

@@ -413,7 +413,7 @@ def _make_step(
         n_open=int(known["n_open"]),
         decided_by=counts,
         seconds=known["seconds"],
-        candidates=moves.take(kept).show(),
+        candidates=moves.show(kept),
         lower=lower,
         upper=upper,
         first_lower=first_lower,
