@@ -145,6 +145,22 @@ def test_errors():
         glru.verify(path, problem)
 
 
+@pytest.mark.parametrize("loss", [glru.Logistic(), glru.Squared()])
+@pytest.mark.parametrize("lam", [0.0, 0.3])
+def test_information_criteria(loss, lam):
+    """The likelihood of the training rows, and the trace of the hat matrix where there is a penalty."""
+    random = np.random.default_rng(0)
+    X, weight = random.normal(size=(20, 3)), random.uniform(1.0, 3.0, 20)
+    z = X[:, 0] + random.normal(size=20)
+    y = z if loss.task == "regression" else z > 0.0
+    problem = glru.Problem(X, y, loss, glru.L2(np.array([0.0, lam, 2.0 * lam])), True, sample_weight=weight)
+    path = glru.stepwise(problem, criterion="bic", max_steps=1)
+    found = glru.verify(path, problem, sample=None, digits=30)
+    assert found.checked == 3 and found.wrong == ()
+    step = replace(path.path[0], lower=path.path[0].upper + 1e-5, upper=path.path[0].upper + 2e-5)
+    assert len(glru.verify(replace(path, path=(step,)), problem, sample=None, digits=30).wrong) == 3
+
+
 REFITTED = {
     "scaled": make_pipeline(StandardScaler(), LogisticRegression(C=0.3)),
     "filled": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression(class_weight="balanced")),

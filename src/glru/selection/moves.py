@@ -471,7 +471,8 @@ class ColumnFamilies(Screening):
         tangent = None if add or not family.usable else pending.tangent(family.query_scores)
         if tangent is None or self._screen is None or not self._bound_carried(places, columns, tangent, pending):
             whole, seen = self.model.whole, None
-            if tangent is not None and family.queries.shape[0] <= whole.n_rows and columns.size > 2 * FIRST_BATCH:
+            few = family.queries.shape[0] <= whole.n_rows and columns.size > 2 * FIRST_BATCH
+            if tangent is not None and few and whole.arrays.stable:
                 self._screen = RemovalScreen(family, whole.matrix, self.X, self.model.chosen, whole.quadratic)
                 seen = partial(self._take_steps, self._screen, columns)
             lam, centers = whole.quadratic[columns], self._centers(columns, add)

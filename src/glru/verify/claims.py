@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glru.after import After
 from glru.bounds import ScoreBounds
+from glru.losses import Logistic, Squared
 from glru.model_selection import CrossValResult, LOOCVResult
 from glru.model_selection.result import Refitted
 from glru.problem import Problem
@@ -174,16 +175,19 @@ def _(result: After, problem: Problem, queries: Any, targets: Any) -> list[Claim
 
 @claims_of.register
 def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> list[Claim]:
-    if result.criterion in ("aic", "bic"):
+    information = result.criterion in ("aic", "bic")
+    if information and not isinstance(problem.loss, Logistic | Squared):
         raise ValueError(
-            f"a stepwise result is verified on validation rows; the criterion {result.criterion!r} has none."
+            f"the criterion {result.criterion!r} is verified for Logistic() and Squared(); got {problem.loss!r}."
         )
-    if queries is None or targets is None:
+    if not information and (queries is None or targets is None):
         raise ValueError("a stepwise result is verified on its validation rows; give queries=X_val and targets=y_val.")
     if result.method == "naive":
         raise ValueError("only proven bounds can be verified; the method 'naive' proves nothing.")
     y = np.asarray(targets)
-    if problem.loss.several:
+    if information:
+        y = problem.y
+    elif problem.loss.several:
         y = np.searchsorted(problem.labels_of_scores, y)
     elif problem.classes is not None:
         y = np.where(y == problem.classes[1], 1.0, -1.0)
@@ -195,7 +199,9 @@ def _(result: StepwiseResult, problem: Problem, queries: Any, targets: Any) -> l
         for k, (action, columns) in enumerate(step.candidates):
             after = np.array(sorted(chosen | set(columns) if action == "add" else chosen - set(columns)), dtype=np.intp)
             rule = _class_criterion if problem.loss.several else _criterion
-            value = rule(result.criterion, queries[:, after], y)
+            value = _information(result.criterion, problem, after)
+            if not information:
+                value = rule(result.criterion, queries[:, after], y)
             ends = float(step.lower[k]), float(step.upper[k])
             found.append(Claim(f"step {number}, {action} {columns}", _of_columns(problem, after), value, *ends))
         chosen ^= set(step.columns)
@@ -292,6 +298,51 @@ def _criterion(name: str, X: Any, y: Any) -> Value:
         return value, off * (2 * mp.sqrt(value) + off) * len(pairs)
 
     return value
+
+
+def _information(name: str, problem: Problem, columns: NDArray[np.intp]) -> Value:
+    """AIC or BIC of the model of some columns: a likelihood of the training rows and the trace of the hat matrix."""
+
+    def value(trained: Any) -> Any:
+        mp = trained.mp
+        used = np.flatnonzero(problem.sample_weight > 0.0)
+        X = problem.matrix.dense()[used][:, columns]
+        copies, weights, y = (
+            [mp.mpf(float(v)) for v in part[used]] for part in (problem.sample_weight, problem.weights, problem.y)
+        )
+        scores, total = trained.scores(X), mp.fsum(copies)
+        off = max(doubt for _, doubt in scores)
+        if isinstance(problem.loss, Logistic):
+            chances = [1 / (1 + mp.exp(t * z)) for t, (z, _) in zip(y, scores, strict=True)]
+            likelihood = -2 * mp.fsum(c * mp.log(1 - p) for c, p in zip(copies, chances, strict=True))
+            curvatures, doubt = [p * (1 - p) for p in chances], 2 * off * total
+        else:
+            residuals = [t - z for t, (z, _) in zip(y, scores, strict=True)]
+            squares = mp.fsum(c * r**2 for c, r in zip(copies, residuals, strict=True))
+            likelihood = total * (mp.log(2 * mp.pi * squares / total) + 1)
+            curvatures = [mp.one] * len(y)
+            doubt = (
+                total * mp.fsum(c * off * (2 * abs(r) + off) for c, r in zip(copies, residuals, strict=True)) / squares
+            )
+        price = mp.mpf(2) if name == "aic" else mp.log(total)
+        rows = np.column_stack([X, np.ones(len(X))]) if problem.fit_intercept else X
+        strengths = np.append(problem.quadratic[columns], [0.0] if problem.fit_intercept else [])
+        scaled = [w * h for w, h in zip(weights, curvatures, strict=True)]
+        # Curvatures differ by as much as scores do, and float64 has rounded their weights.
+        freedom, share = _freedom(mp, rows, scaled, strengths), 2 * off + mp.mpf(2) ** -48
+        return likelihood + price * freedom, doubt + price * freedom * share
+
+    return value
+
+
+def _freedom(mp: Any, rows: Any, weights: list[Any], strengths: Any) -> Any:
+    """The trace of the hat matrix of a regression with a penalty of squares; the number of columns where there is none."""
+    if not np.any(strengths):
+        return mp.mpf(rows.shape[1])
+    X = mp.matrix([[mp.mpf(float(v)) for v in row] for row in rows])
+    gram = X.T * mp.diag(weights) * X
+    inverse = (gram + mp.diag([mp.mpf(float(v)) for v in strengths])) ** -1
+    return rows.shape[1] - mp.fsum(mp.mpf(float(v)) * inverse[k, k] for k, v in enumerate(strengths))
 
 
 def _class_criterion(name: str, X: Any, y: Any) -> Value:
