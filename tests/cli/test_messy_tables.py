@@ -219,6 +219,17 @@ def test_an_id_that_is_kept_is_a_feature(tmp_path):
     assert answer("loocv", tmp_path / "data.csv", "--keep", "id")["data"]["columns"] == 21
 
 
+def test_a_stray_text_among_different_numbers_is_no_id(tmp_path):
+    """A column of measurements with one typing error is not left out in silence, whatever the decimal sign."""
+    X, y = sample(n=30)
+    for point in ".,":
+        values = [f"{value:.4f}".replace(".", point) for value in X[:, 0]]
+        values[7] = "12 mg"
+        lines = [f"{value};{k % 7};{label}" for k, (value, label) in enumerate(zip(values, y, strict=True))]
+        (tmp_path / "stray.csv").write_text("\n".join(["dose;visits;y", *lines]))
+        assert "'dose' ('12 mg' among numbers in row 7)" in complaint("loocv", tmp_path / "stray.csv", "--target", "y")
+
+
 def test_separated_thousands_are_said(tmp_path):
     """A dot is no decimal point where fractions have commas, and a reader can check that."""
     rows = "".join(f"{k % 5},5;{200 + k}.514\n" for k in range(40))

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.datasets.files import UNNAMED, Contents, is_date, polars
+from glru.datasets.files import UNNAMED, Contents, is_date, is_mostly_numbers, polars
 from glru.linalg import Array
 
 MOST_LEVELS = 30
@@ -111,6 +111,8 @@ def _no_feature(column: Any) -> tuple[str | None, bool]:
         known = column.drop_nulls()
         n_levels = known.n_unique()
         different = n_levels == n
+        if is_mostly_numbers(known):
+            return None, False  # A stray text among numbers is an error to be corrected, not an id.
         if different or (n_levels > MOST_LEVELS and len(known) < ROWS_PER_LEVEL * n_levels):
             return f"{n_levels:,} different texts in {n:,} rows", different
         return None, False

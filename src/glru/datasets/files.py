@@ -609,6 +609,17 @@ def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     return (table.with_columns(found) if found else table), notes
 
 
+def as_numbers(values: Any) -> Any:
+    """Text as numbers, with a point or a comma before the fraction; missing where it is none."""
+    return values.str.replace(",", ".", literal=True).cast(polars().Float64, strict=False)
+
+
+def is_mostly_numbers(column: Any) -> bool:
+    """Whether a column of text holds numbers in more than half of its rows, so that its text is no category."""
+    values = column.drop_nulls().cast(polars().String)
+    return bool(2 * as_numbers(values).null_count() < len(values))
+
+
 def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     """Text as numbers, limits such as <5 and words for a missing value included, and what was read so; None where other text is among it."""
     number = _parse(values, decimal_comma)

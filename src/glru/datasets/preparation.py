@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.datasets.catalogue import Dataset, Task
-from glru.datasets.files import STANDARD_INPUT, Contents, parse_numbers, polars
+from glru.datasets.files import STANDARD_INPUT, Contents, as_numbers, is_mostly_numbers, parse_numbers, polars
 from glru.linalg import Array, RawMatrix, as_matrix
 
 Imputation = Literal["mean", "median", "most-frequent"]
@@ -541,7 +541,9 @@ def _plain(X: Any) -> RawMatrix:
 def _require_known(values: Sequence[Any], what: str) -> None:
     if any(value is None or value != value for value in set(values)):
         bad = [k for k, value in enumerate(values) if value is None or value != value]
-        raise ValueError(f"{what} must be known in every row; it is missing in {len(bad)}, first in row {bad[0]}.")
+        raise ValueError(
+            f"{what} must be known in every row; it is missing in {len(bad)}, first in row {bad[0]}. Take these rows out of the file."
+        )
 
 
 def _is_measured(values: set[Any]) -> bool:
@@ -585,17 +587,10 @@ def _check_kinds(table: Any, columns: Sequence[str], one_hot: bool) -> list[str]
             text.append(name)
         elif not (kind.is_numeric() or kind in (pl.Boolean, pl.Null, pl.Date, pl.Datetime)):
             raise ValueError(f"columns must hold numbers or text; {name!r} holds {kind}. Leave it out (drop=[...]).")
-    wrong = [name for name in text if _is_mostly_numbers(table[name])] if one_hot else text
+    wrong = [name for name in text if is_mostly_numbers(table[name])] if one_hot else text
     if wrong:
         raise ValueError(_text_message(table, wrong))
     return text
-
-
-def _is_mostly_numbers(column: Any) -> bool:
-    """Whether a column of text holds numbers in more than half of its rows, so that its text is no category."""
-    pl = polars()
-    values = column.drop_nulls().cast(pl.String)
-    return 2 * (len(values) - values.cast(pl.Float64, strict=False).null_count()) > len(values)
 
 
 def _check_values(table: Any, most_missing: int) -> None:
@@ -625,7 +620,7 @@ def _text_message(table: Any, text: Sequence[str]) -> str:
     described = []
     for name in text[:5]:
         values = table[name].cast(pl.String)
-        numbers = values.cast(pl.Float64, strict=False)
+        numbers = as_numbers(values)
         row = int((values.is_not_null() & numbers.is_null()).arg_max() or 0)
         among = " among numbers" if 2 * (len(numbers) - numbers.null_count()) > len(numbers) else ""
         described.append(f"{name!r} ({values[row]!r}{among} in row {row})")
