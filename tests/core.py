@@ -56,6 +56,7 @@ from glru.updates.ascent_rows import AscentRows, has_ascent
 from glru.updates.carried_rows import carried_bounds, carried_of, has_carried, removal_factors
 from glru.updates.carry import carry
 from glru.updates.centred_rows import centred_bounds, has_centred
+from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
 from glru.updates.columns import (
@@ -95,6 +96,7 @@ __all__ = [
     "UNIT",
     "AscentRows",
     "Cascade",
+    "ChordFolds",
     "ClassBall",
     "ClassBlocks",
     "ClassEllipsoid",
@@ -109,6 +111,7 @@ __all__ = [
     "Floor",
     "FoldColumns",
     "FoldData",
+    "FoldRows",
     "Folds",
     "FoldsJudge",
     "Freedom",
@@ -187,6 +190,7 @@ __all__ = [
     "has_ascent",
     "has_carried",
     "has_centred",
+    "has_chords",
     "has_fold_columns",
     "has_folds",
     "has_local",
@@ -238,6 +242,7 @@ __all__ = [
     "solvers",
     "split_rows",
     "step_length",
+    "step_radii",
     "summary",
     "summed",
     "support_of",

@@ -35,7 +35,8 @@ from glru.solvers.newton import Until, zero_point
 from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
-from glru.updates.folds import SMALL, Folds, forms_hessians, has_folds
+from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords
+from glru.updates.folds import Folds, has_folds
 from glru.updates.row_models import RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
 
@@ -72,14 +73,14 @@ SHRINKAGES = (0.3, 0.1, 0.03)
 FOLD_START = 1e-3
 """Relative gap of the model of all rows that the models of folds start from."""
 
-FOLD_ENTRIES, GRID_ENTRIES = 4_000_000, 500_000
-"""Scores of all rows under the models of the folds that are stepped together: at most so many numbers, and so many of several penalties."""
+FOLD_ENTRIES = 4_000_000
+"""Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
 
 APPROACH_STEPS, APPROACHED = 30, 0.1
 """Most Newton steps without a certificate, and a move of scores (times the self-concordance constant) that ends them."""
 
 AllDecided = Callable[[Array, Array], bool]
-Closer = Callable[[], tuple[Bounds, str]]
+Closer = Callable[..., tuple[Bounds, str]]
 Rows = NDArray[np.intp]
 
 
@@ -635,62 +636,120 @@ def grid_bounds(
         found = is_decided(lower, upper, width)
         return found if aim is None else found & is_decided(lower, upper, aim)
 
+    for batch in _batches(tests, problems[0].n_rows):
+        mine = [one[batch] for one in folds]
+        found = _chord_bounds(problems, mine, tests[batch], narrow, width, budget, aim, start)
+        if found is None:
+            found = _stepped_bounds(problems, mine, tests[batch], narrow, width, budget, aim, start)
+        yield from found
+
+
+def _stepped_bounds(
+    problems: Sequence[Problem],
+    folds: Sequence[Sequence[Problem]],
+    tests: Sequence[Rows],
+    decided: Decided,
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+    start: Point | None,
+) -> Iterator[tuple[int, Bounds, Closer | None]]:
+    """:func:`grid_bounds` by :class:`~glru.updates.folds.Folds`, one penalty after the other."""
     first = problems[0]
-    free, n_rows, size = first.fit_intercept, first.n_rows, first.n_columns + int(first.fit_intercept)
-    # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
-    anywhere, direct = first.loss.self_concordance == 0.0, forms_hessians(n_rows, first.n_columns)
-    small = direct and first.n_columns <= SMALL
-    known: list[Array] = []
-    if not (anywhere or small):
-        for problem in problems:
-            if start is None or known:
+    free, size = first.fit_intercept, first.n_columns + int(first.fit_intercept)
+    moved: Array | None = None
+    for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
+        # Newton steps find the models of a quadratic objective from anywhere; others start at the model of all rows.
+        if first.loss.self_concordance == 0.0:
+            central = np.zeros(size)
+        else:
+            if start is None or place > 0:
                 start = train(problem, FOLD_START, start=start, budget=budget).point
-            known.append(np.append(start.coef, [start.intercept] * int(free)))
-    for batch in _batches(tests, n_rows):
-        asked = tests[batch]
-        # Folds without Hessians of their own gain nothing from company.
-        together = max(1, GRID_ENTRIES // (n_rows * len(asked))) if direct else 1
-        central = np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free))
-        moved: Array | None = None
-        for begin in range(0, len(problems), together):
-            places = range(begin, min(begin + together, len(problems)))
-            mine = [fold for place in places for fold in folds[place][batch]]
-            family = Folds(first, mine, len(places))
-            if anywhere:
-                starts = np.zeros((size, len(places)))
-            elif not small:
-                starts = np.column_stack(known[places.start : places.stop])
-            elif begin == 0 and start is not None and len(places) == 1:
-                starts = central[:, None]
-            else:
-                starts = family.central_models(central)
-            central = starts[:, -1]
-            begins = np.repeat(starts, len(asked), axis=1)
-            if moved is not None:
-                # Under the next penalties folds differ from the model of all rows about as much as under the last one.
-                begins = begins + np.tile(moved, len(places))
-            elif len(places) == 1:
-                begins = begins[:, :1]
-            every = list(asked) * len(places)
-            found, models = family.bounds(begins, every, narrow, budget)
-            moved = models[:, -len(asked) :] - central[:, None]
-            moved = moved if np.all(np.isfinite(moved)) else None
-            owners = np.repeat(np.arange(len(places)), len(asked))
-            for k, (fold, test, bounds, model) in enumerate(zip(mine, every, found, models.T, strict=True)):
-                if np.all(is_decided(*bounds, width)):
-                    yield places[owners[k]], bounds, None
-                    continue
-                model = model if np.all(np.isfinite(model)) else starts[:, owners[k]]
-                point = Point(model[: first.n_columns], float(model[-1]) if free else 0.0)
-                data = problems[places[owners[k]]]
-                yield (
-                    places[owners[k]],
-                    bounds,
-                    partial(_closer_fold_bounds, bounds, data, point, None, fold, test, width, budget, aim),
-                )
+            central = np.append(start.coef, [start.intercept] * int(free))
+        # Under the next penalties folds differ from the model of all rows about as much as under the last one.
+        begins = central[:, None] if moved is None else central[:, None] + moved
+        found, models = Folds(first, mine).bounds(begins, tests, decided, budget)
+        moved = models - central[:, None]
+        moved = moved if np.all(np.isfinite(moved)) else None
+        for fold, test, bounds, model in zip(mine, tests, found, models.T, strict=True):
+            if np.all(is_decided(*bounds, width)):
+                yield place, bounds, None
+                continue
+            model = model if np.all(np.isfinite(model)) else central
+            point = Point(model[: first.n_columns], float(model[-1]) if free else 0.0)
+            closer = partial(_closer_fold_bounds, bounds, problem, point, None, fold, test, width, budget, aim)
+            yield place, bounds, closer
 
 
-def _closer_fold_bounds(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
+def _chord_bounds(
+    problems: Sequence[Problem],
+    folds: Sequence[Sequence[Problem]],
+    tests: Sequence[Rows],
+    decided: Decided,
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+    start: Point | None,
+) -> Iterator[tuple[int, Bounds, Closer | None]] | None:
+    """:func:`grid_bounds` by :class:`~glru.updates.chord_folds.ChordFolds`; None where that does not apply."""
+    rows = FoldRows.of(problems[0], folds[0], tests) if has_chords(problems[0]) else None
+    if rows is None:
+        return None
+    return _each_chord_bounds(rows, problems, folds, tests, decided, width, budget, aim, start)
+
+
+def _each_chord_bounds(
+    rows: FoldRows,
+    problems: Sequence[Problem],
+    folds: Sequence[Sequence[Problem]],
+    tests: Sequence[Rows],
+    decided: Decided,
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+    start: Point | None,
+) -> Iterator[tuple[int, Bounds, Closer | None]]:
+    """The bounds, one penalty after the other. With several penalties those of a fold's first step alone: the others come at more expense."""
+    free = problems[0].fit_intercept
+    size = problems[0].n_columns + int(free)
+    model = np.zeros(size) if start is None else np.append(start.coef, [start.intercept] * int(free))
+    work = ChordFolds(rows, folds, tests, decided)
+    work.start(model, known=start is not None)
+    if len(problems) == 1:
+        work.finish([0], budget)
+    still = work.is_open()
+    for place, (problem, mine) in enumerate(zip(problems, folds, strict=True)):
+        for k, (fold, test) in enumerate(zip(mine, tests, strict=True), place * len(tests)):
+            bounds, closer = work.bounds(k), None
+            if still[k]:
+                closer = partial(_finish_chords, work, k, problem, fold, test, width, budget, aim)
+            yield place, bounds, closer
+
+
+def _finish_chords(
+    work: ChordFolds,
+    k: int,
+    problem: Problem,
+    fold: Problem,
+    test: Rows,
+    width: float | None,
+    budget: Budget,
+    aim: float | None,
+    others: Sequence[int] = (),
+) -> tuple[Bounds, str]:
+    """Closer bounds of a fold: by the chord steps of all folds of its penalty, and of others, then alone."""
+    work.finish([int(work.penalty_of[k]), *others], budget)
+    bounds = work.bounds(k)
+    if np.all(is_decided(*bounds, width)):
+        return bounds, "newton"
+    model = work.rows.unpack(work.models[k])
+    if not np.all(np.isfinite(model)):
+        model = np.zeros(model.size)
+    point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
+    return _closer_fold_bounds(bounds, problem, point, None, fold, test, width, budget, aim)
+
+
+def _closer_fold_bounds(known: Bounds, *arguments: Any, others: Sequence[int] = ()) -> tuple[Bounds, str]:
     """Bounds that are known already and those of :func:`single_fold_bounds`, whose stage is given."""
     more, stage = single_fold_bounds(*arguments)
     return intersect(known, more), stage

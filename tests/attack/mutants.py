@@ -398,6 +398,14 @@ MUTANTS: dict[str, Mutant] = {
     "thousandth-of-the-close-radius-of-folds": Mutant(
         "glru.updates.folds:Folds.hessian_bounds", inside(local_radius=scaled(1e-3)), FOLDS
     ),
+    "tenth-of-the-radius-of-chord-steps": Mutant(
+        "glru.updates.chord_folds:ChordFolds._prove", inside(step_radii=scaled(0.1)), FOLDS
+    ),
+    "curvatures-of-chord-steps-that-do-not-move": Mutant(
+        "glru.updates.chord_folds:FoldRows.at", result(lambda found: (*found[:2], 0.0 * found[2])), FOLDS
+    ),
+    "tenth-of-the-norms-of-chord-steps": Mutant("glru.updates.chord_folds:ChordFolds._growth", scaled(0.1), FOLDS),
+    "gradients-of-chord-steps-taken-as-exact": Mutant("glru.updates.chord_folds:FoldRows.errors", scaled(0.0), FOLDS),
     "curvatures-that-do-not-move": Mutant("glru.updates.row_models:RowModels.exponent", scaled(0.0), FAMILIES),
     "tenth-of-the-radius-of-quick-rows": Mutant(
         "glru.updates.wide_rows:WideRows._quickly", inside(local_radius=scaled(0.1)), FAMILIES

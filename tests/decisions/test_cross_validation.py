@@ -15,7 +15,8 @@ from sklearn.model_selection import (
 
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
-from tests.core import Factors, Folds, has_folds, split_rows
+from tests.certificates import exact, truth
+from tests.core import ChordFolds, Factors, FoldRows, Folds, has_chords, has_folds, split_rows, step_radii
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -151,6 +152,105 @@ def test_bounds_of_folds_far_from_their_models(kind, fit_intercept):
                 assert_inside(exact[mine], off[mine], lower, upper)
                 proven |= bool(np.all(np.isfinite(upper)))
     assert proven
+
+
+@pytest.mark.parametrize("kind", ["units", "separable", "huge row", "duplicates", "strengths", "shifted", "plain"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_chord_steps_against_exact_folds(kind, fit_intercept):
+    """Ends of steps from rough models, with curvatures taken elsewhere, down to the end of float64: without any tolerance."""
+    problem = hostile(kind).derive(fit_intercept=fit_intercept)
+    rng, splits = np.random.default_rng(5), splits_of(problem, KFold(4, shuffle=True, random_state=1), None)
+    problems = [problem.derive(sample_weight=np.isin(np.arange(40), train).astype(float)) for train, _ in splits]
+    tests = [test for _, test in splits]
+    optima = [truth.retrained(one) for one in problems]
+    assert has_chords(problem)
+    rows = FoldRows.of(problem, problems, tests)
+    scores = np.concatenate([best.scores(problem.X[test]) for best, test in zip(optima, tests, strict=True)])
+    middle = np.mean([np.append(best.coef, [best.intercept] * fit_intercept).astype(float) for best in optima], axis=0)
+    proven = []
+    for distance in (0.0, 1e-6, 1e-3, 0.1, 1.0):
+        folds = ChordFolds(rows, [problems], tests, never)
+        folds.start(middle + distance * np.abs(middle) * rng.normal(size=middle.size), known=True)
+        assert not exact.outside(scores, folds.lower, folds.upper)
+        folds.finish([0])
+        assert not exact.outside(scores, folds.lower, folds.upper)
+        proven.append((folds.upper - folds.lower).max())
+    # Without an intercept shifted columns nearly cancel; a row that outweighs all others leaves the local certificate nothing.
+    assert min(proven) <= {"huge row": np.inf, "shifted": 1e-4}.get(kind, 1e-6)
+
+
+def test_chord_steps_of_targets_that_no_column_explains():
+    """Gradients are sums of huge slopes that cancel: all that is left of them is rounding."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), 1e8 * rng.normal(size=400)
+    tests = np.split(np.arange(400), 4)
+    for test in tests:
+        y[test] -= X[test] @ np.linalg.lstsq(X[test], y[test], rcond=None)[0]
+    problem = glru.Problem(X, y, loss=glru.Squared(), penalty=glru.L2(1.0), scaling="sum")
+    problems = [problem.derive(sample_weight=(~np.isin(np.arange(400), test)).astype(float)) for test in tests]
+    folds = ChordFolds(FoldRows.of(problem, problems, tests), [problems], tests, never)
+    folds.start(np.zeros(3))
+    folds.finish([0])
+    optima = [truth.retrained(one) for one in problems]
+    scores = np.concatenate([best.scores(X[test]) for best, test in zip(optima, tests, strict=True)])
+    assert not exact.outside(scores, folds.lower, folds.upper)
+    assert np.max(folds.upper - folds.lower) < 1e-3
+
+
+def test_chord_steps_of_several_penalties():
+    """Penalties are stepped together or one after the other: the bounds hold the same exact scores."""
+    problem = hostile("plain")
+    splits = splits_of(problem, KFold(4), None)
+    grid = [problem.derive(penalty=glru.L2(lam)) for lam in (10.0, 1.0, 0.1)]
+    folds = [
+        [one.derive(sample_weight=np.isin(np.arange(40), train).astype(float)) for train, _ in splits] for one in grid
+    ]
+    tests = [test for _, test in splits]
+    scores = [
+        truth.retrained(fold).scores(problem.X[test]) for mine in folds for fold, test in zip(mine, tests, strict=True)
+    ]
+    rows = FoldRows.of(problem, folds[0], tests)
+    for rounds in ([[0, 1, 2]], [[1], [0, 2]], [[2], [1], [0]]):
+        work = ChordFolds(rows, folds, tests, lambda lower, upper: upper - lower <= 1e-8)
+        work.start(np.zeros(problem.n_columns + 1))
+        for penalties in rounds:
+            work.finish(penalties)
+            assert not exact.outside(np.concatenate(scores), work.lower, work.upper)
+        assert not work.is_open().any()
+        assert np.all(work.upper - work.lower <= 1e-8)
+
+
+def test_blocks_of_folds_have_equal_shares():
+    """Rows of a block that a fold weighs differently are no block; rows without weight are in any."""
+    problem = hostile("plain").derive(sample_weight=np.where(np.arange(40) % 7 == 0, 0.0, 1.0))
+    tests = [np.arange(0, 20), np.arange(20, 40)]
+    weights = [np.where(np.isin(np.arange(40), test), 0.0, problem.sample_weight) for test in tests]
+    rows = FoldRows.of(problem, [problem.derive(sample_weight=weight) for weight in weights], tests)
+    assert np.array_equal(rows.shares > 0.0, [[False, True], [True, False]])
+    weights[0] = weights[0] * np.where(np.arange(40) == 30, 1.0 + 1e-12, 1.0)
+    assert FoldRows.of(problem, [problem.derive(sample_weight=weight) for weight in weights], tests) is None
+
+
+def test_radii_of_chord_steps():
+    """For one row the distances are known: the bound holds them, and is nearly attained where it is small."""
+    for nu in (1e-9, 1e-4, 0.1, 0.5):
+        for rho in (0.0, 1e-6, 0.3):
+            for sign in (-1.0, 1.0):
+                # l'(t) = h (e^(M t) - 1) / M + g with M = sign and a curvature e^(+-rho) times that of the metric.
+                for grown in (np.exp(rho), np.exp(-rho)):
+                    gradient = nu
+                    root = sign * np.log1p(-sign * gradient / grown) if sign * gradient / grown < 1.0 else np.nan
+                    found = step_radii(np.ones(1), np.array([nu]), np.array([rho]), np.zeros(1))[0]
+                    if np.isfinite(found):
+                        assert abs(root + gradient) <= found
+    assert step_radii(np.ones(1), np.array([1e-4]), np.zeros(1), np.zeros(1))[0] <= 6e-9
+    for largest, nu, rho, eta in (
+        (1.0, 1.0, 0.0, 0.0),
+        (0.1, 0.1, 0.0, np.inf),
+        (np.inf, 0.0, 0.0, 0.0),
+        (0.1, 0.1, np.inf, 0.0),
+    ):
+        assert step_radii(*(np.array([value]) for value in (largest, nu, rho, eta)))[0] == np.inf
 
 
 def test_nothing_is_proven_of_scores_that_are_sums_of_earlier_ones():

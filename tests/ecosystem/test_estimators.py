@@ -223,7 +223,9 @@ def test_tuned_by_folds_as_scikit_learn():
     theirs = quietly(lambda: LogisticRegressionCV(Cs=Cs, cv=5, solver="newton-cholesky", tol=1e-8).fit(X, y))
     model = glru.GLRUClassifierCV(Cs=Cs, cv=5).fit(X, y)
     assert model.certified_ and np.ravel(theirs.C_)[0] == model.C_
-    assert np.allclose(1.0 - model.criterion_upper_, np.squeeze(next(iter(theirs.scores_.values()))).mean(axis=0))
+    errors = 1.0 - np.squeeze(next(iter(theirs.scores_.values()))).mean(axis=0)
+    assert np.all(model.criterion_lower_ <= errors + 1e-12) and np.all(errors <= model.criterion_upper_ + 1e-12)
+    assert np.isclose(model.criterion_upper_[model.best_index_], errors.min())
     X, y = load_diabetes(return_X_y=True)
     ridge = glru.GLRURegressorCV(Cs=[0.1, 1.0, 10.0, 100.0], cv=KFold(4)).fit(X, y)
     means = [

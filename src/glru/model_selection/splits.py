@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.intp]
 
+SMALL_RANGE = 64
+"""Labels that are whole numbers in such a range are told apart without sorting."""
+
 
 def is_leave_one_out(cv: Any) -> bool:
     """Whether ``cv`` leaves out every row in turn."""
@@ -44,15 +47,23 @@ def _fold_of_rows(n_folds: int, y: NDArray[Any], classification: bool) -> Rows |
         return np.repeat(np.arange(n_folds), y.size // n_folds + (np.arange(n_folds) < y.size % n_folds))
     if y.dtype.kind not in "biuf" or not np.array_equal(y, np.trunc(y)):
         return None
-    _, first, codes, counts = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
-    if counts.min() < n_folds:
+    if float(y.max()) - float(y.min()) < SMALL_RANGE:
+        codes = y.astype(np.intp) - int(y.min())
+        counts = np.bincount(codes)
+        first = np.array([np.argmax(codes == k) if counts[k] else y.size for k in range(counts.size)])
+    else:
+        _, first, codes, counts = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+    if counts[counts > 0].min() < n_folds:
         return None
     # Classes in the order in which they appear. Their rows, one class after the other, are dealt out to the folds in turn, which tells
     # how many of a class each fold gets: the first ones, the next ones, and so on.
-    codes = np.argsort(np.argsort(first))[codes]
+    codes = np.argsort(np.argsort(first, kind="stable"))[codes]
     owners = np.empty(y.size, dtype=np.intp)
-    order = np.argsort(codes, kind="stable")
-    owners[order] = np.sort(n_folds * codes[order] + np.arange(y.size) % n_folds) % n_folds
+    # Short numbers are sorted in one pass.
+    short = np.int16 if n_folds * counts.size < 1 << 15 else np.intp
+    order = np.argsort(codes.astype(short), kind="stable")
+    dealt = n_folds * codes[order] + np.arange(y.size) % n_folds
+    owners[order] = np.sort(dealt.astype(short), kind="stable") % n_folds
     return owners
 
 

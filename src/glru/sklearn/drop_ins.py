@@ -155,13 +155,15 @@ def estimator_cross_val_predict(
     if return_result:
         return _result(found)
     n_rows = adapted.targets.y.size
-    if not np.array_equal(np.sort(found.rows), np.arange(n_rows)):
+    if found.rows.size != n_rows or np.any(np.bincount(found.rows, minlength=n_rows) != 1):
         raise ValueError(
             "cross_val_predict needs every row in exactly one test: a partition. Use cross_val_score for other splitters, or "
             "return_result=True."
         )
     _warn_of_refits(found)
-    values = predictions(found, method)[np.argsort(found.rows)]
+    order = np.empty(n_rows, dtype=np.intp)
+    order[found.rows] = np.arange(n_rows)
+    values = predictions(found, method)[order]
     if isinstance(values, np.ma.MaskedArray):
         rows = np.flatnonzero(np.ma.getmaskarray(values).reshape(n_rows, -1).any(axis=1))
         warnings.warn(

@@ -26,6 +26,7 @@ from glru.sklearn.adapted import Adapted, Fold
 from glru.sklearn.column_maps import ColumnChanges
 from glru.solution import Solution, solution_at
 from glru.solvers import solve
+from glru.updates.chord_folds import has_chords
 from glru.updates.folds import has_folds
 from glru.updates.refits import Refits, constant_loss, factor_radii
 
@@ -416,14 +417,14 @@ def held_out_grid(
             lower, upper = values.T
             best = int(np.argmin(upper))
             may_win = (lower < upper[best]) | ((lower == upper[best]) & (np.arange(len(grid)) <= best))
-            left = [place for place in np.flatnonzero(may_win) if any(found[place].closer)]
+            left = [int(place) for place in np.flatnonzero(may_win) if any(found[place].closer)]
             if not left:
                 break
-            # The smallest lower end is either that of the choice or has to rise.
-            place = int(min(left, key=lambda k: lower[k]))
-            found[place].finish()
-            results[place] = found[place].held_out()
-            values[place] = value_of(results[place])
+            # The smallest lower end is either that of the choice or has to rise; where penalties are stepped together, all that may win are.
+            for place in left if has_chords(first.problems[0]) else [min(left, key=lambda k: lower[k])]:
+                found[place].finish(left)
+                results[place] = found[place].held_out()
+                values[place] = value_of(results[place])
     return results, values
 
 
@@ -437,11 +438,11 @@ class _GridFolds:
         self.closer: list[Closer | None] = []
         self.stages: dict[int, str] = {}
 
-    def finish(self) -> None:
-        """Take in the closer bounds of all splits."""
+    def finish(self, others: Sequence[int]) -> None:
+        """Take in the closer bounds of all splits; ``others``: penalties of which these will be asked for, too."""
         for k, closer in enumerate(self.closer):
             if closer is not None:
-                self.bounds[k], self.stages[k] = closer()
+                self.bounds[k], self.stages[k] = closer(others=others)
                 self.closer[k] = None
 
     def held_out(self) -> HeldOut:

@@ -138,7 +138,7 @@ def targets_of(y: Any, n_rows: int, sample_weight: Any, objective: Objective, se
     classes = _inputs.classes_of(raw)
     if classes.size < 2:
         raise ValueError(f"y must have at least two classes; got {classes.size}: {classes.tolist()}.")
-    missing = np.setdiff1d(classes, raw[weight > 0.0])
+    missing = classes[:0] if weight.all() else np.setdiff1d(classes, raw[weight > 0.0])
     if missing.size:
         raise ValueError(
             f"every class needs a row of weight above 0; class {missing[0]!r} has none. Leave its rows out of the data."

@@ -56,7 +56,10 @@ NEWTON_STEPS = 7
 """Direct Newton steps of a training that has no trouble."""
 
 SPARSE_PRODUCTS, DENSE_PRODUCTS = 60, 1000
-"""Products that conjugate gradients take instead: few where rows overlap little, many where all columns are correlated."""
+"""Products that conjugate gradients take instead, to any gap: few where rows overlap little, many where all columns are correlated."""
+
+TRIED_PRODUCTS, TRIED_SHARE = 80, 1.0 / 3.0
+"""Where a direct training of dense, tall data costs more products than the first, conjugate gradients are tried first, for that share of them."""
 
 SAMPLED_STEPS, SAMPLED_PRODUCTS = 3, 14
 """The same from the model of a sample of the rows, whose Hessian is the preconditioner."""
@@ -219,8 +222,8 @@ def _better(first: Solution, second: Solution) -> Solution:
     return replace(chosen, n_iter=first.n_iter + second.n_iter)
 
 
-def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
-    """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`."""
+def choose(problem: Problem, start: Solution | Point | None = None, whole: bool = False) -> Plan:
+    """What ``"auto"`` stands for; the table is in :mod:`glru.solvers`. ``whole``: as if the first solver had to reach any gap by itself."""
     smooth, matrix = problem.penalty.smooth, problem.matrix
     if problem.loss.several:
         return [("newton" if direct_is_cheaper(problem) else "newton-cg", np.inf)]
@@ -238,6 +241,9 @@ def choose(problem: Problem, start: Solution | Point | None = None) -> Plan:
     if products <= usual or matrix.only_products or (problem.unpenalised.size and np.isfinite(products)):
         if isinstance(problem.loss, SquaredHinge | SmoothedHinge) and not matrix.only_products:
             return [("newton", NEWTON_SHARE), ("interior-point", np.inf), ("newton", np.inf)]
+        steps = not (whole or sampled or problem.unpenalised.size or matrix.only_products or uses_row_space(problem))
+        if steps and matrix.stores_zeros and problem.loss.self_concordance != 0.0 and products > TRIED_PRODUCTS:
+            return [("newton-cg", TRIED_SHARE * products), ("newton", np.inf)]
         return [("newton", np.inf)]
     plan: Plan = [("newton-cg", products), ("newton", np.inf)] if np.isfinite(products) else [("newton-cg", np.inf)]
     if start is not None or sampled or matrix.stores_zeros or problem.unpenalised.size:
@@ -249,7 +255,7 @@ def prefers_products(problem: Problem) -> bool:
     """Whether a smooth problem is trained by products with the data from a start, because factors would cost more."""
     if not (problem.in_memory and problem.penalty.smooth) or isinstance(problem.loss, Hinge):
         return False
-    return choose(problem, zero_point(problem))[0][0] == "newton-cg"
+    return choose(problem, zero_point(problem), whole=True)[0][0] == "newton-cg"
 
 
 def _direct_cost(problem: Problem, n_steps: int) -> float:

@@ -1,7 +1,7 @@
 r"""Models of the same rows and columns under several weights at once: the folds of a cross-validation.
 
-All models are stepped together, one column each: their scores are one product with the data and so are their gradients. They start
-from one model, that of all rows, where the Hessians of all folds cost one together: rows that all folds weigh alike form a
+All models are stepped together, one column each: their scores are one product with the data and so are their gradients. (With few columns and a self-concordant
+loss that is done by :mod:`glru.updates.chord_folds`.) They start from one model, that of all rows, where the Hessians of all folds cost one together: rows that all folds weigh alike form a
 block, and a fold's Hessian is a weighted sum of the blocks' Gram matrices. Steps are those of L-BFGS with these Hessians
 (:class:`Factors`), which are formed again, each at its own model, only where that is cheaper than the steps it saves. Where there are too many
 columns for a Hessian, Newton steps are found by conjugate gradients for all folds at once (:class:`Products`).
@@ -47,8 +47,9 @@ MOST_STEPS = 60
 CLOSE = 1e-7
 """A gradient's norm, as a share of the root of the losses' squared slopes, below which its descent is no guide to the length of a step."""
 
-LARGEST, SMALL = 2000, 100
-"""Hessians of more columns are not formed, and of so many columns they cost little: see :func:`forms_hessians`."""
+LARGEST, SMALL, MOST_COLUMNS = 2000, 150, 800
+"""Folds of dense data with more columns are not stepped together; Hessians of so many columns cost little, and of so many, roughly, as much as the products
+that they save: see :func:`forms_hessians`."""
 
 STEP_OVERHEAD, FOLD_OVERHEAD, FACTOR_OVERHEAD, METRIC_OVERHEAD = 8e5, 6e4, 1e5, 5e5
 """What calls cost beside their arithmetic, in nanoseconds: of a step, for each fold of it, of a factor of one fold, and of a proof by that."""
@@ -67,9 +68,6 @@ N_HARDEST, SHARES = 16, (0.1, 1e-2, 1e-3, 1e-5, 1e-8)
 
 CHUNK = 1 << 13
 """Scores that are worked on at a time, so that what is made of them stays in the cache."""
-
-SAMPLE, NEAR = 50, 0.03
-"""Rows per unknown that tell a model to start from, and the squared length of a Newton step, as a share of the loss, after which it is taken as that."""
 
 INEXACT, MOST_PRODUCTS = 0.1, 200
 """What conjugate gradients may leave of a gradient, and how many products they take at most."""
@@ -91,9 +89,12 @@ def has_folds(problem: Problem) -> bool:
 def forms_hessians(n_rows: int, n_columns: int) -> bool:
     """Whether Hessians over the columns are formed.
 
-    Where rows are less than twice as many as columns, conjugate gradients take less time, down to strengths of 1e-8.
+    The Gram matrix of all rows and the factors of five folds cost about ``p (1 + 1.7 p / n) / 31`` products of the folds with dense data; conjugate
+    gradients take about 25. Where rows are less than twice as many as columns they take less time down to strengths of 1e-8.
     """
-    return n_columns <= (min(n_rows, SMALL) if 2 * n_columns > n_rows else LARGEST)
+    if n_columns <= SMALL:
+        return n_columns <= n_rows
+    return 2 * n_columns <= n_rows and n_columns * (1.0 + 1.7 * n_columns / n_rows) <= MOST_COLUMNS
 
 
 @final
@@ -206,21 +207,16 @@ class Reference:
 class Factors:
     """The Hessians of all folds, factored, and the steps of L-BFGS from these.
 
-    ``own``: with curvatures at each model's scores, instead of one set for each strength, at the mean of its models' scores.
+    ``own``: with curvatures at each model's scores, instead of one set at the mean of their scores.
     """
 
     def __init__(self, folds: "Folds", scores: Array, columns: Rows, own: bool) -> None:
-        self.folds, groups = folds, folds.groups[columns]
-        self.hessians = np.empty((columns.size, folds.size, folds.size))
+        self.folds = folds
         if own or folds.blocks is None:
-            self.hessians[:] = folds.separate_hessians(scores, columns)
+            self.hessians = folds.separate_hessians(scores, columns)
         else:
-            means = np.empty((scores.shape[0], np.unique(groups).size))
-            for k, group in enumerate(np.unique(groups)):
-                mine = np.flatnonzero(groups == group)
-                means[:, k] = scores[:, mine].mean(axis=1)
-                self.hessians[mine] = folds.common_hessians(means[:, k], columns[mine])
-            scores = means if means.shape[1] == 1 else means[:, np.unique(groups, return_inverse=True)[1]]
+            scores = scores.mean(axis=1, keepdims=True)
+            self.hessians = folds.common_hessians(scores[:, 0], columns)
         self.reference = Reference(scores, np.empty(columns.size), np.empty((folds.n_columns, columns.size)))
         self.factors: list[Array] = [np.empty(0)] * columns.size
         self.metrics: list[ColumnMetric | None] = [None] * columns.size
@@ -323,12 +319,12 @@ class Products:
     def direction(self, gradient: Array) -> Array:
         """``-H^-1`` times the gradients, up to the share of them that is left."""
         # One fold behind the other in memory: numbers per fold then meet long vectors.
-        matrix, left = self.folds.matrix, np.asfortranarray(-gradient)
+        folds, left = self.folds, np.asfortranarray(-gradient)
         found, ahead = np.zeros_like(left), left / self.diagonal
         size = np.einsum("ij,ij->j", left, ahead)
         step, goal = ahead.copy(order="F"), self.inexact**2 * size
         for _ in range(MOST_PRODUCTS):
-            image = np.asfortranarray(matrix.T @ (self.weighted * (matrix @ np.ascontiguousarray(step))))
+            image = np.asfortranarray(folds.back(self.weighted * folds.forward(step)))
             image += self.strengths * step
             curvature = np.einsum("ij,ij->j", step, image)
             length = np.divide(size, curvature, out=np.zeros_like(size), where=(size > goal) & (curvature > 0.0))
@@ -354,17 +350,11 @@ class Folds:
         Data, loss and intercept, and the weights that the folds' are multiples of.
     folds : sequence of Problem
         The problems.
-    n_strengths : int, default=1
-        The problems are the same folds under so many penalties, one penalty after the other: weights repeat.
     """
 
-    def __init__(self, problem: Problem, folds: Sequence[Problem], n_strengths: int = 1) -> None:
+    def __init__(self, problem: Problem, folds: Sequence[Problem]) -> None:
         weights = np.column_stack([fold.weights for fold in folds])
         strengths = np.column_stack([fold.quadratic for fold in folds])
-        self.groups = np.repeat(np.arange(n_strengths), len(folds) // n_strengths)
-        # Gram matrices of the first penalty's folds serve those of all others.
-        first = weights[:, self.groups == 0]
-        assert all(np.array_equal(first, weights[:, self.groups == k]) for k in range(1, n_strengths))
         if np.all(strengths == strengths[:, :1]):
             strengths = strengths[:, :1]
         self.problem, self.loss, self.free = problem, problem.loss, problem.fit_intercept
@@ -381,7 +371,7 @@ class Folds:
         if exponent:
             weights, strengths, common = (np.ldexp(part, exponent) for part in (weights, strengths, common))
         common = common if np.any(common) else weights.max(axis=1)
-        self.blocks = Blocks.of(common, weights[:, self.groups == 0]) if self.is_direct else None
+        self.blocks = Blocks.of(common, weights) if self.is_direct else None
         order = np.arange(self.n_rows) if self.blocks is None else self.blocks.order
         self.place_of = np.empty(self.n_rows, dtype=np.intp)
         self.place_of[order] = np.arange(self.n_rows)
@@ -391,7 +381,7 @@ class Folds:
         squares = problem.squared_row_norms[order]
         if self.mean is not None:
             data = np.ones((self.n_rows, self.size))
-            np.subtract(matrix.dense()[order], self.mean, out=data[:, :-1])
+            np.subtract(matrix.dense() if self.blocks is None else matrix.dense()[order], self.mean, out=data[:, :-1])
             self.matrix = as_matrix(data)
             squares = np.einsum("ij,ij->i", data[:, :-1], data[:, :-1])
         else:
@@ -405,12 +395,7 @@ class Folds:
     def _measure(self, strengths: Array, squares: Array) -> None:
         """Norms of rows and columns, rounded up; ``squares``: the squared lengths of the rows."""
         most = self.weights.max(axis=1)
-        # Of the first penalty's folds the weakest; the strengths of another penalty are at least a multiple of these.
-        shared = strengths.shape[1] == 1
-        parts = [strengths if shared else strengths[:, self.groups == k] for k in range(self.groups[-1] + 1)]
-        weakest = parts[0].min(axis=1)
-        scales = np.array([(part.min(axis=1) / weakest).min() for part in parts])
-        self.inverse, self.growth = (1.0 + FEW) / weakest, (1.0 + FEW) / np.sqrt(scales[self.groups])
+        self.inverse = (1.0 + FEW) / strengths.min(axis=1)
         self.lengths = np.sqrt(squares) * (1.0 + gamma(self.n_columns + 8)) + TINY
         if np.all(self.inverse == self.inverse[:1]):
             squares = self.inverse.max(initial=0.0) * squares
@@ -462,6 +447,20 @@ class Folds:
             self._chosen = columns, self.weights if columns.size == self.weights.shape[1] else self.weights[:, columns]
         return self._chosen[1]
 
+    def forward(self, models: Array) -> Array:
+        """The scores of all rows under some models, one per column."""
+        if not self.matrix.stores_zeros:
+            return self.matrix @ np.ascontiguousarray(models)
+        # A few rows times a large matrix is twice as fast as the matrix times a few columns.
+        return np.ascontiguousarray((np.ascontiguousarray(models.T) @ self.matrix.dense().T).T)
+
+    def back(self, weights: Array) -> Array:
+        """Sums of all rows under some weights, one column each."""
+        if not self.matrix.stores_zeros:
+            found: Array = self.matrix.T @ weights
+            return found
+        return (np.ascontiguousarray(weights.T) @ self.matrix.dense()).T
+
     def _chunks(self, n_folds: int) -> list[slice]:
         height = max(1, CHUNK // max(n_folds, 1))
         return [slice(start, start + height) for start in range(0, self.n_rows, height)]
@@ -469,13 +468,13 @@ class Folds:
     def at(self, coef: Array, columns: Rows, scores: Array | None = None) -> Place:
         """The models with some coefficients (the intercept last), one for all folds or one each."""
         weights, fresh = self.weights_of(columns), np.full(columns.size, scores is None)
-        scores = self.matrix @ coef if scores is None else scores
+        scores = self.forward(coef) if scores is None else scores
         weighted, square = np.empty(weights.shape), np.zeros(columns.size)
         for part in self._chunks(columns.size):
             slopes = self.loss.gradient(self.y[part], scores[part])
             np.multiply(weights[part], slopes, out=weighted[part])
             square += np.einsum("ij,ij->j", weighted[part], np.broadcast_to(slopes, weighted[part].shape))
-        gradient = self.matrix.T @ weighted
+        gradient = self.back(weighted)
         gradient += self.strengths_of(columns) * coef
         return Place(coef, scores, gradient, square, *self._error_parts(coef), fresh)
 
@@ -498,7 +497,7 @@ class Folds:
         weighted = self.common * self.loss.curvature(self.y[:, 0], scores)
         spans = [slice(first, last) for first, last in pairwise(self.blocks.edges)]
         grams = np.array([self.matrix[span].column_gram(weighted[span]) for span in spans])
-        shares = self.blocks.shares[:, columns % self.blocks.shares.shape[1]].T
+        shares = self.blocks.shares[:, columns].T
         found: Array = (shares @ grams.reshape(len(spans), -1)).reshape(-1, self.size, self.size)
         return found
 
@@ -529,51 +528,6 @@ class Folds:
         bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
         return bounds, self.unpack(work.models)
 
-    def central_models(self, start: Array) -> Array:
-        """Models to start from, one per penalty: those of the folds' mean weights, by Newton steps; nothing is proven of them."""
-        found, model = [], self.pack(start[:, None])[:, 0]
-        strengths = np.broadcast_to(self.strengths, (self.size, self.groups.size))
-        everything = self.weights[:, self.groups == 0].mean(axis=1)
-        for k in range(self.groups[-1] + 1):
-            strength = strengths[:, self.groups == k].mean(axis=1)
-            if k == 0 and not start.any():
-                # Few rows tell where to begin.
-                stride = max(1, self.n_rows // (SAMPLE * self.size))
-                if stride > 1:
-                    model = self._newton(model, slice(0, None, stride), stride * everything[::stride], strength)
-            model = self._newton(model, slice(None), everything, strength)
-            found.append(model)
-        return self.unpack(np.array(found).T)
-
-    def _newton(self, model: Array, rows: slice, weights: Array, strength: Array) -> Array:
-        """Newton steps of one model of some rows until one of them is small, each shortened where the objective rises at its end."""
-        matrix, y = (self.matrix, self.y[:, 0]) if rows == slice(None) else (self.matrix[rows], self.y[rows, 0])
-        diagonal = np.arange(self.size)
-
-        def slopes_at(model: Array) -> tuple[Array, Array]:
-            scores = matrix @ model
-            return scores, matrix.T @ (weights * self.loss.gradient(y, scores)) + strength * model
-
-        scores, gradient = slopes_at(model)
-        for _ in range(MOST_STEPS):
-            hessian = matrix.column_gram(weights * self.loss.curvature(y, scores))
-            hessian[diagonal, diagonal] += strength
-            factor, failed = dpotrf(hessian.T, lower=1, clean=0)
-            step = -dpotrs(factor, gradient, lower=1)[0]
-            descent, length = float(gradient @ step), 1.0
-            if failed or not descent < 0.0:
-                break
-            for _ in range(20):
-                scores, after = slopes_at(model + length * step)
-                slope = float(after @ step)
-                if slope <= -0.5 * descent:
-                    break
-                length *= min(max(descent / (descent - slope), 0.1), 0.9) if np.isfinite(slope) else 0.1
-            model, gradient = model + length * step, after
-            if length == 1.0 and -descent <= NEAR * float(weights @ self.loss.value(y, scores)):
-                break
-        return model
-
     def exponents(self, place: Place, columns: Rows, reference: Reference) -> Array:
         """At least the logarithm of what the exact curvatures at models differ by from those of a reference."""
         constant, weights = self.loss.self_concordance, self.weights_of(columns)
@@ -602,13 +556,13 @@ class Folds:
     def radii(self, place: Place, columns: Rows, reference: Reference) -> "Radii":
         """The radii around models whose curvatures are those of a reference, which is a guess where there is an intercept."""
         n_rows, d, constant = self.n_rows, self.n_columns, self.loss.self_concordance
-        errors, nothing, growth = self.gradient_errors(place, columns), np.zeros(columns.size), self.growth[columns]
+        errors, nothing = self.gradient_errors(place, columns), np.zeros(columns.size)
         if not self.free:
-            rounding = self._length(errors, columns)
-            nu = (self._length(place.gradient, columns) + rounding) * (1.0 + FEW)
-            largest = float(self.norms.max()) * growth * (1.0 + FEW)
+            rounding = self._length(errors)
+            nu = (self._length(place.gradient) + rounding) * (1.0 + FEW)
+            largest = np.full(columns.size, float(self.norms.max()) * (1.0 + FEW))
             radius = nu if constant is None else local_radius(constant, largest, nu, 0.0)
-            return Radii(radius, growth, nothing, nothing, nu, rounding, largest, errors)
+            return Radii(radius, nothing, nothing, nu, rounding, largest, errors)
         assert constant is not None
         # The relative error of the reference's sums.
         error, curvature_sums, centers = gamma(2 * n_rows + 64), reference.curvature_sums, reference.centers
@@ -619,13 +573,13 @@ class Folds:
         slack = errors[:d] + np.abs(centers) * errors[-1] + shifts * last
         slack += FEW * (np.abs(place.gradient[:d]) + np.abs(product))
         intercept = (1.0 + FEW) / np.sqrt(least)
-        rounding = self._length(slack, columns)
-        nu = np.hypot(self._length(place.gradient[:d] - product, columns) + rounding, last * intercept) * (1.0 + FEW)
-        added = self._length(np.abs(centers) + shifts, columns)
-        largest = np.hypot(float(self.norms.max()) * growth + added, intercept) * (1.0 + FEW)
+        rounding = self._length(slack)
+        nu = np.hypot(self._length(place.gradient[:d] - product) + rounding, last * intercept) * (1.0 + FEW)
+        added = self._length(np.abs(centers) + shifts)
+        largest = np.hypot(float(self.norms.max()) + added, intercept) * (1.0 + FEW)
         rounding += errors[-1] * intercept
         radius = local_radius(constant, largest, nu, 0.0)
-        return Radii(radius, growth, added, intercept, nu, rounding, largest, errors)
+        return Radii(radius, added, intercept, nu, rounding, largest, errors)
 
     def prove(self, radii: "Radii", exponents: Array) -> "Radii":
         """The radii where curvatures differ from those of the reference by at most a factor of ``e^exponent``."""
@@ -674,12 +628,12 @@ class Folds:
             bounds[0][left], bounds[1][left] = intersect((bounds[0][left], bounds[1][left]), closer)
         return bounds
 
-    def _length(self, vectors: Array, columns: Rows) -> Array:
+    def _length(self, vectors: Array) -> Array:
         """At least the norms in the inverse of the penalties' metrics."""
         # Divided first: squares of small gradients may underflow where these norms do not.
         scaled = np.sqrt(self.inverse)[:, None] * vectors
         norms = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * (1.0 + gamma(self.n_columns + 16))
-        return (norms + TINY) * self.growth[columns] * (1.0 + FEW)
+        return (norms + TINY) * (1.0 + FEW)
 
     def score_errors(self, place: Place) -> tuple[Array, Array]:
         """At least the largest error of a score, and ``sqrt(sum_i s_i e_i^2)``, one entry per model."""
@@ -695,7 +649,7 @@ class Folds:
 
     def row_norms(self, rows: Rows, columns: Rows, radii: "Radii") -> Array:
         """At least the norms of some rows, each under one of the models, in the metric of the reference."""
-        norms = self.norms[rows] * radii.growth[columns] + radii.added[columns]
+        norms = self.norms[rows] + radii.added[columns]
         return np.hypot(norms, radii.intercept[columns])
 
     def half_widths(self, place: Place, rows: Rows, columns: Rows, radius: Array, norms: Array) -> tuple[Array, Array]:
@@ -714,9 +668,8 @@ class Radii:
     ----------
     radius : array
         At most the distance, to be multiplied by norms in the metric of the reference.
-    growth, added, intercept : array
-        The norm of a row is at most ``growth`` times its norm in the metric of the first penalty, and ``added``, and ``intercept`` for
-        the ones.
+    added, intercept : array
+        The norm of a row is at most its norm in the metric of the penalty, and ``added``, and ``intercept`` for the ones.
     nu, rounding : array
         At least the gradient's norm, and what of that is rounding.
     largest_norm : array
@@ -726,7 +679,6 @@ class Radii:
     """
 
     radius: Array
-    growth: Array
     added: Array
     intercept: Array
     nu: Array
@@ -736,7 +688,7 @@ class Radii:
 
     def take(self, kept: Mask) -> "Radii":
         """Those of some of the models."""
-        names = ("radius", "growth", "added", "intercept", "nu", "rounding", "largest_norm", "errors")
+        names = ("radius", "added", "intercept", "nu", "rounding", "largest_norm", "errors")
         return Radii(*(getattr(self, name)[..., kept] for name in names))
 
 

@@ -108,14 +108,16 @@ def _check_criterion(adapted: Adapted, criterion: str) -> None:
 def value_bounds(found: HeldOut, criterion: str, by_fold: bool = False) -> tuple[float, float]:
     """The certified interval of a criterion of held-out scores; ``by_fold``: the mean of its values in the splits."""
     if by_fold:
-        splits = [np.flatnonzero(found.folds == k) for k in range(len(found.splits))]
-        values = np.array([_value_of(found, criterion, places) for places in splits])
         if criterion == "error":
             # Whole numbers over one denominator, so that equal shares of errors are equal.
-            whole = lcm(*(places.size for places in splits))
-            shares = [whole // places.size for places in splits]
-            low, high = (sum(int(n) * share for n, share in zip(end, shares, strict=True)) for end in values.T)
-            return low / (whole * len(splits)), high / (whole * len(splits))
+            sizes = [test.size for _, test in found.splits]
+            whole = lcm(*sizes)
+            verdicts = found.bounds.verdicts(found.adapted.targets_of(found.adapted.targets.y[found.rows]))
+            counts = [np.bincount(found.folds[wrong], minlength=len(sizes)) for wrong in (verdicts < 0, verdicts < 1)]
+            low, high = (sum(int(n) * (whole // size) for n, size in zip(end, sizes, strict=True)) for end in counts)
+            return low / (whole * len(sizes)), high / (whole * len(sizes))
+        splits = [np.flatnonzero(found.folds == k) for k in range(len(found.splits))]
+        values = np.array([_value_of(found, criterion, places) for places in splits])
         lower, upper = values.mean(axis=0)
         # The sums are rounded as often as there are splits.
         slack = gamma(len(splits) + 2) * float(np.abs(values).max())
