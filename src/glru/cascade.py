@@ -804,7 +804,7 @@ class Cascade:
                 return found.lower, found.upper
         work, point = self._refinement(row)
         near = self._candidate(row)
-        if near is None or work.local_steps(approach(work.problem, near), dual=False) is None:
+        if near is None or work.local_steps(approach(work.problem, near)[0], dual=False) is None:
             work.newton(point)
         return work.found
 

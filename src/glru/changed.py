@@ -16,7 +16,7 @@ from glru.duality import feasible_dual, lacks_class, missing_optimum
 from glru.linalg import FEW, Array, Matrix
 from glru.losses import CUT_OFF, Hinge
 from glru.problem import Point, Problem, not_in_memory
-from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, has_products, newton_ellipsoids
+from glru.refine import CLASS_TRAINED, LOCAL_STEPS, AllDecided, Refinement, approach, has_products, newton_ellipsoids
 from glru.regions import EVERY, PAPER, LocalEllipsoid, Region, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes, require_classes, unbounded_queries
 from glru.solution import Solution, dual_of
@@ -225,18 +225,22 @@ class ChangedModel:
 
     def _step_until_close(self, problem: Problem, start: Point, budget: Budget) -> LocalEllipsoid:
         """The ellipsoid after Newton steps until they gain no more."""
-        most, before, first = LOCAL_STEPS if self.max_steps is None else self._steps_left, np.inf, np.inf
-        best: LocalEllipsoid | None = None
-        for step, region in enumerate(islice(newton_ellipsoids(problem, start), (most or 0) + 1)):
+        most = (LOCAL_STEPS if self.max_steps is None else self._steps_left) or 0
+        begin = best = LocalEllipsoid.at(problem, start)
+        if problem.in_memory and most and not (np.isfinite(begin.radius) or budget.spent):
+            # Too far for a certificate: steps without one come first.
+            start, made = approach(problem, start, None if self.max_steps is None else most)
+            self._progress.n_steps += made
+            begin, most = LocalEllipsoid.at(problem, start), most if self.max_steps is None else most - made
+        before, first = np.inf, begin.nu
+        for step, region in enumerate(islice(newton_ellipsoids(problem, begin), most + 1)):
             self._progress.n_steps += int(step > 0)
-            first = region.nu if step == 0 else first
-            best = region if best is None or not region.nu > best.nu else best
+            best = best if region.nu > best.nu else region
             # Newton steps converge quadratically where the radius is little more than nu: one that gains little has met rounding.
             stalled = region.nu > 0.5 * before and region.radius <= 1.1 * region.nu
             if (np.isfinite(region.radius) and region.nu <= LOCAL_ENOUGH * first) or stalled or budget.spent:
                 break
             before = region.nu
-        assert best is not None
         return best
 
     @cached_property

@@ -381,15 +381,15 @@ def has_products(problem: Problem) -> bool:
     return local and problem.unpenalised.size == 0 and prefers_products(problem)
 
 
-def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid]:
-    """The local ellipsoids at a point and after Newton steps from it, until a full step near the optimum does not reduce the gradient's norm.
+def newton_ellipsoids(problem: Problem, start: Point | LocalEllipsoid) -> Iterator[LocalEllipsoid]:
+    """The local ellipsoids at a point (or the one there, if it is known) and after Newton steps from it, until a full step near the optimum does not reduce the gradient's norm.
 
     A step is made in the dimension of the rows or of the columns, whichever the metric has, and of rows in blocks from sums. Rows
     in memory tell for the price of a product where the objective would rise: there a step is shortened.
     """
     before, length = np.inf, 1.0
+    region = LocalEllipsoid.at(problem, start) if isinstance(start, Point) else start
     for _ in range(LOCAL_STEPS):
-        region = LocalEllipsoid.at(problem, point)
         yield region
         if not np.isfinite(region.nu):
             return
@@ -403,17 +403,23 @@ def newton_ellipsoids(problem: Problem, point: Point) -> Iterator[LocalEllipsoid
         before = region.nu
         if length == 0.0:
             return
+        region = LocalEllipsoid.at(problem, point)
 
 
-def approach(problem: Problem, point: Point) -> Point:
-    """The point after Newton steps without certificates, up to where a full one moves no score far; the penalty is smooth."""
+def approach(problem: Problem, point: Point, most: int | None = None) -> tuple[Point, int]:
+    """The point after Newton steps without certificates, at most so many, up to where a full one moves no score far; and their number.
+
+    The rows are in memory and the penalty is smooth. Such a step costs a fraction of one with a certificate.
+    """
     constant, scores = problem.loss.self_concordance or 0.0, problem.scores(point.coef, point.intercept)
-    for _ in range(APPROACH_STEPS):
+    n_steps, most = 0, APPROACH_STEPS if most is None else min(most, APPROACH_STEPS)
+    while n_steps < most:
         point, length = newton_step(problem, point, damped=True)
+        n_steps += 1
         before, scores = scores, problem.scores(point.coef, point.intercept)
         if length == 0.0 or (length == 1.0 and constant * float(np.abs(scores - before).max()) < APPROACHED):
             break
-    return point
+    return point, n_steps
 
 
 def _step_on(problem: Problem, region: LocalEllipsoid, full: bool) -> tuple[Point, float]:
