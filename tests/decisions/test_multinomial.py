@@ -183,7 +183,7 @@ def test_a_hessian_that_is_too_large_is_not_needed(sparse, fit_intercept):
     )
     result, rows = glru.loocv(problem), np.arange(0, 36, 5)
     assert result.decided.all() and result.n_trainings == 36
-    model = LogisticRegression(C=1.0 / 3.0, fit_intercept=fit_intercept, **TIGHT)
+    model = LogisticRegression(C=1.0 / 3.0, fit_intercept=fit_intercept, solver="newton-cg", **TIGHT)
     for row in rows:
         scores = model.fit(np.delete(X, row, axis=0), np.delete(y, row)).decision_function(X[[row]])[0]
         scores -= scores.mean()
