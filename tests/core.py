@@ -59,6 +59,7 @@ from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.chord_folds import ChordFolds, FoldRows, has_chords, step_radii
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
+from glru.updates.class_space import class_space, has_class_space
 from glru.updates.columns import (
     FoldColumns,
     FoldData,
@@ -172,6 +173,7 @@ __all__ = [
     "certify",
     "check_target",
     "checkpoint",
+    "class_space",
     "column_metric",
     "concatenate",
     "conjugate_gradients",
@@ -191,6 +193,7 @@ __all__ = [
     "has_carried",
     "has_centred",
     "has_chords",
+    "has_class_space",
     "has_fold_columns",
     "has_folds",
     "has_local",

@@ -43,6 +43,7 @@ from glru.updates.carried_rows import (
 from glru.updates.centred_rows import centred_bounds, has_centred
 from glru.updates.class_blocks import ClassBlocks
 from glru.updates.class_rows import ClassRows
+from glru.updates.class_space import ClassSpace, class_space, has_class_space
 from glru.updates.hinge_rows import HingeRows, has_paths
 from glru.updates.local_rows import LocalRows, RowRemovals, has_local_rows, has_piece_rows
 from glru.updates.refits import Refits
@@ -634,8 +635,31 @@ class Cascade:
     @cached_property
     def class_rows(self) -> ClassRows:
         """All removals with one score per class."""
-        family = ClassRows(self.problem, self.solution.point)
-        return family if family.converged else ClassRows(self.problem, self.accurate_solution.point)
+        problem, start = self.class_problem, self._class_start
+        family = ClassRows(problem, start)
+        if family.converged or self.space is None:
+            return family if family.converged else ClassRows(problem, self.accurate_solution.point)
+        return ClassRows(problem, train(problem, tol=ACCURATE, start=start, budget=self.budget).point)
+
+    @cached_property
+    def space(self) -> ClassSpace | None:
+        """The space of the rows that models with one score per class are worked on in; None: that of the columns."""
+        return class_space(self.problem) if self.refits is None and has_class_space(self.problem) else None
+
+    @property
+    def class_problem(self) -> Problem:
+        """The problem that is worked on where there is one score per class."""
+        return self.problem if self.space is None else self.space.problem
+
+    @cached_property
+    def _class_start(self) -> Point:
+        return self.solution.point if self.space is None else self.space.place(self.solution)
+
+    def _class_without(self, row: int) -> tuple[Problem, Point]:
+        """:meth:`without` of :attr:`class_problem`."""
+        if self.space is None:
+            return self.without(row)
+        return self.class_problem.without(np.array([row])).require_weight(), self._class_start
 
     @cached_property
     def class_blocks(self) -> ClassBlocks:
@@ -646,7 +670,7 @@ class Cascade:
     def reference(self) -> Rows:
         """The class of every row whose lead over the others is bounded: the one that a Newton step without the row names."""
         found = self.solution.scores.argmax(axis=1)
-        if has_classes(self.problem) and self.class_rows.usable:
+        if has_classes(self.class_problem) and self.class_rows.usable:
             with np.errstate(all="ignore"):
                 guesses = self.class_rows.guesses(np.arange(found.size))
             found = np.where(np.isfinite(guesses).all(axis=1), guesses.argmax(axis=1), found)
@@ -684,7 +708,7 @@ class Cascade:
     def class_refine(self, rows: Rows) -> Bounds:
         """Newton steps of one row's problem with one score per class, each followed by its certificate."""
         row = int(rows[0])
-        problem, start = self.without(row)
+        problem, start = self._class_without(row)
         if not problem.in_memory:
             query = self.problem.take(self.numbers[rows]).matrix
         else:
@@ -696,7 +720,7 @@ class Cascade:
     def class_training(self, rows: Rows) -> Bounds:
         """A training of one row's problem with one score per class, and Newton steps with certificates from there."""
         row = int(rows[0])
-        problem, point = self.without(row)
+        problem, point = self._class_without(row)
         decided = partial(self.finished, row)
         # Without a Hessian no step has told which class leads.
         reference = self.reference[rows] if has_classes(problem) else None
@@ -960,7 +984,7 @@ def summed(solution: Solution) -> Solution:
 
 
 def _has_classes(cascade: Cascade) -> bool:
-    return cascade.problem.in_memory and has_classes(cascade.problem)
+    return cascade.problem.in_memory and has_classes(cascade.class_problem)
 
 
 def _has_class_blocks(cascade: Cascade) -> bool:

@@ -277,7 +277,8 @@ def class_score_errors(problem: Problem, point: Point) -> Array:
     unit = problem.matrix.depths(3) * (1.0 + 2.0 * gamma(problem.n_columns + 8))
     largest = np.abs(point.coef).max(axis=0)
     shift = float(np.abs(point.intercept).max()) if problem.fit_intercept else 0.0
-    return unit * (problem.matrix.absolute_product(largest) + shift)
+    errors = unit * (problem.matrix.absolute_product(largest) + shift)
+    return errors if problem.matrix.noise is None else errors + problem.matrix.noise
 
 
 def proven(gap: float) -> float:

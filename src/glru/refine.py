@@ -36,6 +36,7 @@ from glru.sums import chunks
 from glru.updates import newton_candidate
 from glru.updates.carry import length_along, newton_step
 from glru.updates.chord_folds import ChordFolds, Decided, FoldRows, has_chords
+from glru.updates.class_space import ClassSpace, class_space, has_class_space
 from glru.updates.folds import Folds, has_folds
 from glru.updates.row_models import RowModels, has_wide_rows
 from glru.updates.support_rows import find_support, finds_supports_anywhere
@@ -591,6 +592,10 @@ def fold_bounds(
         When it is spent, what is known by then is returned.
     """
     if problem.loss.several:
+        space = _fold_space(problem, folds)
+        if space is not None:
+            problem, folds = space.problem, [space.problem.derive(sample_weight=fold.sample_weight) for fold in folds]
+            solution = train(problem, FOLD_START, budget=budget)
         start = solution.point if isinstance(solution, Solution) else train(problem, FOLD_START, budget=budget).point
         for fold, test in zip(folds, tests, strict=True):
             yield _class_fold(fold, test, start, width, budget, aim)
@@ -607,6 +612,15 @@ def fold_bounds(
     known_start = solution.point if isinstance(solution, Solution) else None
     for _, bounds, more in grid_bounds([problem], [folds], tests, width, budget, aim, known_start):
         yield (bounds, "newton") if more is None else more()
+
+
+def _fold_space(problem: Problem, folds: Sequence[Problem]) -> ClassSpace | None:
+    """The space of the rows, for folds of wide data with one score per class that differ in their weights alone."""
+    if not has_class_space(problem):
+        return None
+    if not all(fold.X is problem.X and np.array_equal(fold.quadratic, problem.quadratic) for fold in folds):
+        return None
+    return class_space(problem, np.maximum.reduce([problem.weights, *(fold.weights for fold in folds)]))
 
 
 def _is_quadratic(problem: Problem) -> bool:

@@ -12,8 +12,8 @@ import glru
 from tests.attack.cases import DIGITS, Answer
 from tests.certificates.class_truth import retrain_classes
 from tests.certificates.test_after import KINDS, make_change
-from tests.certificates.test_multinomial import problems
-from tests.core import ClassBall, ClassBlocks, ClassEllipsoid, ClassRows, certify, train
+from tests.certificates.test_multinomial import problems, wide_problems
+from tests.core import ClassBall, ClassBlocks, ClassEllipsoid, ClassRows, certify, class_space, train
 from tests.rows.data import in_blocks
 
 
@@ -151,6 +151,38 @@ def removals(random: np.random.Generator) -> Iterator[Answer]:
         yield "label, multinomial", leads, np.zeros(len(leads)), np.full(len(leads), np.inf)
 
 
+def wide(random: np.random.Generator) -> Iterator[Answer]:
+    """The family of removals of wide data in the space of its rows, and leave-one-out as a whole."""
+    problem = wide_problems(int(random.integers(1 << 40)))
+    solution = train(problem, tol=10.0 ** -random.uniform(3, 9))
+    rows = np.sort(random.choice(problem.n_rows, 3, replace=False))
+    reference = random.integers(0, problem.n_scores, rows.size)
+    with np.errstate(all="ignore"):
+        space = class_space(problem)
+        if space is None:
+            return
+        family, found = ClassRows(space.problem, space.place(solution)), {}
+        if family.usable:
+            found = {"closed form": family.bounds(rows, reference), "moves": family.moved(rows, reference)}
+            for n_steps in (1, 3):
+                found[f"{n_steps} steps"] = family.refined(
+                    rows, reference, lambda lower, upper: np.zeros(len(lower), dtype=bool), n_steps
+                )
+        whole = glru.loocv(solution, width=random.choice([None, "labels"]), max_seconds=5.0).bounds
+        for place, row in enumerate(rows):
+            exact = exact_queries(problem, int(row), int(reference[place]))
+            if exact is None:
+                continue
+            for name, (lower, upper) in found.items():
+                yield f"ClassSpace, {name}", exact, lower[place], upper[place]
+            yield (
+                "leave-one-out of wide data, multinomial",
+                exact[: problem.n_scores],
+                whole.lower[row],
+                whole.upper[row],
+            )
+
+
 def blocks(random: np.random.Generator) -> Iterator[Answer]:
     """The family of removals of rows in blocks, and leave-one-out as a whole."""
     problem = problems(int(random.integers(1 << 40)))
@@ -279,4 +311,4 @@ def eliminations(random: np.random.Generator) -> Iterator[Answer]:
             yield f"stepwise, {criterion}", [(value, doubt)], step.lower[[place]], step.upper[[place]]
 
 
-MULTINOMIAL = (removals, blocks, changes, eliminations)
+MULTINOMIAL = (removals, wide, blocks, changes, eliminations)

@@ -631,6 +631,14 @@ MUTANTS: dict[str, Mutant] = {
     "classes-tenth-of-the-divergence": Mutant("glru.certificate:class_terms", scaled(0.1), CLASSES),
     "classes-moves-of-constraints-forgotten": Mutant("glru.certificate:_class_moves", scaled(0.0), CLASSES),
     "classes-scores-taken-as-exact": Mutant("glru.regions.classes:widen_queries", _queries_without_errors, CLASSES),
+    "classes-errors-of-scores-cost-no-gradient": Mutant(
+        "glru.regions.class_sums:ClassSums.score_error", scaled(0.0), CLASSES
+    ),
+    "classes-rows-of-a-space-taken-as-exact": Mutant(
+        "glru.updates.class_space:class_space",
+        result(lambda space: setattr(space.problem.matrix, "noise", 0.0 * space.problem.matrix.noise) or space),
+        CLASSES,
+    ),
     "class-blocks-left-out-rows-counted": Mutant(
         "glru.updates.class_rows:Home.places", result(lambda places: {}), CLASS_BLOCKS
     ),

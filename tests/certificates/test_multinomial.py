@@ -2,11 +2,23 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 import glru
 from tests.certificates.class_truth import LONG, retrain_classes, retrained_without
-from tests.core import ClassBall, ClassEllipsoid, ClassMetric, ClassRows, Point, certify, widen_queries
+from tests.core import (
+    ClassBall,
+    ClassEllipsoid,
+    ClassMetric,
+    ClassRows,
+    Point,
+    certify,
+    class_space,
+    has_class_space,
+    train,
+    widen_queries,
+)
 
 
 def problems(seed):
@@ -281,3 +293,115 @@ def test_forms_are_within_their_unit_of_those_of_the_factor(apart, exponent):
     lengths = np.sqrt(np.einsum("iaa->ia", exact))
     error = np.abs(metric.all_forms(problem.matrix) - exact) / (lengths[:, :, None] * lengths[:, None, :])
     assert error.max() <= metric.unit < 1e-8
+
+
+def wide_problems(seed):
+    """A problem of more columns than rows, hostile in scales, shifts and copies of rows."""
+    rng = np.random.default_rng(seed)
+    n_classes = int(rng.integers(3, 5))
+    n_rows = int(rng.integers(3 * n_classes, 16))
+    n_columns = int(rng.integers(2 * n_rows, 3 * n_rows))
+    X = rng.normal(size=(n_rows, n_columns)) * 10.0 ** rng.uniform(-3, 3)
+    if rng.random() < 0.3:
+        X += 10.0 ** rng.uniform(-2, 4)
+    if rng.random() < 0.3:
+        X *= 10.0 ** rng.uniform(-3, 3, size=n_columns)
+    if rng.random() < 0.3:
+        X[n_rows // 2 :] = X[: n_rows - n_rows // 2]
+    y = np.tile(np.arange(n_classes), n_rows)[:n_rows]
+    strength = float(np.square(X).sum() / n_rows) * 10.0 ** rng.uniform(-5, 2)
+    penalty = glru.L2(strength * 10.0 ** rng.uniform(-2, 2, size=n_columns) if rng.random() < 0.3 else strength)
+    return glru.Problem(
+        X,
+        y,
+        loss=glru.Multinomial(),
+        penalty=penalty,
+        fit_intercept=bool(rng.random() < 0.6),
+        scaling=("mean", "sum")[int(rng.integers(2))],
+        sample_weight=rng.random(n_rows) * 5.0 if rng.random() < 0.3 else None,
+    )
+
+
+@pytest.mark.parametrize("seed", range(400, 416))
+def test_wide_data_is_held_in_the_space_of_its_rows(seed):
+    problem, rng = wide_problems(seed), np.random.default_rng(seed)
+    assert has_class_space(problem)
+    space, solution = class_space(problem), glru.solve(problem, tol=1e-8)
+    family = ClassRows(space.problem, space.place(solution))
+    rows = rng.choice(problem.n_rows, 3, replace=False)
+    reference = rng.integers(0, problem.n_scores, rows.size)
+    found = []
+    if family.usable:
+        found = [family.bounds(rows, reference), family.moved(rows, reference)]
+        found += [family.refined(rows, reference, lambda low, high: np.zeros(len(low), bool), n) for n in (1, 3)]
+    result = glru.loocv(solution, width=(None, "labels", 1e-6)[seed % 3])
+    for place, row in enumerate(rows):
+        _, scores, _ = retrained_without(problem, row)
+        queries = np.concatenate([scores, scores[reference[place]] - scores])
+        alone = space.problem.without(np.array([row]))
+        region = ClassEllipsoid.at(alone, train(alone, tol=1e-9).point)
+        for lower, upper in [
+            *found,
+            [ends.repeat(3, axis=0) for ends in region.queries(space.problem.matrix[[row]], reference[[place]])],
+        ]:
+            assert np.all(lower[place] <= queries)
+            assert np.all(queries <= upper[place])
+        assert np.all((result.bounds.lower[row] <= scores) & (scores <= result.bounds.upper[row]))
+
+
+@pytest.mark.parametrize("seed", range(420, 424))
+def test_folds_of_wide_data_hold_the_retrained_scores(seed):
+    problem = wide_problems(seed)
+    problem = problem.derive(fit_intercept=False)
+    rows = np.arange(problem.n_rows)
+    folds = [(rows[rows % 3 != k], rows[rows % 3 == k]) for k in range(3)]
+    result = glru.cross_val_predict(problem, cv=folds)
+    assert np.isfinite(result.bounds.lower).all()
+    for k, (_, test) in enumerate(folds):
+        weight = np.where(rows % 3 == k, 0.0, problem.sample_weight).astype(LONG)
+        weight = weight / weight.sum() if problem.scaling == "mean" else weight
+        model, _ = retrain_classes(problem.X, problem.y, weight, problem.quadratic, problem.n_scores, False)
+        scores, mine = problem.X[test].astype(LONG) @ model.T, np.flatnonzero(result.folds == k)
+        assert np.array_equal(result.rows[mine], test)
+        assert np.all((result.bounds.lower[mine] <= scores) & (scores <= result.bounds.upper[mine]))
+
+
+@pytest.mark.parametrize("seed", range(430, 434))
+def test_a_factor_that_is_off_costs_width_and_no_proof(seed, monkeypatch):
+    """Whatever rows stand for those of wide data, what their products miss is part of the bounds."""
+    problem = wide_problems(seed)
+    cholesky, rng = np.linalg.cholesky, np.random.default_rng(seed)
+    monkeypatch.setattr(np.linalg, "cholesky", lambda K: cholesky(K) * (1.0 + 1e-8 * rng.normal(size=K.shape)))
+    space = class_space(problem)
+    monkeypatch.undo()
+    for row in range(3):
+        alone = space.problem.without(np.array([row]))
+        region = ClassEllipsoid.at(alone, train(alone, tol=1e-12).point).stepped()
+        _, scores, _ = retrained_without(problem, row)
+        queries = np.concatenate([scores, scores[0] - scores])
+        lower, upper = region.queries(space.problem.matrix[[row]], np.zeros(1, dtype=np.intp))
+        assert np.all((lower[0] <= queries) & (queries <= upper[0]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_whose_scores_are_off_move_the_optimum_within_the_region(seed):
+    """Scores of rows that are off by as much as the noise of a matrix says, as if they had offsets: the optimum with these is in the region without."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(40, 3)), np.arange(40) % 3
+    offsets = 1e-3 * np.sign(rng.normal(size=(40, 3)))
+    problem = glru.Problem(X, y, loss=glru.Multinomial(), penalty=glru.L2(0.01), scaling="sum")
+    problem.matrix.noise = np.full(40, 1e-3)
+
+    def objective_of(flat):
+        scores = X @ flat.reshape(3, 3).T + offsets
+        return float(problem.loss.value(y, scores).sum()) + 0.005 * float(flat @ flat)
+
+    def gradient_of(flat):
+        slopes = problem.loss.gradient(y, X @ flat.reshape(3, 3).T + offsets)
+        return (slopes.T @ X).ravel() + 0.01 * flat
+
+    best = minimize(objective_of, np.zeros(9), jac=gradient_of, method="BFGS", options={"gtol": 1e-9}).x.reshape(3, 3)
+    region = ClassEllipsoid.at(problem, glru.solve(problem, tol=1e-12).point).stepped()
+    lower, upper = region.coef_bounds()
+    assert np.all((lower <= best) & (best <= upper))
+    assert not np.allclose(best, region.point.coef, rtol=0.0, atol=1e-6)

@@ -171,7 +171,10 @@ class DenseMatrix(Matrix):
         return filled
 
     def __getitem__(self, key: Any) -> "DenseMatrix":
-        return DenseMatrix(self.data[key])
+        found = DenseMatrix(self.data[key])
+        if self.noise is not None:
+            found.noise = self.noise[key[0] if isinstance(key, tuple) else key]
+        return found
 
     def dense(self, columns: NDArray[np.intp] | None = None) -> Array:
         return self.data if columns is None else self.data[:, columns]

@@ -45,6 +45,9 @@ class Matrix(ABC):
     only_products: ClassVar[bool] = False
     """Whether only products of the whole matrix are quick, and methods that read single rows or columns are out of reach."""
 
+    noise: Array | None = None
+    """How far the scores of rows may be off beside rounding, where the rows stand for others up to rounding; None: not at all."""
+
     stores_zeros: ClassVar[bool] = True
     """Whether zeros are stored as other numbers are; if not, what keeps zeros keeps the matrix small."""
 

@@ -107,15 +107,24 @@ class ClassSums:
         )
 
     def slope_error(self, problem: Problem, share: float) -> float:
-        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class, and its part of a sum, may be off.
+        """At least ``sqrt(sum_i s_i e_i^2)``, ``e_i`` what the slope of a row and class at the computed scores, and its part of a sum, may be off.
 
-        Half the error of a score at most is one of a probability. ``share``: relative error of a weight and of a sum over the rows.
+        ``share``: relative error of a weight and of a sum over the rows.
         """
-        unit = 1.0 + gamma(problem.n_rows + 8)
-        size = float(self.slope_norms.max()) * unit
+        size = float(self.slope_norms.max()) * (1.0 + gamma(problem.n_rows + 8))
         # A slope is a probability, or minus the sum of the others: it is off by a share of itself.
         own = gamma(2 * self.slope_norms.size + EXPONENTS) * size
-        return (share * size + own + 0.5 * self.error_norm * unit) * (1.0 + FEW) + TINY
+        return (share * size + own) * (1.0 + FEW) + TINY
+
+    def score_error(self, problem: Problem) -> float:
+        r"""At least the norm, in the inverse of the Hessian at the computed scores, of the gradient's error for errors of the scores.
+
+        The slopes of row ``i`` at scores that are off by ``u``, at most ``e_i`` each, are off by :math:`\bar h u` with :math:`\bar h \preceq e^{2 e_i} h`. By Cauchy's inequality
+        the sum of :math:`s_i \bar h_i u_i` times the rows has at most the norm :math:`(\sum_i s_i u_i^\top h_i u_i)^{1/2}` times the largest factor, and
+        :math:`u^\top h u` is a variance of numbers whose range is at most :math:`2 e_i`.
+        """
+        unit = 1.0 + gamma(problem.n_rows + 8)
+        return float(np.exp(2.0 * self.largest_error.value)) * self.error_norm * unit * (1.0 + FEW) + TINY
 
 
 def sum_classes(problem: Problem, point: Point, curved: bool = True) -> ClassSums:

@@ -42,8 +42,10 @@ def unknowns_of(problem: Problem) -> int:
 
 
 def has_class_ball(problem: Problem) -> bool:
-    """Whether a duality gap bounds the coefficients of all classes: rows in memory, every column penalised."""
-    return problem.loss.several and problem.in_memory and problem.penalty.strong_convexity > 0.0
+    """Whether a duality gap bounds the coefficients of all classes: rows in memory that stand for themselves, every column penalised."""
+    if not (problem.loss.several and problem.in_memory and problem.penalty.strong_convexity > 0.0):
+        return False
+    return problem.matrix.noise is None
 
 
 def require_classes(problem: Problem) -> None:
@@ -176,8 +178,8 @@ class ClassEllipsoid(Region):
         loosening = float(np.exp(2.0 * here.largest_error.value + drift)) / (1.0 - metric.eta)
         if absent is not None:
             gradient, slack = absent.extend(gradient), absent.clear(slack)
-        nu = metric.gradient_norm(gradient.ravel(), slack.ravel()) * loosening * (1.0 + FEW)
-        return cls(problem, point, metric, metric_scores, gradient, float(nu), absent)
+        nu = (metric.gradient_norm(gradient.ravel(), slack.ravel()) + here.score_error(problem)) * loosening
+        return cls(problem, point, metric, metric_scores, gradient, float(nu) * (1.0 + FEW), absent)
 
     def without(self, columns: NDArray[np.intp]) -> "ClassEllipsoid":
         """The ellipsoid that holds the optimum without some columns, after a Newton step with their coefficients at zero."""
@@ -385,7 +387,8 @@ def scores_with_errors(X: Matrix, point: Point, fit_intercept: bool) -> tuple[Ar
     sizes = X.absolute_product(np.abs(point.coef).max(axis=0))
     if fit_intercept:
         scores, sizes = scores + point.intercept, sizes + float(np.abs(point.intercept).max())
-    return scores, unit * sizes
+    errors = unit * sizes
+    return scores, errors if X.noise is None else errors + X.noise
 
 
 def unbounded_queries(n_rows: int, n_scores: int) -> Bounds:

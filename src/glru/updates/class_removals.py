@@ -101,6 +101,8 @@ class ClassBase:
         sizes = metric.strengths * np.abs(model) + metric.gauge * np.abs(model).sum(axis=0)
         slack = slack + gamma(problem.n_scores + 16) * (sizes + most * np.abs(here.gradient))
         zero = np.zeros(model.size)
+        # The metric has the middle factor and is the Hessian at the base up to eta.
+        scores = most / np.sqrt(middle) * np.sqrt(1.0 + max(eta, 0.0)) * here.score_error(problem)
         return cls(
             totals=totals,
             metric=metric,
@@ -112,7 +114,7 @@ class ClassBase:
             share=share,
             largest_error=here.largest_error.value,
             error_size=here.error_norm * (1.0 + gamma(problem.n_rows + 8)),
-            error_norm=metric.gradient_norm(zero, slack.ravel()),
+            error_norm=(metric.gradient_norm(zero, slack.ravel()) + float(scores)) * (1.0 + FEW),
             step=-metric.solve(gradient.ravel()).reshape(model.shape),
             step_norm=metric.gradient_norm(gradient.ravel(), zero),
             loss_step=-metric.solve(here.gradient.ravel()).reshape(model.shape),

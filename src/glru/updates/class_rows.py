@@ -272,7 +272,7 @@ class ClassCandidates:
         self.gradients = xp.reshape(gradients, self.moves.shape)
         first, second = self._move_errors()
         wrong = 2.0 * (family.totals.largest_norm * first + second)
-        rounding = self._rounding(models, losses, first, second, sizes)
+        rounding = self._rounding(models, losses, first, second, sizes, moved + wrong)
         with np.errstate(all="ignore"):
             gradients = (metric.columns.gradient_norms(self.gradients) + rounding) * (1.0 + FEW) + TINY
             nu, floors = (
@@ -418,14 +418,18 @@ class ClassCandidates:
         found, near = np.concatenate(moved), np.concatenate(near_moved)
         return xp.concat(gradients, axis=2), own, found, near, np.sqrt(np.concatenate(squares))
 
-    def _rounding(self, models: Any, losses: Any, first: Array, second: Array, size: Array) -> Array:
-        """At least the norms of the gradients' errors."""
+    def _rounding(self, models: Any, losses: Any, first: Array, second: Array, size: Array, exponents: Array) -> Array:
+        """At least the norms of the gradients' errors; ``exponents``: at least the largest range of a row's move."""
         family, problem, totals = self.family, self.family.problem, self.family.totals
         n_scores, high = problem.n_scores, self.removals.factors
         size = size * (1.0 + gamma(totals.n_rows + 2 * n_scores + EXPONENTS))
         wrong = family.base.error_size + totals.norm * first + float(np.sqrt(totals.weight_sum)) * second
         share = self._share + 2.0 * gamma(2 * n_scores + EXPONENTS)
-        spread = (share * size + 0.5 * wrong) * (1.0 + FEW)
+        spread = share * size * (1.0 + FEW)
+        # As ClassSums.score_error, at scores that have moved from those of the metric.
+        with np.errstate(over="ignore"):
+            grown = np.exp((exponents + 4.0 * family.base.largest_error) * (1.0 + FEW))
+        wrong = wrong * grown * np.sqrt((1.0 + max(family.eta, 0.0)) / family.base.middle) * (1.0 + FEW)
         xp, put, sizes = family.metric.arrays.xp, family.metric.arrays.put, abs(models)
         sizes = put(family.metric.strengths)[:, None] * sizes + put(family.metric.gauge)[:, None] * xp.sum(
             sizes, axis=0
@@ -433,7 +437,7 @@ class ClassCandidates:
         sizes += put(high) * abs(losses)
         axes = family.metric.axis_norms
         outer = gamma(n_scores + 16) * to_host(put(axes) @ xp.reshape(sizes, (axes.size, -1)))
-        return (high * spread * family.slope_norm + outer) * (1.0 + FEW) + TINY
+        return (high * (spread * family.slope_norm + wrong) + outer) * (1.0 + FEW) + TINY
 
     def _bounds(
         self, scores: Array, errors: Array, nu: Array, exponents: Array, radius: Array, rounding: Array
