@@ -21,7 +21,7 @@ DATES = (
 )
 """What to do about them: as they are, float64 makes nanoseconds or days since 1970 of them."""
 
-SHOWN = 5
+MOST_NAMED = 5
 """Columns that a message names."""
 
 
@@ -277,8 +277,8 @@ def _object_matrix(raw: NDArray[Any], name: str, names: tuple[str, ...] | None) 
 
 
 def _listed(columns: Sequence[str]) -> str:
-    more = f" and {len(columns) - SHOWN} more" if len(columns) > SHOWN else ""
-    return ", ".join(columns[:SHOWN]) + more
+    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return ", ".join(columns[:MOST_NAMED]) + more
 
 
 def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:

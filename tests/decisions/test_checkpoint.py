@@ -37,8 +37,8 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def written_at_once(monkeypatch):
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "WRITES", 0.0)
+    monkeypatch.setattr(module, "WRITE_INTERVAL", 0.0)
+    monkeypatch.setattr(module, "WRITE_SHARE", 0.0)
 
 
 def same(first, second):

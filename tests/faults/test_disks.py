@@ -136,8 +136,8 @@ def test_a_checkpoint_is_refused_before_any_work(tmp_path, monkeypatch):
 @pytest.mark.parametrize("room", [0, 2000])
 def test_a_checkpoint_on_a_full_disk(tmp_path, monkeypatch, room):
     """What was kept before is still there, and a run with room goes on from it."""
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "WRITES", 0.0)
+    monkeypatch.setattr(module, "WRITE_INTERVAL", 0.0)
+    monkeypatch.setattr(module, "WRITE_SHARE", 0.0)
     path = tmp_path / "run"
     with full_disk(room), pytest.raises(OSError, match="run could not be written"):
         glru.loocv(PROBLEM, method="naive", checkpoint=path)

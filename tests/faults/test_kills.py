@@ -31,8 +31,8 @@ DEATHS = [
 @pytest.mark.parametrize("method", ["certified", "naive"])
 def test_leave_one_out_killed_again_and_again(tmp_path, monkeypatch, method):
     """However often a run is killed, what is kept can be read, and the run that ends gives the identical result."""
-    monkeypatch.setattr(module, "EVERY", 0.0)
-    monkeypatch.setattr(module, "WRITES", 0.0)
+    monkeypatch.setattr(module, "WRITE_INTERVAL", 0.0)
+    monkeypatch.setattr(module, "WRITE_SHARE", 0.0)
     problem = make(glru.Logistic(), glru.L2(0.005), 14, 3)
     expected = glru.loocv(problem, method=method, width=1e-9)
     path, random, deaths, kept = tmp_path / "run", np.random.default_rng(0), 0, []

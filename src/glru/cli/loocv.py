@@ -32,7 +32,7 @@ from glru.report.metrics import (
 from glru.report.quality import coefficients_section
 from glru.sklearn.drop_ins import adapted_loocv
 
-TOP, MOST_COLUMNS = 20, 2000
+LISTED_ROWS, MOST_COLUMNS = 20, 2000
 """Rows in the report's list of influence, and the columns up to which there is one."""
 
 CLASS_WIDTH = 1e-4
@@ -239,7 +239,7 @@ def _influence(solution: glru.Solution, budget: Budget) -> glru.results.Ranking 
     smooth = problem.loss.self_concordance is not None and problem.penalty.smooth
     if problem.loss.several or not smooth or problem.n_columns > MOST_COLUMNS or budget.spent:
         return None
-    return glru.influence(solution, width=0.1, max_seconds=budget.seconds_left).top(min(TOP, problem.n_rows))
+    return glru.influence(solution, width=0.1, max_seconds=budget.seconds_left).top(min(LISTED_ROWS, problem.n_rows))
 
 
 def _coefficients(job: inputs.Job, solution: glru.Solution) -> Any:

@@ -23,7 +23,7 @@ from glru.report import stepwise_page
 from glru.report.format import format_count, format_interval
 from glru.report.metrics import constant_value, sampling_interval
 
-STEPS, SHOWN = 15, 12
+PRINTED_STEPS, PRINTED_NAMES = 15, 12
 """Steps and names that are printed."""
 
 INFORMATION = ("aic", "bic")
@@ -240,19 +240,19 @@ def outcome(
     lines.append(
         ("start", f"{format_interval(*result.start_value)} with {format_count(_start_size(result), 'column')}")
     )
-    for place, step in enumerate(result.path[:STEPS]):
+    for place, step in enumerate(result.path[:PRINTED_STEPS]):
         what = "stop" if step.action == "stop" else f"{step.action} {step_name(step, names)}"
         doubt = result.doubt(place)
         value = format_interval(step.value_lower, step.value_upper)
         lines.append((what, f"{value} ({doubt})" if doubt else value))
-    if len(result.path) > STEPS:
-        unproven = result.proven[STEPS:].count(False)
-        more = f"{len(result.path) - STEPS} more steps"
+    if len(result.path) > PRINTED_STEPS:
+        unproven = result.proven[PRINTED_STEPS:].count(False)
+        more = f"{len(result.path) - PRINTED_STEPS} more steps"
         lines.append(("...", f"{more}, {unproven} of them not proven" if unproven else more))
     levels = Counter(job.prepared.origins[column] for column in result.selected)
     chosen = [name if count == 1 else f"{name} ({count} levels)" for name, count in levels.items()]
-    more = f" and {len(chosen) - SHOWN} more" if len(chosen) > SHOWN else ""
-    lines.append(("selected", f"{format_count(len(chosen), 'feature')}: {', '.join(chosen[:SHOWN])}{more}"))
+    more = f" and {len(chosen) - PRINTED_NAMES} more" if len(chosen) > PRINTED_NAMES else ""
+    lines.append(("selected", f"{format_count(len(chosen), 'feature')}: {', '.join(chosen[:PRINTED_NAMES])}{more}"))
     remarks = [("honest error", _describe_honesty(job, honest))]
     if values["suggestion"]:
         remarks.append(("suggestion", values["suggestion"]))

@@ -25,7 +25,7 @@ from glru.report.format import format_count, format_interval, format_move
 from glru.report.metrics import name_metric
 from glru.solvers import train
 
-TOP = 10
+MOST_PRINTED = 10
 """Coefficients and names that are told."""
 
 
@@ -193,7 +193,7 @@ def compare(
     coef, lower, upper = (np.ravel(part) for part in (solution.coef[..., kept_columns], *after.coef_bounds()))
     # Each coefficient moves at least so far.
     moves = np.maximum(np.maximum(lower - coef, coef - upper), 0.0)
-    order = np.argsort(-np.nan_to_num(moves), kind="stable")[:TOP]
+    order = np.argsort(-np.nan_to_num(moves), kind="stable")[:MOST_PRINTED]
     found["coefficients"] = [
         {
             "column": columns[k],
@@ -238,8 +238,8 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("coefficients", f"those that change most: {'; '.join(told)}"))
     if compared.get("changed"):
         changed = compared["changed"]
-        more = f" and {len(changed) - TOP} more" if len(changed) > TOP else ""
-        lines.append(("whose label changes", ", ".join(changed[:TOP]) + more))
+        more = f" and {len(changed) - MOST_PRINTED} more" if len(changed) > MOST_PRINTED else ""
+        lines.append(("whose label changes", ", ".join(changed[:MOST_PRINTED]) + more))
     return lines
 
 
@@ -271,7 +271,7 @@ def outcome(
     lines = [*describe(job), *described_once(job), ("changed data", changed)]
     strange = settings["unknown_categories"]
     if strange:
-        told = "; ".join(f"{name!r}: {', '.join(map(repr, values[:TOP]))}" for name, values in strange.items())
+        told = "; ".join(f"{name!r}: {', '.join(map(repr, values[:MOST_PRINTED]))}" for name, values in strange.items())
         lines.append(
             ("new in the queries", f"{told} (not in the training data; each counts as none of the known values)")
         )

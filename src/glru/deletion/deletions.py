@@ -58,7 +58,7 @@ all: Hessians are then known up to the factor, which a closed form errs by and a
 WORTH_A_STAGE = 1e6
 """Operations that Newton steps would take, from which on a stage before them is worth its own overhead."""
 
-TRIED = 8
+TRIED_DELETIONS = 8
 """Deletions trained one by one without making a radius half as large, after which the rest is left as it is."""
 
 CHUNK_ENTRIES = 1 << 16
@@ -554,7 +554,7 @@ class Deletions:
         order = members[np.argsort(~np.isinf(self.radii[members]), kind="stable")]
         failed = 0
         for member in order:
-            if self.budget.spent or failed >= TRIED:
+            if self.budget.spent or failed >= TRIED_DELETIONS:
                 return
             before = self.radii[member]
             if work(int(member), width):

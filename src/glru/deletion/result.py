@@ -37,7 +37,7 @@ QUANTITIES = (
 )
 """What is known of every row."""
 
-ROUNDS = 12
+RANKING_ROUNDS = 12
 """How often the widest of the rows that a ranking leaves contested are narrowed to a tenth."""
 
 LEAST_CURVATURE = 1e-300
@@ -594,7 +594,7 @@ class Influence(HeldOutScores):
             raise ValueError(f"k must be a whole number from 1 to the number of rows, {self.n_rows}; got {k!r}.")
         place = self._place_of(by, column)
         name = by if place is None else f"dfbetas of {self.coef_names[place]}"
-        for _ in range(ROUNDS):
+        for _ in range(RANKING_ROUNDS):
             lower, upper = self._sizes(by, place)
             contested = contested_rows(lower, upper, k)
             if not contested.size or by == "leverage" or self._deletions.budget.spent:

@@ -12,7 +12,7 @@ from glru.display.intervals import BLUE, GREY, ORANGE, shorten
 from glru.linalg import Array
 from glru.model_selection import CrossValResult, LOOCVResult
 
-LISTED = 15
+MOST_LISTED = 15
 """Rows in the panel of those that are least certain."""
 
 COLORS = {1: BLUE, -1: ORANGE, 0: GREY}
@@ -146,7 +146,7 @@ class ConfusionDisplay:
         title: str,
         sides: tuple[str, str],
     ) -> "ConfusionDisplay":
-        listed = least_certain(bounds, LISTED)
+        listed = least_certain(bounds, MOST_LISTED)
         shown = bounds.take(listed)
         lower, upper = shown.probabilities() if joint else shown
         own = np.arange(listed.size), places[listed]

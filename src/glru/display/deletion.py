@@ -13,10 +13,10 @@ KINDS = ("leverage", "cooks_distance", "dfbetas")
 CONTOURS = (0.5, 1.0)
 """Cook's distances whose contours are drawn where they lie within the picture, besides 4 / n."""
 
-NAMED, MOST_COEFS = 5, 30
+NAMED_ROWS, MOST_COEFS = 5, 30
 """Rows that are named, and coefficients that are drawn side by side: those that move most."""
 
-MANY = 2000
+SMALL_MARKS_FROM = 2000
 """From this number of rows on the marks are small and the intervals, which would be invisible, are not drawn."""
 
 
@@ -114,7 +114,7 @@ class DeletionDisplay:
     def _mark(self, ax: Any, x: Array, y: Array) -> None:
         """Name the rows of largest Cook's distance, which are above the usual threshold."""
         sizes = np.where(np.isfinite(self.cooks_distance), self.cooks_distance, -1.0)
-        for row in np.argsort(-sizes, kind="stable")[:NAMED]:
+        for row in np.argsort(-sizes, kind="stable")[:NAMED_ROWS]:
             if sizes[row] > self._threshold and np.isfinite(y[row]):
                 ax.annotate(str(row), (x[row], y[row]), xytext=(4, 4), textcoords="offset points", fontsize=9)
 
@@ -122,7 +122,7 @@ class DeletionDisplay:
         residuals, known = _middles(self.lower, self.upper), np.isfinite(self.cooks_distance)
         high = known & (self.cooks_distance > self._threshold)
         largest = max(float(np.max(self.cooks_distance, where=known, initial=0.0)), 1e-300)
-        least = 3.0 if residuals.size >= MANY else 10.0
+        least = 3.0 if residuals.size >= SMALL_MARKS_FROM else 10.0
         sizes = least + 120.0 * self.cooks_distance / largest
         for mine, color, name in (
             (known & ~high, BLUE, None),
@@ -131,7 +131,7 @@ class DeletionDisplay:
             ax.scatter(
                 self.leverage[mine], residuals[mine], s=sizes[mine], color=color, alpha=0.6, linewidth=0, label=name
             )
-        if residuals.size < MANY:
+        if residuals.size < SMALL_MARKS_FROM:
             ax.vlines(self.leverage[known], self.lower[known], self.upper[known], color="black", linewidth=0.7)
         self._contours(ax, residuals[known])
         self._mark(ax, self.leverage, residuals)
@@ -161,7 +161,7 @@ class DeletionDisplay:
     def _index(self, ax: Any) -> None:
         rows, known = np.arange(self.lower.size), np.isfinite(self.upper)
         high = known & (self.upper > self._threshold)
-        many = rows.size >= MANY
+        many = rows.size >= SMALL_MARKS_FROM
         for mine, color in ((known & ~high, BLUE), (high, ORANGE)):
             ax.vlines(rows[mine], 0.0, self.upper[mine], color=color, alpha=0.5, linewidth=0.4 if many else 1.0)
             if not many:
@@ -183,7 +183,7 @@ class DeletionDisplay:
 
     def _dfbetas(self, ax: Any) -> None:
         n_rows, n_shown = self.lower.shape
-        values, cut, many = _middles(self.lower, self.upper), 2.0 / np.sqrt(n_rows), n_rows >= MANY
+        values, cut, many = _middles(self.lower, self.upper), 2.0 / np.sqrt(n_rows), n_rows >= SMALL_MARKS_FROM
         if n_shown == 1:
             places = np.arange(n_rows, dtype=np.float64)[:, None]
             ax.vlines(
@@ -203,7 +203,7 @@ class DeletionDisplay:
             ax.plot(places[~high], values[~high], "o", color=BLUE, markersize=0.6 * size, alpha=0.5, markeredgewidth=0)
         ax.plot(places[high], values[high], "o", color=ORANGE, markersize=size, alpha=0.7, markeredgewidth=0)
         for place in np.argsort(-np.where(high, np.abs(values), 0.0), axis=None, kind="stable")[
-            : min(NAMED, int(high.sum()))
+            : min(NAMED_ROWS, int(high.sum()))
         ]:
             row, j = np.unravel_index(place, values.shape)
             where = places[row, j], values[row, j]

@@ -15,7 +15,7 @@ BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#999999", "#009E73"
 Groups = dict[int, tuple[str, str]]
 """Name and colour of the rows that share a verdict."""
 
-DOTS = 3000
+MOST_DOTS = 3000
 """Most rows that are drawn as dots; more are drawn as a curve, or by density."""
 
 
@@ -108,7 +108,7 @@ def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = 
     ``diagonal``: whether they agree on the diagonal, or, of differences, at zero.
     """
     scores = middle(bounds)
-    if known.size > DOTS:
+    if known.size > MOST_DOTS:
         shades = ax.hexbin(known, scores, gridsize=70, bins="log", mincnt=1, cmap="Blues")
         ax.figure.colorbar(shades, ax=ax, label="rows")
     else:

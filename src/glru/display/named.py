@@ -8,7 +8,7 @@ import numpy as np
 from glru.display.intervals import BLUE, GREY, axes
 from glru.linalg import Array
 
-SHOWN = 30
+MOST_DRAWN = 30
 """Quantities that are drawn."""
 
 
@@ -38,7 +38,12 @@ class IntervalsDisplay:
     """
 
     def __init__(self, lower: Array, upper: Array, names: Sequence[str], label: str) -> None:
-        self.lower, self.upper, self.names, self.label = lower[:SHOWN], upper[:SHOWN], names[:SHOWN], label
+        self.lower, self.upper, self.names, self.label = (
+            lower[:MOST_DRAWN],
+            upper[:MOST_DRAWN],
+            names[:MOST_DRAWN],
+            label,
+        )
 
     def plot(self, ax: Any = None) -> "IntervalsDisplay":
         """Draw it.

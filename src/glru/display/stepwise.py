@@ -11,7 +11,7 @@ from glru.selection import StepwiseResult
 
 Inside = tuple[Array, Array, Array, float]
 
-NAMED = 30
+MOST_NAMED_STEPS = 30
 """Largest number of steps for which the features are written below the axis."""
 
 NAMES = {
@@ -123,7 +123,7 @@ class StepwiseDisplay:
         return self._plot_step(axes(ax), step)
 
     def _plot_path(self, ax: Any) -> "StepwiseDisplay":
-        named = len(self.moves) <= NAMED
+        named = len(self.moves) <= MOST_NAMED_STEPS
         ax = axes(ax, height=4.4 if named else 3.6)
         places = np.arange(self.lower.size)
         ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)

@@ -27,7 +27,7 @@ from glru.updates import carried_point
 from glru.updates.carry import is_plain
 from glru.updates.row_models import RowModels, has_wide_rows
 
-SHOWN = 10
+MOST_NAMED = 10
 """How many queries an error names."""
 
 Decided = Callable[[Bounds], NDArray[np.bool_]]
@@ -412,7 +412,7 @@ def radius_of(gap: float, penalty: Penalty) -> float:
 def undetermined(bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None) -> UndeterminedError:
     """The error that says which queries are open, why, and what to do; ``width``: of numbers, None for labels."""
     rows = np.flatnonzero(~determined)
-    named = ", ".join(map(str, rows[:SHOWN].tolist())) + (", ..." if rows.size > SHOWN else "")
+    named = ", ".join(map(str, rows[:MOST_NAMED].tolist())) + (", ..." if rows.size > MOST_NAMED else "")
     widest = float(bounds.take(rows).width.max())
     what = "on which side of 0 their scores are" if bounds.lower.ndim == 1 else "which of their scores is the largest"
     why = (

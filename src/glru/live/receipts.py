@@ -30,7 +30,7 @@ Statement = Literal[
     "model updated, distance to retraining unknown",
 ]
 
-WORTH = 10.0
+WORTHWHILE_FACTOR = 10.0
 """Dual variables are written down where they make the gap smaller by this factor than those the model itself implies."""
 
 
@@ -134,7 +134,7 @@ def issue(state: State, entry: ChangeEntry, queries: Matrix | None, at: str, ide
     dual = state.proofs.after.carried.point.dual
     implied = certificate_of(problem, solution.coef, solution.intercept, None)
     kept = certificate_of(problem, solution.coef, solution.intercept, dual)
-    written = bool(WORTH * kept.gap < implied.gap)
+    written = bool(WORTHWHILE_FACTOR * kept.gap < implied.gap)
     distance = distance_of(kept if written else implied, queries)
     updated = state.digest != entry.model or entry.n_trained == 0
     receipt = {

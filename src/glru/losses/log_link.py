@@ -3,7 +3,7 @@ r"""Half deviances with a log link, whose mean is :math:`\mu = e^z`: Poisson, Ga
 Each is convex in the score ``z``, zero at :math:`e^z = y` and has :math:`|\ell'''| \le M \ell''`, but no Lipschitz constant of its derivative:
 what rounding does to a slope is bounded by the curvature where it was taken (:meth:`~glru.losses.Loss.slope_errors`).
 
-Exponentials stop at ``LARGEST``: values, slopes and curvatures of any score are finite, and a step that leads so far is refused by the line
+Exponentials stop at ``LARGEST_EXPONENTIAL``: values, slopes and curvatures of any score are finite, and a step that leads so far is refused by the line
 search. Fenchel-Young values, which certificates are made of, are infinite there.
 """
 
@@ -19,15 +19,15 @@ from glru.linalg import FEW, Array, floats
 from glru.losses.base import Link, Loss, Task, positive_parameter
 from glru.losses.logistic import divergence, entropy_excess
 
-LARGEST = 1e300
+LARGEST_EXPONENTIAL = 1e300
 """Exponentials are at most this: with weights and data their products have to stay numbers."""
 
-CUT_OFF = 0.1 * LARGEST
+CUT_OFF = 0.1 * LARGEST_EXPONENTIAL
 """What is larger than this may have been cut off on the way: as an end of an interval it stands for anything beyond it."""
 
-LOG_LARGEST = float(np.log(LARGEST))
+LOG_LARGEST = float(np.log(LARGEST_EXPONENTIAL))
 
-NEAR = 0.03
+SERIES_RADIUS = 0.03
 """Distances from the best score below which values come from a series."""
 
 LARGEST_TARGET = 1e100
@@ -106,7 +106,7 @@ class Poisson(LogLink):
         # y (e^t - 1 - t) with t the distance from the best score: a difference of what is known, but near it.
         t = z - np.log(np.where(y > 0.0, y, 1.0))
         value = np.asarray(slope - y * t)
-        near = (np.abs(t) < NEAR) & (y > 0.0)
+        near = (np.abs(t) < SERIES_RADIUS) & (y > 0.0)
         value[near] = y[near] * _bregman_series(t[near])
         return value, slope, mean
 
@@ -248,7 +248,7 @@ class Tweedie(LogLink):
         with np.errstate(divide="ignore"):
             shift = np.where(y > 0.0, z - np.log(y), 0.0)
         value = y**a * (bregman(a * shift) / a + bregman(-b * shift) / b)
-        return np.where(y > 0.0, np.minimum(value, LARGEST), up / a), up - down, a * up + b * down
+        return np.where(y > 0.0, np.minimum(value, LARGEST_EXPONENTIAL), up / a), up - down, a * up + b * down
 
     def third_derivative(self, y: ArrayLike, z: ArrayLike) -> Array:
         a, b = self._exponents
@@ -384,21 +384,21 @@ class NegativeBinomial(LogLink):
 
 
 def exponential(x: Array) -> Array:
-    """``e^x``, at most ``LARGEST``."""
+    """``e^x``, at most ``LARGEST_EXPONENTIAL``."""
     return np.exp(np.minimum(x, LOG_LARGEST))
 
 
 def grown(y: Array, x: Array) -> Array:
-    """``y e^x``, at most ``LARGEST``: in two steps, so that a tiny ``y`` meets no exponential that was cut off."""
+    """``y e^x``, at most ``LARGEST_EXPONENTIAL``: in two steps, so that a tiny ``y`` meets no exponential that was cut off."""
     half = exponential(0.5 * x)
     with np.errstate(over="ignore"):
-        return np.minimum(y * half * half, LARGEST)
+        return np.minimum(y * half * half, LARGEST_EXPONENTIAL)
 
 
 def bregman(t: Array) -> Array:
-    """``e^t - 1 - t``, accurate near zero where it is ``t^2 / 2``, and at most ``LARGEST``."""
+    """``e^t - 1 - t``, accurate near zero where it is ``t^2 / 2``, and at most ``LARGEST_EXPONENTIAL``."""
     found = np.asarray(np.expm1(np.minimum(t, LOG_LARGEST)) - t)
-    small = np.abs(t) < NEAR
+    small = np.abs(t) < SERIES_RADIUS
     found[small] = _bregman_series(np.asarray(t)[small])
     return found
 

@@ -11,10 +11,10 @@ from glru._options import suggest_options
 from glru.linalg import FEW, Array, floats, is_foreign, namespace
 from glru.losses.base import Link, Loss, Task
 
-VECTORISED = 4096
+VECTORISED_FROM = 4096
 """From this number of scores on, slopes are made by NumPy's exponential, which is vectorised, instead of ``expit``."""
 
-CHUNK = 1 << 13
+CHUNK_ENTRIES = 1 << 13
 """Entries of long vectors that are worked on at a time: the dozen vectors on the way stay in the second-level cache."""
 
 
@@ -52,7 +52,7 @@ class Logistic(Loss):
     def derivative(self, y: ArrayLike, z: ArrayLike) -> tuple[Array, Array]:
         y, z = floats(y, z)
         xp = namespace(z)
-        if xp is not np or z.size < VECTORISED:
+        if xp is not np or z.size < VECTORISED_FROM:
             slope = -y * (expit(-y * z) if xp is np else _tails(xp, y * z)[0])
             return slope, slope
         slope = y * z
@@ -105,11 +105,11 @@ class Logistic(Loss):
 
     def fenchel_young_slope(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
         y, z, g = floats(y, z, g)
-        if g.ndim != 1 or g.size <= CHUNK or is_foreign(g):
+        if g.ndim != 1 or g.size <= CHUNK_ENTRIES or is_foreign(g):
             return _fenchel_young_slope(y, z, g)
         value, size = np.empty(g.size), np.empty(g.size)
-        for start in range(0, g.size, CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, g.size, CHUNK_ENTRIES):
+            part = slice(start, start + CHUNK_ENTRIES)
             value[part], size[part] = _fenchel_young_slope(y[part], z[part], g[part])
         return value, size
 

@@ -25,7 +25,7 @@ EXPONENTS = 1600
 """A probability that does not underflow is off by at most this many units: the exponent of its exponential is above -746."""
 
 
-NARROW = 128
+NARROW_COLUMNS = 128
 """Up to this many columns one product over all classes and columns beats a Gram matrix for each pair of classes, which has half the additions."""
 
 FORM_SHARE = 1e-10
@@ -47,7 +47,7 @@ def loss_hessian(problem: Problem, likely: Array) -> Array:
     """The Hessian of the losses of rows in memory: classes, columns, classes, columns."""
     n_scores, width = likely.shape[1], problem.n_columns + int(problem.fit_intercept)
     blocks = np.zeros((n_scores, width, n_scores, width))
-    narrow = _class_grams(problem, likely) if 0 < width <= NARROW and problem.matrix.stores_zeros else None
+    narrow = _class_grams(problem, likely) if 0 < width <= NARROW_COLUMNS and problem.matrix.stores_zeros else None
     for a in range(n_scores):
         for b in range(a + 1, n_scores):
             gram = (
@@ -222,7 +222,7 @@ class ClassMetric:
             return
         size = self.columns.size
         height = max(16, 4 * CHUNK_BYTES // (8 * max(size, 1)))
-        inverse = self._inverse if 0 < self.width <= NARROW and X.shape[0] >= size else None
+        inverse = self._inverse if 0 < self.width <= NARROW_COLUMNS and X.shape[0] >= size else None
         for start in range(0, X.shape[0], height):
             here = slice(start, min(start + height, X.shape[0]))
             block = X[here].dense()

@@ -27,7 +27,7 @@ from glru.penalties import Penalty
 from glru.problem import Point, Problem
 from glru.solution import Solution, Status, solution_at
 
-EVERY, WRITES = 1.0, 10.0
+WRITE_INTERVAL, WRITE_SHARE = 1.0, 10.0
 """Seconds between two writes, or this multiple of the time a write takes if that is longer."""
 
 PARTS = ("rows", "lower", "upper", "limited")
@@ -62,7 +62,7 @@ class Checkpoint:
         self._arrays: dict[str, Array] = {}
         self._journals: dict[str, Journal] = {}
         self._steps: dict[str, Steps] = {}
-        self._written, self._pause = time.perf_counter(), EVERY
+        self._written, self._pause = time.perf_counter(), WRITE_INTERVAL
         check_target(self.path, "a checkpoint")
         if self.path.exists():
             self._read()
@@ -167,7 +167,7 @@ class Checkpoint:
 
         write_atomically(self.path, write)
         self._written = time.perf_counter()
-        self._pause = max(EVERY, WRITES * (self._written - begin))
+        self._pause = max(WRITE_INTERVAL, WRITE_SHARE * (self._written - begin))
 
     def _read(self) -> None:
         try:

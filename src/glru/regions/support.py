@@ -133,10 +133,10 @@ class Support:
             return Verdicts(holds & (np.abs(seen) + room < limits).all(axis=0), signs)
 
 
-STEPS = 4
+MOST_STEPS = 4
 """Newton steps on a support, each of which about squares what is left."""
 
-NEGLIGIBLE = 1e-11
+NEGLIGIBLE_GRADIENT = 1e-11
 """A gradient is not worth a further step whose norm is this share of the model's: rounding alone is not much less."""
 
 
@@ -156,7 +156,7 @@ class SupportEllipsoid(Region):
         if support.n_unknowns > problem.largest:
             return
         here, before = support.restrict(point), np.inf
-        for _ in range(STEPS):
+        for _ in range(MOST_STEPS):
             inner = LocalEllipsoid.at(support.problem, here)
             if not inner.nu < 0.5 * before:
                 break
@@ -164,7 +164,7 @@ class SupportEllipsoid(Region):
             if not isinstance(inner.metric, ColumnMetric):
                 break
             size = float(np.linalg.norm(inner.metric.factor @ here.packed(problem.fit_intercept)))
-            if inner.nu <= NEGLIGIBLE * size:
+            if inner.nu <= NEGLIGIBLE_GRADIENT * size:
                 break
             here = inner.stepped()
         if self.inner is not None and np.isfinite(self.inner.radius):

@@ -12,7 +12,7 @@ from glru.linalg import Array
 from glru.losses import Logistic
 from glru.report.classes import confusion_table, least_certain_table
 from glru.report.format import format_count, format_interval, format_number
-from glru.report.loocv import LISTED, draw_agreement, draw_sides
+from glru.report.loocv import MOST_LISTED, draw_agreement, draw_sides
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.svg import around, intervals
 
@@ -145,7 +145,9 @@ def _score_sections(
         text = f"By how much each prediction changes; at zero it stays. Hover over one for details.{note}"
         picture = Section("Change of the predictions", text, intervals(*axes, marks, {}))
     moves = np.maximum(np.maximum(lower - old_scores, old_scores - upper), 0.0)
-    order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,))[:LISTED]
+    order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,))[
+        :MOST_LISTED
+    ]
     rows: list[list[Cell]] = [
         [
             names[k],

@@ -14,7 +14,7 @@ from glru.report.metrics import constant_errors, sampling_interval
 from glru.report.page import Cell, Section, table
 from glru.report.quality import metrics_section
 
-LISTED = 200
+MOST_LISTED = 200
 """Rows in the table of those to inspect."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
@@ -94,7 +94,7 @@ def least_certain_table(
     header: Sequence[str],
 ) -> str:
     """The rows whose labels are least certain, with bounds of the probability (or score) of the class that each is compared with."""
-    verdicts, order = bounds.verdicts(places), least_certain(bounds, LISTED)
+    verdicts, order = bounds.verdicts(places), least_certain(bounds, MOST_LISTED)
     lower, upper = bounds.probabilities() if joint else bounds
     rows: list[list[Cell]] = [
         [

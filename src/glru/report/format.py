@@ -2,7 +2,7 @@
 
 import math
 
-PLAIN = 1e9
+LARGEST_PLAIN = 1e9
 """Numbers from here on are written with a power of ten."""
 
 
@@ -14,7 +14,7 @@ def format_count(number: int, what: str) -> str:
 def format_number(value: float, digits: int = 4) -> str:
     """A number to so many digits: ``0.1235``, ``31,840`` (not ``3.184e+04``), ``1.592e+09``."""
     text = f"{value:.{digits}g}"
-    if not 1e4 <= abs(float(text)) < PLAIN:
+    if not 1e4 <= abs(float(text)) < LARGEST_PLAIN:
         return text
     whole, point, rest = (f"{float(text):.0f}" if "e+" in text else text).partition(".")
     return f"{int(whole):,}{point}{rest}"
@@ -23,7 +23,7 @@ def format_number(value: float, digits: int = 4) -> str:
 def format_tick(value: float) -> str:
     """A round number beside an axis, short: ``0.25``, ``200k``, ``1.5M``."""
     for unit, name in ((1e6, "M"), (1e3, "k")):
-        if max(unit, 1e4) <= abs(value) < PLAIN:
+        if max(unit, 1e4) <= abs(value) < LARGEST_PLAIN:
             return f"{value / unit:.6g}{name}"
     return f"{value:.6g}"
 

@@ -19,7 +19,7 @@ from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.quality import calibration_section, confusion_section, metrics_section, roc_section
 from glru.report.svg import Axis, Mark, around, bars, intervals
 
-DRAWN, LISTED = 1500, 200
+MOST_DRAWN, MOST_LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
 
 CELLS = 90, 40
@@ -167,7 +167,7 @@ def draw_sides(
     title: str,
     tip: Callable[[int], str],
 ) -> Section:
-    """A section with all intervals, those of the side -1 left of those of +1, coloured by their verdicts; beyond ``DRAWN``, neighbours share a mark."""
+    """A section with all intervals, those of the side -1 left of those of +1, coloured by their verdicts; beyond ``MOST_DRAWN``, neighbours share a mark."""
     scores = middle(bounds)
     order = sort_sides(scores, sides)
     n_rows, n_first = order.size, int(np.sum(sides <= 0))
@@ -202,7 +202,7 @@ def draw_sides(
 
 def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:
     """Rows to draw as one mark, neighbours of one side and verdict, and the place of the first."""
-    most = max(1, -(-order.size // DRAWN))
+    most = max(1, -(-order.size // MOST_DRAWN))
     changes = np.flatnonzero(np.diff(verdicts[order])) + 1
     edges = np.unique([0, n_first, *changes.tolist(), order.size])
     for begin, end in pairwise(edges.tolist()):
@@ -216,7 +216,7 @@ def _list_rows(
     """List open and wrong rows, then those nearest to the threshold."""
     (lower, upper), labels = result.bounds, result.bounds.signs
     distance = np.minimum(np.abs(lower), np.abs(upper))
-    order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:LISTED]
+    order = np.lexsort((distance, np.where(verdicts == 0, 0, np.where(verdicts == -1, 1, 2))))[:MOST_LISTED]
     rows: list[list[Cell]] = [
         [
             name(row),
@@ -280,7 +280,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     plot = intervals(x, vertical, marks, {}, line="diagonal")
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
-        for row in order[:LISTED]
+        for row in order[:MOST_LISTED]
     ]
     header = ["row", "target", "prediction", "residual at least"]
     sections = [
@@ -295,9 +295,9 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
 
 
 def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> list[Mark]:
-    """A mark per row, or, beyond ``DRAWN`` rows, one per cell of a grid, the fainter the fewer rows are in it."""
+    """A mark per row, or, beyond ``MOST_DRAWN`` rows, one per cell of a grid, the fainter the fewer rows are in it."""
     lower, upper = bounds
-    if known.size <= DRAWN:
+    if known.size <= MOST_DRAWN:
         return [Mark(float(known[row]), lower[row], upper[row], "good", tip(row)) for row in range(known.size)]
     scores = middle(bounds)
     cells, counts = [], []

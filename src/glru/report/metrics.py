@@ -9,7 +9,7 @@ from glru.report.format import format_interval, format_number
 
 Interval = tuple[float, float]
 
-CLEAR = 10.0
+LEAST_SPREAD = 10.0
 """Scores must spread over so many times the shift of the intercept by one row for a pooled AUC to be trusted."""
 
 
@@ -128,7 +128,7 @@ def auc_caveat(result: LOOCVResult) -> str | None:
         return None
     shift = 1.0 / (result.y.size * share * (1.0 - share))
     spread = float(np.std(np.nan_to_num(result.bounds.middle)))
-    if spread >= CLEAR * shift:
+    if spread >= LEAST_SPREAD * shift:
         return None
     return (
         f"misleading here: leaving out a row moves the intercept by about {shift:.2g} away from the row's class, and under so strong a "

@@ -12,13 +12,13 @@ from glru.report.metrics import confusion, constant_errors, describe_metric, met
 from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, band, intervals
 
-GRID = 50
+ROC_POINTS = 50
 """Places at which a ROC curve is drawn."""
 
-BINS = 10
+CALIBRATION_BINS = 10
 """Groups of rows in the calibration plot."""
 
-LISTED = 200
+MOST_LISTED = 200
 """Coefficients in the table."""
 
 
@@ -67,7 +67,7 @@ def confusion_section(result: LOOCVResult, classes: tuple[str, str]) -> Section:
 def roc_section(result: LOOCVResult) -> Section:
     """The ROC curve, between the worst and the best order that the intervals allow."""
     positive, negative = result.y > 0.0, result.y < 0.0
-    (lower, upper), grid = result.bounds, np.linspace(0.0, 1.0, GRID + 1)
+    (lower, upper), grid = result.bounds, np.linspace(0.0, 1.0, ROC_POINTS + 1)
     low = _recall_at(lower[positive], upper[negative], grid)
     high = _recall_at(upper[positive], lower[negative], grid)
     marks = [
@@ -93,7 +93,7 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
     order = np.argsort(result.scores, kind="stable")
     marks: list[Mark] = []
     rows: list[list[Cell]] = []
-    for part in np.array_split(order, min(BINS, order.size)):
+    for part in np.array_split(order, min(CALIBRATION_BINS, order.size)):
         low, high = (float(np.mean(expit(ends[part]))) for ends in result.bounds)
         count = int(np.sum(result.y[part] > 0.0))
         least, most = sampling_interval(count, count, part.size)
@@ -114,7 +114,7 @@ def coefficients_section(names: Sequence[str], lower: Array, upper: Array, units
     ``units`` are the scales of the columns: a coefficient is per one of them.
     """
     middles = 0.5 * (lower + upper)
-    order = np.argsort(-np.abs(np.nan_to_num(middles)), kind="stable")[:LISTED]
+    order = np.argsort(-np.abs(np.nan_to_num(middles)), kind="stable")[:MOST_LISTED]
     rows: list[list[Cell]] = []
     for k in order:
         line: list[Cell] = [names[k], (float(lower[k]), float(upper[k]))]
@@ -125,7 +125,9 @@ def coefficients_section(names: Sequence[str], lower: Array, upper: Array, units
         rows.append(line)
     header = ["column", "coefficient", *(["odds ratio"] if odds else [])]
     header += ["standard deviation", "coefficient per unit"] if units is not None else []
-    shown = f"The {LISTED} largest of {format_count(len(names), 'coefficient')}. " if len(names) > LISTED else ""
+    shown = (
+        f"The {MOST_LISTED} largest of {format_count(len(names), 'coefficient')}. " if len(names) > MOST_LISTED else ""
+    )
     per = "per standard deviation of the column" if units is not None else "per unit of the column"
     text = (
         f"{shown}Of the model of all rows, {per}. The intervals are proven to hold the optimum of the penalised objective; they are not confidence "

@@ -20,7 +20,7 @@ from glru.selection.judge import ROUGH
 from glru.selection.moves import Columns, Model
 from glru.solvers import train
 
-TIGHTER = (1e-3, 1e-6, 1e-9)
+TRAINING_SHARES = (1e-3, 1e-6, 1e-9)
 """Shares of the tolerance that models without a local certificate are trained to, one after the other, while something is open."""
 
 
@@ -101,7 +101,7 @@ class Narrowed:
                 model.budget.check()
             return
         solution = model.solution
-        for share in (1.0, *TIGHTER):
+        for share in (1.0, *TRAINING_SHARES):
             if share < 1.0:
                 solution = train(problem, tol=share * model.tol, start=solution, budget=model.budget)
                 self.point = solution.point

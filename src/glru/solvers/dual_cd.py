@@ -16,7 +16,7 @@ from glru.losses import Logistic
 from glru.problem import Point, Problem
 from glru.solvers.newton import Run, Stop, end, state_at
 
-HOLD = 0.01
+PROXIMAL_SHARE = 0.01
 """The proximal term of the intercept, as a share of the curvature that the losses have in it."""
 
 FIRST_ROUNDS = 5
@@ -68,7 +68,7 @@ def dual_cd(problem: Problem, start: Point, stop: Stop) -> Run:
                 seen, most = float(weights @ (slopes * (1.0 - slopes))), 0.25 * float(weights.sum())
                 # Where all dual variables are on the edge, as in the beginning, there is none to be seen.
                 curvature = seen if seen > 1e-9 * most else most
-                shift[1] = 1.0 / (HOLD * curvature)
+                shift[1] = 1.0 / (PROXIMAL_SHARE * curvature)
                 steps = curvatures + shift[1] * weights
             order = random.permutation(problem.n_rows if k == 0 else np.flatnonzero(shares > skip))
             X.dual_pass(y, weights, scale, steps, order, logistic, skip, slopes, v, shift, shares)

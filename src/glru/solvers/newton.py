@@ -36,7 +36,7 @@ from glru.sums import Expansion, Floor, dual_gap, expand, objective_value, whole
 SMALL_STEP = 1e-4
 """A step over rows in blocks is taken where the objective falls by this share of what its slope promises."""
 
-SHARE = 32
+SAMPLED_SHARE = 32
 """A sample holds one row in this number, but at least ``ROWS_PER_COLUMN`` rows per column."""
 
 ROWS_PER_COLUMN = 10
@@ -238,7 +238,7 @@ def sample_of(problem: Problem) -> Problem | None:
         return _sample_of_blocks(problem, problem.rows)
     if not has_sample(problem):
         return None
-    size = max(n_rows // SHARE, ROWS_PER_COLUMN * n_columns)
+    size = max(n_rows // SAMPLED_SHARE, ROWS_PER_COLUMN * n_columns)
     rows = np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
     weight = problem.sample_weight[rows]
     if not weight.any():

@@ -25,7 +25,7 @@ from glru.sums import Expansion, Floor, expand, hessian_product, objective_value
 MAX_INNER = 500
 """Conjugate-gradient steps in one outer iteration."""
 
-NEAR = 4.0
+NEAR_TARGET = 4.0
 """With an intercept a dual point is made feasible where the estimate of its gap is at most this many times the target."""
 
 
@@ -273,7 +273,7 @@ class _Model:
         if not problem.fit_intercept and not problem.unpenalised.size:
             return State(n_iter, value, price, scores, -gradient, primal)
         asked = stop.until is not None or stop.tol == 0.0 or problem.loss.self_concordance is None
-        if not asked and NEAR * stop.target(value) < price < np.inf:
+        if not asked and NEAR_TARGET * stop.target(value) < price < np.inf:
             return State(n_iter, value, np.inf, scores, -gradient, primal)
         dual = duality.feasible_dual(problem, -gradient)
         gap = duality.gap(problem, *self.unpack(unknowns), dual).value
@@ -286,7 +286,7 @@ class _Model:
             return state
         dual = -linear
         gap = price + float(duality.row_terms(problem, state.scores, dual).sum())
-        if problem.fit_intercept and gap <= NEAR * stop.target(state.primal_value):
+        if problem.fit_intercept and gap <= NEAR_TARGET * stop.target(state.primal_value):
             dual = duality.feasible_dual(problem, dual)
             gap = duality.gap(problem, state.coef, state.intercept, dual).value
         elif problem.fit_intercept:

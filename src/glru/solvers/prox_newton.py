@@ -24,7 +24,7 @@ from glru.problem import Point, Problem
 from glru.solvers.newton import Run, State, Stop, end, step_length
 from glru.sums import Floor
 
-EPOCHS = 200
+MOST_EPOCHS = 200
 """Passes of coordinate descent over the working set in one outer iteration."""
 
 ACTIVE_WORK = 3e8
@@ -119,7 +119,7 @@ class _Model:
         linear = np.append(self.slope[working], [self.forces.sum()] * extra) - data @ x
         data[np.diag_indices_from(data)] += lam
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
-        x = kernels.quadratic_descent(data, linear, kappa, x, EPOCHS, 1e-10 * scale)
+        x = kernels.quadratic_descent(data, linear, kappa, x, MOST_EPOCHS, 1e-10 * scale)
         x = _active_set(data, linear, kappa, x)
         return x[: working.size], float(x[-1]) if extra else 0.0
 
@@ -147,7 +147,18 @@ class _Model:
         diagonal = X.multiply(X).T @ self.curvatures
         scale = float(np.abs(linear) @ np.abs(x)) + float(self.problem.weights.sum()) * UNIT
         kernels.csc_quadratic_descent(
-            X.indptr, X.indices, X.data, self.curvatures, diagonal, lam, linear, kappa, x, fitted, EPOCHS, 1e-10 * scale
+            X.indptr,
+            X.indices,
+            X.data,
+            self.curvatures,
+            diagonal,
+            lam,
+            linear,
+            kappa,
+            x,
+            fitted,
+            MOST_EPOCHS,
+            1e-10 * scale,
         )
         support = np.flatnonzero((x != 0.0) | (kappa + lam == 0.0))
         signs = np.where(kappa[support] > 0.0, np.sign(x[support]), 0.0)

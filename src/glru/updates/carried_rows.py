@@ -30,7 +30,7 @@ from glru.problem import Point, Problem
 from glru.regions.gap import centers
 from glru.solution import Solution
 
-CHUNK = 1 << 22
+CHUNK_ENTRIES = 1 << 22
 """Entries of a chunk where the penalty's terms are taken one by one."""
 
 
@@ -226,7 +226,7 @@ class Carried:
         problem, factors = rows.problem, rows.factors
         weighted, weighted_errors = problem.weights * rows.dual, problem.weights * rows.dual_errors
         sums = np.empty(problem.n_rows)
-        height = max(1, CHUNK // problem.n_columns)
+        height = max(1, CHUNK_ENTRIES // problem.n_columns)
         for start in range(0, problem.n_rows, height):
             part = slice(start, min(start + height, problem.n_rows))
             block = problem.matrix[part].dense()

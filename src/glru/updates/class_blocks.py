@@ -17,7 +17,7 @@ from glru.updates.batch import Decided
 from glru.updates.carried_rows import factor_range
 from glru.updates.class_removals import ClassBase, ClosedForm, Rows
 from glru.updates.class_rows import ClassRows, Home
-from glru.updates.local_rows import CLOSE, MOST_ETA, MOST_METRICS, NEGLIGIBLE_MOVE
+from glru.updates.local_rows import BASE_STEP_RATIO, MOST_ETA, MOST_METRICS, NEGLIGIBLE_MOVE
 
 
 @final
@@ -83,7 +83,7 @@ class ClassBlocks:
         # The step of a row of the largest weight and slopes of usual size.
         share = problem.weight_summary.largest.value / problem.total_weight
         usual = share * float(here.slope_norms.max()) * float(np.sqrt(problem.totals.weight_sum)) * self.largest_norm
-        return norm <= CLOSE * usual or self.largest_norm * norm < NEGLIGIBLE_MOVE
+        return norm <= BASE_STEP_RATIO * usual or self.largest_norm * norm < NEGLIGIBLE_MOVE
 
     def closed_form(self) -> tuple[Rows, NDArray[np.intp], Rows, Bounds]:
         """Numbers, targets, references and bounds of the queries of all rows, in one pass."""

@@ -33,7 +33,7 @@ BEYOND, AT_KINK, BEFORE, NO_WEIGHT = 0, 1, 2, 3
 NEAR_AN_END = (1e-6, 1e-4, 1e-2)
 """Dual variables nearer than this share to an end are taken to be there, in turn until the optimum is found."""
 
-MISPLACED = 1e-7
+MISPLACED_BY = 1e-7
 """Margins and dual variables may be on the wrong side by this much where the path begins."""
 
 USUAL_PIECES = 50
@@ -42,10 +42,10 @@ USUAL_PIECES = 50
 MOST_KINKS = 120
 """With more rows than this at the kink every piece of a path solves a system that costs about as much as training a model."""
 
-TOGETHER = 1 << 20
+ENTRIES_TOGETHER = 1 << 20
 """Entries of the arrays of dual points that are certified at once."""
 
-WIDTHS = (1.5, 16.0)
+INTERCEPT_WIDTHS = (1.5, 16.0)
 """Half-widths of the intercept's interval that are tried, in units of what the rows at the kink allow."""
 
 
@@ -101,14 +101,14 @@ class HingeRows:
             short, most = 1.0 - problem.y * scores, float(limits.max())
             wrong = np.where(states == BEYOND, short, np.where(states == BEFORE, -short, 0.0))
             outside = np.where(states == AT_KINK, np.maximum(-alpha, alpha - limits), 0.0) / most
-            if max(float(wrong.max()), float(outside.max())) <= MISPLACED:
+            if max(float(wrong.max()), float(outside.max())) <= MISPLACED_BY:
                 return _Base(np.clip(alpha, 0.0, limits), states, scores)
         return None
 
     def bounds(self, rows: Rows, decided: Decided) -> Bounds:
         """Bounds of the removed rows' scores, infinite where a path does not end or nothing is proven."""
         lower, upper = unbounded(rows.size)
-        size = max(1, TOGETHER // self.problem.n_rows)
+        size = max(1, ENTRIES_TOGETHER // self.problem.n_rows)
         for first in range(0, rows.size if self.is_short else 0, size):
             here = slice(first, first + size)
             if decided(lower[here], upper[here]).all():
@@ -205,7 +205,7 @@ class HingeRows:
         found = np.full(rows.size, np.inf)
         allowed = np.where(kinks, half, 0.0).max(axis=0) + 32.0 * UNIT * (1.0 + np.abs(scores).max(axis=0))
         weights = self.weights.copy()
-        for times in WIDTHS:
+        for times in INTERCEPT_WIDTHS:
             tried, beyond = times * allowed, np.ones(rows.size, dtype=bool)
             for side in (1.0, -1.0):
                 off = half + 8.0 * UNIT * (1.0 + np.abs(scores) + tried)

@@ -47,7 +47,7 @@ from glru.sums import (
 )
 from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Decided, tighten
 from glru.updates.carried_rows import factor_range, removal_factors, sum_error
-from glru.updates.columns.one_step import FOLLOWED, NormCuts, lost_shares, row_norm_cuts
+from glru.updates.columns.one_step import FOLLOWED_MOVES, NormCuts, lost_shares, row_norm_cuts
 from glru.updates.gradients import Descent, Gradients, Measured, model_scores, newton_directions
 from glru.updates.moments import SecondMoments, ThirdDerivatives, coordinates
 
@@ -56,7 +56,7 @@ Rows = NDArray[np.intp]
 MOST_DRIFT = 0.05
 """The base is found when a Newton step moves no score by more than this (times the self-concordance constant)."""
 
-CLOSE = 4.0
+BASE_STEP_RATIO = 4.0
 """In blocks the base is found when its Newton step is at most this many times as long as a removal's own step."""
 
 NEGLIGIBLE_MOVE = 1e-9
@@ -68,11 +68,11 @@ MOST_METRICS = 4
 MOST_ETA = 0.5
 """A metric that is farther than this from the exact Hessian proves nothing worth having."""
 
-FAR = 1.0
+FAR_MOVE = 1.0
 """A move of a score (times the self-concordance constant) from which on the rows that moved so far are left out of the Hessian."""
 
 FOLLOWED_FAR = (6.0, 15.0)
-"""Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED``."""
+"""Further moves of scores up to which curvatures are followed, for candidates with tiny gradients, as beside ``FOLLOWED_MOVES``."""
 
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
@@ -89,7 +89,7 @@ ALONE_OVERHEAD, HESSIANS_ALONE = 6e6, 5.0
 SERIES = 1e-4
 """Up to here ``(e^t - 1 - t) / t`` is replaced by ``t (1/2 + t)``, which is more."""
 
-LOST = 8.0 * UNIT / SERIES
+SERIES_ERROR = 8.0 * UNIT / SERIES
 """Relative error of ``(e^t - 1) - t`` beyond: a few units of ``t`` in a difference of at least ``t^2 / 2``."""
 
 
@@ -523,7 +523,7 @@ class LocalRows:
         share = problem.weight_summary.largest.value / problem.total_weight
         usual = share * here.slope_norm * float(np.sqrt(problem.totals.weight_sum)) * self.norm_bound
         move = base.constant * self.norm_bound * base.step_norm
-        return base.step_norm <= CLOSE * usual or move < NEGLIGIBLE_MOVE
+        return base.step_norm <= BASE_STEP_RATIO * usual or move < NEGLIGIBLE_MOVE
 
     def _place(self, here: Expansion, metric: ColumnMetric, drift: float) -> None:
         """Make the point the base, under a metric from which its curvatures have drifted."""
@@ -923,7 +923,7 @@ class RowCandidates:
         base = self.family.base
         if not (base.constant > 0.0 and self.family.problem.in_memory and self.arrays.stable):
             return np.empty(0, dtype=np.intp)
-        return np.flatnonzero((base.constant * found.moved > FAR) | ~np.isfinite(known))
+        return np.flatnonzero((base.constant * found.moved > FAR_MOVE) | ~np.isfinite(known))
 
     def _followed_radii(self, found: Measured, far: Rows) -> Array:
         """At least the distances in the metric from some candidates to the optima, where few rows have moved far or are long.
@@ -939,7 +939,7 @@ class RowCandidates:
         ways = [(constant * found.moved[far], np.zeros(far.size))]
         ways += [
             (constant * (most + off) * (1.0 + FEW), lost_shares(family.shares, away, most))
-            for most in (*FOLLOWED, *FOLLOWED_FAR)
+            for most in (*FOLLOWED_MOVES, *FOLLOWED_FAR)
         ]
         exponents, lost = (np.array(part) for part in zip(*ways, strict=True))
         radius = np.full(far.size, np.inf)
@@ -1072,4 +1072,4 @@ def newton_remainders(exponents: Array) -> Array:
     remainders = np.where(
         exponents > SERIES, (np.expm1(exponents) - exponents) / exponents, exponents * (0.5 + exponents)
     )
-    return remainders * (1.0 + LOST)
+    return remainders * (1.0 + SERIES_ERROR)

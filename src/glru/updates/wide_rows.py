@@ -35,10 +35,10 @@ from glru.updates.batch import Certified, Decided, tighten
 from glru.updates.carried_rows import removal_factors, shared_norms, shared_part
 from glru.updates.row_models import MOST_STEPS, Errors, Images, Retrained, RowModels, Rows
 
-FAR = 4.0
+FAR_MOVE = 4.0
 """Where a step moved a score further than this, the next ones start from the old model: Newton steps from there are shortened."""
 
-NOTICEABLE = 0.1
+NOTICEABLE_CHANGE = 0.1
 """Curvatures are taken in full by an exact step until those that are not change the metric by less than this share."""
 
 LARGEST_CORRECTION = 192
@@ -523,7 +523,7 @@ class ChordSteps:
         duals, scores, free = arrays.take(here.duals, take), arrays.take(here.scores, take), self.free[:, take]
         away = arrays.zeroed(arrays.absolute(scores - arrays.put(family.base)[:, None]), (rows, np.arange(rows.size)))
         away = arrays.largest_of(away, family.used)
-        far = np.flatnonzero(~(away < FAR))
+        far = np.flatnonzero(~(away < FAR_MOVE))
         first, second = (error[take] for error in here.errors)
         if far.size:
             start, ones = family.start, np.ones(far.size)
@@ -579,7 +579,7 @@ class ExactSteps:
         order = np.argsort(-weight, axis=0)
         rest = np.cumsum(np.take_along_axis(weight, order, 0)[::-1], axis=0)[::-1]
         # Every member takes as many rows as it needs, whatever the others need: its bounds do not depend on the batch.
-        sizes = np.clip(np.count_nonzero(rest > NOTICEABLE, axis=0), 1, min(LARGEST_CORRECTION, weight.shape[0]))
+        sizes = np.clip(np.count_nonzero(rest > NOTICEABLE_CHANGE, axis=0), 1, min(LARGEST_CORRECTION, weight.shape[0]))
         size = int(sizes.max())
         chosen, columns = order[:size].T, np.arange(self.rows.size)[:, None]
         extra, Q = np.where(np.arange(size) < sizes[:, None], extra[chosen, columns], 0.0), to_host(known.scores)

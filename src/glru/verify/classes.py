@@ -12,7 +12,7 @@ from glru.verify.precise import Objects, Precise, precise, precise_problem
 
 Floats = NDArray[np.float64]
 
-CONTRACTION = 0.1
+LEAST_CONTRACTION = 0.1
 """A step with a float64 factor must be at most this share of the one before; otherwise the factor is made anew where the model is."""
 
 MOST_STEPS = 200
@@ -188,7 +188,7 @@ class _Training:
             model = model + move
             model = model - model.sum(axis=0) / self.n_scores
             floor = small * (1 + max(abs(value) for value in model.ravel()))
-            contracts = length <= CONTRACTION * before
+            contracts = length <= LEAST_CONTRACTION * before
             if contracts and length <= floor:
                 return model, np.full(model.shape, 1000 * floor, dtype=object)
             if not contracts and not fresh:

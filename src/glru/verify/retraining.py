@@ -18,7 +18,7 @@ from glru.verify.precise import Objects, Precise, precise, precise_problem
 
 Floats = NDArray[np.float64]
 
-LARGEST = 60
+MOST_UNKNOWNS = 60
 """Systems in more unknowns than this are not solved in full precision; float64 factors with precise residuals are used."""
 
 
@@ -224,7 +224,7 @@ class _Equations:
         if self.before is not None and size > self.before / 1000:
             self.full = True
         self.before = size
-        if not self.full or len(residual) > LARGEST:
+        if not self.full or len(residual) > MOST_UNKNOWNS:
             top = size if size > 0 else self.exact.mp.one
             right = np.array([float(r / top) for r in residual])
             try:
@@ -236,7 +236,7 @@ class _Equations:
             if np.all(np.isfinite(found)):
                 return precise(self.exact.mp, found) * top
             self.full = True
-        if len(residual) > LARGEST:
+        if len(residual) > MOST_UNKNOWNS:
             return None
         return _eliminate(self.exact.mp, self._matrix(self.design, curvatures), -residual)
 
@@ -302,7 +302,7 @@ def _column(values: list[Any]) -> Objects:
     return out
 
 
-WIDTHS = tuple(10.0**-k for k in range(-3, 9))
+ROUNDED_WIDTHS = tuple(10.0**-k for k in range(-3, 9))
 """How far kinks are rounded off, coarse to fine."""
 
 
@@ -326,7 +326,7 @@ class Start:
         w = np.zeros(self.X.shape[1])
         if self.exact.loss.link == "log" and self.exact.intercept and self.s @ self.y > 0.0:
             w[-1] = np.log(self.s @ self.y / (self.s @ np.exp(self.offset)))
-        for width in WIDTHS:
+        for width in ROUNDED_WIDTHS:
             for _ in range(100):
                 moved = self._step(w, width)
                 if moved is None:
@@ -334,7 +334,7 @@ class Start:
                 w = moved
         if not np.all(np.isfinite(w)):
             return None, 0.0, self.y
-        slopes = -self.y * self._derivatives(self.X @ w, WIDTHS[-1])[0]
+        slopes = -self.y * self._derivatives(self.X @ w, ROUNDED_WIDTHS[-1])[0]
         return (w[:-1], float(w[-1]), slopes) if self.exact.intercept else (w, 0.0, slopes)
 
     def _gradient(self, w: Floats, width: float) -> tuple[Floats, Floats, Floats]:

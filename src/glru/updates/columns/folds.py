@@ -27,16 +27,16 @@ Places = NDArray[np.intp]
 Settle = Callable[[Places, Array, Array], NDArray[np.bool_]]
 """Takes bounds of shape (n_folds, n_members, n_tests) of some candidates' scores in; which of the candidates are still open."""
 
-ENTRIES = 80_000
+SCORES_TOGETHER = 80_000
 """Scores of the candidates that are worked on together, about, so that these stay in the cache."""
 
-STEPS = 12
+MOST_STEPS = 12
 """Steps of a candidate at most."""
 
-SLOW = 0.2
+SLOW_CONTRACTION = 0.2
 """Where a step leaves more than this share of the gradient, the next ones are made with a Hessian at the candidate itself."""
 
-FAR = 4.0
+LONGEST_MOVE = 4.0
 """A step moves the scores by no more than this on average."""
 
 FEW_COLUMNS = 16
@@ -165,7 +165,7 @@ class FoldColumns:
                 self.own, self.coefs = np.zeros_like(left), base - self.images * left[:, :, None]
                 self.coefs[:, np.arange(columns.size), self.places] = 0.0
                 gains = -np.square(left) / diagonal
-            far = data.constant * np.sqrt(np.abs(gains) / total) > FAR
+            far = data.constant * np.sqrt(np.abs(gains) / total) > LONGEST_MOVE
         # A quadratic that is left so far behind says nothing of the optimum.
         self.slow = far | ~np.isfinite(gains)
         self.coefs[self.slow], self.own[self.slow] = 0.0, 0.0
@@ -190,7 +190,7 @@ class FoldColumns:
 
     def run(self, settle: Settle) -> None:
         """Step candidates on until they are decided, or no longer get better."""
-        n_parts = round(self.order.size * len(self.lam) * self.data.n_rows / ENTRIES)
+        n_parts = round(self.order.size * len(self.lam) * self.data.n_rows / SCORES_TOGETHER)
         for part in np.array_split(self.order, max(1, min(n_parts, self.order.size // 8))):
             self._run(part, settle)
 
@@ -198,8 +198,8 @@ class FoldColumns:
         slow = self.slow[:, members]
         here, going = Evaluated(self, members), np.ones(members.size, dtype=bool)
         # One step proves little in this metric.
-        best, limit = here.rough, SLOW if self.A.shape[1] <= FEW_COLUMNS else 2.5 * SLOW
-        for _ in range(STEPS):
+        best, limit = here.rough, SLOW_CONTRACTION if self.A.shape[1] <= FEW_COLUMNS else 2.5 * SLOW_CONTRACTION
+        for _ in range(MOST_STEPS):
             here.step(slow, going)
             members, best, slow = members[going], best[:, going], slow[:, going]
             here = Evaluated(self, members)
@@ -363,7 +363,7 @@ class Evaluated:
 def _damping(moved: Array) -> Array:
     """What steps are multiplied by that move scores by this much on average."""
     with np.errstate(all="ignore"):
-        return np.where(moved > FAR, FAR / moved, 1.0)
+        return np.where(moved > LONGEST_MOVE, LONGEST_MOVE / moved, 1.0)
 
 
 def _inverses(matrices: Array) -> Array:

@@ -21,7 +21,7 @@ from glru.problem import Point, Problem
 from glru.sums import Floor, expand, score_errors_of_rows, whole_gradient, whole_hessian
 from glru.updates.batch import NEAR_FLOOR, SLOW, Certified, Tightened, tighten
 from glru.updates.carried_rows import sum_error
-from glru.updates.columns.one_step import FOLLOWED, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
+from glru.updates.columns.one_step import FOLLOWED_MOVES, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
 from glru.updates.gradients import (
     EXACT_STEPS,
     Descent,
@@ -37,7 +37,7 @@ Columns = NDArray[np.intp]
 BASE_STEPS = 2
 """Most steps with the metric from the model after the first Newton step to the one that all candidates start from."""
 
-CLOSE = 1e-4
+METRIC_DRIFT = 1e-4
 """Where scores moved further than this on the way there, the metric is formed again."""
 
 
@@ -69,7 +69,7 @@ class LocalColumns:
         self.constant = float(problem.loss.self_concordance or 0.0)
         self._models: dict[int, tuple[Any, int, float]] = {}
         self._place(point)
-        if self.usable and self.base.moved[0] > CLOSE and self.constant > 0.0:
+        if self.usable and self.base.moved[0] > METRIC_DRIFT and self.constant > 0.0:
             self._place(point.moved(self.start - point.packed(problem.fit_intercept)))
         if not self.usable:
             return
@@ -242,12 +242,13 @@ class LocalColumns:
         root = np.sqrt(1.0 - self.eta)
         nu = found.nu / root * (1.0 + FEW)
         radius = least_radius(self.norm_cuts, self.constant, nu, [(self.constant * found.moved * (1.0 + FEW), 0.0)])
-        far = np.flatnonzero(self.constant * found.moved > FOLLOWED[0])
+        far = np.flatnonzero(self.constant * found.moved > FOLLOWED_MOVES[0])
         if far.size and arrays.stable:
             away, errors = self._away(arrays.take(models, far)), [part[far] for part in found.score_errors]
             off = self.problem.totals.largest_norm * errors[0] + errors[1] + self.gradients.origin_error
             ways = [
-                (self.constant * (most + off) * (1.0 + FEW), lost_shares(self.shares, away, most)) for most in FOLLOWED
+                (self.constant * (most + off) * (1.0 + FEW), lost_shares(self.shares, away, most))
+                for most in FOLLOWED_MOVES
             ]
             radius[far] = np.minimum(radius[far], least_radius(self.norm_cuts, self.constant, nu[far], ways))
         center, errors = self._centers(models)

@@ -20,10 +20,10 @@ import numpy as np
 from glru.linalg import FEW, Array, gamma
 from glru.regions.local import local_radius
 
-LOST = (0.0, 1e-6, 1e-3, 0.05)
+LOST_SHARES = (0.0, 1e-6, 1e-3, 0.05)
 """Shares of the Hessian that rows of large norms may carry without being counted among those whose curvatures are followed."""
 
-FOLLOWED = (0.1, 0.5, 2.0)
+FOLLOWED_MOVES = (0.1, 0.5, 2.0)
 """Moves of scores up to which the curvatures of rows are followed, where others moved further."""
 
 NormCuts = list[tuple[float, float]]
@@ -34,7 +34,7 @@ Moved = tuple[Array | float, Array | float]
 
 
 def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
-    """The largest norm of the rows, for every share in ``LOST``; nothing where a norm is not known.
+    """The largest norm of the rows, for every share in ``LOST_SHARES``; nothing where a norm is not known.
 
     ``norms``: at least the norms of the rows that count, with their weighted ``curvatures``.
     """
@@ -42,7 +42,7 @@ def row_norm_cuts(norms: Array, curvatures: Array) -> NormCuts:
         return []
     order = np.argsort(-norms)
     shares = np.cumsum((curvatures * np.square(norms))[order]) * (1.0 + gamma(norms.size + 8))
-    places = {int(np.searchsorted(shares, most, side="right")) for most in LOST}
+    places = {int(np.searchsorted(shares, most, side="right")) for most in LOST_SHARES}
     return [(float(norms[order[k]]), float(shares[k - 1]) if k else 0.0) for k in sorted(places) if k < norms.size]
 
 

@@ -24,10 +24,10 @@ Places = NDArray[np.intp]
 Decided = Callable[[Places, Array, Array], NDArray[np.bool_]]
 """Which of some members are known well enough: ``decided(members, lower, upper)``, bounds of shape (n_queries, n_members)."""
 
-ENTRIES = 2_000_000
+ENTRIES_TOGETHER = 2_000_000
 """Entries of the data of the sets that are worked on together, at most."""
 
-STEPS, FIRST = 14, 2
+MOST_STEPS, FIRST_STEPS = 14, 2
 """Newton steps at most, and those before the first certificate, which costs about as much as one."""
 
 
@@ -147,7 +147,7 @@ class SubsetModels:
         places, models = self.places(columns), starts.copy()
         n_sets, n_queries = len(places), self.queries.shape[1]
         lower, upper = np.full((n_queries, n_sets), -np.inf), np.full((n_queries, n_sets), np.inf)
-        width = max(1, ENTRIES // max(places.shape[1] * (self.y.size + n_queries), 1))
+        width = max(1, ENTRIES_TOGETHER // max(places.shape[1] * (self.y.size + n_queries), 1))
         for start in range(0, n_sets, width):
             self._bound(np.arange(start, min(start + width, n_sets)), places, models, (lower, upper), decided)
         return lower, upper, models
@@ -155,9 +155,9 @@ class SubsetModels:
     def _bound(self, members: Places, places: Places, models: Array, found: Bounds, decided: Decided) -> None:
         lower, upper = found
         A, Q, best = self.X[places[members]], self.queries[places[members]], np.full(members.size, np.inf)
-        for step in range(STEPS):
+        for step in range(MOST_STEPS):
             here = Step(self, A, models[members], self.strengths[places[members]])
-            if step >= FIRST:
+            if step >= FIRST_STEPS:
                 nu, ends = here.bounds(Q)
                 lower[:, members], upper[:, members] = intersect((lower[:, members], upper[:, members]), ends)
                 # A gradient that no longer shrinks is rounding, where steps have been small before.
@@ -165,7 +165,7 @@ class SubsetModels:
                 best = np.minimum(nu, best)
             else:
                 left = np.ones(members.size, dtype=bool)
-            if not left.any() or step + 1 == STEPS:
+            if not left.any() or step + 1 == MOST_STEPS:
                 return
             models[members[left]] = here.moved[left]
             if not left.all():

@@ -28,16 +28,24 @@ from glru.problem import Problem
 from glru.solution import Solution
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.columns.models import Block, Blocks, ColumnModels
-from glru.updates.columns.one_step import FOLLOWED, Moved, Moves, least_radius, lost_shares, row_norm_cuts, unit_of
+from glru.updates.columns.one_step import (
+    FOLLOWED_MOVES,
+    Moved,
+    Moves,
+    least_radius,
+    lost_shares,
+    row_norm_cuts,
+    unit_of,
+)
 from glru.updates.row_models import Errors, Retrained, has_row_models
 
 BASE_STEPS = 4
 """Most steps from the old model to the one that all candidates start from."""
 
-CLOSE = 1e-4
+METRIC_DRIFT = 1e-4
 """Where scores moved further than this on the way there, the metric is formed again."""
 
-FAR = 4.0
+FAR_MOVE = 4.0
 """Where a step moved a score further than this, the next ones start from the old model."""
 
 STALE = 16.0
@@ -104,7 +112,7 @@ class WideColumns(ColumnModels):
         self.used = self.weights > 0.0
         self.metric = self._metric_at(start[2])
         self.base = self._settle(start)
-        if self.base.moved > CLOSE and self.constant > 0.0:
+        if self.base.moved > METRIC_DRIFT and self.constant > 0.0:
             self.metric = self._metric_at(self.base.scores)
             self.base = self._settle((self.base.duals, self.base.free, self.base.scores))
         self.known = self.metric.leverages
@@ -139,7 +147,7 @@ class WideColumns(ColumnModels):
         extended = self.extended.without_column(place, column)
         squares = to_host(self.arrays.xp.linalg.diagonal(extended.gram.data))
         # Errors are shares of the norms there were.
-        if not (moved < FAR and float(extended.norms @ extended.norms) < STALE * float(squares.sum())):
+        if not (moved < FAR_MOVE and float(extended.norms @ extended.norms) < STALE * float(squares.sum())):
             return None
         family = WideColumns.__new__(WideColumns)
         ColumnModels.__init__(family, self.problem, self.queries, extended)
@@ -239,7 +247,7 @@ class WideColumns(ColumnModels):
         first = Candidates.first(Steps(self, block))
         scores = to_host(first.scores)[:, 0]
         moved = np.abs(scores - self.base.scores)[self.used].max(initial=0.0)
-        start = (to_host(first.duals)[:, 0], first.free[:, 0], scores) if moved < FAR else base
+        start = (to_host(first.duals)[:, 0], first.free[:, 0], scores) if moved < FAR_MOVE else base
         return self.retrained_with(block, start, decided)
 
     def column_images(self, columns: Matrix) -> tuple[Any, Any]:
@@ -493,8 +501,8 @@ class Candidates:
                 norms = np.hypot(norms, own / np.sqrt(block.lam)) * (1.0 + FEW)
             more: list[Moved] = []
             rounding = family.rounding(metric.spread(errors), family.norm_sums(sizes), exponent, free)
-            if arrays.stable and block.sign < 0.0 and np.any(exponent > FOLLOWED[0]):
-                for most in FOLLOWED:
+            if arrays.stable and block.sign < 0.0 and np.any(exponent > FOLLOWED_MOVES[0]):
+                for most in FOLLOWED_MOVES:
                     followed = family.exponent(np.full(free.shape, most + family.base.moved), errors, family.used)
                     more.append((followed, lost_shares(family.shares, away, most)))
                 parts = family.rounding(np.zeros(free.shape), family.norm_sums(sizes), exponent, free)
