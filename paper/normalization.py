@@ -100,7 +100,7 @@ def normalize(X: Any, strategy: Strategy) -> RawMatrix:
 
 
 def _as_float(X: Any) -> Matrix:
-    matrix, _ = _inputs.converted(to_host(X))
+    matrix, _ = _inputs.convert_values(to_host(X))
     return matrix
 
 

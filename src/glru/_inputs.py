@@ -27,13 +27,13 @@ MOST_NAMED = 5
 
 def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
     """Float64 data as a matrix, without copying where possible, and the column names of a frame."""
-    matrix, names = converted(X, name)
+    matrix, names = convert_values(X, name)
     require_entries(*matrix.shape, name)
     require_finite(matrix, name, names)
     return matrix, names
 
 
-def converted(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
+def convert_values(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
     """:func:`as_matrix` without a look at the numbers."""
     X = X.data if isinstance(X, Matrix) else X
     names = column_names(X)

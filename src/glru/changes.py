@@ -291,9 +291,9 @@ class Relabel(Change):
         return layout
 
     def apply(self, problem: Problem) -> Problem:
-        return problem.derive(y=self.relabelled(problem))
+        return problem.derive(y=self.relabel(problem))
 
-    def relabelled(self, problem: Problem) -> Array:
+    def relabel(self, problem: Problem) -> Array:
         """The targets of all rows after the change; offsets stay as they are."""
         rows = row_positions(self.rows, problem.n_rows)
         y = np.array(problem.targets)

@@ -114,8 +114,8 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
     input is returned, and its gap is infinite.
     """
     if problem.loss.several:
-        return _balanced_classes(problem, dual)
-    dual = _balanced(problem, dual)
+        return _balance_classes(problem, dual)
+    dual = _balance(problem, dual)
     _, box = problem.penalty.derivative_range()
     if np.all(np.isinf(box) | (box == 0.0)):
         return dual
@@ -133,7 +133,7 @@ def feasible_dual(problem: Problem, dual: Array) -> Array:
     return dual * float((box[tight] / size[tight]).min()) if tight.any() else dual
 
 
-def _balanced(problem: Problem, dual: Array) -> Array:
+def _balance(problem: Problem, dual: Array) -> Array:
     """The part of :func:`feasible_dual` that meets the equality constraints."""
     if not problem.fit_intercept and not problem.unpenalised.size:
         return dual
@@ -147,7 +147,7 @@ def _balanced(problem: Problem, dual: Array) -> Array:
             break
     if problem.unpenalised.size or is_balanced(problem, corrected):
         return corrected
-    return _scaled_to_balance(problem, dual)
+    return _scale_to_balance(problem, dual)
 
 
 def _balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
@@ -162,7 +162,7 @@ def _balancing_shift(problem: Problem, room: Array) -> Callable[[Array], Array]:
     columns = problem.matrix if free.size == problem.n_columns else problem.matrix[:, free]
     gram = to_host(columns.column_gram(weighted))
     if problem.fit_intercept:
-        gram = HOST.bordered(gram, columns.T @ weighted, total)
+        gram = HOST.add_border(gram, columns.T @ weighted, total)
     gram = np.triu(gram) + np.triu(gram, 1).T
     if not np.all(np.isfinite(gram)):
         return lambda terms: np.full(room.size, np.nan)
@@ -252,7 +252,7 @@ def class_constraints(problem: Problem, dual: Array, q: Array) -> tuple[Array, A
     return terms.T @ columns, np.abs(terms).T @ np.abs(columns), matrix.reshape(size, size)
 
 
-def _balanced_classes(problem: Problem, dual: Array) -> Array:
+def _balance_classes(problem: Problem, dual: Array) -> Array:
     """:func:`feasible_dual` with one score per class: probabilities are moved as a small move of scores would move them."""
     loss = problem.loss
     assert isinstance(loss, Multinomial)
@@ -273,7 +273,7 @@ def _balanced_classes(problem: Problem, dual: Array) -> Array:
     return dual
 
 
-def _scaled_to_balance(problem: Problem, dual: Array) -> Array:
+def _scale_to_balance(problem: Problem, dual: Array) -> Array:
     """The dual with its heavier sign scaled down until ``sum_i s_i a_i = 0``."""
     terms = problem.weights * dual
     up, down = terms[terms > 0.0].sum(), -terms[terms < 0.0].sum()

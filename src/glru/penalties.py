@@ -169,7 +169,7 @@ class L2(Penalty):
         return L2(_pick(self.quadratic, columns))
 
     def extended(self, n_columns: int, other: Penalty, n_other: int) -> "L2":
-        return L2(_joined(self.quadratic, n_columns, other.quadratic, n_other))
+        return L2(_join(self.quadratic, n_columns, other.quadratic, n_other))
 
     def scaled(self, factor: float) -> "L2":
         return L2(_times(self.quadratic, factor))
@@ -224,8 +224,8 @@ class ElasticNet(Penalty):
 
     def extended(self, n_columns: int, other: Penalty, n_other: int) -> "ElasticNet":
         return ElasticNet(
-            _joined(self.quadratic, n_columns, other.quadratic, n_other),
-            _joined(self.absolute, n_columns, other.absolute, n_other),
+            _join(self.quadratic, n_columns, other.quadratic, n_other),
+            _join(self.absolute, n_columns, other.absolute, n_other),
         )
 
     def scaled(self, factor: float) -> "ElasticNet":
@@ -271,7 +271,7 @@ class L1(Penalty):
         return L1(_pick(self.absolute, columns))
 
     def extended(self, n_columns: int, other: Penalty, n_other: int) -> "L1":
-        return L1(_joined(self.absolute, n_columns, other.absolute, n_other))
+        return L1(_join(self.absolute, n_columns, other.absolute, n_other))
 
     def scaled(self, factor: float) -> "L1":
         return L1(_times(self.absolute, factor))
@@ -339,7 +339,7 @@ def _pick(strength: Array, columns: ArrayLike) -> float | Array:
     return strength[np.asarray(columns)] if strength.ndim else float(strength)
 
 
-def _joined(strength: Array, n_columns: int, other: Array, n_other: int) -> float | Array:
+def _join(strength: Array, n_columns: int, other: Array, n_other: int) -> float | Array:
     if strength.ndim == other.ndim == 0 and strength == other:
         return float(strength)
     return np.append(np.broadcast_to(strength, (n_columns,)), np.broadcast_to(other, (n_other,)))

@@ -633,7 +633,7 @@ class Problem:
         matrix = arrays.add_diagonal(self.matrix.column_gram(curvature), self.penalty.quadratic)
         if not self.fit_intercept:
             return matrix
-        return arrays.bordered(matrix, self.matrix.T @ curvature, float(curvature.sum()))
+        return arrays.add_border(matrix, self.matrix.T @ curvature, float(curvature.sum()))
 
     def __repr__(self) -> str:
         intercept = ", fit_intercept=True" if self.fit_intercept else ""

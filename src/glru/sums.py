@@ -44,7 +44,7 @@ class Floor:
         """Whether the model lies above the objective, so that its minimiser is no worse than where it stands."""
         return self.share == 1.0
 
-    def raised(self, curvature: Array, scores: Array) -> Array:
+    def raise_floor(self, curvature: Array, scores: Array) -> Array:
         """The curvature at some scores with the floor under it."""
         if self.share == 0.0:
             return curvature
@@ -171,7 +171,7 @@ def expand_part(part: Problem, point: Point, floor: Floor | None, keep: bool = F
         _add_gradient(gradient, rows, weighted)
         if floor is None:
             continue
-        raised = rows.weights * floor.raised(curvatures, scores)
+        raised = rows.weights * floor.raise_floor(curvatures, scores)
         if at_once:
             collected[here] = raised
         elif hessian is None:
@@ -195,7 +195,7 @@ def loss_hessian(rows: Problem, curvatures: Array) -> Any:
     gram = rows.matrix.column_gram(curvatures)
     if not rows.fit_intercept:
         return gram
-    return rows.arrays.bordered(gram, rows.matrix.T @ curvatures, float(curvatures.sum()))
+    return rows.arrays.add_border(gram, rows.matrix.T @ curvatures, float(curvatures.sum()))
 
 
 def whole_gradient(totals: Totals, point: Point, gradient: Array) -> Array:
@@ -293,7 +293,7 @@ def hessian_product(part: Problem, point: Point, floor: Floor, vector: Array) ->
     total, move = np.zeros_like(vector), Point(np.zeros_like(point.coef)).moved(vector)
     for _, rows in chunks(part):
         scores = rows.scores(point.coef, point.intercept)
-        curvatures = floor.raised(rows.loss.curvature(rows.y, scores), scores)
+        curvatures = floor.raise_floor(rows.loss.curvature(rows.y, scores), scores)
         _add_gradient(total, rows, rows.weights * curvatures * rows.scores(move.coef, move.intercept))
     return total
 

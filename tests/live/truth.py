@@ -31,7 +31,7 @@ def retrained(estimator, X, y, queries, sample_weight=None):
 
 def state(live):
     """Everything a live model is, in comparable values."""
-    arrays, document = storage._written(live._saved)
+    arrays, document = storage._to_arrays(live._saved)
     return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}, document
 
 

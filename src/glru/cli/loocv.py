@@ -16,7 +16,7 @@ from glru.cli.commands import TIME_IS_UP
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.model_selection.checkpoint import Checkpoint as Store
-from glru.model_selection.loocv import trained
+from glru.model_selection.loocv import ensure_trained
 from glru.report import loocv_page
 from glru.report.format import format_count, format_interval
 from glru.report.loocv import STAGE_NAMES, describe_open
@@ -95,7 +95,7 @@ def loocv(
         options: dict[str, Any] = {"method": method, "bound": bound, "width": width, "tol": loss.tol}
         limit: dict[str, Any] = {} if max_seconds is None else {"max_seconds": inputs.seconds_left(budget)}
         stored = None if checkpoint is None else Store(checkpoint)
-        solution = trained(job.problem, loss.tol, stored)
+        solution = ensure_trained(job.problem, loss.tol, stored)
         fit = time.perf_counter() - begin - job.seconds
         if job.adapted is None:
             result = glru.loocv(solution, progress=report, checkpoint=stored, **options, **limit)
@@ -266,7 +266,7 @@ def describe_steps(job: inputs.Job) -> str:
     return ", ".join(part for part in done if part)
 
 
-def described_once(job: inputs.Job) -> list[tuple[str, str]]:
+def describe_once(job: inputs.Job) -> list[tuple[str, str]]:
     """Say that the columns were prepared once, by commands that do not prepare them again for every model."""
     what = describe_steps(job)
     return [("preparation", f"{what}: fitted once, to all rows of the data")] if what else []
@@ -275,12 +275,12 @@ def described_once(job: inputs.Job) -> list[tuple[str, str]]:
 def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
     """What was done to the columns, and whether it was fitted again without each row."""
     what = describe_steps(job)
-    once = "missing values filled once, by all rows, the held-out row among them, as filling them again for each of so many would take long"
+    once = "missing values filled once, by all rows, the held-out row among them, because filling them again for each of so many rows would take long"
     if not what:
         return once if job.filled_once else "none"
     if job.adapted is None:
         why = (
-            "; fitting them again without each row of so many would take long"
+            "; fitting them again without each of so many rows would take long"
             if job.is_large and job.problem.loss.several
             else ""
         )

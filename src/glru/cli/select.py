@@ -14,7 +14,7 @@ from glru._budget import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.commands import INTERRUPTED, TIME_IS_UP
-from glru.cli.loocv import describe, described_once, sentences
+from glru.cli.loocv import describe, describe_once, sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.stepwise import NAMES, step_name
@@ -221,7 +221,7 @@ def outcome(
         "suggestion": suggest(result),
         "path": steps,
     }
-    lines = [*describe(job), *described_once(job)]
+    lines = [*describe(job), *describe_once(job)]
     judged = (
         f"{settings['validation_rows']:,} validation rows"
         if settings["validation_rows"] is not None

@@ -9,7 +9,7 @@ import typer
 import glru
 from glru._budget import Budget
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, described_once, sentences
+from glru.cli.loocv import describe, describe_once, sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions, number
 from glru.cli.progress import bar
 from glru.linalg import Array
@@ -113,7 +113,7 @@ def outcome(
         ],
     }
     model = ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")
-    lines = [*describe(job)[:-1], model, *described_once(job)]
+    lines = [*describe(job)[:-1], model, *describe_once(job)]
     described = list(lines)
     remarks = _remarks(job, path, name, strengths)
     shown = _criterion(path)

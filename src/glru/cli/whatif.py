@@ -13,13 +13,13 @@ import glru
 from glru._budget import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.loocv import class_columns, describe, described_once, sentences, two_classes
+from glru.cli.loocv import class_columns, describe, describe_once, sentences, two_classes
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
 from glru.cli.progress import bar
 from glru.display.after import verdicts_of
 from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
-from glru.model_selection.loocv import trained
+from glru.model_selection.loocv import ensure_trained
 from glru.report import after_page
 from glru.report.format import format_count, format_interval, format_move
 from glru.report.metrics import name_metric
@@ -65,11 +65,11 @@ def whatif(
         removed = sorted({*positions(remove_rows, job.problem.n_rows), *rows_of_ids(job, remove_ids)})
         change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
         store = None if checkpoint is None else Store(checkpoint)
-        solution = trained(job.problem, loss.tol, store)
+        solution = ensure_trained(job.problem, loss.tol, store)
         fit = time.perf_counter()
         after = glru.after(solution, change, candidate=candidate, bound=bound, max_seconds=inputs.seconds_left(budget))
         if store is not None and candidate != "carry" and after.remark is None:
-            after = _kept(after, store, loss.tol, budget)
+            after = _keep_model(after, store, loss.tol, budget)
         X, names, strange = _queries(job, data, query, removed)
         old = X @ solution.coef.T + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
@@ -93,8 +93,8 @@ def whatif(
     output.deliver(outcome(job, after, names, (old, bounds, new), compared, settings, seconds), out)
 
 
-def _kept(after: glru.results.After, store: Store, tol: float, budget: Budget) -> glru.results.After:
-    """The same, around a model of the changed problem that is kept in a file, or read from it."""
+def _keep_model(after: glru.results.After, store: Store, tol: float, budget: Budget) -> glru.results.After:
+    """The answer around a model of the changed problem that is kept in a file, or read from it."""
 
     def fit() -> glru.Solution:
         return train(after.problem, tol=tol, start=after.point, budget=budget)
@@ -268,7 +268,7 @@ def outcome(
     }
     what = describe_change(job, after, settings)
     changed = f"{after.problem.n_rows:,} rows x {after.problem.n_columns:,} columns: {what}"
-    lines = [*describe(job), *described_once(job), ("changed data", changed)]
+    lines = [*describe(job), *describe_once(job), ("changed data", changed)]
     strange = settings["unknown_categories"]
     if strange:
         told = "; ".join(f"{name!r}: {', '.join(map(repr, values[:MOST_PRINTED]))}" for name, values in strange.items())

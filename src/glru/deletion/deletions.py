@@ -201,7 +201,7 @@ class Deletions:
     codes : array of int of shape (n_rows,) or None, default=None
         The group of every row, numbers from 0 on; None: every row is a group.
     budget, report, max_memory
-        When to end; told of progress; bytes for the work arrays of a batch.
+        When to end; what to call with progress; bytes for the work arrays of a batch.
 
     Attributes
     ----------
@@ -385,7 +385,7 @@ class Deletions:
         self.stage_codes[mine] = STAGES.index(stage)
         return better
 
-    def _grouped(self, rows: Rows) -> Iterator[tuple[LocalRows, Rows]]:
+    def _group(self, rows: Rows) -> Iterator[tuple[LocalRows, Rows]]:
         """The families of some rows, by what the others' weights are multiplied by, and the places of their rows."""
         assert self.family is not None
         factors = self.factors[rows]
@@ -445,7 +445,7 @@ class Deletions:
             self._closed_form(rows, sharp=True)
 
     def _closed_form(self, rows: Rows, sharp: bool) -> None:
-        for family, mine in self._grouped(rows):
+        for family, mine in self._group(rows):
             if not family.usable or (sharp and not family.has_sharp):
                 continue
             base, chosen = family.base, rows[mine]
@@ -485,7 +485,7 @@ class Deletions:
         return lengths, error + 4.0 * base.metric.tiny * np.abs(removals.multipliers)
 
     def _second_order(self, rows: Rows, width: float) -> None:
-        for family, mine in self._grouped(rows):
+        for family, mine in self._group(rows):
             if mine.size <= MANY_ROWS:
                 continue
             factors = np.unique(self.factors[rows[mine]])
@@ -502,7 +502,7 @@ class Deletions:
     def _newton(self, rows: Rows, width: float) -> None:
         """Newton steps of many models together, each measured by a product with the data."""
         batch = max(1, self.max_memory // smallest_batch(self.problem))
-        for family, mine in self._grouped(rows):
+        for family, mine in self._group(rows):
             chosen = rows[mine]
             for start in range(0, chosen.size, batch):
                 here = chosen[start : start + batch]

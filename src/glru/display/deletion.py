@@ -82,7 +82,9 @@ class DeletionDisplay:
         names: list[str] = []
         if kind == "dfbetas":
             lower, upper = result.dfbetas()
-            places = _most_moved(lower, upper) if column is None else np.array([_place(result.coef_names, column)])
+            places = (
+                _rows_that_move_most(lower, upper) if column is None else np.array([_place(result.coef_names, column)])
+            )
             lower, upper, names = lower[:, places], upper[:, places], [result.coef_names[j] for j in places]
         else:
             lower, upper = result.measure_bounds("deviance_residual" if kind == "leverage" else kind)
@@ -230,7 +232,7 @@ def _place(names: list[str], column: str | int) -> int:
     raise ValueError(f"column must be one of {', '.join(names)}, or its place; got {column!r}.")
 
 
-def _most_moved(lower: Array, upper: Array) -> Any:
+def _rows_that_move_most(lower: Array, upper: Array) -> Any:
     """The coefficients that move most, in their own order."""
     middle = _middles(lower, upper)
     largest = np.max(np.abs(middle), axis=0, where=np.isfinite(middle), initial=0.0)

@@ -120,7 +120,7 @@ class Arrays(ABC):
         """A host array in this namespace, on this device."""
 
     @abstractmethod
-    def zeroed(self, matrix: Any, entries: Entries) -> Any:
+    def zero_out(self, matrix: Any, entries: Entries) -> Any:
         """A matrix with some entries, at most one per column, set to zero; in place where that can be."""
 
     @abstractmethod
@@ -171,7 +171,7 @@ class Arrays(ABC):
     def add_diagonal(self, matrix: Any, values: Array) -> Any:
         """A square matrix with some values, or one, added to its diagonal; in place where that can be."""
 
-    def bordered(self, matrix: Any, border: Array, corner: float) -> Any:
+    def add_border(self, matrix: Any, border: Array, corner: float) -> Any:
         """A symmetric matrix with one row and column more."""
         side = self.put(np.append(border, corner))
         return self.stacked(self.concatenate([matrix, side[:-1, None]], 1), side)
@@ -189,7 +189,7 @@ class Arrays(ABC):
         """The largest entry of every column over some rows of a non-negative matrix, as a host vector."""
 
     @abstractmethod
-    def compiled(self, matrix: Any) -> bool:
+    def compile_loop(self, matrix: Any) -> bool:
         """Whether compiled loops over the entries of a matrix are possible and pay for their loading."""
 
     @abstractmethod
@@ -208,7 +208,7 @@ class HostArrays(Arrays):
     def put(self, array: Any) -> Any:
         return array
 
-    def zeroed(self, matrix: Any, entries: Entries) -> Any:
+    def zero_out(self, matrix: Any, entries: Entries) -> Any:
         matrix[entries] = 0.0
         return matrix
 
@@ -255,7 +255,7 @@ class HostArrays(Arrays):
     def largest_of(self, matrix: Any, used: NDArray[np.bool_]) -> Array:
         return matrix.max(axis=0) if used.all() else matrix[used].max(axis=0)
 
-    def compiled(self, matrix: Any) -> bool:
+    def compile_loop(self, matrix: Any) -> bool:
         return matrix.size >= SMALL
 
     def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:
@@ -282,7 +282,7 @@ class DeviceArrays(Arrays):
         # PyTorch warns of NumPy arrays that must not be written to; a copy may be.
         return self.xp.asarray(np.array(array), device=self.device)
 
-    def zeroed(self, matrix: Any, entries: Entries) -> Any:
+    def zero_out(self, matrix: Any, entries: Entries) -> Any:
         return self.xp.where(self._marks(matrix, entries), 0.0, matrix)
 
     def add_entries(self, matrix: Any, values: Array, entries: Entries) -> Any:
@@ -334,7 +334,7 @@ class DeviceArrays(Arrays):
             matrix = self.xp.where(self.put(used)[:, None], matrix, 0.0)
         return to_host(self.xp.max(matrix, axis=0))
 
-    def compiled(self, matrix: Any) -> bool:
+    def compile_loop(self, matrix: Any) -> bool:
         return False
 
     def in_parts(self, work: Callable[[int, int], None], n_items: int, smallest: int) -> None:

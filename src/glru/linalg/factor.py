@@ -162,10 +162,10 @@ def _solve_triangular(factor: Any, right: Any, lower: bool) -> Any:
         from cupyx.scipy.linalg import solve_triangular
 
         return solve_triangular(factor, right, lower=lower)
-    return _substituted(factor, right, lower)
+    return _substitute(factor, right, lower)
 
 
-def _substituted(factor: Any, right: Any, lower: bool) -> Any:
+def _substitute(factor: Any, right: Any, lower: bool) -> Any:
     """Substitution row by row, for namespaces without a triangular solve."""
     xp, size = namespace(factor), factor.shape[0]
     solved = xp.zeros_like(right)

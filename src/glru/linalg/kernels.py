@@ -45,7 +45,7 @@ def csr_quadratic_forms(indptr, indices, data, matrix, start, stop, out):  # typ
 
 @njit(cache=True, nogil=True)
 def csr_norms(indptr, indices, data, weights, start, stop, rows, columns):  # type: ignore[no-untyped-def]
-    """The same for CSR rows."""
+    """Squared norms of CSR rows, and weighted ones of the columns."""
     for i in range(start, stop):
         total, weight = 0.0, weights[i]
         for p in range(indptr[i], indptr[i + 1]):
@@ -57,7 +57,7 @@ def csr_norms(indptr, indices, data, weights, start, stop, rows, columns):  # ty
 
 @njit(cache=True, nogil=True)
 def csr_absolute_product(indptr, indices, data, v, start, stop, out):  # type: ignore[no-untyped-def]
-    """The same for CSR rows."""
+    """``abs(X) @ v`` for some CSR rows."""
     for i in range(start, stop):
         total = 0.0
         for p in range(indptr[i], indptr[i + 1]):
@@ -129,7 +129,7 @@ def quadratic_descent(Q, linear, absolute, x, max_epochs, tol):  # type: ignore[
 def csc_quadratic_descent(
     indptr, indices, data, curvature, diagonal, quadratic, linear, absolute, x, fitted, max_epochs, tol
 ):  # type: ignore[no-untyped-def]
-    """The same for ``Q = X^T diag(curvature) X + diag(quadratic)`` with CSC columns of X, keeping ``fitted = X x``."""
+    """Coordinate descent for ``Q = X^T diag(curvature) X + diag(quadratic)`` with CSC columns of X, keeping ``fitted = X x``."""
     for _ in range(max_epochs):
         largest = 0.0
         for j in range(x.shape[0]):

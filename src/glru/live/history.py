@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, final
 
 from glru.live.queries import Answer, radius_of
-from glru.live.state import Key, State, shown
+from glru.live.state import Key, State, list_some
 
 ChangeKind = Literal["add_rows", "remove_rows", "add_columns", "remove_columns", "forget_keys"]
 Reason = Literal["fit", "predict", "refresh"]
@@ -255,10 +255,10 @@ class Log:
         lost = removed if keys is None else {*keys}
         if lost & present:
             raise ValueError(
-                f"keys of present rows are needed; got {shown([*(lost & present)])}. Remove the rows first."
+                f"keys of present rows are needed; got {list_some([*(lost & present)])}. Remove the rows first."
             )
         if lost - removed:
-            raise ValueError(f"keys must be those of removed rows; got {shown([*(lost - removed)])}.")
+            raise ValueError(f"keys must be those of removed rows; got {list_some([*(lost - removed)])}.")
         # Not in place: the list is shared with logs that readers without the lock may hold.
         log = replace(self, state=self.state.forget_keys(), written=[_without(entry, lost) for entry in self.entries])
         return log.changed(log.state, "forget_keys", len(lost))

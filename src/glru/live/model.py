@@ -19,7 +19,7 @@ from glru.linalg import Array, Matrix
 from glru.live import receipts, storage
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, now
 from glru.live.objective import ModelSpec
-from glru.live.queries import Answer, CertifiedPrediction, Decided, undetermined
+from glru.live.queries import Answer, CertifiedPrediction, Decided, undetermined_error
 from glru.live.state import Key, Pending, State, TrainedKeys, as_keys, digest_rows
 from glru.sklearn import adapt
 from glru.solution import Solution
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _locked(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[Concatenate["LiveModel", P], R]:
+def _lock_method(method: Callable[Concatenate["LiveModel", P], R]) -> Callable[Concatenate["LiveModel", P], R]:
     """A method that one thread at a time is in."""
 
     @wraps(method)
@@ -109,7 +109,7 @@ class LiveModel:
         self._tokens: dict[Path, tuple[str, ...]] = {}
         self.lock = threading.RLock()
 
-    @_locked
+    @_lock_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None, keys: Any = None) -> "LiveModel":
         """Train on initial data, of which a copy is kept; the history starts anew.
 
@@ -134,7 +134,7 @@ class LiveModel:
         self._present = Log(state, self._given_width or SCORE_WIDTH * scale).trained(state, "fit")
         return self
 
-    @_locked
+    @_lock_method
     def add_rows(self, X: Any, y: Any, sample_weight: Any = None, *, keys: Any = None) -> ChangeEntry:
         """Add rows after the present ones.
 
@@ -150,7 +150,7 @@ class LiveModel:
         came = after.pending.new_rows[-1]
         return self._change(after, "add_rows", came.y.size, keys=came.keys)
 
-    @_locked
+    @_lock_method
     def remove_rows(self, rows: Any = None, *, keys: Any = None) -> ChangeEntry:
         """Remove rows, named by their present positions or by their keys.
 
@@ -180,7 +180,7 @@ class LiveModel:
             n_trained=int(np.count_nonzero((positions < before.pending.n_kept_rows) & (gone.weight > 0.0))),
         )
 
-    @_locked
+    @_lock_method
     def forget(self, keys: Any = None) -> ChangeEntry:
         """Forget the keys of removed rows.
 
@@ -215,7 +215,7 @@ class LiveModel:
         self._present, entry = self._log.forget(None if keys is None else as_keys(keys))
         return entry
 
-    @_locked
+    @_lock_method
     def add_columns(self, X: Any) -> ChangeEntry:
         """Add columns after the present ones.
 
@@ -230,7 +230,7 @@ class LiveModel:
         names = after.spec.column_names
         return self._change(after, "add_columns", count, columns=None if names is None else names[-count:])
 
-    @_locked
+    @_lock_method
     def remove_columns(self, columns: Any) -> ChangeEntry:
         """Remove columns.
 
@@ -247,7 +247,7 @@ class LiveModel:
         gone = None if names is None else tuple(names[j - before.spec.offset] for j in places)
         return self._change(before.without_columns(places), "remove_columns", places.size, columns=gone)
 
-    @_locked
+    @_lock_method
     def decision_bounds(self, X: Any) -> ScoreBounds:
         """Lower and upper bounds of the scores that retraining on the present data would give; never trains.
 
@@ -260,7 +260,7 @@ class LiveModel:
         self._present = self._log.certified("decision_bounds", answer)
         return answer.bounds
 
-    @_locked
+    @_lock_method
     def predict(self, X: Any) -> NDArray[Any]:
         """What a model retrained on the present data would predict, trained only where that is open.
 
@@ -282,10 +282,10 @@ class LiveModel:
             bounds, width = (
                 (found.bounds, None) if self.classes_ is not None else (self._numbers(found.bounds), self._log.width)
             )
-            raise undetermined(bounds, found.decided, width)
+            raise undetermined_error(bounds, found.decided, width)
         return found.predictions
 
-    @_locked
+    @_lock_method
     def predict_certified(self, X: Any) -> CertifiedPrediction:
         """Predict as :meth:`predict` does, and say of every query whether its prediction is proven.
 
@@ -322,7 +322,7 @@ class LiveModel:
         stages = np.where(answer.stage == "", "undetermined", answer.stage)
         return CertifiedPrediction(found, answer.bounds, stages, classes, self.revision - before)
 
-    @_locked
+    @_lock_method
     def decision_function(self, X: Any) -> Array:
         """The scores that a classifier retrained on the present data would give, each to within half of ``width``.
 
@@ -357,7 +357,7 @@ class LiveModel:
         """
         return self._scores(X, "decision_function")
 
-    @_locked
+    @_lock_method
     def predict_proba(self, X: Any) -> Array:
         """The probabilities that a classifier retrained on the present data would give, each to within ``width / 8``, of more than two classes ``width / 4``.
 
@@ -400,7 +400,7 @@ class LiveModel:
         likely = expit(scores)
         return np.column_stack([1.0 - likely, likely])
 
-    @_locked
+    @_lock_method
     def needs_retraining(self, X: Any) -> Retraining:
         """Whether retraining would change what the stored model says of some queries; never trains.
 
@@ -423,7 +423,7 @@ class LiveModel:
             return Retraining.of(answer.bounds, self._stored_scores(queries), None)
         return Retraining.of(self._numbers(answer.bounds), self._stored_numbers(queries), self._log.width)
 
-    @_locked
+    @_lock_method
     def refresh(self) -> "LiveModel":
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
         state = self._state
@@ -432,7 +432,7 @@ class LiveModel:
             self._train(solution, "refresh", exhausted=solution.status == "stalled")
         return self
 
-    @_locked
+    @_lock_method
     def receipt(self, change: ChangeEntry, queries: Any = None, *, n_identical: int = 0) -> dict[str, Any]:
         """A deletion receipt of rows, as the model stands now; see docs/receipts.md and :func:`glru.verify_receipt`.
 
@@ -457,14 +457,14 @@ class LiveModel:
         rows = None if queries is None else self._queries(queries)
         return receipts.issue(state, removal, rows, now(), n_identical)
 
-    @_locked
+    @_lock_method
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to a file: data, keys, model, pending changes, history. An old file is replaced at once.
 
         Parameters
         ----------
         path : str or path
-            The file; by custom it ends in ``.npz``.
+            The file, usually with a name that ends in ``.npz``.
         overwrite : bool, default=False
             Whether to replace a file that this model did not load or save last, and to lose what it holds.
 
@@ -583,11 +583,11 @@ class LiveModel:
         width = self._log.width
         answer = self._prove(self._queries(X), lambda bounds: is_decided(*bounds, width=width), query)
         if answer.open.size:
-            raise undetermined(answer.bounds, answer.stage != "", width)
+            raise undetermined_error(answer.bounds, answer.stage != "", width)
         return answer.bounds.middle
 
     def _prove(self, queries: Matrix, decided: Decided, query: Query) -> Answer:
-        """Bounds of queried scores that are decided, but for what a training as far as float64 goes left open."""
+        """Bounds of queried scores that are decided, except where a training to the limits of float64 left them open."""
         state = self._state
         answer, solution = state.proofs.prove(queries, decided, not (state.pending.empty and state.exhausted))
         if solution is not None:

@@ -409,14 +409,14 @@ def radius_of(gap: float, penalty: Penalty) -> float:
     return float(ball_radius(gap / strength)) if strength > 0.0 else np.inf
 
 
-def undetermined(bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None) -> UndeterminedError:
+def undetermined_error(bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None) -> UndeterminedError:
     """The error that says which queries are open, why, and what to do; ``width``: of numbers, None for labels."""
     rows = np.flatnonzero(~determined)
     named = ", ".join(map(str, rows[:MOST_NAMED].tolist())) + (", ..." if rows.size > MOST_NAMED else "")
     widest = float(bounds.take(rows).width.max())
     what = "on which side of 0 their scores are" if bounds.lower.ndim == 1 else "which of their scores is the largest"
     why = (
-        f"training as far as float64 goes did not prove {what} (intervals up to {widest:.2g} wide)"
+        f"training to the limits of float64 did not prove {what} (intervals up to {widest:.2g} wide)"
         if width is None
         else f"no interval within width={width:.2g} could be proven in float64 (they are up to {widest:.2g} wide; allow for that)"
     )

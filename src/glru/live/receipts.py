@@ -303,7 +303,7 @@ def verify_receipt(
     'equals retraining to within r'
     """
     try:
-        found = _parsed(receipt)
+        found = _parse(receipt)
     except ValueError as error:
         return ReceiptCheck(False, "nothing", (str(error),))
     reasons = _consistency(found)
@@ -331,7 +331,7 @@ def verify_receipt(
     )
 
 
-def _parsed(receipt: Any) -> dict[str, Any]:
+def _parse(receipt: Any) -> dict[str, Any]:
     """The receipt as a dict of the right shape."""
     if isinstance(receipt, str | bytes):
         try:

@@ -223,7 +223,7 @@ class Pending:
         found = [self.position(key) for key in named]
         unknown = [key for key, place in zip(named, found, strict=True) if place is None]
         if unknown:
-            raise ValueError(f"keys must be those of present rows; got {shown(unknown)}.")
+            raise ValueError(f"keys must be those of present rows; got {list_some(unknown)}.")
         return np.array(found, dtype=np.intp)
 
     def new_keys(self, keys: Any, count: int) -> tuple[Key, ...] | None:
@@ -237,12 +237,12 @@ class Pending:
         named = as_keys(keys, count)
         taken = [key for key in named if self.position(key) is not None]
         if taken:
-            raise ValueError(f"keys of new rows must be new; got {shown(taken)} again.")
+            raise ValueError(f"keys of new rows must be new; got {list_some(taken)} again.")
         return named
 
     def trained(self, positions: Positions) -> Positions:
         """Present positions of trained rows as positions in the training."""
-        return _shifted(positions, self.gone_rows)
+        return _positions_before(positions, self.gone_rows)
 
     def rows(self, positions: Positions) -> Rows:
         """Present rows, in the present columns, in the order asked for."""
@@ -272,11 +272,11 @@ class Pending:
 
     def with_rows(self, rows: Rows) -> "Pending":
         """The changes with more rows."""
-        return replace(self, new_rows=(*self.new_rows, replace(rows, X=self._stored(rows.X))))
+        return replace(self, new_rows=(*self.new_rows, replace(rows, X=self._as_stored(rows.X))))
 
     def without_columns(self, columns: Positions) -> "Pending":
         """The changes when some present columns are gone too."""
-        gone = _shifted(columns[columns < self.n_kept_columns], self.gone_columns)
+        gone = _positions_before(columns[columns < self.n_kept_columns], self.gone_columns)
         kept = np.delete(np.arange(self.n_columns), columns)
         blocks, start = [], self.n_kept_columns
         for block in self.new_columns:
@@ -294,7 +294,7 @@ class Pending:
 
     def with_columns(self, X: Matrix, penalty: Penalty | None) -> "Pending":
         """The changes with more columns, given in all present rows."""
-        X = self._stored(X)
+        X = self._as_stored(X)
         kept = np.delete(np.arange(self.base.n_rows), self.gone_rows)
         block = NewColumns(kept, X[: kept.size], penalty)
         rows = self.new_rows
@@ -302,7 +302,7 @@ class Pending:
             rows = (replace(self.arrived, X=X.concatenate([self.arrived.X, X[kept.size :]], axis=1)),)
         return replace(self, new_rows=rows, new_columns=(*self.new_columns, block))
 
-    def _stored(self, X: Matrix) -> Matrix:
+    def _as_stored(self, X: Matrix) -> Matrix:
         """Data stored as the trained data is, and apart from what the user may still edit."""
         return self.base.matrix.convert(X).copy()
 
@@ -327,7 +327,7 @@ class State:
     digest : str
         The digest of the stored model.
     exhausted : bool
-        Whether the stored model was trained as far as float64 goes.
+        Whether the stored model was trained to the limits of float64.
     """
 
     spec: ModelSpec
@@ -442,16 +442,16 @@ def as_keys(keys: Any, count: int | None = None) -> tuple[Key, ...]:
     if len(set(named)) != len(named):
         seen: set[Key] = set()
         twice = [key for key in named if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-        raise ValueError(f"keys must be distinct; got {shown(twice)} more than once.")
+        raise ValueError(f"keys must be distinct; got {list_some(twice)} more than once.")
     return named
 
 
-def shown(keys: Sequence[Key]) -> str:
+def list_some(keys: Sequence[Key]) -> str:
     """Some keys as an error names them."""
     return ", ".join(map(repr, keys[:5])) + (", ..." if len(keys) > 5 else "")
 
 
-def _shifted(positions: Positions, gone: Positions) -> Positions:
+def _positions_before(positions: Positions, gone: Positions) -> Positions:
     """Positions among what is left as positions before the ordered ``gone`` ones went."""
     return positions + np.searchsorted(gone - np.arange(gone.size), positions, side="right")
 

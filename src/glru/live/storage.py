@@ -94,7 +94,7 @@ def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collecti
 
 def pack(saved: Saved, token: str) -> Arrays:
     """Everything a live model is as plain arrays, one of which is a JSON document."""
-    arrays, document = _written(saved)
+    arrays, document = _to_arrays(saved)
     text = json.dumps({**document, "token": token}, allow_nan=False)
     return {**arrays, "document": np.frombuffer(text.encode(), dtype=np.uint8)}
 
@@ -157,7 +157,7 @@ def _clean(target: Path) -> None:
         return
 
 
-def _written(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
+def _to_arrays(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     state = saved.state
     solution, pending = state.solution, state.pending
     trained_keys = () if pending.keys is None else pending.keys.keys

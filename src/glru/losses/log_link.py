@@ -404,7 +404,7 @@ def bregman(t: Array) -> Array:
 
 
 def _bregman_series(t: Array) -> Array:
-    """The same for small ``|t|``."""
+    """``e^t - 1 - t`` for small ``|t|``, by its series."""
     # Seven terms leave a relative error below 0.03^7 / 181440 < 1e-15 of the first.
     series = np.full_like(t, 1.0 / 40320.0)
     for k in (5040.0, 720.0, 120.0, 24.0, 6.0, 2.0):

@@ -184,7 +184,7 @@ class Binomial(Loss):
 
     def conjugate(self, y: ArrayLike, g: ArrayLike) -> Array:
         y, g = floats(y, g)
-        up, down = _moved_shares(y, g)
+        up, down = _move_shares(y, g)
         inside = (up >= 0.0) & (down >= 0.0)
         up, down = np.where(inside, up, 0.0), np.where(inside, down, 0.0)
         return np.where(inside, entr(y) + entr(1.0 - y) - entr(up) - entr(down), np.inf)
@@ -197,7 +197,7 @@ class Binomial(Loss):
 
     def fenchel_young(self, y: ArrayLike, z: ArrayLike, g: ArrayLike) -> Array:
         y, z, g = floats(y, z, g)
-        up, down = _moved_shares(y, g)
+        up, down = _move_shares(y, g)
         inside = (up >= 0.0) & (down >= 0.0)
         # The share that belongs to the smaller of p and 1 - p.
         q = np.where(inside, np.where(z > 0.0, down, up), 0.0)
@@ -205,7 +205,7 @@ class Binomial(Loss):
         return np.where(inside, found.reshape(q.shape), np.inf)
 
 
-def _moved_shares(y: Array, g: Array) -> tuple[Array, Array]:
+def _move_shares(y: Array, g: Array) -> tuple[Array, Array]:
     """``y + g`` and ``1 - y - g``, each to a few units of itself."""
     rest = 1.0 - y
     # What rounding took from 1 - y comes back where the difference is small.
@@ -270,7 +270,7 @@ def entropy_excess(e: Array) -> Array:
 
 
 def _entropy_series(xp: Any, e: Array) -> Array:
-    """The same for small ``|e|``."""
+    """``(1 + e) log(1 + e) - e`` for small ``|e|``, by its series."""
     # sum_k (-e)^k / ((k + 1)(k + 2)): ten terms leave a relative error below 0.03^10 / 66 < 1e-17.
     series = xp.full_like(e, 1.0 / 110.0)
     for k in range(8, -1, -1):

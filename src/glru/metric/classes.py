@@ -122,7 +122,7 @@ def _pair_gram(problem: Problem, weights: Array) -> Any:
     """``X~^T diag(weights) X~`` in full."""
     gram = problem.matrix.column_gram(weights)
     if problem.fit_intercept:
-        gram = problem.arrays.bordered(gram, problem.matrix.T @ weights, float(weights.sum()))
+        gram = problem.arrays.add_border(gram, problem.matrix.T @ weights, float(weights.sum()))
     if not problem.arrays.stable:
         return gram
     upper: Array = np.triu(gram)

@@ -570,7 +570,7 @@ class Leverages:
         if side.n_free:
             self.scores += arrays.put(side.border @ self.free)
         self._norm_sums, self._missed, self.errors = self._sizes()
-        self._own, self._spread = arrays.entries(spread, self._diagonal), arrays.zeroed(spread, self._diagonal)
+        self._own, self._spread = arrays.entries(spread, self._diagonal), arrays.zero_out(spread, self._diagonal)
         # Without row i, v = -D^(1/2) Y but for v_i = 0, all divided by 1 - d_i Q_ii.
         self._scale = np.where(self.complements > 0.0, 1.0 / self.complements, np.nan)
         self._squares = np.maximum(forms + arrays.inner(self._spread, self._spread), 0.0)
@@ -652,7 +652,7 @@ class Leverages:
         wrong, strong = self._residuals()
         seen = arrays.entries(wrong, self._diagonal)
         own = np.abs(seen + (self._own + strong)) + 8.0 * UNIT * (np.abs(seen) + np.abs(self._own) + np.abs(strong))
-        others = arrays.zeroed(wrong, self._diagonal)
+        others = arrays.zero_out(wrong, self._diagonal)
         squares = arrays.inner(others, others)
         rounding = metric.spread(self.errors) + 8.0 * UNIT * self._norm_sums
         residual_norms = (np.sqrt(squares + np.square(own)) + rounding + self._missed) * (1.0 + FEW)

@@ -11,7 +11,7 @@ from glru.bounds import ScoreBounds, concatenate, shift
 from glru.cascade import Report, reporter
 from glru.linalg import Array, calm_blas
 from glru.losses import WithOffset
-from glru.model_selection.loocv import require_problem, trained, usual_width
+from glru.model_selection.loocv import ensure_trained, require_problem, usual_width
 from glru.model_selection.result import HeldOutScores, Refitted
 from glru.model_selection.splits import Rows, split_rows
 from glru.problem import Problem
@@ -132,7 +132,7 @@ def held_out_folds(
     width = usual_width(data) if width is None else width
     tests = [np.asarray(test, dtype=np.intp) for _, test in splits]
     folds = [_fold(data, train, test) for train, test in splits]
-    known = problem if isinstance(problem, Solution) else lambda: trained(data, tol, budget=budget)
+    known = problem if isinstance(problem, Solution) else lambda: ensure_trained(data, tol, budget=budget)
     found, stages = [], []
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         for bounds, stage in fold_bounds(data, folds, tests, known, width, budget, aim):

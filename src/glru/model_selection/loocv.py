@@ -132,7 +132,7 @@ def leave_one_out(
         checkpoint = Checkpoint(checkpoint)
     place = None if output is None else open_output(output, data.rows.inputs)
     before, begin = 0.0 if data.in_memory else data.traffic.passes, time.perf_counter()
-    solution = trained(problem, tol, checkpoint, budget=budget)
+    solution = ensure_trained(problem, tol, checkpoint, budget=budget)
     fitted = time.perf_counter() - begin
     with reporter(progress) as report, calm_blas(data.work if data.in_memory else 0.0):
         cascade = Cascade(
@@ -186,7 +186,7 @@ def usual_width(problem: Problem) -> float | None:
     return 1e-6 * (problem.score_scale or 1.0) if problem.loss.task == "regression" else None
 
 
-def trained(
+def ensure_trained(
     problem: Problem | Solution,
     tol: float,
     checkpoint: Checkpoint | None = None,

@@ -14,7 +14,7 @@ from glru.bounds import require_probabilities
 from glru.cascade import Report
 from glru.linalg import Array
 from glru.model_selection.checkpoint import Checkpoint
-from glru.model_selection.loocv import leave_one_out, trained
+from glru.model_selection.loocv import ensure_trained, leave_one_out
 from glru.model_selection.result import LOOCVResult
 from glru.penalties import L2
 from glru.problem import Problem
@@ -175,7 +175,7 @@ def loocv_path(
     results: list[LOOCVResult] = []
     solution: Solution | None = None
     for lam in grid:
-        solution = trained(problem.derive(penalty=L2(float(lam))), tol, stored, start=solution)
+        solution = ensure_trained(problem.derive(penalty=L2(float(lam))), tol, stored, start=solution)
         results.append(leave_one_out(solution, width=width, progress=progress, checkpoint=stored))
     pairs = np.array([_value(result, criterion) for result in results])
     return LOOCVPath(grid, tuple(results), criterion, pairs[:, 0], pairs[:, 1])

@@ -284,7 +284,7 @@ class LOOCVResult(HeldOutScores):
     n_trainings : int
         Trainings beyond the first ones.
     limited : array of bool
-        Rows that were given up: at the optimum of all rows, trained as far as float64 goes, the rounding of the
+        Rows that were given up: at the optimum of all rows, trained to the limits of float64, the rounding of the
         certificate alone leaves intervals wider than what was asked for, and leaving out one row changes that little.
         An estimate that saves trainings, not a proof that none could decide the row.
     finest_width : float or None

@@ -12,7 +12,7 @@ def format_count(number: int, what: str) -> str:
 
 
 def format_number(value: float, digits: int = 4) -> str:
-    """A number to so many digits: ``0.1235``, ``31,840`` (not ``3.184e+04``), ``1.592e+09``."""
+    """A number to some digits: ``0.1235``, ``31,840`` (not ``3.184e+04``), ``1.592e+09``."""
     text = f"{value:.{digits}g}"
     if not 1e4 <= abs(float(text)) < LARGEST_PLAIN:
         return text

@@ -10,7 +10,7 @@ from glru.report.format import format_interval, format_number
 Interval = tuple[float, float]
 
 LEAST_SPREAD = 10.0
-"""Scores must spread over so many times the shift of the intercept by one row for a pooled AUC to be trusted."""
+"""Scores must spread over this multiple of the shift of the intercept by one row for a pooled AUC to be trusted."""
 
 
 NAMES = {"roc_auc": "ROC AUC", "r2": "R²", "macro_f1": "macro F1", "brier": "Brier score"}

@@ -88,7 +88,7 @@ def _mix(array: NDArray[Any]) -> bytes:
 
 def read_block(X: Any, y: Any, weight: Any) -> Block:
     """The block made of parts, each of which is read if it has to be."""
-    matrix, names = _inputs.converted(fetch(X))
+    matrix, names = _inputs.convert_values(fetch(X))
     matrix = matrix.by_row()
     targets = to_vector(fetch(y), "y")
     weights = None if weight is None else to_vector(fetch(weight), "sample_weight")

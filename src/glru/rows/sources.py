@@ -80,13 +80,13 @@ class ParquetRows(Reader):
             raise data_changed(f"{self.filename}, which has another size now,")
         one = isinstance(self.columns, str)
         names = [self.columns] if isinstance(self.columns, str) else list(self.columns)
-        with _named(self.filename):
+        with _name_files(self.filename):
             frame = pl.scan_parquet(self.filename).select(names).slice(self.start, self.n_rows).collect()
         return frame[names[0]] if one else frame
 
 
 @contextmanager
-def _named(file: str | Path) -> Iterator[None]:
+def _name_files(file: str | Path) -> Iterator[None]:
     """Errors of reading a Parquet file, with its name."""
     pl = require("polars", "cli", "reading Parquet files")
     try:
@@ -142,7 +142,7 @@ def open_sources(X: Any, y: Any, sample_weight: Any, block_bytes: int) -> Source
     if isinstance(X, np.memmap):
         height = max(1, block_bytes // max(1, X.dtype.itemsize * X.shape[1]))
         lengths = [min(height, X.shape[0] - start) for start in range(0, X.shape[0], height)]
-        parts = _mapped(X, lengths)
+        parts = _open_map(X, lengths)
     else:
         X = X if X.numblocks[1] == 1 else X.rechunk({1: -1})
         lengths, parts = list(X.chunks[0]), tuple(X.to_delayed()[:, 0])
@@ -154,7 +154,7 @@ def _is_mapped_file(values: Any) -> bool:
     return isinstance(values, np.memmap) and values.filename is not None
 
 
-def _mapped(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]:
+def _open_map(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]:
     """Windows of a memory map; pieces of the map itself where the file alone does not tell its rows."""
     edges = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     ends = list(pairwise(edges.tolist()))
@@ -186,7 +186,7 @@ def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Source
     windows = []
     for file in files:
         size = file.stat().st_size
-        with _named(file):
+        with _name_files(file):
             n_rows = int(pl.scan_parquet(file).select(pl.len()).collect().item())
         windows += [(str(file), start, min(height, n_rows - start), size) for start in range(0, n_rows, height)]
     lengths = [n_rows for _, _, n_rows, _ in windows]
@@ -216,7 +216,7 @@ def _data_files(folder: Path) -> list[Path]:
 def _names_of(file: Path) -> tuple[str, ...]:
     """The columns of a Parquet file."""
     pl = require("polars", "cli", "reading Parquet files")
-    with _named(file):
+    with _name_files(file):
         return tuple(pl.scan_parquet(file).collect_schema().names())
 
 
@@ -227,18 +227,18 @@ def _frame(X: Any, y: Any, sample_weight: Any) -> Sources:
     # Dask joins small partitions of what it reads, of few columns more than of many: only the partitions of one graph go
     # together. Rows, targets and weights that are named come from one; others keep the partitions they were given in.
     given = any(_is_array(part) or _is_frame(part) for part in (y, sample_weight))
-    blocks = _delayed(X, not given)
+    blocks = _from_delayed(X, not given)
     lengths = [np.nan] * len(blocks)
-    X = _picked(blocks, [named[c] for c in features])
+    X = _pick_columns(blocks, [named[c] for c in features])
 
     def parts(values: Any, name: str) -> tuple[Any, ...]:
-        return _picked(blocks, named[values]) if isinstance(values, str) else _parts(values, name, X, lengths)
+        return _pick_columns(blocks, named[values]) if isinstance(values, str) else _parts(values, name, X, lengths)
 
     weight = None if sample_weight is None else parts(sample_weight, "sample_weight")
     return Sources(X, parts(y, "y"), weight, features, inputs)
 
 
-def _delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
+def _from_delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
     """The partitions of a dask dataframe; ``joined``: small ones may be joined by dask."""
     if joined:
         return tuple(frame.to_delayed())
@@ -246,7 +246,7 @@ def _delayed(frame: Any, joined: bool) -> tuple[Any, ...]:
     return tuple(frame.simplify().to_delayed(optimize_graph=False))
 
 
-def _picked(blocks: tuple[Any, ...], columns: Any) -> tuple[Any, ...]:
+def _pick_columns(blocks: tuple[Any, ...], columns: Any) -> tuple[Any, ...]:
     """Some columns of every partition."""
     import dask
 
@@ -297,7 +297,7 @@ def _parts(values: Any, name: str, X: tuple[Any, ...], lengths: Sequence[float])
     if array.shape != (sum(counts),):
         raise ValueError(f"{name} must have one entry per row of X, shape ({sum(counts)},); got shape {array.shape}.")
     if isinstance(array, np.memmap):
-        return _mapped(array, counts)
+        return _open_map(array, counts)
     edges = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return tuple(array[start:stop] for start, stop in pairwise(edges))
 
@@ -316,7 +316,7 @@ def _dask_parts(values: Any, name: str, lengths: Sequence[float]) -> tuple[Any, 
             values = values.rechunk((tuple(lengths),))
         parts = tuple(values.to_delayed().ravel())
     else:
-        parts = _delayed(values, False)
+        parts = _from_delayed(values, False)
     if len(parts) != len(lengths):
         raise ValueError(
             f"{name} must have the partitions of X where their lengths are not known; got {len(parts)} for "

@@ -49,7 +49,7 @@ def adapt(
     >>> adapt(Ridge(alpha=2.0), np.eye(3), [1.0, 2.0, 3.0]).problems[0]
     Problem(3 rows x 3 columns, Squared(), L2(lam=2.0), fit_intercept=True, scaling='sum')
     """
-    model, steps, wrapped = _unwrapped(estimator)
+    model, steps, wrapped = _unwrap(estimator)
     objective = objective_of(model)
     preprocessing = None
     if steps is None:
@@ -83,7 +83,7 @@ def adapt_again(adapted: Adapted, model: Any) -> Adapted:
     return again
 
 
-def _unwrapped(estimator: Any) -> tuple[Any, Any, bool]:
+def _unwrap(estimator: Any) -> tuple[Any, Any, bool]:
     """The linear model, the steps in front of it, and whether a one-vs-rest wrapper is around it."""
     steps = None
     if is_a(estimator, "Pipeline"):

@@ -171,11 +171,11 @@ def certify_estimator(estimator: Any, X: Any, y: Any, sample_weight: Any = None)
     check_is_fitted(estimator)
     adapted = adapt(chosen_model(estimator), X, y, sample_weight, keep=True)
     points = adapted.points(estimator)
-    pairs = [_certified(problem, point) for problem, point in zip(adapted.problems, points, strict=True)]
+    pairs = [_certify_pair(problem, point) for problem, point in zip(adapted.problems, points, strict=True)]
     return ModelCertificate(adapted, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
 
 
-def _certified(problem: Problem, point: Point) -> tuple[Certificate, Certificate]:
+def _certify_pair(problem: Problem, point: Point) -> tuple[Certificate, Certificate]:
     """The certificate of a point with the best dual point there is, and that of a better point."""
     own = Point(point.coef, point.intercept, dual_of(problem, problem.scores(point.coef, point.intercept)))
     if has_newton(problem) and not problem.loss.several:

@@ -31,13 +31,13 @@ def checked_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
             raise ValueError(f"a list of scorers must hold names; got {scoring!r}. Give callables in a dict, by name.")
         named = {name: name for name in scoring}
     else:
-        return {"score": _checked_scorer(scoring, classification)}
+        return {"score": _check_scorer(scoring, classification)}
     if not named:
         raise ValueError("scoring must name at least one scorer; got none.")
-    return {name: _checked_scorer(scorer, classification) for name, scorer in named.items()}
+    return {name: _check_scorer(scorer, classification) for name, scorer in named.items()}
 
 
-def _checked_scorer(scoring: Any, classification: bool) -> Any:
+def _check_scorer(scoring: Any, classification: bool) -> Any:
     """The scorer that a name or a callable stands for: None for accuracy, which needs none."""
     if scoring is None or isinstance(scoring, str):
         from sklearn.metrics import get_scorer
@@ -87,7 +87,7 @@ def fold_scores(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_sc
     if scorer is None:
         begin = time.perf_counter()
         hits = np.ma.filled((found.labels == found.adapted.targets.y[found.rows]).astype(np.float64), np.nan)
-        scores = _reported(np.bincount(found.folds, hits) / np.bincount(found.folds), found)
+        scores = _warn_of_failures(np.bincount(found.folds, hits) / np.bincount(found.folds), found)
         return scores, np.full(scores.size, (time.perf_counter() - begin) / scores.size)
     score = _Scores(found, X, np.asarray(y), scorer, error_score)
     begin = time.perf_counter()
@@ -104,13 +104,13 @@ def fold_scores(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_sc
                 )
             scores = np.full(scores.size, pooled)
         seconds = np.full(scores.size, (time.perf_counter() - begin) / scores.size)
-        return _reported(scores, found) if score.unproven else scores, seconds
+        return _warn_of_failures(scores, found) if score.unproven else scores, seconds
     scores, seconds = np.empty(len(parts)), np.empty(len(parts))
     for k, places in enumerate(parts):
         begin = time.perf_counter()
         scores[k] = score.of(places)
         seconds[k] = time.perf_counter() - begin
-    return _reported(scores, found) if score.unproven else scores, seconds
+    return _warn_of_failures(scores, found) if score.unproven else scores, seconds
 
 
 class _Scores:
@@ -170,7 +170,7 @@ class UnusableScore(ValueError):
     """A scorer that does not return a number."""
 
 
-def _reported(scores: Array, found: HeldOut) -> Array:
+def _warn_of_failures(scores: Array, found: HeldOut) -> Array:
     """Scores as they are, with a warning where a split has none."""
     unknown = np.flatnonzero(np.isnan(scores))
     if unknown.size:

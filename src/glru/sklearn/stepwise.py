@@ -34,7 +34,7 @@ def estimator_stepwise(
     """
     problem, rows, settings, offset = prepare(estimator, X, y, X_val, y_val, sample_weight, settings, keeps_columns)
     result = search(problem, *rows, settings)
-    return _shifted(result, offset) if offset else result
+    return _shift_result(result, offset) if offset else result
 
 
 def estimator_importance(
@@ -77,12 +77,12 @@ def prepare(
         # Stratified for a classifier, whatever its loss.
         settings = replace(settings, cv=all_splits(adapted, settings.cv, None))
     if adapted.shifts is not None and X_val is None and settings.criterion not in INFORMATION:
-        settings = _refitted_folds(adapted, settings)
+        settings = _refit_folds(adapted, settings)
     problem, offset = adapted.problems[0], adapted.offset
     if X_val is not None and y_val is not None:
         X_val, y_val = adapted.rows(X_val), adapted.targets.values(0, _inputs.as_array(y_val, "y_val"))
     if offset:
-        settings = _shifted_settings(settings, problem, offset)
+        settings = _shift_settings(settings, problem, offset)
     return problem, (X_val, y_val), settings, offset
 
 
@@ -98,7 +98,7 @@ def _check(adapted: Adapted, criterion: Any) -> None:
         )
 
 
-def _refitted_folds(adapted: Adapted, settings: Settings) -> Settings:
+def _refit_folds(adapted: Adapted, settings: Settings) -> Settings:
     """The settings with the problems of the folds, as the steps and class weights fitted to their train rows make them."""
     if settings.cv is None:
         if adapted.preprocessing is None:
@@ -118,33 +118,33 @@ def _refitted_folds(adapted: Adapted, settings: Settings) -> Settings:
     return replace(settings, folds=[(problem.derive(column_names=names), test) for problem, test in folds])
 
 
-def _shifted_settings(settings: Settings, problem: Problem, offset: int) -> Settings:
+def _shift_settings(settings: Settings, problem: Problem, offset: int) -> Settings:
     """The settings in the columns of the problem, of which the first is the constant one."""
     keep = [0, *(column if isinstance(column, str) else column + offset for column in settings.keep)]
     names, most = problem.column_names, settings.max_features
     return replace(
         settings,
-        groups=None if settings.groups is None else _shifted_groups(settings.groups, offset),
+        groups=None if settings.groups is None else _shift_groups(settings.groups, offset),
         keep=keep if names is None else [names[j] if isinstance(j, int) else j for j in keep],
         min_features=settings.min_features + offset,
         max_features=None if most is None else most + offset,
     )
 
 
-def _shifted_groups(groups: Any, offset: int) -> Any:
+def _shift_groups(groups: Any, offset: int) -> Any:
     if len(groups) and all(isinstance(group, (list, np.ndarray)) for group in groups):
         return [[j if isinstance(j, str) else j + offset for j in group] for group in groups]
     return [("constant", 0), *(("label", label) for label in groups)]
 
 
-def _shifted(result: StepwiseResult, offset: int) -> StepwiseResult:
+def _shift_result(result: StepwiseResult, offset: int) -> StepwiseResult:
     """The result in the columns of the data, without the constant one."""
     names = None if result.names is None else result.names[offset:]
-    path = tuple(_shifted_step(step, offset) for step in result.path)
+    path = tuple(_shift_step(step, offset) for step in result.path)
     return replace(result, selected=result.selected[offset:] - offset, names=names, path=path)
 
 
-def _shifted_step(step: Step, offset: int) -> Step:
+def _shift_step(step: Step, offset: int) -> Step:
     def moved(columns: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(j - offset for j in columns)
 

@@ -248,7 +248,7 @@ def sample_of(problem: Problem) -> Problem | None:
 
 
 def _sample_of_blocks(problem: Problem, blocks: Blocks) -> Problem | None:
-    """The same from the rows that the first pass has kept; None also where only one class is among them."""
+    """A sample of rows in blocks, of those that the first pass has kept; None where there are too few, or only one class is among them."""
     X, y, weight = blocks.summary.sample.concatenate()
     if y.size < ROWS_PER_COLUMN * problem.n_columns or 4 * y.size > problem.n_rows or not weight.any():
         return None
@@ -511,7 +511,7 @@ class InMemory(Place):
         return State(n_iter, self.value, gap, self.scores, dual, partial(self.space.primal, self.unknowns))
 
     def step(self, floor: Floor) -> tuple[Step, float, float]:
-        self.curvature = floor.raised(self.curvature, self.scores)
+        self.curvature = floor.raise_floor(self.curvature, self.scores)
         step = self.space.step(self.unknowns, self.gradient, self.curvature)
         weighted = self.space.problem.weights * self.gradient * step.scores
         noise = 8.0 * UNIT * (float(np.abs(weighted).sum()) + abs(step.slope))

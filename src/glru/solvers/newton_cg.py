@@ -135,7 +135,7 @@ def newton_cg(problem: Problem, start: Point, stop: Stop) -> Run:
         status = stop.check(state) or ("max_iter" if model.n_products >= stop.patience else None)
         if status is not None:
             return end(state if status != "max_iter" else best, status, n_iter)
-        raised = floor.raised(curvature, scores)
+        raised = floor.raise_floor(curvature, scores)
         conditioner = conditioner.at(raised)
         trial = model.minimise(slope, raised, conditioner, sharpness * conditioner.forcing, radius, stop.target(value))
         terms = slope * trial.move

@@ -45,7 +45,7 @@ def prox_newton(problem: Problem, start: Point, stop: Stop) -> Run:
     n_working, floor = 100, Floor.of(problem.loss)
     while True:
         values, gradient, curvature = problem.loss.expand(problem.y, scores)
-        curvature = floor.raised(curvature, scores)
+        curvature = floor.raise_floor(curvature, scores)
         value = float(problem.weights @ values) + float(penalty.value(coef).sum())
         state = _best_state(problem, n_iter, value, coef, intercept, scores, [-gradient, linear])
         best = state if best is None or state.gap <= best.gap else best

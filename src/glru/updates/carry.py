@@ -91,7 +91,7 @@ def _row_swap(problem: Problem, change: Change) -> _Swap | None:
     if isinstance(change, Relabel):
         rows = row_positions(change.rows, problem.n_rows)
         return _Swap(
-            rows, problem.matrix[rows], change.relabelled(problem)[rows], problem.sample_weight[rows], _putter(rows)
+            rows, problem.matrix[rows], change.relabel(problem)[rows], problem.sample_weight[rows], _putter(rows)
         )
     if isinstance(change, Reweight):
         rows = row_positions(change.rows, problem.n_rows)
@@ -208,7 +208,7 @@ def _without_columns(solution: Solution, change: RemoveColumns) -> Certificate:
         problem.penalty.select(gone), solution.coef[gone], root.correlations[gone], root.correlation_errors[gone]
     )
     columns = max(root.column_total - float(share.sum()), 0.0) + FEW * root.column_total
-    return _rescored(
+    return _update_scores(
         solution,
         change,
         scores,
@@ -241,7 +241,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
             own = correlation_range(block, problem.loss, problem.y, problem.weights)
         return tuple(np.append(array, new) for array, new in zip(arrays, own, strict=True))
 
-    return _rescored(
+    return _update_scores(
         solution,
         change,
         solution.scores + block @ coef,
@@ -253,7 +253,7 @@ def _with_columns(solution: Solution, change: AddColumns) -> Certificate:
     )
 
 
-def _rescored(
+def _update_scores(
     solution: Solution,
     change: Change,
     scores: Array,
@@ -295,7 +295,7 @@ def _rescored(
 
 def carried_point(problem: Problem, point: Point, change: Change) -> Point:
     """The point carried to the changed problem, its dual variables made feasible there."""
-    changed, moved = _moved(problem, point, change)
+    changed, moved = _move_dual(problem, point, change)
     assert moved.dual is not None
     dual = -changed.loss.project(changed.y, -moved.dual)
     return Point(moved.coef, moved.intercept, feasible_dual(changed, dual))
@@ -307,10 +307,10 @@ def new_coefficients(penalty: Penalty, correlations: Array) -> Array:
     return np.where(np.isfinite(lower) & np.isfinite(upper), 0.5 * (lower + upper), 0.0)
 
 
-def _moved(problem: Problem, point: Point, change: Change) -> tuple[Problem, Point]:
+def _move_dual(problem: Problem, point: Point, change: Change) -> tuple[Problem, Point]:
     if isinstance(change, Composite):
         for step in change.steps:
-            problem, point = _moved(problem, point, step)
+            problem, point = _move_dual(problem, point, step)
         return problem, point
     changed = change.apply(problem)
     coef, dual = _move(change, problem, changed, point)

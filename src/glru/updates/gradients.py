@@ -118,10 +118,10 @@ def _slope_sums(part: Problem, here: slice, X: Matrix, left_out: Entries, models
         slopes = part.loss.gradient(arrays.put(part.y[here])[:, None], scores)
     else:
         _, slopes, curvatures = part.loss.expand(part.y[here][:, None], scores)
-        curved = weighted_norm(weights, arrays.zeroed(curvatures, left_out) if left_out[0].size else curvatures)
+        curved = weighted_norm(weights, arrays.zero_out(curvatures, left_out) if left_out[0].size else curvatures)
     scores -= arrays.put(base)[:, None]
     if left_out[0].size:
-        slopes, scores = arrays.zeroed(slopes, left_out), arrays.zeroed(scores, left_out)
+        slopes, scores = arrays.zero_out(slopes, left_out), arrays.zero_out(scores, left_out)
     if not part.weights[here].all():
         scores = arrays.without_rows(scores, part.weights[here] == 0.0)
     moved = to_host(arrays.xp.max(arrays.absolute(scores), axis=0))
@@ -246,7 +246,7 @@ class Gradients:
             gradients = gradients + slopes[:, None]
             penalty = np.abs(penalty) + np.abs(slopes)[:, None]
         if fixed is not None:
-            gradients = arrays.zeroed(gradients, fixed)
+            gradients = arrays.zero_out(gradients, fixed)
         errors = self.score_errors(models)
         moved = sums.moved + totals.largest_norm * errors[0] + errors[1] + self.origin_error
         rounding = self.rounding(penalty, sizes, curved, errors)
@@ -304,7 +304,7 @@ def newton_directions(
     if factors is not None:
         curvatures *= arrays.put(factors)
     if left_out is not None:
-        curvatures = arrays.zeroed(curvatures, left_out)
+        curvatures = arrays.zero_out(curvatures, left_out)
     strengths = arrays.put(np.append(problem.quadratic, 0.0) if problem.fit_intercept else problem.quadratic)[:, None]
 
     def hessians(directions: Any) -> Any:
@@ -409,7 +409,7 @@ def _rises(descent: Array, slope: Array, noise: Array) -> NDArray[np.bool_]:
 def secant_directions(arrays: Arrays, secants: Sequence[Secant], gradients: Any, solve: Map) -> Any:
     """Steps of L-BFGS, one per column: minus the inverse of a Hessian, corrected by earlier steps, times the gradients.
 
-    Hessians that differ from the one of ``solve`` in a few directions are learned from so many steps.
+    Hessians that differ from the one of ``solve`` in a few directions are learned from this many steps.
     """
     vector = -gradients
     used = []

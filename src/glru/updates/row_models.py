@@ -118,7 +118,7 @@ class RowModels:
         arrays = self.arrays
         slopes = weights * self.problem.loss.gradient(arrays.put(self.y)[:, None], scores)
         if without is not None:
-            slopes = arrays.zeroed(slopes, without)
+            slopes = arrays.zero_out(slopes, without)
         forces = slopes + duals
         sizes = arrays.absolute(slopes)
         sizes += arrays.xp.abs(duals)
@@ -183,7 +183,7 @@ class RowModels:
         dual = -loss.project(self.y[:, None], -duals / xp.where(used, weights, 1.0))
         projected = xp.where(used, weights * dual, 0.0)
         if without is not None:
-            projected = arrays.zeroed(projected, without)
+            projected = arrays.zero_out(projected, without)
         scores, errors = (
             self.side.gram @ projected,
             self.side.score_errors(projected, np.zeros((0, projected.shape[1]))),
@@ -191,7 +191,7 @@ class RowModels:
         off = arrays.put(self.side.norms)[:, None] * arrays.put(errors[0])
         terms = xp.where(used, loss_terms(loss, y, scores, off, dual), 0.0)
         if without is not None:
-            terms = arrays.zeroed(terms, without)
+            terms = arrays.zero_out(terms, without)
         losses = to_host(xp.sum(weights * terms, axis=0)) * (1.0 + weight_error(self.problem))
         # The exact weights differ from those used here, so the exact correlations from the candidate's coefficients.
         norm_sum = to_host(arrays.put(self.side.norms) @ xp.abs(projected))
@@ -274,7 +274,7 @@ class RowModels:
         while steps < n_steps:
             steps += 1
             _, _, curvatures = problem.loss.expand(self.y, scores)
-            metric = RowMetric(self.side, weights * floor.raised(curvatures, scores))
+            metric = RowMetric(self.side, weights * floor.raise_floor(curvatures, scores))
             column = arrays.put(duals[:, None])
             errors = self.score_errors(column, free[:, None])
             forces, sizes = self.forces(arrays.put(weights[:, None]), column, arrays.put(scores[:, None]), None)

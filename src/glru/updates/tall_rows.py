@@ -75,7 +75,7 @@ def removal_gaps(
     """
     arrays = arrays_of(scores)
     terms = loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual, moves)
-    terms = arrays.zeroed(terms, (rows, np.arange(rows.size)))
+    terms = arrays.zero_out(terms, (rows, np.arange(rows.size)))
     if not weights.all():
         terms = arrays.without_rows(terms, weights == 0.0)
     losses = to_host(arrays.put(weights) @ terms) * (1.0 + sum_error(problem.n_rows))
@@ -144,4 +144,4 @@ class TallRows:
         arrays = arrays_of(moves)
         slopes, curvatures = arrays.put(slopes), arrays.put(curvatures)
         dual = -self.problem.loss.project(self.problem.y[:, None], slopes + curvatures * moves)
-        return arrays.zeroed(dual, (rows, np.arange(rows.size)))
+        return arrays.zero_out(dual, (rows, np.arange(rows.size)))

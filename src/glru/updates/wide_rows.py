@@ -147,13 +147,13 @@ class WideRows(RowModels):
         """At least the largest norm of a row that counts."""
         return float(self.row_norms[self.used].max(initial=0.0))
 
-    def removed(self, rows: Rows, known: Leverages) -> Images:
+    def remove_row(self, rows: Rows, known: Leverages) -> Images:
         """The images of some rows, each in the metric without itself."""
         at = known.places(rows)
         scale = 1.0 / known.complements[at]
         # No force acts on the row itself: its own score does not matter.
         scores = self.arrays.take(known.scores, at) * self.arrays.put(scale)
-        scores = self.arrays.zeroed(scores, (rows, np.arange(rows.size)))
+        scores = self.arrays.zero_out(scores, (rows, np.arange(rows.size)))
         errors = known.errors[0][at] * scale, known.errors[1][at] * scale
         return Images(
             scores, known.free[:, at] * scale, errors, known.norms_without[at], known.residual_norms_without[at]
@@ -218,7 +218,7 @@ class WideRows(RowModels):
         if side.n_free:
             nu = nu + self.border_gradients(column, self.metric.free_norm * known.growth[rows])
         nu = nu * (1.0 + FEW) + TINY
-        images = self.removed(rows, known)
+        images = self.remove_row(rows, known)
         moved, off = self.corrected(images, forces, column, sizes, errors, rho, self.metric.curvatures)
         growth = np.expm1(rho) * (1.0 + FEW)
         off = off + (growth * images.norms + images.residual_norms) * nu + side.norms[rows] * errors[0] + errors[1]
@@ -273,7 +273,7 @@ class WideRows(RowModels):
     def _curvatures(self, entries: Entries, scores: Any) -> Any:
         """The weighted curvatures at the scores of models without a row each."""
         curvatures = self.problem.loss.curvature(self.arrays.put(self.problem.y)[:, None], scores)
-        return self.arrays.zeroed(self._weights(entries[0]) * curvatures, entries)
+        return self.arrays.zero_out(self._weights(entries[0]) * curvatures, entries)
 
     def least_shares(self, rows: Rows, curvatures: Any) -> Array:
         """Shares of the old metric without each row that the Hessians of some curvatures (a column each) have at least.
@@ -283,7 +283,7 @@ class WideRows(RowModels):
         arrays, known, metric, norms = self.arrays, self.known(rows), self.metric, self.row_norms
         entries, old = (rows, np.arange(rows.size)), arrays.put(metric.curvatures)[:, None]
         with np.errstate(all="ignore"):
-            ratios = arrays.zeroed(old / arrays.xp.where(old > 0.0, curvatures, 1.0), entries)
+            ratios = arrays.zero_out(old / arrays.xp.where(old > 0.0, curvatures, 1.0), entries)
             best = 1.0 / np.maximum(arrays.largest_of(ratios, self.used), 1.0) * (1.0 - FEW)
         if not np.all(np.isfinite(norms[self.used])):
             return best
@@ -292,7 +292,7 @@ class WideRows(RowModels):
         rounding = 4.0 * UNIT * float(metric.curvatures @ squares)
         for share in SHARES:
             lost = share * old - curvatures
-            lost = arrays.zeroed(arrays.xp.where(lost <= 0.0, 0.0, lost), entries)
+            lost = arrays.zero_out(arrays.xp.where(lost <= 0.0, 0.0, lost), entries)
             total = (to_host(arrays.put(squares) @ lost) + rounding) * np.square(known.growth[known.places(rows)])
             best = np.fmax(best, share - total * (1.0 + gamma(squares.size + 16)) - FEW)
         return best
@@ -347,7 +347,7 @@ class WideRows(RowModels):
             + np.abs(multiples) * known.errors[1][at]
             + FEW * (sizes + arrays.largest_of(arrays.absolute(moved * 1.0), self.used))
         )
-        models = arrays.zeroed(models, (rows, np.arange(rows.size)))
+        models = arrays.zero_out(models, (rows, np.arange(rows.size)))
         return (
             models,
             free[:, None] + known.free[:, at] * multiples,
@@ -384,7 +384,7 @@ class WideRows(RowModels):
         """The forces of models without a row each, the sizes of their parts, and how far the curvatures may be off."""
         arrays, rows = self.arrays, entries[0]
         forces, sizes = self.forces(self._weights(rows), duals, scores, entries)
-        away = arrays.zeroed(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
+        away = arrays.zero_out(arrays.absolute(scores - arrays.put(self.base)[:, None]), entries)
         exponent = self.exponent(arrays.largest_of(away, self.used), errors, self.used)
         return forces, sizes, exponent + np.abs(np.log(self.factors[rows] / self.factor)) * (1.0 + FEW)
 
@@ -398,7 +398,7 @@ class WideRows(RowModels):
         nu = self.gradient_norms(entries, forces) + self.border_gradients(duals, free_norms)
         rounding = self.rounding(metric.spread(errors), self.norm_sums(sizes), exponent, free_norms)
         nu = (nu + rounding) * (1.0 + FEW)
-        images = self.removed(rows, known)
+        images = self.remove_row(rows, known)
         moved = self.corrected(images, forces, duals, sizes, errors, exponent, metric.curvatures)
         off = side.norms[rows] * errors[0] + errors[1]
         center, largest_norm = arrays.entries(scores, entries), self.largest_norm * growth
@@ -458,7 +458,7 @@ class WideRows(RowModels):
                 change = change - to_host(arrays.put(known.free) @ forces)
         # The metric without the row, by the Sherman-Morrison formula.
         multiples = metric.curvatures[rows] * arrays.entries(moves, entries) / known.complements[at]
-        moves = arrays.zeroed(moves + arrays.take(known.scores, at) * arrays.put(multiples), entries)
+        moves = arrays.zero_out(moves + arrays.take(known.scores, at) * arrays.put(multiples), entries)
         return forces + arrays.put(metric.curvatures)[:, None] * moves, change + known.free[:, at] * multiples
 
 
@@ -508,7 +508,7 @@ class ChordSteps:
         entries = self.rows[members], np.arange(np.count_nonzero(members))
         duals, scores, forces = (arrays.take(matrix, members) for matrix in (here.duals, here.scores, forces))
         residuals, change = family.next_step(entries, forces, duals)
-        duals, scores = arrays.zeroed(duals - residuals, entries), scores - side.scores(residuals, -change)
+        duals, scores = arrays.zero_out(duals - residuals, entries), scores - side.scores(residuals, -change)
         free = self.free[:, members] + change
         errors = family.summed_errors(here.errors, members, duals, free, scores, side.score_errors(residuals, change))
         return ChordSteps(family, entries[0], duals, free, scores, errors)
@@ -521,7 +521,7 @@ class ChordSteps:
             return None
         rows, take = self.rows[members], np.flatnonzero(members)
         duals, scores, free = arrays.take(here.duals, take), arrays.take(here.scores, take), self.free[:, take]
-        away = arrays.zeroed(arrays.absolute(scores - arrays.put(family.base)[:, None]), (rows, np.arange(rows.size)))
+        away = arrays.zero_out(arrays.absolute(scores - arrays.put(family.base)[:, None]), (rows, np.arange(rows.size)))
         away = arrays.largest_of(away, family.used)
         far = np.flatnonzero(~(away < FAR_MOVE))
         first, second = (error[take] for error in here.errors)
@@ -650,7 +650,7 @@ class ExactSteps:
         """How far to go along the steps: all the way, or about where the objective is lowest."""
         family, arrays = self.family, self.family.arrays
         loss, y = family.problem.loss, arrays.put(family.problem.y)[:, None]
-        weighted = arrays.zeroed(family._weights(rows) * moved, (rows, np.arange(rows.size)))
+        weighted = arrays.zero_out(family._weights(rows) * moved, (rows, np.arange(rows.size)))
         slope, curvature = -arrays.inner(duals, image), arrays.inner(residuals, image)
 
         def derivatives(length: Array) -> Array:

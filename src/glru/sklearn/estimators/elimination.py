@@ -17,7 +17,7 @@ from glru.selection.contest import Contest
 from glru.selection.criteria import find_criterion
 from glru.selection.elimination import Judged, Stage, eliminate, sizes_of
 from glru.selection.search import Settings, folds_of
-from glru.sklearn.estimators.linear import validated
+from glru.sklearn.estimators.linear import validate_input
 from glru.sklearn.stepwise import prepare
 
 Scoring = Literal["accuracy", "r2", "neg_log_loss", "neg_mean_squared_error"]
@@ -130,7 +130,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
             Labels, or targets.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
-        matrix, targets = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        matrix, targets = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         scoring = self._scoring(is_classifier(self.estimator))
         try:
             with use_threads(self.n_jobs), np.errstate(all="ignore"):

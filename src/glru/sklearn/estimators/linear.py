@@ -232,7 +232,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = validated(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        X = validate_input(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         steps = None if self.preprocessing is None else self.preprocessing_
         matrix = as_matrix(X) if steps is None else _inputs.as_matrix(steps.transform(as_double(X)), OUTPUT)[0]
         coef, intercept = np.atleast_2d(to_host(self.coef_)), np.atleast_1d(to_host(self.intercept_))
@@ -260,7 +260,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def validated(estimator: Any, X: Any, **options: Any) -> Any:
+def validate_input(estimator: Any, X: Any, **options: Any) -> Any:
     """Data as checked by scikit-learn.
 
     Arrays of other namespaces stay what they are where scikit-learn's ``array_api_dispatch`` is on; targets are copied to the host.
@@ -360,7 +360,7 @@ class Classifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return self._needs_retraining(X, add, remove, None)
 
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
-        X, y = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, **options)
+        X, y = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, **options)
         check_classification_targets(y)
         classes = np.unique(y)
         if classes.size < 2:
@@ -501,7 +501,7 @@ class Regressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self._needs_retraining(X, add, remove, within)
 
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
-        X, y = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, y_numeric=True, **options)
+        X, y = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, y_numeric=True, **options)
         return X, y
 
     def _keep(self, adapted: Adapted, solutions: tuple[Solution, ...]) -> None:

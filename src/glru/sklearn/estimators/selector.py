@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from glru._options import check_options, suggest_options
 from glru.linalg import use_threads
 from glru.selection import Settings
-from glru.sklearn.estimators.linear import validated
+from glru.sklearn.estimators.linear import validate_input
 from glru.sklearn.preprocessing import weight_name
 from glru.sklearn.stepwise import estimator_stepwise
 
@@ -170,7 +170,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
             Weights of the rows in the trainings; every validation row counts once.
         """
         check_options(type(self).__name__, self.get_params(deep=False))
-        data = validated(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
+        data = validate_input(self, X, y=y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         matrix, targets = data
         classifier = is_classifier(self.estimator)
         train, X_val, y_val, cv = self._rows(matrix, targets, classifier)
@@ -221,7 +221,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         if self.criterion in ("aic", "bic") and self.scoring is None:
             return every, None, None, None
         if isinstance(judge, tuple) and len(judge) == 2:
-            return every, validated(self, judge[0], reset=False, accept_sparse="csr"), judge[1], None
+            return every, validate_input(self, judge[0], reset=False, accept_sparse="csr"), judge[1], None
         if judge is None or (isinstance(judge, str) and judge == "loo"):
             return every, None, None, None
         if isinstance(judge, float):

@@ -283,7 +283,7 @@ class ColumnCandidates:
 
     def __init__(self, family: LocalColumns, columns: Columns, models: Any, images: Any, exact: bool) -> None:
         self.family, self.columns, self.images, self.exact_steps = family, columns, images, exact
-        self.models = family.problem.arrays.zeroed(models, self.entries)
+        self.models = family.problem.arrays.zero_out(models, self.entries)
         self.gradients: Any = None
         self.noise: Array = np.empty(0)
         self.descent = Descent(family.problem.arrays)

@@ -77,7 +77,7 @@ class ColumnModels(RowModels):
             return Block(columns, asked, lam, sign)
         return Block(as_matrix(columns.dense() - centers), asked - centers, lam, sign)
 
-    def retrained_with(
+    def retrain_with(
         self, block: Block, start: tuple[Array, Array, Array], decided: Callable[[Array, Array], bool]
     ) -> Retrained:
         """Bounds for the one candidate of a block, by Newton steps from a model of the training rows."""

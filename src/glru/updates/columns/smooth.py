@@ -72,10 +72,10 @@ class SmoothColumns(ColumnModels):
 
     def refine_one(self, block: Block, decided: Callable[[Array, Array], bool]) -> Retrained:
         """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""
-        return self.retrained_with(block, self.start, decided)
+        return self.retrain_with(block, self.start, decided)
 
     def bounds(self, make: Callable[[int, int], Blocks], lam: Array, sign: float, n_items: int) -> tuple[Array, Array]:
-        """Bounds of shape (n_queries, n_items), a column a candidate.
+        """Bounds of shape (n_queries, n_items), one column per candidate.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class SmoothColumns(ColumnModels):
         base = self.base if base is None else base
         low, high = problem.loss.derivative_range(problem.y)
         arrays = self.arrays
-        if not arrays.compiled(images):
+        if not arrays.compile_loop(images):
             dual = (arrays.put(base)[:, None] + images * arrays.put(step)) * arrays.put(self.share)[:, None]
             dual = arrays.xp.clip(dual, arrays.put(-high)[:, None], arrays.put(-low)[:, None])
             weighted = arrays.put(weights)[:, None] * dual
@@ -156,7 +156,7 @@ class SmoothColumns(ColumnModels):
     def _losses(self, scores: Any, errors: Array, dual: Any) -> Array:
         """At least the weighted Fenchel-Young terms of the losses, summed for each candidate."""
         problem, weights, arrays = self.problem, self.problem.weights, self.arrays
-        if not arrays.compiled(scores) or not isinstance(problem.loss, Logistic):
+        if not arrays.compile_loop(scores) or not isinstance(problem.loss, Logistic):
             terms = quick_loss_terms(problem.loss, arrays.put(problem.y)[:, None], scores, errors, dual)
             if not weights.all():
                 terms = arrays.without_rows(terms, weights == 0.0)

@@ -195,7 +195,7 @@ class WideColumns(ColumnModels):
         centers: Array | None = None,
         seen: Callable[[slice, "Steps"], None] | None = None,
     ) -> Bounds:
-        """Bounds of shape (n_queries, n_items) after one Newton step each, a column a candidate.
+        """Bounds of shape (n_queries, n_items) after one Newton step each, one column per candidate.
 
         Parameters
         ----------
@@ -243,12 +243,12 @@ class WideColumns(ColumnModels):
         """Bounds for the one candidate of a block, by Newton steps of its model alone, each with a factor of its own."""
         base = self.base.duals, self.base.free, self.base.scores
         if not self.usable:
-            return self.retrained_with(block, base, decided)
+            return self.retrain_with(block, base, decided)
         first = Candidates.first(Steps(self, block))
         scores = to_host(first.scores)[:, 0]
         moved = np.abs(scores - self.base.scores)[self.used].max(initial=0.0)
         start = (to_host(first.duals)[:, 0], first.free[:, 0], scores) if moved < FAR_MOVE else base
-        return self.retrained_with(block, start, decided)
+        return self.retrain_with(block, start, decided)
 
     def column_images(self, columns: Matrix) -> tuple[Any, Any]:
         """Columns as a dense batch, and ``(I - Q D) x`` of each."""
