@@ -425,6 +425,12 @@ MUTANTS: dict[str, Mutant] = {
     "errors-of-refitted-classes-forgotten": Mutant(
         "glru.updates.refitted_classes:ClassRefitCandidates._rounding", scaled(0.0), REFITS
     ),
+    "strengths-that-shrink-carry-nothing": Mutant(
+        "glru.updates.refitted_rows:ShrunkStrengths.growth",
+        lambda growth: lambda self, n_rows: np.full(n_rows, 1.0 / self.floor),
+        REFITS,
+    ),
+    "errors-of-strengths-forgotten": Mutant("glru.updates.refitted_rows:ShrunkStrengths.errors", scaled(0.0), REFITS),
     "error-of-class-factors-forgotten": Mutant("glru.updates.refitted_rows:TallRefits.base_size", scaled(0.0), REFITS),
     "tenth-of-the-radius-of-exact-steps": Mutant(
         "glru.updates.wide_rows:ExactSteps._certificate", inside(local_radius=scaled(0.1)), FAMILIES

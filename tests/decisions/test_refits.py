@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import glru
-from tests.core import ClassEllipsoid, Refits, TallRefits, certified_bounds, certify, leave_one_out, train
+from tests.core import ClassEllipsoid, Refits, TallRefits, WideRefits, certified_bounds, certify, leave_one_out, train
 
 
 def make_case(rng, wide, loss, scaling, fit_intercept):
@@ -257,3 +257,37 @@ def test_bounds_cover_factors_factors_that_are_off(error):
     for row in (0, 7, 123):
         lower, upper = optimal_bounds(true.problem(problem, row), row)
         assert lower <= found.upper[row] and upper >= found.lower[row]
+
+
+def make_shrunk(kind, rng):
+    """A wide problem and strengths of which some nearly vanish without a row: of columns with one large value, or of any."""
+    X = rng.normal(size=(16, 60))
+    if kind == "scaler":
+        X[np.arange(8), np.arange(8)] = 10.0 ** rng.uniform(1, 3, size=8)
+    y = np.where(X[:, 20:].sum(axis=1) + 3.0 * rng.normal(size=16) > 0.0, 1.0, -1.0)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    strengths = np.array([np.delete(X, row, axis=0).var(axis=0) for row in range(16)])
+    if kind == "any":
+        strengths = np.where(rng.random(X.shape) < 0.02, 10.0 ** rng.uniform(-0.7, 0, size=X.shape), strengths)
+    return glru.Problem(X, y, penalty=glru.L2(1.0), scaling="sum", fit_intercept=True), strengths
+
+
+@pytest.mark.parametrize("kind", ["scaler", "any"])
+@pytest.mark.parametrize("error", [0.0, 1e-5])
+def test_wide_bounds_of_strengths_that_shrink(kind, error):
+    """At every candidate on the way, and for all strengths within their error."""
+    rng = np.random.default_rng(len(kind))
+    problem, strengths = make_shrunk(kind, rng)
+    family = WideRefits(glru.solve(problem, tol=1e-10), Refits(strengths=strengths, error=error))
+    assert family.shrunk is not None and family.penalty_growth.max() < 0.9 / strengths.min()
+    off = error * np.maximum(1.0, strengths)
+    true = [strengths] if error == 0.0 else [strengths - off, strengths + off]
+    optima = [[optimal_bounds(Refits(strengths=one).problem(problem, row), row) for one in true] for row in range(16)]
+    narrow = []
+    for n_steps in range(1, 12):
+        with np.errstate(all="ignore"):
+            lower, upper = family.bounds(np.arange(16), lambda low, _: np.zeros(low.size, dtype=bool), n_steps)
+        for row, known in enumerate(optima):
+            assert all(low <= upper[row] and high >= lower[row] for low, high in known)
+        narrow.append(np.isfinite(upper - lower).sum())
+    assert narrow[-1] >= 12 and narrow[0] < 16

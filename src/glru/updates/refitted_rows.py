@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
-from glru.linalg import FEW, HOST, TINY, Array, gamma, to_host, weighted_norm
+from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weighted_norm
+from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
 from glru.solution import Solution
@@ -37,6 +38,12 @@ Mask = NDArray[np.bool_]
 LEAST_SHARE = 1e-6
 """Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
 
+
+FEW_SHRUNK = 0.25
+"""Strengths divided by more than 1 and this are looked at one by one, unless they are more than twice as many as the columns."""
+
+LARGEST_MIX = 4.0
+"""Share of the last step in an accelerated one: steps that leave up to four fifths of an error are made up for."""
 
 WORTH_EXPANDING = 4.0
 """Products of all rows with all candidates must cost this many times as much as third derivatives before these are formed."""
@@ -770,15 +777,102 @@ class WideRefits:
         scale = 1.0 / np.sqrt(self.refits.smallest[rows])
         return np.sqrt(squares * (1.0 + gamma(side.inverse.size + 8))) * (1.0 + FEW) + side.tiny * scale
 
+    @cached_property
+    def shrunk(self) -> "ShrunkStrengths | None":
+        """The strengths that shrink much, if what they do in the span of the rows is known."""
+        refits, side, problem = self.refits, self.family.side, self.problem
+        if refits.strengths is None or refits.filled_columns.size or not np.all(refits.smallest[refits.together] > 0.0):
+            return None
+        gram = to_host(side.gram.data)
+        # The intercept is free, so that a constant column more changes nothing; K about a centre is singular without it.
+        constant = gram.diagonal().mean() if problem.fit_intercept else 0.0
+        metric = ColumnMetric(gram + constant, False, problem.n_columns + 16, 0.0)
+        if not metric.eta < 0.5:
+            return None
+        least = refits.strengths - refits.error * np.maximum(1.0, refits.strengths)
+        least[:, side.inverse == 0.0] = 1.0
+        floor = 1.0 / (1.0 + FEW_SHRUNK)
+        while np.count_nonzero(least < floor) > 2 * problem.n_columns:
+            floor *= 0.5
+        rows, columns = np.nonzero(least < floor)
+        vectors = problem.matrix.dense(columns) - (0.0 if side.center is None else side.center[columns])
+        vectors = vectors.T * np.sqrt(side.inverse[columns])[:, None]
+        vectors[np.arange(rows.size), rows] = 0.0
+        # The vectors are rounded entry by entry.
+        norms = metric.norms(as_matrix(vectors)) + FEW * metric.largest * np.linalg.norm(vectors, axis=1)
+        squares = np.square(norms) / (1.0 - metric.eta) * (1.0 + FEW)
+        return ShrunkStrengths(floor, rows, least[rows, columns], vectors, squares)
+
+    @cached_property
+    def penalty_growth(self) -> Array:
+        """At least the largest eigenvalues of what ``K`` becomes without each row, in units of ``K`` itself, both without the row."""
+        refits, shrunk = self.refits, self.shrunk
+        with np.errstate(all="ignore"):
+            found = np.where(refits.smallest > 0.0, 1.0 / refits.smallest, np.inf)
+            return found if shrunk is None else np.fmin(found, shrunk.growth(refits.n_rows))
+
     def shares(self, rows: Rows) -> Array:
-        """What share of the metric without each row the Hessians have at least."""
+        """What share of the metric without each row the Hessians have at least, in the span of the other rows."""
         refits = self.refits
         with np.errstate(all="ignore"):
             spread = self.family.metric.curvatures @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
             thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
-            found = refits.smallest[rows] * np.square(np.maximum(1.0 - thetas, 0.0)) * (1.0 - FEW)
+            found = np.square(np.maximum(1.0 - thetas, 0.0)) / self.penalty_growth[rows] * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShrunkStrengths:
+    r"""The strengths that shrink much without a row, one entry each.
+
+    A column that varies little without its largest value has a strength near 0 then, and little part in
+    :math:`K_i = X \operatorname{diag}(1 / (\rho_i \lambda)) X^\top` over the other rows, which all gradients and all models lie in. With ``f`` the
+    floor, the columns :math:`x_j` whose factor is below it and ``K`` that of all columns,
+
+    .. math:: K_i \preceq \Bigl(\tfrac1f + \sum_j \bigl(\tfrac1{\rho_{ij}} - \tfrac1f\bigr) \tfrac1{\lambda_j} x_j^\top K^{-1} x_j\Bigr) K .
+
+    Attributes
+    ----------
+    floor : float
+        All other factors are at least this, which is at most 1.
+    rows : array of int
+        Whose removal shrinks them.
+    factors : array
+        At most the factors.
+    vectors : array of shape (n_shrunk, n_rows)
+        Their columns over the root of the penalty, 0 in the row that is left out.
+    squares : array
+        At least :math:`x_j^\top K^{-1} x_j / \lambda_j` over the other rows.
+    """
+
+    floor: float
+    rows: Rows
+    factors: Array
+    vectors: Array
+    squares: Array
+
+    def growth(self, n_rows: int) -> Array:
+        """At least the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
+        parts = (1.0 / self.factors - 1.0 / self.floor) * self.squares
+        return (1.0 / self.floor + np.bincount(self.rows, parts, n_rows)) * (1.0 + gamma(self.rows.size + 16))
+
+    def errors(self, rows: Rows, duals: Array, held: Array) -> Array:
+        """At least the norms of gradients of the penalty, in the metric of each row's own, for factors that are off by one of ``max(1, rho)``.
+
+        ``duals``: models, a column per row; ``held``: at least their norms in the metric of the penalty.
+        """
+        places = np.full(self.vectors.shape[1], -1)
+        places[rows] = np.arange(rows.size)
+        mine = np.flatnonzero(places[self.rows] >= 0)
+        at, vectors = places[self.rows[mine]], self.vectors[mine]
+        sizes = np.abs(np.einsum("ij,ij->i", vectors, duals.T[at]))
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(duals, axis=0)[at]
+        sizes += gamma(vectors.shape[1] + 16) * lengths
+        # The models' coefficients have the factors in their denominators, and so has the inverse metric.
+        squares = np.bincount(at, np.square(sizes) / self.factors[mine] ** 3, rows.size)
+        return np.sqrt(squares + np.square(held) / self.floor**3) * (1.0 + gamma(sizes.size + 16))
 
 
 @final
@@ -792,6 +886,8 @@ class WideCandidates:
     norms: Array
     duals: Array
     free: Array
+    last: tuple[Array, Array, Array] | None = None
+    """What the last plain step made of duals and free coordinates, and what it took from the duals."""
 
     contraction: ClassVar[float] = SLOW
     cost: ClassVar[float] = 0.0
@@ -848,10 +944,12 @@ class WideCandidates:
         # Factors that are off: the model's norm in the metric of the penalty times their relative error.
         held = np.einsum("ij,ij->j", self.duals, side.gram @ self.duals) + 2.0 * side.unit * np.square(norm_sum)
         held = np.sqrt(np.maximum(held, 0.0)) + fills * np.abs(self.duals).sum(axis=0)
-        factors_off = held / refits.smallest[rows]
+        if owner.shrunk is None:
+            strengths_off = refits.error * held / refits.smallest[rows] ** 1.5 * (1.0 + FEW)
+        else:
+            strengths_off = refits.error * owner.shrunk.errors(rows, self.duals, held) * (1.0 + FEW)
         if refits.class_factors is not None:
-            factors_off = factors_off + norm_sum + border * free_norms
-        rounding = rounding + refits.error * factors_off * (1.0 + FEW)
+            rounding = rounding + refits.error * (norm_sum + border * free_norms) * (1.0 + FEW)
         if refits.filled_columns.size:
             summed = np.abs(owner.refits.mask.T @ forces) + gamma(problem.n_rows + 8) * (
                 owner.refits.mask.T @ np.abs(forces)
@@ -860,10 +958,15 @@ class WideCandidates:
             nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
             rounding = rounding + owner.fill_error * total
         root = np.sqrt(self.shares)
-        nu, rounding = (nu + rounding) / root * (1.0 + FEW) + TINY, rounding / root
+        rounding = rounding / root + strengths_off
+        nu = (nu / root + rounding) * (1.0 + FEW) + TINY
         largest_norm = (family.largest_norm * known.growth[rows] + fills) / root * (1.0 + FEW)
         radius = local_radius(family.constant, largest_norm, nu, exponent)
-        half = (known.norms_without[rows] + fills) / root * radius * (1.0 + FEW) + own_errors
+        # The left-out row is not in the span of the others: its norm is at most that in the metric of the penalty, and what the intercept adds.
+        own_norms = self.norms[own] + side.border_norms[rows] * free_norms / root
+        if refits.filled_columns.size:
+            own_norms = (known.norms_without[rows] + fills) / root
+        half = own_norms * radius * (1.0 + FEW) + own_errors
         return Certified(*family.widened(scores[own], half), nu, rounding), forces
 
     def _score_errors(self) -> tuple[Errors, Array]:
@@ -894,10 +997,18 @@ class WideCandidates:
         rows, family = self.rows[members], self.owner.family
         own, forces = (rows, np.arange(rows.size)), self._certificate[1][:, members]
         residuals, change = family.next_step(own, forces, self.duals[:, members])
-        duals = self.duals[:, members] - residuals
+        duals, free = self.duals[:, members] - residuals, self.free[:, members] + change
+        last = duals, free, residuals
+        if self.last is not None:
+            # Anderson's acceleration: the mix of two steps that leaves least of what they took.
+            before = [part[:, members] for part in self.last]
+            change = residuals - before[2]
+            with np.errstate(all="ignore"):
+                share = np.einsum("ij,ij->j", residuals, change) / np.einsum("ij,ij->j", change, change)
+            share = np.where(np.abs(share) < LARGEST_MIX, share, 0.0)
+            duals, free = duals - share * (duals - before[0]), free - share * (free - before[1])
         duals[own] = 0.0
-        free = self.free[:, members] + change
-        return WideCandidates(self.owner, rows, self.shares[members], self.norms[:, members], duals, free)
+        return WideCandidates(self.owner, rows, self.shares[members], self.norms[:, members], duals, free, last)
 
     def exact(self, members: Mask) -> None:
         """Rows that chord steps do not decide are left to steps of their own."""
