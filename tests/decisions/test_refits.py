@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import glru
 from tests.core import ClassEllipsoid, Refits, TallRefits, WideRefits, certified_bounds, certify, leave_one_out, train
@@ -46,7 +47,14 @@ def optimal_bounds(problem, row):
 
 
 @pytest.mark.parametrize(
-    "kinds", [("strengths",), ("fills",), ("class_factors",), ("strengths", "fills", "class_factors")]
+    "kinds",
+    [
+        ("strengths",),
+        ("fills",),
+        ("class_factors",),
+        ("strengths", "class_factors"),
+        ("strengths", "fills", "class_factors"),
+    ],
 )
 @pytest.mark.parametrize("wide", [False, True], ids=["tall", "wide"])
 @pytest.mark.parametrize(
@@ -273,13 +281,33 @@ def make_shrunk(kind, rng):
 
 
 @pytest.mark.parametrize("kind", ["scaler", "any"])
+def test_strengths_that_shrink_in_the_span_of_the_other_rows(kind):
+    """No eigenvalue of what K becomes without a row is larger, and the bound is not much larger than it must be."""
+    rng = np.random.default_rng(5)
+    problem, strengths = make_shrunk(kind, rng)
+    X, n = problem.X, problem.n_rows
+    for factors in (None, rng.uniform(0.5, 1.2, size=(n, 2))):
+        family = WideRefits(glru.solve(problem), Refits(strengths=strengths, class_factors=factors))
+        for row in range(n):
+            others = np.delete(X, row, axis=0)
+            old, new = others @ others.T + X.shape[1], (others / strengths[row]) @ others.T
+            largest = scipy.linalg.eigvalsh(new, old)[-1]
+            if factors is not None:
+                largest = max(largest, 1.0 / factors[row].min())
+            assert largest <= family.growth[row] <= 10.0 * largest
+            assert family.growth[row] <= 1.001 / min(
+                strengths[row].min(), 1.0 if factors is None else factors[row].min()
+            )
+
+
+@pytest.mark.parametrize("kind", ["scaler", "any"])
 @pytest.mark.parametrize("error", [0.0, 1e-5])
 def test_wide_bounds_of_strengths_that_shrink(kind, error):
     """At every candidate on the way, and for all strengths within their error."""
     rng = np.random.default_rng(len(kind))
     problem, strengths = make_shrunk(kind, rng)
     family = WideRefits(glru.solve(problem, tol=1e-10), Refits(strengths=strengths, error=error))
-    assert family.shrunk is not None and family.penalty_growth.max() < 0.9 / strengths.min()
+    assert family.shrunk is not None and family.growth.max() < 0.9 / strengths.min()
     off = error * np.maximum(1.0, strengths)
     true = [strengths] if error == 0.0 else [strengths - off, strengths + off]
     optima = [[optimal_bounds(Refits(strengths=one).problem(problem, row), row) for one in true] for row in range(16)]

@@ -22,9 +22,9 @@ from glru.sklearn.columns import (
     Splits,
     Unfollowed,
     as_numbers,
+    column_chunks,
     join,
     largest_of,
-    row_chunks,
     width_of,
 )
 from glru.sklearn.preprocessing import is_a
@@ -722,11 +722,15 @@ def _agree(columns: Columns, made: Array, errors: Array) -> bool:
     assert columns.values is not None
     if columns.values.shape != made.shape:
         return False
-    for rows in row_chunks(made):
-        own = columns.values[rows]
-        own = (own if columns.complete else np.where(columns.missing[rows], columns.fill0, own)) - columns.shift0
-        own = np.abs(own / columns.scale0 - made[rows])
-        if not np.all(own <= errors) and not np.all(own <= errors + OPERATIONS * UNIT * np.abs(made[rows])):
+    for part in column_chunks(made):
+        own, known, most = columns.values[:, part], made[:, part], errors[:, part]
+        if not columns.complete:
+            own = np.where(columns.missing[:, part], columns.fill0[:, part], own)
+        own = own - columns.shift0[:, part]
+        own /= columns.scale0[:, part]
+        own -= known
+        np.abs(own, out=own)
+        if not np.all(own <= most) and not np.all(own <= most + OPERATIONS * UNIT * np.abs(known)):
             return False
     return True
 

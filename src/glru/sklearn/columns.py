@@ -178,11 +178,12 @@ class Columns:
     def moments(self) -> tuple[Array, Array, Array, Array]:
         """Mean and variance of each column without each row, and their largest rounding errors in each column."""
         assert self.values is not None
-        if self.complete:
-            return self._plain_moments()
-        shape = self.n_values.shape
-        mean, variance = np.empty(shape), np.empty(shape)
+        shape = self.values.shape if self.complete else self.n_values.shape
+        # In the order in which the values are stored.
+        mean, variance = (np.empty_like(self.values, shape=shape) for _ in range(2))
         mean_error, error = np.empty((1, shape[1])), np.empty((1, shape[1]))
+        if self.complete:
+            return mean, variance, *_plain_moments(self.values, mean, variance)
         for part in column_chunks(self.values):
             mean[:, part], variance[:, part], mean_error[:, part], error[:, part] = self._moments_of(part)
         return mean, variance, mean_error, error
@@ -204,28 +205,6 @@ class Columns:
         size = np.abs(c).max(axis=0) + self._sums(np.abs(c)) + q * np.abs(e)
         mean_error = gamma(2 * n_rows + 8) * size / n + fill_error + UNIT * np.abs(centre + mean)
         return centre + mean, variance, largest_of(mean_error), largest_of(error)
-
-    def _plain_moments(self) -> tuple[Array, Array, Array, Array]:
-        """The moments of columns without missing values; errors as in :attr:`moments`, each bounded by that of its column."""
-        assert self.values is not None
-        n_rows = self.values.shape[0]
-        centre = self.values.mean(axis=0, keepdims=True)
-        mean = self.values - centre
-        variance = mean * mean
-        largest = np.maximum(mean.max(axis=0, keepdims=True), -mean.min(axis=0, keepdims=True))
-        total, unit = variance.sum(axis=0, keepdims=True), gamma(2 * n_rows + 8)
-        error = 4.0 * unit * (largest * largest + total) / (n_rows - 1)
-        # The sum of absolute values is at most the root of that of the squares times the number of rows.
-        sizes = largest + np.sqrt(n_rows * total) * (1.0 + unit)
-        mean_error = unit * sizes / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
-        for part, whole in ((mean, mean.sum(axis=0)), (variance, total[0])):
-            np.subtract(whole, part, out=part)
-            part /= n_rows - 1
-        for rows in row_chunks(variance):
-            variance[rows] -= np.square(mean[rows])
-        np.maximum(variance, 0.0, out=variance)
-        mean += centre
-        return mean, variance, mean_error, error
 
     @cached_property
     def _order(self) -> tuple[Array, NDArray[np.intp]]:
@@ -318,14 +297,29 @@ def _ordered_quantiles(ordered: Array, shares: Sequence[float]) -> list[Array]:
     return [_interpolate(lambda places: ordered[places, columns], last, share) for share in shares]
 
 
-def row_chunks(array: Array) -> Iterator[slice]:
-    """Slices of rows so few that what is made of them costs no new memory: that takes longer than the arithmetic."""
-    height = max(1, CHUNK // max(array.shape[1], 1))
-    return (slice(begin, begin + height) for begin in range(0, array.shape[0], height))
+def _plain_moments(values: Array, mean: Array, variance: Array) -> tuple[Array, Array]:
+    """The moments of columns without missing values, put into two arrays, and their errors as in :attr:`Columns.moments`."""
+    n_rows = values.shape[0]
+    centre = values.mean(axis=0, keepdims=True)
+    np.subtract(values, centre, out=mean)
+    np.multiply(mean, mean, out=variance)
+    largest = np.maximum(mean.max(axis=0, keepdims=True), -mean.min(axis=0, keepdims=True))
+    total, unit = variance.sum(axis=0, keepdims=True), gamma(2 * n_rows + 8)
+    error = 4.0 * unit * (largest * largest + total) / (n_rows - 1)
+    # The sum of absolute values is at most the root of that of the squares times the number of rows.
+    sizes = largest + np.sqrt(n_rows * total) * (1.0 + unit)
+    mean_error = unit * sizes / (n_rows - 1) + UNIT * (np.abs(centre) + largest)
+    for part, whole in ((mean, mean.sum(axis=0)), (variance, total[0])):
+        np.subtract(whole, part, out=part)
+        part /= n_rows - 1
+    variance -= np.square(mean)
+    np.maximum(variance, 0.0, out=variance)
+    mean += centre
+    return mean_error, error
 
 
 def column_chunks(array: Array) -> Iterator[slice]:
-    """The same of columns."""
+    """Slices of columns so few that what is made of them costs no new memory: that takes longer than the arithmetic."""
     width = max(64, CHUNK // max(array.shape[0], 1))
     return (slice(begin, begin + width) for begin in range(0, array.shape[1], width))
 

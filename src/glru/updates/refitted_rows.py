@@ -789,27 +789,29 @@ class WideRefits:
         metric = ColumnMetric(gram + constant, False, problem.n_columns + 16, 0.0)
         if not metric.eta < 0.5:
             return None
-        least = refits.strengths - refits.error * np.maximum(1.0, refits.strengths)
-        least[:, side.inverse == 0.0] = 1.0
         floor = 1.0 / (1.0 + FEW_SHRUNK)
-        while np.count_nonzero(least < floor) > 2 * problem.n_columns:
+        while np.count_nonzero(low := refits.strengths < floor) > 2 * problem.n_columns:
             floor *= 0.5
-        rows, columns = np.nonzero(least < floor)
+        rows, columns = np.nonzero(low & (side.inverse > 0.0))
+        least = refits.strengths[rows, columns] - refits.error
         vectors = problem.matrix.dense(columns) - (0.0 if side.center is None else side.center[columns])
         vectors = vectors.T * np.sqrt(side.inverse[columns])[:, None]
         vectors[np.arange(rows.size), rows] = 0.0
         # The vectors are rounded entry by entry.
         norms = metric.norms(as_matrix(vectors)) + FEW * metric.largest * np.linalg.norm(vectors, axis=1)
         squares = np.square(norms) / (1.0 - metric.eta) * (1.0 + FEW)
-        return ShrunkStrengths(floor, rows, least[rows, columns], vectors, squares)
+        return ShrunkStrengths((floor - refits.error) * (1.0 - FEW), rows, least * (1.0 - FEW), vectors, squares)
 
     @cached_property
-    def penalty_growth(self) -> Array:
-        """At least the largest eigenvalues of what ``K`` becomes without each row, in units of ``K`` itself, both without the row."""
+    def growth(self) -> Array:
+        """At least the largest squared norm without each row of a gradient whose norm is 1 in the metric of all strengths and weights as they were."""
         refits, shrunk = self.refits, self.shrunk
         with np.errstate(all="ignore"):
             found = np.where(refits.smallest > 0.0, 1.0 / refits.smallest, np.inf)
-            return found if shrunk is None else np.fmin(found, shrunk.growth(refits.n_rows))
+            if shrunk is None:
+                return found
+            weights = replace(refits, strengths=None).smallest if refits.class_factors is not None else np.ones(1)
+            return np.fmin(found, np.maximum(shrunk.growth(refits.n_rows), 1.0 / weights) * (1.0 + FEW))
 
     def shares(self, rows: Rows) -> Array:
         """What share of the metric without each row the Hessians have at least, in the span of the other rows."""
@@ -817,7 +819,7 @@ class WideRefits:
         with np.errstate(all="ignore"):
             spread = self.family.metric.curvatures @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
             thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
-            found = np.square(np.maximum(1.0 - thetas, 0.0)) / self.penalty_growth[rows] * (1.0 - FEW)
+            found = np.square(np.maximum(1.0 - thetas, 0.0)) / self.growth[rows] * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
 
