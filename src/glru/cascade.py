@@ -887,10 +887,28 @@ class Cascade:
     @cached_property
     def _refitted(self) -> TallRefits | WideRefits:
         assert self.refits is not None
-        start, refits = self.solution if self.solution.reached(COARSE) else self.accurate_solution, self.refits
-        if self.problem.scaling == "mean":
-            start, refits = summed(start), refits.summed(self.problem)
-        return (WideRefits if has_wide_rows(self.problem) else TallRefits)(start, refits)
+        start = self.solution if self.solution.reached(COARSE) else self.accurate_solution
+        return self._refitted_at(start, self.refits)
+
+    def _refitted_at(self, start: Solution, refits: Refits) -> TallRefits | WideRefits:
+        """The removals around a solution with refitted preprocessing."""
+        if start.problem.scaling == "mean":
+            start, refits = summed(start), refits.summed(start.problem)
+        return (WideRefits if has_wide_rows(start.problem) else TallRefits)(start, refits)
+
+    def variant_rows(self) -> list[Rows]:
+        """The open rows of each kind without which the columns are others."""
+        assert self.refits is not None
+        return [np.intersect1d(self.open_rows(), variant.rows) for variant in self.refits.variants]
+
+    def refitted_variant(self, rows: Rows) -> Bounds:
+        """As :meth:`refitted`, around a model that is trained in the columns that rows of one kind have in common."""
+        assert self.refits is not None
+        for variant in self.refits.variants:
+            if rows.size and rows[0] in variant.rows:
+                start = train(variant.problem, tol=COARSE, start=self.solution.point, budget=self.budget)
+                return self._refitted_at(start, variant.refits).bounds(rows, self._narrow, BATCH_STEPS)
+        return unbounded(rows.size)
 
     def refitted_quick(self, rows: Rows) -> Bounds:
         """Newton candidates under preprocessing that is fitted again, bounded without a product of all rows with each."""
@@ -1240,6 +1258,15 @@ STEPS = (
         _has_refitted,
         _described,
         Cascade.refitted,
+        tightens=True,
+        refits=True,
+    ),
+    Step(
+        "newton",
+        "the same, rows without which the columns are others; a model of all rows for each kind of them",
+        lambda cascade: _has_refitted(cascade) and cascade.refits is not None and bool(cascade.refits.variants),
+        Cascade.variant_rows,
+        Cascade.refitted_variant,
         tightens=True,
         refits=True,
     ),

@@ -255,6 +255,27 @@ def test_modes_that_change_without_a_row(counts):
         assert_described(steps, X, y, at_most_alone=0.0, count=20)
 
 
+@pytest.mark.parametrize("balanced", [None, "balanced"])
+@each(MODES, "counts")
+def test_modes_of_text_that_change_without_a_row(counts, balanced):
+    """Rows without which the same other category is filled in are bounded together, around a model of their own."""
+    X, y = numbers(36)
+    frame = pd.DataFrame(X[:, [0, 1]], columns=["a", "b"])
+    names, counts = np.array(["k", "b", "z"])[: len(counts)], 4 * np.array(counts) - [3, 0, 0][: len(counts)]
+    frame["c"] = np.append(np.repeat(names, counts), np.full(36 - sum(counts), None)).astype(object)
+    frame["d"] = np.where(np.arange(36) % 5 == 0, None, np.array(["u", "v"])[(np.arange(36) // 5) % 2]).astype(object)
+    text = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    steps = make_column_transformer((text, ["c", "d"]), (StandardScaler(), ["a", "b"]))
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, class_weight=balanced)
+    found = glru.loocv(make_pipeline(steps, model), frame, y, width=1e-7)
+    expected = model_selection.cross_val_predict(
+        make_pipeline(steps, model), frame, y, cv=LeaveOneOut(), method="decision_function"
+    )
+    np.testing.assert_allclose(found.scores, expected, atol=2e-7)
+    assert np.all((found.bounds.lower <= expected + 1e-9) & (found.bounds.upper >= expected - 1e-9))
+    assert found.n_refits <= 6 and found.n_trainings == 0
+
+
 UNFOLLOWED = {
     "pca": (make_pipeline(StandardScaler(), PCA(3)), "PCA is fitted to all rows together"),
     "best": (make_pipeline(StandardScaler(), SelectKBest(f_classif, k=2)), "SelectKBest is fitted to all rows"),

@@ -1,6 +1,7 @@
 """An estimator and its data as problems: one, or one per class, and the way back to labels and coefficients."""
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -19,10 +20,13 @@ from glru.sklearn.columns import Splits
 from glru.sklearn.objectives import Objective
 from glru.sklearn.preprocessing import Preprocessing, is_a
 from glru.sklearn.targets import Targets
-from glru.updates.refits import Refits, rescaled
+from glru.updates.refits import Refits, Variant, rescaled
 
 CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
+
+LEAST_VARIANT = 4
+"""Rows without which the same other values are filled in are worth a model of their own from this number on."""
 
 
 @final
@@ -173,9 +177,13 @@ class Adapted:
 
     def _refits(self, k: int) -> Refits | None:
         columns = self.column_changes
-        factors, groups = self.targets.factors_without(k) if self.targets.balanced else (None, None)
-        if columns is None and factors is None:
+        if columns is None and not self.targets.balanced:
             return None
+        return replace(self._refits_of(k, columns), variants=tuple(self._variants(k)))
+
+    def _refits_of(self, k: int, columns: ColumnChanges | None) -> Refits:
+        """What leaving out a row changes in the ``k``-th problem, given what it changes of the columns."""
+        factors, groups = self.targets.factors_without(k) if self.targets.balanced else (None, None)
         alone = np.zeros(self.targets.y.size, dtype=bool) if columns is None else columns.alone
         known = columns is not None and not alone.all()
         first = np.ones((alone.size, self.offset))
@@ -190,13 +198,31 @@ class Adapted:
             refit=partial(self.without, k),
         )
 
+    def _variants(self, k: int) -> Iterator[Variant]:
+        """Rows without which imputers fill in another value, by what they fill in."""
+        steps, columns = self.preprocessing, self.column_changes
+        if steps is None or columns is None or self.problems[k].loss.several:
+            return
+        for rows, fills in columns.variants(LEAST_VARIANT):
+            copies: dict[int, Any] = {}
+            fitted = deepcopy(steps.fitted, copies)
+            for step, j, value in fills:
+                copies[id(step)].statistics_[j] = value
+            other = replace(steps, fitted=fitted)
+            other = replace(other, matrix=other.transform(steps.X))
+            changes = self._follow(None, other)
+            rows = rows[~changes.alone[rows]]
+            if rows.size >= LEAST_VARIANT:
+                problem = self.problems[k].derive(X=prepend_constant(other.matrix, self.objective.constant))
+                yield Variant(rows, problem, self._refits_of(k, changes))
+
     @cached_property
     def column_changes(self) -> ColumnChanges | None:
         """What leaving out a row changes of the columns; None without steps in front of the model."""
         return None if self.preprocessing is None else self._follow()
 
-    def _follow(self, splits: Splits | None = None) -> ColumnChanges:
-        objective, steps = self.objective, self.preprocessing
+    def _follow(self, splits: Splits | None = None, steps: Preprocessing | None = None) -> ColumnChanges:
+        objective, steps = self.objective, self.preprocessing if steps is None else steps
         assert steps is not None
         reason = None
         if steps.params:
@@ -213,7 +239,7 @@ class Adapted:
     @property
     def n_refits(self) -> int:
         """Without how many rows the problems are made one at a time."""
-        alone = [refits.alone for refits in self.refits if refits is not None and refits.alone is not None]
+        alone = [refits.one_by_one for refits in self.refits if refits is not None]
         return int(np.any(alone, axis=0).sum()) if alone else 0
 
     @property

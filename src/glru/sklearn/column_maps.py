@@ -6,8 +6,8 @@ new column. Rows without which the steps would do something else are set apart: 
 """
 
 from collections import Counter, UserList
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -31,6 +31,9 @@ from glru.sklearn.preprocessing import is_a
 
 EPS = float(np.finfo(np.float64).eps)
 
+MODES_CHANGE = "without a row another value is the most frequent one"
+"""Why rows are set apart whose imputers fill in something else."""
+
 OPERATIONS = 16.0
 """At most so many roundings, each of the size of the largest number on the way, are in what a chain of scalers makes of a value."""
 
@@ -39,6 +42,8 @@ LARGEST_ERROR = 1e-7
 
 LARGEST_SCALE = 1e140
 """Columns of larger scales, or of scales below its inverse, are not followed: squares and their rounding errors would overflow or underflow."""
+
+Modes = list[tuple[Any, int, NDArray[np.object_]]]
 
 SINGLE_ROWS = 32
 """Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
@@ -60,6 +65,8 @@ class Walk:
         Why.
     last, made : transformer or None, array or sparse matrix
         The last step, and what it makes of its columns.
+    modes : list of tuple
+        Imputers, columns of theirs, and what the imputer would fill the column with without each row, where that differs between rows.
     """
 
     def __init__(
@@ -68,6 +75,7 @@ class Walk:
         self.splits, self.intercept, self.last, self.made = splits, intercept, last, made
         self.alone = np.zeros(n_rows if splits is None else len(splits), dtype=bool)
         self.reasons: list[str] = []
+        self.modes: Modes = []
 
     def set_apart(self, rows: Mask, reason: str) -> None:
         """Set rows apart; a mask of rows, or of rows and columns."""
@@ -370,10 +378,10 @@ def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns
     """Text and categories with the most frequent one, or a constant, where they are missing."""
     if step.strategy == "most_frequent":
         table = columns.given.to_numpy() if hasattr(columns.given, "to_numpy") else np.asarray(columns.given)
-        for column in np.asarray(table, dtype=object).T:
+        for j, column in enumerate(np.asarray(table, dtype=object).T):
             values = [None if _is_missing(value, step.missing_values) else value for value in column.tolist()]
             if None in values:
-                walk.set_apart(_changed_modes(walk, values), "without a row another value is the most frequent one")
+                walk.set_apart(_changed_modes(walk, step, j, values), MODES_CHANGE)
     elif step.strategy != "constant":
         raise Unfollowed(f"{step!r} got something else than numbers")
     if step.add_indicator:
@@ -381,14 +389,24 @@ def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns
     return replace(columns, given=given)
 
 
-def _changed_modes(walk: Walk, values: list[Any]) -> Mask:
-    """Where the most frequent value, None apart, may be another one without a row or in a split."""
+def _changed_modes(walk: Walk, step: Any, j: int, values: list[Any]) -> Mask:
+    """Where the most frequent value, None apart, is another one than a column's imputer knows without a row, or may be one in a split."""
     counts = Counter(value for value in values if value is not None)
     top = max(counts.values(), default=0)
     first = [value for value, count in counts.items() if count == top]
     if walk.splits is None:
-        close = len(first) > 1 or top == 1 or any(count + 1 == top for count in counts.values())
-        return np.array([close and value in first for value in values])
+        if top < 2:
+            return np.array([value in first for value in values])
+        # Of values that are as frequent the imputer takes the least. Without a row that has it another one may be the most frequent.
+        usual = min(first)
+        counts[usual] -= 1
+        top = max(counts.values())
+        without = min(value for value, count in counts.items() if count == top)
+        modes = np.empty(len(values), dtype=object)
+        modes[:] = [without if value == usual else usual for value in values]
+        if without != usual:
+            walk.modes.append((step, j, modes))
+        return np.asarray(modes != step.statistics_[j], dtype=bool)
     found = []
     for train, _ in walk.splits:
         own = Counter(values[row] for row in train if values[row] is not None).most_common(2)
@@ -616,6 +634,8 @@ class ColumnChanges:
         Rows that are set apart.
     reason : str or None
         Why.
+    modes : list of tuple
+        As in :class:`Walk`.
     """
 
     strengths: Array | None
@@ -624,6 +644,16 @@ class ColumnChanges:
     error: float
     alone: Mask
     reason: str | None
+    modes: Modes = field(default_factory=list)
+
+    def variants(self, least: int) -> Iterator[tuple[NDArray[np.intp], list[tuple[Any, int, Any]]]]:
+        """Kinds of rows alone, at least so many each, and what imputers fill columns with without them."""
+        rows = np.flatnonzero(self.alone)
+        keys = [tuple(modes[row] for _, _, modes in self.modes) for row in rows] if self.modes else []
+        for key, count in Counter(keys).items():
+            if count >= least:
+                chosen = rows[[own == key for own in keys]]
+                yield chosen, [(step, j, value) for (step, j, _), value in zip(self.modes, key, strict=True)]
 
 
 @np.errstate(all="ignore")  # columns without values give NaN, whose rows are set apart
@@ -652,7 +682,7 @@ def follow(
     try:
         columns = walk.through(fitted, Columns(X, None, splits))
         if columns.values is None:
-            return ColumnChanges(None, None, None, 0.0, walk.alone, _listed(walk))
+            return ColumnChanges(None, None, None, 0.0, walk.alone, _listed(walk), walk.modes)
         return _changes(walk, columns, matrix, intercept, penalised)
     except Unfollowed as found:
         return ColumnChanges(None, None, None, 0.0, np.ones_like(walk.alone), str(found))
@@ -714,6 +744,7 @@ def _changes(walk: Walk, columns: Columns, matrix: Matrix, intercept: bool, pena
         error if moved or scales else 0.0,
         walk.alone,
         _listed(walk),
+        walk.modes,
     )
 
 

@@ -13,6 +13,7 @@ divided by ``t`` times what it was divided by has its coefficient multiplied by 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -51,6 +52,8 @@ class Refits:
         Rows whose removal changes more than that: :attr:`refit` makes their problem.
     refit : callable or None
         ``refit(row)``: the problem without a row, in which it has weight zero, with the columns as its own preprocessing makes them.
+    variants : tuple of Variant
+        Kinds of rows among those alone whose removals are small changes of another problem.
     """
 
     strengths: Array | None = None
@@ -61,6 +64,7 @@ class Refits:
     error: float = 0.0
     alone: Mask | None = None
     refit: Callable[[int], Problem] | None = None
+    variants: "tuple[Variant, ...]" = ()
 
     @property
     def n_rows(self) -> int:
@@ -72,6 +76,14 @@ class Refits:
     def together(self) -> Mask:
         """The rows whose removals the arrays describe."""
         return np.ones(self.n_rows, dtype=bool) if self.alone is None else ~self.alone
+
+    @property
+    def one_by_one(self) -> Mask:
+        """The rows that are neither described nor of a kind with others."""
+        found = ~self.together
+        for variant in self.variants:
+            found[variant.rows] = False
+        return found
 
     @cached_property
     def filled_columns(self) -> NDArray[np.intp]:
@@ -106,6 +118,12 @@ class Refits:
 
     def slack(self, problem: Problem) -> Array:
         """How far the score of each row is at most from that of :meth:`problem`, for all strengths' factors within their error."""
+        found = np.where(self.together, self._described_slack(problem), 0.0)
+        for variant in self.variants:
+            found[variant.rows] = variant.refits.slack(variant.problem)[variant.rows]
+        return found
+
+    def _described_slack(self, problem: Problem) -> Array:
         if self.strengths is None or not self.error:
             return np.zeros(self.n_rows)
         kept = np.ones(self.n_rows)
@@ -118,17 +136,21 @@ class Refits:
                 kept * problem.total_weight, others * least, out=np.full(kept.size, np.inf), where=others > 0
             )
         radii, norms = factor_radii(problem, self.strengths, self.error, kept * constant_loss(problem), self.fills)
-        found = radii * norms
-        return found if self.alone is None else np.where(self.alone, 0.0, found)
+        return radii * norms
 
     def parts(self) -> tuple[Any, ...]:
         """What tells refits apart."""
         names = ("strengths", "fills", "filled", "class_factors", "groups", "alone")
-        return *((name, getattr(self, name)) for name in names if getattr(self, name) is not None), self.error
+        own = *((name, getattr(self, name)) for name in names if getattr(self, name) is not None), self.error
+        others = ((one.rows, one.problem.matrix.dense(), *one.refits.parts()) for one in self.variants)
+        return *own, *chain.from_iterable(others)
 
     def problem(self, problem: Problem, row: int) -> Problem:
         """The problem without a row, in which it has weight zero."""
         if self.alone is not None and self.alone[row]:
+            for variant in self.variants:
+                if row in variant.rows:
+                    return variant.refits.problem(variant.problem, row)
             assert self.refit is not None
             return self.refit(row)
         weight = problem.sample_weight.copy()
@@ -164,6 +186,26 @@ class Refits:
             largest *= max(1.0, float(self.class_factors.max()))
         error = (self.error * (2.0 + self.error) + 16.0 * gamma(problem.n_rows + 8)) * largest
         return replace(self, strengths=strengths * kept, error=error)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """Rows without which the columns are those of another problem, but for small changes.
+
+    Attributes
+    ----------
+    rows : array of int
+        The rows.
+    problem : Problem
+        All rows in the other columns.
+    refits : Refits
+        What leaving out each of the rows changes there.
+    """
+
+    rows: NDArray[np.intp]
+    problem: Problem
+    refits: Refits
 
 
 def constant_loss(problem: Problem) -> float:
