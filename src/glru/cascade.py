@@ -1246,7 +1246,9 @@ STEPS = (
     Step(
         "newton",
         "memory, tall data, refitted preprocessing, a self-concordant loss, a smooth penalty; one factor",
-        lambda cascade: _has_refitted(cascade) and not has_wide_rows(cascade.problem),
+        lambda cascade: (
+            _has_refitted(cascade) and not has_wide_rows(cascade.problem) and not cascade.problem.loss.piecewise
+        ),
         lambda cascade: [rows[cascade.refits.together[rows]] for rows in _all_open(cascade)] if cascade.refits else [],
         Cascade.refitted_quick,
         tightens=True,

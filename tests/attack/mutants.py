@@ -425,6 +425,9 @@ MUTANTS: dict[str, Mutant] = {
     "errors-of-refitted-classes-forgotten": Mutant(
         "glru.updates.refitted_classes:ClassRefitCandidates._rounding", scaled(0.0), REFITS
     ),
+    "refitted-rows-that-cross-kinks-carry-nothing": Mutant(
+        "glru.updates.refitted_rows:TallCandidates._piece_depths", result(lambda depths: depths + np.inf), REFITS
+    ),
     "strengths-that-shrink-carry-nothing": Mutant(
         "glru.updates.refitted_rows:ShrunkStrengths.growth",
         lambda growth: lambda self, n_rows: np.full(n_rows, 1.0 / self.floor),

@@ -319,3 +319,23 @@ def test_wide_bounds_of_strengths_that_shrink(kind, error):
             assert all(low <= upper[row] and high >= lower[row] for low, high in known)
         narrow.append(np.isfinite(upper - lower).sum())
     assert narrow[-1] >= 12 and narrow[0] < 16
+
+
+@pytest.mark.parametrize("kinds", [("strengths",), ("fills",), ("strengths", "fills", "class_factors")])
+@pytest.mark.parametrize("loss", [glru.SquaredHinge(), glru.SmoothedHinge(1.0)], ids=lambda loss: type(loss).__name__)
+def test_bounds_between_kinks_hold_at_every_candidate(kinds, loss):
+    rng = np.random.default_rng(len(kinds))
+    known = 0
+    for fit_intercept in (False, True):
+        X = rng.normal(size=(40, 4))
+        y = np.where(X[:, 0] + rng.normal(size=40) > 0.0, 1.0, -1.0)
+        problem = glru.Problem(X, y, loss, glru.L2(1.0), scaling="sum", fit_intercept=fit_intercept)
+        refits = make_refits(rng, problem, kinds)
+        family = TallRefits(glru.solve(problem, tol=1e-10), refits)
+        optima = [optimal_bounds(refits.problem(problem, row), row) for row in range(40)]
+        for n_steps in (1, 2, 3, 8):
+            with np.errstate(all="ignore"):
+                lower, upper = family.bounds(np.arange(40), lambda low, _: np.zeros(low.size, dtype=bool), n_steps)
+            assert all(low <= upper[row] and high >= lower[row] for row, (low, high) in enumerate(optima))
+        known += np.count_nonzero(upper - lower < 1e-6)
+    assert known > 5

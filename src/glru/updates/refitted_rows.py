@@ -23,11 +23,12 @@ from glru.linalg import FEW, HOST, TINY, Array, as_matrix, gamma, to_host, weigh
 from glru.metric.columns import ColumnMetric
 from glru.problem import Problem
 from glru.regions.local import local_radius
+from glru.regions.pieces import piece_depths, piece_radius
 from glru.solution import Solution
 from glru.sums import whole_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
 from glru.updates.gradients import Gradients, model_scores
-from glru.updates.local_rows import LocalRows, Removals, has_local_rows, newton_remainders
+from glru.updates.local_rows import LocalRows, Removals, has_local_rows, has_piece_rows, newton_remainders
 from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
 from glru.updates.row_models import Errors, Rows, has_wide_rows
@@ -62,9 +63,12 @@ MOST_KEPT = 10_000_000
 
 
 def has_refitted_rows(problem: Problem) -> bool:
-    """Whether the removals are made in batches: a self-concordant loss, a smooth penalty, data in memory on the host."""
-    known = problem.in_memory and problem.loss.self_concordance is not None and problem.arrays is HOST
-    return known and (has_wide_rows(problem) or has_local_rows(problem))
+    """Whether the removals are made in batches: data in memory on the host, a smooth penalty, a self-concordant loss or, on tall data, a piecewise one."""
+    if not (problem.in_memory and problem.arrays is HOST):
+        return False
+    if problem.loss.self_concordance is None:
+        return has_piece_rows(problem) and not has_wide_rows(problem)
+    return has_wide_rows(problem) or has_local_rows(problem)
 
 
 @final
@@ -401,7 +405,8 @@ class TallCandidates:
         scores = model_scores(problem.matrix, self.models, problem.fit_intercept)
         if columns.size:
             scores += owner.refits.mask @ (self.fills * self.models[columns])
-        centers = scores[own]
+        centers, (first, second) = scores[own], self._score_errors()
+        pieces = self._piece_depths(scores, (first, second)) if problem.loss.piecewise else None
         curved = np.zeros(rows.size)
         if np.isfinite(problem.loss.smoothness):
             slopes = problem.loss.gradient(problem.y[:, None], scores)
@@ -431,8 +436,11 @@ class TallCandidates:
         if refits.strengths is not None:
             penalty[: problem.n_columns] *= refits.strengths[rows].T
         gradients += penalty
-        first, second = self._score_errors()
-        nu = self._norms(gradients, penalty, sizes, curved, (first, second)) / np.sqrt(self.shares)
+        nu = self._norms(gradients, penalty, sizes, curved, (first, second))
+        if pieces is not None:
+            bounds = self._around(centers, self._piece_radii(pieces, nu), (first, second))
+            return Certified(*bounds, nu, np.zeros(nu.size)), gradients
+        nu = nu / np.sqrt(self.shares)
         moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
         return Certified(
             *self._bounds(centers, nu, base.constant * moved, (first, second)), nu, np.zeros(nu.size)
@@ -440,10 +448,38 @@ class TallCandidates:
 
     def _bounds(self, centers: Array, nu: Array, exponents: Array, errors: Errors) -> Bounds:
         """Bounds from the gradients' norms in the metrics without each row."""
-        problem, family, root = self.owner.problem, self.owner.family, np.sqrt(self.shares)
+        family, root = self.owner.family, np.sqrt(self.shares)
         radius = local_radius(family.base.constant, (family.largest_norm + self.fill_sizes) / root, nu, exponents)
+        return self._around(centers, radius / root, errors)
+
+    def _piece_depths(self, scores: Array, errors: Errors) -> Array:
+        """At most the depths of all rows in their curved pieces under each model, as multiples of their norms in the metric; not of the row that is left out."""
+        problem, family = self.owner.problem, self.owner.family
+        lengths = np.sqrt(problem.squared_row_norms) * (1.0 + gamma(problem.n_columns + 4)) + TINY
+        depths = piece_depths(problem.loss, problem.y[:, None], scores, lengths[:, None] * errors[0] + errors[1])
+        depths[self.rows, np.arange(self.rows.size)] = np.inf
+        norms = family.removals(np.arange(problem.n_rows)).norms[:, None] + self.fill_sizes
+        with np.errstate(all="ignore"):
+            return np.where(norms > 0.0, depths / norms * (1.0 - FEW), np.inf)
+
+    def _piece_radii(self, depths: Array, nu: Array) -> Array:
+        """At least the distances in the metric from the candidates to the optima, by the rows that stay in their curved pieces."""
+        owner, family = self.owner, self.owner.family
+        norms = family.removals(np.arange(owner.problem.n_rows)).norms[:, None] + self.fill_sizes
+        # What a row carries of the metric, with its fills moved and its weight changed.
+        shares = (owner.problem.weights * family.values.curvatures * (1.0 + family.eta))[:, None] * np.square(norms)
+        shares *= owner.gradients.largest_factor * (1.0 + gamma(owner.problem.n_rows + 16))
+
+        def lost(radii: Array) -> Array:
+            return np.einsum("ij,ij->j", shares, depths <= radii)
+
+        return piece_radius(nu, self.shares, lost)
+
+    def _around(self, centers: Array, radius: Array, errors: Errors) -> Bounds:
+        """Intervals around the scores of the left-out rows, given at least the distances from the optima in the metric."""
+        problem = self.owner.problem
         lengths = np.sqrt(problem.squared_row_norms[self.rows]) * (1.0 + gamma(problem.n_columns + 4)) + TINY
-        half = (self.removals.norms + self.fill_sizes) / root * radius + lengths * errors[0] + errors[1]
+        half = (self.removals.norms + self.fill_sizes) * radius * (1.0 + FEW) + lengths * errors[0] + errors[1]
         half = half + FEW * np.abs(centers)
         usable = np.isfinite(half) & np.isfinite(centers)
         return widen(np.where(usable, centers, 0.0), np.where(usable, half, np.inf))
