@@ -14,6 +14,7 @@ NAMES = [
     "stepwise",
     "drop_ins",
     "pipelines",
+    "influence",
     "memory",
     "versions",
     "carry_cost",

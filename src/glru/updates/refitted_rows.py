@@ -11,7 +11,7 @@ since the stacked vectors :math:`(D^{1/2} X_i v, \Lambda^{1/2} v)` differ by no 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple, final
 
@@ -27,7 +27,7 @@ from glru.regions.pieces import piece_depths, piece_radius
 from glru.solution import Solution
 from glru.sums import whole_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
-from glru.updates.gradients import Gradients, model_scores
+from glru.updates.gradients import Gradients, Secants, model_scores
 from glru.updates.local_rows import LocalRows, Removals, has_local_rows, has_piece_rows, newton_remainders
 from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
@@ -224,6 +224,15 @@ class TallRefits:
         return Gradients(self.problem, self.family.base.metric, self.family.point, self.family.largest_error, largest)
 
     @cached_property
+    def curved_lengths(self) -> tuple[float, float]:
+        """At least ``(sum_k s_k h_k |x_k|^2)^(1/2)`` and ``(sum_k s_k h_k)^(1/2)``, times the largest factor of a weight."""
+        problem, grown = self.problem, (1.0 + self.family.eta) * (1.0 + gamma(self.problem.n_rows + 16))
+        curvatures = problem.weights * self.family.values.curvatures
+        sums = float(curvatures @ problem.squared_row_norms), float(curvatures.sum())
+        lengths, spread = (float(np.sqrt(grown * part)) * grown * self.gradients.largest_factor for part in sums)
+        return lengths * (1.0 + gamma(problem.n_columns + 8)), spread
+
+    @cached_property
     def fill_sums(self) -> tuple[float, float]:
         """The norms as gradients that slopes of size 1 (in the metric of the weights) have through the moved fills and their errors."""
         metric, columns = self.family.base.metric, self.refits.filled_columns
@@ -350,6 +359,7 @@ class TallCandidates:
     block: Array
     images: Array
     models: Array
+    secants: Secants = field(default_factory=lambda: Secants(HOST))
 
     contraction: ClassVar[float] = SLOW
     cost: ClassVar[float] = 0.0
@@ -436,15 +446,15 @@ class TallCandidates:
         if refits.strengths is not None:
             penalty[: problem.n_columns] *= refits.strengths[rows].T
         gradients += penalty
-        nu = self._norms(gradients, penalty, sizes, curved, (first, second))
+        moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
+        exponents = base.constant * moved * (1.0 + FEW)
+        nu = self._norms(gradients, penalty, sizes, curved, (first, second), exponents)
         if pieces is not None:
             bounds = self._around(centers, self._piece_radii(pieces, nu), (first, second))
-            return Certified(*bounds, nu, np.zeros(nu.size)), gradients
-        nu = nu / np.sqrt(self.shares)
-        moved = moved + problem.totals.largest_norm * first + second + owner.family.largest_error
-        return Certified(
-            *self._bounds(centers, nu, base.constant * moved, (first, second)), nu, np.zeros(nu.size)
-        ), gradients
+        else:
+            nu = nu / np.sqrt(self.shares)
+            bounds = self._bounds(centers, nu, exponents, (first, second))
+        return Certified(*bounds, nu, np.zeros(nu.size)), gradients
 
     def _bounds(self, centers: Array, nu: Array, exponents: Array, errors: Errors) -> Bounds:
         """Bounds from the gradients' norms in the metrics without each row."""
@@ -681,11 +691,21 @@ class TallCandidates:
             second = second + (unit * np.einsum("ij,ij->j", np.abs(self.fills), sizes) + self.owner.fill_errors @ sizes)
         return first, second * (1.0 + FEW)
 
-    def _norms(self, gradients: Array, penalty: Array, sizes: Array, curved: Array, errors: Errors) -> Array:
+    def _norms(
+        self, gradients: Array, penalty: Array, sizes: Array, curved: Array, errors: Errors, exponents: Array
+    ) -> Array:
         """At least the norms of the gradients in the inverse metric, whatever their rounding and that of the refits."""
         owner, known, problem = self.owner, self.owner.gradients, self.owner.problem
         coefs = self.models[: problem.n_columns]
         rounding = known.rounding(penalty, sizes, curved, errors, owner.fill_sums[0])
+        if problem.loss.self_concordance is not None:
+            # Slopes at scores that are off are off by curvatures on the way, and X^T D X is at most the metric; with moved fills, four times that.
+            lengths, spread = owner.curved_lengths
+            slopes = 2.0 * np.exp(exponents) * (lengths * errors[0] + spread * errors[1])
+            nothing = np.zeros(sizes.size), np.zeros(sizes.size)
+            rounding = np.fmin(
+                rounding, known.rounding(penalty, sizes, curved, nothing, owner.fill_sums[0]) + slopes * (1.0 + FEW)
+            )
         nu = (known.metric.gradient_norms(gradients) + rounding) * (1.0 + FEW) + TINY
         slack = (
             sizes
@@ -704,9 +724,10 @@ class TallCandidates:
 
     def step(self, members: Mask) -> "TallCandidates":
         """Some of the candidates after one more step with the old Hessian."""
-        places = np.flatnonzero(members)
-        mine = self.take(places)
-        return replace(mine, models=mine.models - mine.steps(self._certificate[1][:, places]))
+        places, every = np.flatnonzero(members), self._certificate[1]
+        mine, secants, gradients = self.take(places), self.secants.next(members, every), every[:, places]
+        steps = secants.step(gradients, -mine.steps(gradients), mine.steps)
+        return replace(mine, models=mine.models + steps, secants=secants)
 
     def take(self, places: Rows) -> "TallCandidates":
         """Some of the candidates."""
