@@ -915,7 +915,8 @@ class ShrunkStrengths:
     def growth(self, n_rows: int) -> Array:
         """At least the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
         parts = (1.0 / self.factors - 1.0 / self.floor) * self.squares
-        return (1.0 / self.floor + np.bincount(self.rows, parts, n_rows)) * (1.0 + gamma(self.rows.size + 16))
+        summed: Array = np.bincount(self.rows, parts, n_rows).astype(np.float64)
+        return (1.0 / self.floor + summed) * (1.0 + gamma(self.rows.size + 16))
 
     def errors(self, rows: Rows, duals: Array, held: Array) -> Array:
         """At least the norms of gradients of the penalty, in the metric of each row's own, for factors that are off by one of ``max(1, rho)``.
