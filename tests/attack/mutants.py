@@ -430,7 +430,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "strengths-that-shrink-carry-nothing": Mutant(
         "glru.updates.refitted_rows:ShrunkStrengths.growth",
-        lambda growth: lambda self, n_rows: np.full(n_rows, 1.0 / self.floor),
+        lambda growth: lambda self: np.full(self.filled.size, 1.0 / self.floor),
         REFITS,
     ),
     "errors-of-strengths-forgotten": Mutant("glru.updates.refitted_rows:ShrunkStrengths.errors", scaled(0.0), REFITS),

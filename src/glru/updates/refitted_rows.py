@@ -790,13 +790,33 @@ class WideRefits:
         return np.where((inverse == 0.0) & (moves > 0.0), np.inf, moves * np.sqrt(inverse)) * (1.0 + FEW)
 
     @cached_property
-    def fill_error(self) -> float:
-        """At least the norm of the errors of the fills in the metric of the penalty."""
+    def own_growth(self) -> Array:
+        """At least what norms in each removal's own metric of the penalty grow by for the errors of its strengths."""
+        refits = self.refits
+        if refits.strengths is None or not refits.error:
+            return np.full(self.problem.n_rows, 1.0 + FEW)
+        off = refits.error * np.maximum(1.0, refits.strengths.max(axis=1))
+        with np.errstate(all="ignore"):
+            return np.where(refits.smallest > 0.0, np.sqrt(1.0 + off / refits.smallest), np.inf) * (1.0 + FEW)
+
+    def _own_norms(self, scaled: Array) -> Array:
+        """At least the norms of moves of the fills in each removal's own metric; ``scaled``: in that of the penalty, a row each or one for all."""
+        columns, strengths = self.refits.filled_columns, self.refits.strengths
+        squares = np.square(scaled) / (1.0 if strengths is None else strengths[:, columns])
+        norms = np.sqrt(squares.sum(axis=1)) * (1.0 + gamma(columns.size + 8))
+        return np.broadcast_to(norms, self.problem.n_rows) * self.own_growth
+
+    @cached_property
+    def own_fill_norms(self) -> Array:
+        """At least the norms of the moved fills in each removal's own metric of the penalty."""
+        return self._own_norms(self._scaled_fills)
+
+    @cached_property
+    def own_fill_errors(self) -> Array:
+        """At least the norms of the errors of the fills in each removal's own metric of the penalty."""
         columns = self.refits.filled_columns
-        errors = np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0) * np.sqrt(
-            self.family.side.inverse[columns]
-        )
-        return self.refits.error * float(np.linalg.norm(errors)) * (1.0 + gamma(errors.size + 8))
+        errors = np.abs(self.problem.matrix.dense(columns)).max(axis=0, initial=0.0)
+        return self._own_norms(self.refits.error * errors[None, :] * np.sqrt(self.family.side.inverse[columns]))
 
     @cached_property
     def inverse(self) -> Array:
@@ -838,7 +858,7 @@ class WideRefits:
     def shrunk(self) -> "ShrunkStrengths | None":
         """The strengths that shrink much, if what they do in the span of the rows is known."""
         refits, side, problem = self.refits, self.family.side, self.problem
-        if refits.strengths is None or refits.filled_columns.size or not np.all(refits.smallest[refits.together] > 0.0):
+        if refits.strengths is None or not np.all(refits.smallest[refits.together] > 0.0):
             return None
         gram = to_host(side.gram.data)
         # The intercept is free, so that a constant column more changes nothing; K about a centre is singular without it.
@@ -852,12 +872,23 @@ class WideRefits:
         rows, columns = np.nonzero(low & (side.inverse > 0.0))
         least = refits.strengths[rows, columns] - refits.error
         vectors = problem.matrix.dense(columns) - (0.0 if side.center is None else side.center[columns])
+        filled, off = np.zeros(problem.n_rows), np.zeros(rows.size)
+        if refits.filled_columns.size:
+            assert refits.fills is not None and refits.filled is not None
+            vectors = vectors + refits.filled[:, columns] * refits.fills[rows, columns]
+            # A row more in the mask of a column makes it longer by no more than the row's own norm.
+            masks = metric.norms(as_matrix(np.ascontiguousarray(refits.mask.T)))
+            masks = masks + refits.mask * metric.axis_norms()[:, None]
+            filled = np.einsum("ij,ij->i", np.square(self._scaled_fills), np.square(masks)) / (1.0 - metric.eta)
+            sizes = np.abs(problem.matrix.dense(columns)).max(axis=0, initial=0.0) * np.sqrt(side.inverse[columns])
+            off = refits.error * sizes * metric.largest * np.sqrt(problem.n_rows)
         vectors = vectors.T * np.sqrt(side.inverse[columns])[:, None]
         vectors[np.arange(rows.size), rows] = 0.0
         # The vectors are rounded entry by entry.
-        norms = metric.norms(as_matrix(vectors)) + FEW * metric.largest * np.linalg.norm(vectors, axis=1)
+        norms = metric.norms(as_matrix(vectors)) + FEW * metric.largest * np.linalg.norm(vectors, axis=1) + off
         squares = np.square(norms) / (1.0 - metric.eta) * (1.0 + FEW)
-        return ShrunkStrengths((floor - refits.error) * (1.0 - FEW), rows, least * (1.0 - FEW), vectors, squares)
+        floor = (floor - refits.error) * (1.0 - FEW)
+        return ShrunkStrengths(floor, rows, least * (1.0 - FEW), vectors, squares, filled * (1.0 + FEW))
 
     @cached_property
     def growth(self) -> Array:
@@ -868,7 +899,8 @@ class WideRefits:
             if shrunk is None:
                 return found
             weights = replace(refits, strengths=None).smallest if refits.class_factors is not None else np.ones(1)
-            return np.fmin(found, np.maximum(shrunk.growth(refits.n_rows), 1.0 / weights) * (1.0 + FEW))
+            grown = np.maximum(shrunk.growth(), 1.0 / weights) * (1.0 + FEW)
+            return grown if refits.filled_columns.size else np.fmin(found, grown)
 
     def shares(self, rows: Rows) -> Array:
         """What share of the metric without each row the Hessians have at least, in the span of the other rows."""
@@ -876,6 +908,8 @@ class WideRefits:
         with np.errstate(all="ignore"):
             spread = self.family.metric.curvatures @ self.refits.mask * (1.0 + gamma(self.problem.n_rows + 8))
             thetas = np.sqrt(np.square(self._scaled_fills[rows]) @ spread) * (1.0 + gamma(spread.size + 16))
+            if self.shrunk is not None:
+                thetas = np.zeros(rows.size)
             found = np.square(np.maximum(1.0 - thetas, 0.0)) / self.growth[rows] * (1.0 - FEW)
         usable = (refits.smallest[rows] > 0.0) & (thetas < 1.0) & refits.together[rows]
         return np.where(usable, found, 0.0)
@@ -890,7 +924,9 @@ class ShrunkStrengths:
     :math:`K_i = X \operatorname{diag}(1 / (\rho_i \lambda)) X^\top` over the other rows, which all gradients and all models lie in. With ``f`` the
     floor, the columns :math:`x_j` whose factor is below it and ``K`` that of all columns,
 
-    .. math:: K_i \preceq \Bigl(\tfrac1f + \sum_j \bigl(\tfrac1{\rho_{ij}} - \tfrac1f\bigr) \tfrac1{\lambda_j} x_j^\top K^{-1} x_j\Bigr) K .
+    .. math:: K_i \preceq \Bigl(\tfrac1f (1 + \phi_i)^2 + \sum_j \tfrac1{\rho_{ij} \lambda_j} x_j^\top K^{-1} x_j\Bigr) K ,
+
+    where :math:`\phi_i^2` is what moved fills add: the sum of :math:`f_{ij}^2 / \lambda_j` times the same form of the columns of the mask.
 
     Attributes
     ----------
@@ -904,6 +940,8 @@ class ShrunkStrengths:
         Their columns over the root of the penalty, 0 in the row that is left out.
     squares : array
         At least :math:`x_j^\top K^{-1} x_j / \lambda_j` over the other rows.
+    filled : array of shape (n_rows,)
+        At least :math:`\phi_i^2`.
     """
 
     floor: float
@@ -911,12 +949,12 @@ class ShrunkStrengths:
     factors: Array
     vectors: Array
     squares: Array
+    filled: Array
 
-    def growth(self, n_rows: int) -> Array:
+    def growth(self) -> Array:
         """At least the largest eigenvalue of each row's ``K_i`` in units of ``K``."""
-        parts = (1.0 / self.factors - 1.0 / self.floor) * self.squares
-        summed: Array = np.bincount(self.rows, parts, n_rows).astype(np.float64)
-        return (1.0 / self.floor + summed) * (1.0 + gamma(self.rows.size + 16))
+        summed: Array = np.bincount(self.rows, self.squares / self.factors, self.filled.size).astype(np.float64)
+        return (np.square(1.0 + np.sqrt(self.filled)) / self.floor + summed) * (1.0 + gamma(self.rows.size + 16))
 
     def errors(self, rows: Rows, duals: Array, held: Array) -> Array:
         """At least the norms of gradients of the penalty, in the metric of each row's own, for factors that are off by one of ``max(1, rho)``.
@@ -1011,28 +1049,28 @@ class WideCandidates:
         if refits.class_factors is not None:
             rounding = rounding + refits.error * (norm_sum + border * free_norms) * (1.0 + FEW)
         if refits.filled_columns.size:
-            summed = np.abs(owner.refits.mask.T @ forces) + gamma(problem.n_rows + 8) * (
-                owner.refits.mask.T @ np.abs(forces)
-            )
-            moved = owner._scaled_fills[rows].T * summed
-            nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
-            rounding = rounding + owner.fill_error * total
+            strengths_off = strengths_off + owner.own_fill_errors[rows] * total
+            if owner.shrunk is None:
+                summed = np.abs(owner.refits.mask.T @ forces)
+                summed += gamma(problem.n_rows + 8) * (owner.refits.mask.T @ np.abs(forces))
+                moved = owner._scaled_fills[rows].T * summed
+                nu = nu + np.linalg.norm(moved, axis=0) * (1.0 + gamma(moved.shape[0] + 8))
         root = np.sqrt(self.shares)
         rounding = rounding / root + strengths_off
         nu = (nu / root + rounding) * (1.0 + FEW) + TINY
         largest_norm = (family.largest_norm * known.growth[rows] + fills) / root * (1.0 + FEW)
         radius = local_radius(family.constant, largest_norm, nu, exponent)
         # The left-out row is not in the span of the others: its norm is at most that in the metric of the penalty, and what the intercept adds.
-        own_norms = self.norms[own] + side.border_norms[rows] * free_norms / root
+        own_norms = self.norms[own] * owner.own_growth[rows] + side.border_norms[rows] * free_norms / root
         if refits.filled_columns.size:
-            own_norms = (known.norms_without[rows] + fills) / root
+            own_norms = own_norms + owner.own_fill_norms[rows]
         half = own_norms * radius * (1.0 + FEW) + own_errors
         return Certified(*family.widened(scores[own], half), nu, rounding), forces
 
     def _score_errors(self) -> tuple[Errors, Array]:
         """The error of row ``k``'s score is at most ``norms[k] first + second``; that of the left-out row."""
         owner, side, own = self.owner, self.owner.family.side, (self.rows, np.arange(self.rows.size))
-        fills, sizes = owner.fill_norms[self.rows] / np.sqrt(owner.refits.smallest[self.rows]), np.abs(self.duals)
+        fills, sizes = owner.own_fill_norms[self.rows], np.abs(self.duals)
         _, second = owner.family.score_errors(self.duals, self.free)
         # A score is a product of two vectors of the columns' dimension, the norms of which are those of its row and of the model.
         norm_sum = (np.einsum("ij,ij->j", self.norms, sizes) + fills * sizes.sum(axis=0)) * (1.0 + FEW)
@@ -1042,7 +1080,7 @@ class WideCandidates:
         second = second + side.unit * norm_sum * fills
         if owner.refits.filled_columns.size:
             # Fills that are off move the row, and the model through the other rows.
-            off = owner.fill_error / np.sqrt(owner.refits.smallest[self.rows])
+            off = owner.own_fill_errors[self.rows]
             first = first + off * sizes.sum(axis=0) * ratios.max(axis=0, initial=0.0)
             second = second + off * (norm_sum + fills * sizes.sum(axis=0))
         largest = first * (1.0 + FEW), second * (1.0 + FEW)
