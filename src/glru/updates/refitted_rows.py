@@ -13,9 +13,10 @@ since the stacked vectors :math:`(D^{1/2} X_i v, \Lambda^{1/2} v)` differ by no 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru.bounds import Bounds, intersect, unbounded, widen
@@ -40,11 +41,14 @@ LEAST_SHARE = 1e-6
 """Rows whose removal changes a factor by more than this is the share of are left to steps of their own."""
 
 
-FEW_SHRUNK = 0.25
+FEW_SHRUNK = 1.0
 """Strengths divided by more than 1 and this are looked at one by one, unless they are more than twice as many as the columns."""
 
 LARGEST_MIX = 4.0
 """Share of the last step in an accelerated one: steps that leave up to four fifths of an error are made up for."""
+
+SPARSE_MASK = 0.2
+"""Share of filled values up to which products with their mask skip the others."""
 
 WORTH_EXPANDING = 4.0
 """Products of all rows with all candidates must cost this many times as much as third derivatives before these are formed."""
@@ -790,6 +794,22 @@ class WideRefits:
         return np.where((inverse == 0.0) & (moves > 0.0), np.inf, moves * np.sqrt(inverse)) * (1.0 + FEW)
 
     @cached_property
+    def mask(self) -> Any:
+        """Which values of the columns with fills are filled, as numbers; sparse where these are few."""
+        mask = self.refits.mask
+        return sp.csr_array(mask) if mask.sum() < SPARSE_MASK * mask.size else mask
+
+    def fills_of(self, rows: Rows) -> Array:
+        """The moves of the fills without some rows, a row each."""
+        return self._fills if rows.size == len(self._fills) else self._fills[rows]
+
+    @cached_property
+    def _fills(self) -> Array:
+        fills, columns = self.refits.fills, self.refits.filled_columns
+        assert fills is not None
+        return fills if columns.size == fills.shape[1] else fills[:, columns]
+
+    @cached_property
     def own_growth(self) -> Array:
         """At least what norms in each removal's own metric of the penalty grow by for the errors of its strengths."""
         refits = self.refits
@@ -995,11 +1015,10 @@ class WideCandidates:
         """The scores of all rows, through the data and the penalty of every model."""
         owner, side, refits = self.owner, self.owner.family.side, self.owner.refits
         columns, scores = refits.filled_columns, side.border @ self.free
+        extra = np.zeros((self.rows.size, side.inverse.size if columns.size else 0))
         if columns.size:
-            assert refits.fills is not None
-            moves = refits.fills[np.ix_(self.rows, columns)]
-            extra = np.zeros((self.rows.size, side.inverse.size))
-            extra[:, columns] = moves * (self.duals.T @ refits.mask)
+            moves = owner.fills_of(self.rows)
+            extra[:, columns] = moves * (owner.mask.T @ self.duals).T
         # A row of images per removal, as strengths are stored.
         for part, block in owner.blocks():
             images = self.duals.T @ block
@@ -1010,7 +1029,7 @@ class WideCandidates:
             if columns.size:
                 extra[:, part] = images
         if columns.size:
-            scores += refits.mask @ (moves * extra[:, columns]).T
+            scores += owner.mask @ (moves * extra[:, columns]).T
         return scores
 
     def certify(self) -> Certified:
