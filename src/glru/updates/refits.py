@@ -13,7 +13,6 @@ divided by ``t`` times what it was divided by has its coefficient multiplied by 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any, final
 
 import numpy as np
@@ -141,9 +140,7 @@ class Refits:
     def parts(self) -> tuple[Any, ...]:
         """What tells refits apart."""
         names = ("strengths", "fills", "filled", "class_factors", "groups", "alone")
-        own = *((name, getattr(self, name)) for name in names if getattr(self, name) is not None), self.error
-        others = ((one.rows, one.problem.matrix.dense(), *one.refits.parts()) for one in self.variants)
-        return *own, *chain.from_iterable(others)
+        return *((name, getattr(self, name)) for name in names if getattr(self, name) is not None), self.error
 
     def problem(self, problem: Problem, row: int) -> Problem:
         """The problem without a row, in which it has weight zero."""
