@@ -276,6 +276,27 @@ def test_modes_of_text_that_change_without_a_row(counts, balanced):
     assert found.n_refits <= 6 and found.n_trainings == 0
 
 
+@pytest.mark.parametrize("strategy", ["mean", "median"])
+@pytest.mark.parametrize(
+    "scaler", [MinMaxScaler(), MaxAbsScaler(), StandardScaler(), RobustScaler()], ids=lambda s: type(s).__name__
+)
+def test_holes_without_an_intercept(scaler, strategy):
+    """Filled values move with their means, the others only without a row at the end of a range, which is fitted by itself."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 3)) + 2.0
+    y = (X.sum(axis=1) + rng.normal(size=40) > 6.0).astype(int)
+    X[rng.random(X.shape) < 0.15] = np.nan
+    pipeline = make_pipeline(SimpleImputer(strategy=strategy), scaler, model_of(intercept=False))
+    found = quietly(lambda: glru.loocv(pipeline, X, y, width=1e-7))
+    expected = quietly(
+        lambda: model_selection.cross_val_predict(pipeline, X, y, cv=LeaveOneOut(), method="decision_function")
+    )
+    np.testing.assert_allclose(found.scores, expected, atol=1e-6)
+    ours = quietly(lambda: glru.cross_val_predict(pipeline, X, y, cv=4, method="decision_function"))
+    theirs = quietly(lambda: model_selection.cross_val_predict(pipeline, X, y, cv=4, method="decision_function"))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 UNFOLLOWED = {
     "pca": (make_pipeline(StandardScaler(), PCA(3)), "PCA is fitted to all rows together"),
     "best": (make_pipeline(StandardScaler(), SelectKBest(f_classif, k=2)), "SelectKBest is fitted to all rows"),

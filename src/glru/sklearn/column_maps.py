@@ -788,12 +788,13 @@ def _moves(walk: Walk, columns: Columns, rounding: Array, intercept: bool) -> Mo
     if not shifts.any():
         return Moves(filled, columns.missing, fill_error)
     shift_error = columns.moments[2] / scale0 + fill_error + 4.0 * rounding
-    shifted = np.abs(shifts).max(axis=0) > 0.0
     # Filled means stay where they are behind a step that takes off the mean: then only the other values move.
     stay = ~holes | (np.abs(filled + shifts).max(axis=0) <= SURE * shift_error[0])
     walk.set_apart(
         np.broadcast_to((shifts != 0.0) & ~stay, (walk.alone.size, stay.size)),
         "without an intercept, values and filled values of a column are shifted differently",
     )
+    # Of other columns with holes only the filled values move, without the rows that are not set apart.
+    shifted = (np.abs(shifts).max(axis=0) > 0.0) & stay
     errors = np.where(shifted, SURE * shift_error, fill_error)
     return Moves(np.where(shifted, shifts, filled), np.where(shifted, ~columns.missing, columns.missing), errors)
