@@ -28,7 +28,7 @@ from glru.regions.pieces import piece_depths, piece_radius
 from glru.solution import Solution
 from glru.sums import whole_gradient
 from glru.updates.batch import SLOW, Certified, Decided, tighten
-from glru.updates.gradients import Gradients, Secants, model_scores
+from glru.updates.gradients import Descent, Gradients, model_scores
 from glru.updates.local_rows import LocalRows, Removals, has_local_rows, has_piece_rows, newton_remainders
 from glru.updates.moments import ThirdDerivatives
 from glru.updates.refits import Refits
@@ -363,7 +363,7 @@ class TallCandidates:
     block: Array
     images: Array
     models: Array
-    secants: Secants = field(default_factory=lambda: Secants(HOST))
+    descent: Descent = field(default_factory=lambda: Descent(HOST))
 
     contraction: ClassVar[float] = SLOW
     cost: ClassVar[float] = 0.0
@@ -728,10 +728,9 @@ class TallCandidates:
 
     def step(self, members: Mask) -> "TallCandidates":
         """Some of the candidates after one more step with the old Hessian."""
-        places, every = np.flatnonzero(members), self._certificate[1]
-        mine, secants, gradients = self.take(places), self.secants.next(members, every), every[:, places]
-        steps = secants.step(gradients, -mine.steps(gradients), mine.steps)
-        return replace(mine, models=mine.models + steps, secants=secants)
+        mine, nothing = self.take(np.flatnonzero(members)), np.zeros(self.rows.size)
+        models, descent = self.descent.next(members, self.models, self._certificate[1], nothing, mine.steps)
+        return replace(mine, models=models, descent=descent)
 
     def take(self, places: Rows) -> "TallCandidates":
         """Some of the candidates."""
