@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import glru
+from glru.updates.columns import Steps
 from tests.cases import make
 from tests.core import (
     HostArrays,
@@ -15,7 +16,6 @@ from tests.core import (
     LocalEllipsoid,
     RowRemovals,
     ValidationJudge,
-    WideColumns,
     WideRows,
     _budget,
     cascade,
@@ -177,7 +177,7 @@ STEPS = {
     "training": (glru.Hinge(), (20, 4), {"width": 1e-15}, refine, "certify", 5),
     "folds": (glru.Logistic(), (20, 4), None, LocalEllipsoid, "stepped", 2),
     "columns that leave, tall": (glru.Logistic(), (40, 6), "stepwise", LocalColumns, "certified", 2),
-    "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", WideColumns, "_bounds", 2),
+    "columns that leave, wide": (glru.Logistic(), (12, 60), "stepwise", Steps, "bounds", 2),
     "candidates one by one": (glru.Hinge(), (20, 6), "stepwise", moves, "certify", 3),
 }
 """Where the time goes in each stage: a loss, a shape, options, and what is called once a step; the call at which time is up."""
