@@ -74,6 +74,9 @@ SHRINKAGES = (0.3, 0.1, 0.03)
 FOLD_START = 1e-3
 """Relative gap of the model of all rows that the models of folds start from."""
 
+SPARED = 0.1
+"""The share of a fold's labels that stays open under penalties which may not win."""
+
 FOLD_ENTRIES = 4_000_000
 """Scores of all rows under the models of the folds that are stepped together: at most so many numbers."""
 
@@ -688,17 +691,46 @@ def _stepped_bounds(
             central = np.append(start.coef, [start.intercept] * int(free))
         # Under the next penalties folds differ from the model of all rows about as much as under the last one.
         begins = central[:, None] if moved is None else central[:, None] + moved
-        found, models = Folds(first, mine).bounds(begins, tests, decided, budget)
+        family = Folds(first, mine)
+        # With several penalties most labels tell which of them may win.
+        found, models = family.bounds(begins, tests, decided, budget, 0.0 if len(problems) == 1 else SPARED)
         moved = models - central[:, None]
         moved = moved if np.all(np.isfinite(moved)) else None
-        for fold, test, bounds, model in zip(mine, tests, found, models.T, strict=True):
-            if np.all(is_decided(*bounds, width)):
-                yield place, bounds, None
-                continue
-            model = model if np.all(np.isfinite(model)) else central
-            point = Point(model[: first.n_columns], float(model[-1]) if free else 0.0)
-            closer = partial(_closer_fold_bounds, bounds, problem, point, None, fold, test, width, budget, aim)
-            yield place, bounds, closer
+        steps = _Steps(family, problem, mine, tests, decided, budget, found, np.where(np.isfinite(models), models, 0.0))
+        for k, bounds in enumerate(found):
+            closer = partial(steps.closer, k, width, aim, len(problems) > 1)
+            yield place, bounds, None if np.all(is_decided(*bounds, width)) else closer
+
+
+@final
+@dataclass(eq=False)
+class _Steps:
+    """Folds of one penalty that were stepped together: what is known of them, and where they stand."""
+
+    family: Folds
+    problem: Problem
+    folds: Sequence[Problem]
+    tests: Sequence[Rows]
+    decided: Decided
+    budget: Budget
+    found: list[Bounds]
+    models: Array
+    finished: bool = False
+
+    def closer(
+        self, k: int, width: float | None, aim: float | None, more: bool, others: Sequence[int] = ()
+    ) -> tuple[Bounds, str]:
+        """Closer bounds of a fold: by further steps of all of them, where there are ``more``, then alone."""
+        if more and not self.finished:
+            self.finished = True
+            found, self.models = self.family.bounds(self.models, self.tests, self.decided, self.budget)
+            self.found = [intersect(*pair) for pair in zip(self.found, found, strict=True)]
+        bounds, model, problem = self.found[k], self.models[:, k], self.problem
+        if np.all(is_decided(*bounds, width)):
+            return bounds, "newton"
+        model = model if np.all(np.isfinite(model)) else np.zeros_like(model)
+        point = Point(model[: problem.n_columns], float(model[-1]) if problem.fit_intercept else 0.0)
+        return _closer_fold_bounds(bounds, problem, point, None, self.folds[k], self.tests[k], width, self.budget, aim)
 
 
 def _chord_bounds(
@@ -769,7 +801,7 @@ def _finish_chords(
     return _closer_fold_bounds(bounds, problem, point, None, fold, test, width, budget, aim)
 
 
-def _closer_fold_bounds(known: Bounds, *arguments: Any, others: Sequence[int] = ()) -> tuple[Bounds, str]:
+def _closer_fold_bounds(known: Bounds, *arguments: Any) -> tuple[Bounds, str]:
     """Bounds that are known already and those of :func:`single_fold_bounds`, whose stage is given."""
     more, stage = single_fold_bounds(*arguments)
     return intersect(known, more), stage

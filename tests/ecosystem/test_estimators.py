@@ -235,19 +235,39 @@ def test_tuned_by_folds_as_scikit_learn():
     assert np.allclose(ridge.criterion_upper_, means, rtol=1e-6) and ridge.best_index_ == np.argmin(means)
 
 
-@pytest.mark.parametrize(("seed", "largest"), [(5, 6), (6, 5)])
-def test_strengths_that_cannot_win_are_left_open(seed, largest):
-    random = np.random.default_rng(seed)
+def rare_and_skewed():
+    """Data on which weak penalties are hard to train, and data on which the strongest one is far from the best."""
+    random = np.random.default_rng(5)
     X = (random.random((200, 12)) < 0.02).astype(float)
     z = X @ random.normal(size=12) + 0.3 * random.normal(size=200)
-    X, y = scale(X), (z > np.median(z)).astype(int)
-    model = glru.GLRUClassifierCV(Cs=np.logspace(-4, largest, 6), cv=4).fit(X, y)
+    yield scale(X), (z > np.median(z)).astype(int), np.logspace(-4, 6, 6), False
+    random = np.random.default_rng(8)
+    X = np.exp(random.normal(size=(300, 8)))
+    z = X @ random.normal(size=8)
+    yield X, (z - np.median(z) + 0.5 * random.normal(size=300) > 0.0).astype(int), np.logspace(-5, 3, 6), True
+
+
+@pytest.mark.parametrize(("X", "y", "Cs", "left_open"), list(rare_and_skewed()))
+def test_strengths_that_cannot_win_are_left_open(X, y, Cs, left_open):
+    model = glru.GLRUClassifierCV(Cs=Cs, cv=4).fit(X, y)
     theirs = [1.0 - cross_val_score(glru.GLRUClassifier(C=C, tol=1e-13), X, y, cv=4).mean() for C in model.grid_]
     assert np.all(model.criterion_lower_ <= np.array(theirs) + 1e-12)
     assert np.all(model.criterion_upper_ >= np.array(theirs) - 1e-12)
     assert model.best_index_ == np.argmin(np.round(theirs, 12)) and model.certified_
     widths = model.criterion_upper_ - model.criterion_lower_
-    assert widths[model.best_index_] == 0.0 and widths[-1] > 0.0
+    assert widths[model.best_index_] == 0.0 and (widths.max() > 0.0) >= left_open
+
+
+def test_grid_of_sparse_folds_against_scikit_learn():
+    """Penalties are first stepped until most labels are known; the choice is that of training everything."""
+    random = np.random.default_rng(1)
+    X = sp.random(150, 400, density=0.05, random_state=1, format="csr")
+    y = (X @ random.normal(size=400) + 0.1 * random.normal(size=150) > 0.0).astype(int)
+    model = glru.GLRUClassifierCV(Cs=np.logspace(-2, 3, 5), cv=4).fit(X, y)
+    theirs = [1.0 - cross_val_score(glru.GLRUClassifier(C=C, tol=1e-13), X, y, cv=4).mean() for C in model.grid_]
+    assert np.all(model.criterion_lower_ <= np.array(theirs) + 1e-12)
+    assert np.all(model.criterion_upper_ >= np.array(theirs) - 1e-12)
+    assert model.best_index_ == np.argmin(np.round(theirs, 12)) and model.certified_
 
 
 def test_tuned_by_lam_log_loss_and_groups():

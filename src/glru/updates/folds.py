@@ -509,7 +509,7 @@ class Folds:
         return Reference(scores, sums[-1], sums[:-1] / sums[-1])
 
     def bounds(
-        self, start: Array, tests: Sequence[Rows], decided: Decided, budget: Budget = UNLIMITED
+        self, start: Array, tests: Sequence[Rows], decided: Decided, budget: Budget = UNLIMITED, spared: float = 0.0
     ) -> tuple[list[Bounds], Array]:
         """Bounds of the scores of every fold's test rows, and the models.
 
@@ -521,8 +521,10 @@ class Folds:
             The rows that are asked about, fold by fold.
         decided : callable
             ``decided(lower, upper)``: where bounds are good enough.
+        spared : float, default=0.0
+            The share of a fold's rows that may stay open.
         """
-        work = _Training(self, tests, decided)
+        work = _Training(self, tests, decided, spared)
         work.run(self.pack(start.reshape(start.shape[0], -1)), budget)
         ends = np.cumsum([test.size for test in tests])[:-1]
         bounds = list(zip(np.split(work.lower, ends), np.split(work.upper, ends), strict=True))
@@ -710,8 +712,9 @@ class _Training:
         Places, among the test rows of open folds, of rows that a fold waited for: they are looked at first.
     """
 
-    def __init__(self, folds: Folds, tests: Sequence[Rows], decided: Decided) -> None:
+    def __init__(self, folds: Folds, tests: Sequence[Rows], decided: Decided, spared: float = 0.0) -> None:
         self.folds, self.decided = folds, decided
+        self.spared = np.floor(spared * np.array([test.size for test in tests]))
         self.columns = np.arange(len(tests))
         self.rows = folds.place_of[np.concatenate(tests)]
         self.asked = np.arange(self.rows.size)
@@ -866,12 +869,13 @@ class _Training:
         """Which of some open folds have no test row left: first of the rows that stood in the way before."""
         if not asked.any():
             return asked
-        asked = asked.copy()
-        asked[self.owners[left(self.hardest[asked[self.owners[self.hardest]]])]] = False
+        asked, spared = asked.copy(), self.spared[self.columns]
+        hardest = left(self.hardest[asked[self.owners[self.hardest]]])
+        asked &= np.bincount(self.owners[hardest], minlength=asked.size) <= spared
         places = np.flatnonzero(asked[self.owners])
         if places.size:
             found = left(places)
-            asked[self.owners[found]] = False
+            asked &= np.bincount(self.owners[found], minlength=asked.size) <= spared
             found = found[np.lexsort((np.abs(place.scores[self.rows[found], self.owners[found]]), self.owners[found]))]
             rank = np.arange(found.size) - np.searchsorted(self.owners[found], self.owners[found])
             self.hardest = np.union1d(self.hardest, found[rank < N_HARDEST])
@@ -880,7 +884,8 @@ class _Training:
     def _find_decided(self) -> Mask:
         """Which of the open folds have only test rows whose bounds are good enough."""
         open_ = ~self.decided(self.lower[self.asked], self.upper[self.asked])
-        return np.bincount(self.owners, open_, self.columns.size) == 0.0
+        found: Mask = np.bincount(self.owners, open_, self.columns.size) <= self.spared[self.columns]
+        return found
 
     def _certify_by_penalty(self, place: Place, metric: "Factors | Products", guess: Radii, looks: Mask) -> Mask:
         """Take in what the penalty's metric proves of some open folds; which of all are decided."""
