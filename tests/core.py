@@ -30,7 +30,7 @@ from glru.model_selection.loocv import leave_one_out
 from glru.model_selection.splits import split_rows
 from glru.penalties import Penalty
 from glru.problem import Point, Problem
-from glru.refine import certified_bounds, newton_ellipsoids
+from glru.refine import certified_bounds, grid_bounds, newton_ellipsoids
 from glru.regions import DualBox, LocalEllipsoid, PrimalBall, has_local, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, widen_queries
 from glru.regions.gap import centers, linear_range
@@ -43,7 +43,7 @@ from glru.selection.contest import Contest, Goal, decide
 from glru.selection.criteria import CRITERIA, find_criterion
 from glru.selection.dof import Freedom, bounds_nearby, freedom_at
 from glru.selection.judge import FoldsJudge, Judge, Pending, Screened, ValidationJudge, ValidationRows, Value
-from glru.selection.moves import Model, Move
+from glru.selection.moves import Model, Move, MoveList
 from glru.sklearn import adapt, translated
 from glru.sklearn.estimators.tuned import value_bounds
 from glru.solution import Solution
@@ -126,6 +126,7 @@ __all__ = [
     "Loss",
     "Model",
     "Move",
+    "MoveList",
     "Penalty",
     "Pending",
     "Point",
@@ -189,6 +190,7 @@ __all__ = [
     "find_criterion",
     "freedom_at",
     "gamma",
+    "grid_bounds",
     "has_ascent",
     "has_carried",
     "has_centred",

@@ -231,7 +231,8 @@ class ScoreErrors:
 def score_errors_of_totals(totals: Totals, point: Point) -> ScoreErrors:
     """The errors of all scores at a point, without a pass: that of a row is at most ``gamma`` of ``|x| |w| + |b|``."""
     unit = gamma(totals.n_columns + 3) * (1.0 + gamma(totals.n_columns + 8))
-    length = unit * float(np.linalg.norm(point.coef)) * (1.0 + gamma(totals.n_columns))
+    with np.errstate(over="ignore"):  # an infinite error: nothing is proven then
+        length = unit * float(np.linalg.norm(point.coef)) * (1.0 + gamma(totals.n_columns))
     shift = unit * abs(point.intercept) + totals.score_noise
     return ScoreErrors(
         (totals.largest_norm * length + shift) * (1.0 + FEW),

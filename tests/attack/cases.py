@@ -24,7 +24,9 @@ from tests.attack.generators import (
 )
 from tests.core import (
     AscentRows,
+    ChordFolds,
     Factors,
+    FoldRows,
     Folds,
     HingeRows,
     LocalColumns,
@@ -45,6 +47,7 @@ from tests.core import (
     has_ascent,
     has_carried,
     has_centred,
+    has_chords,
     has_folds,
     has_local_columns,
     has_local_rows,
@@ -398,7 +401,7 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
     if not parts or any(truth is None for truth in truths):
         return
     tests = [np.sort(test) for _, test in splits] * strengths.size
-    family, columns = Folds(problem, parts, strengths.size), np.arange(len(parts))
+    family, columns = Folds(problem, parts), np.arange(len(parts))
     start = np.zeros(family.used.size) if random.random() < 0.5 else random.normal(size=family.used.size)
     kind, dense = "folds" if strengths.size == 1 else "grid", problem.matrix.dense()
     with np.errstate(all="ignore"):
@@ -420,6 +423,27 @@ def folds(random: np.random.Generator) -> Iterator[Answer]:
                 if problem.loss.self_concordance is not None:
                     bounds = family.hessian_bounds(metric, place, radii, exponents, column, places, never)
                     yield f"{kind}, closer, {away:g} from the optimum", values, *bounds
+        if has_chords(problem):
+            grid = [parts[k : k + len(splits)] for k in range(0, len(parts), len(splits))]
+            yield from _chord_folds(random, problem, grid, tests[: len(splits)], truths, exact)
+
+
+def _chord_folds(random, problem, grid, tests, truths, exact) -> Iterator[Answer]:
+    """Chord steps of all folds and penalties from one model, near the optimum of one fold or far away, then those of each penalty."""
+    rows, dense = FoldRows.of(problem, grid[0], tests), problem.matrix.dense()
+    for away in (None, 0.0, 1e-12, 1e-6, 1e-2, 1.0) if rows is not None else ():
+        work = ChordFolds(rows, grid, tests, never)
+        if away is None:
+            work.start(np.zeros(len(exact)))
+        else:
+            near = exact[:, random.integers(exact.shape[1])]
+            work.start(near * (1.0 + away * random.normal(size=near.size)), known=True)
+        for kind in ("started", "finished"):
+            for k, truth in enumerate(truths):
+                lower, upper = (end.copy() for end in work.bounds(k))
+                yield f"chord folds, {kind}", truth.scores(dense[tests[k % len(tests)]]), lower, upper
+            for penalty in range(len(grid)):
+                work.finish([penalty])
 
 
 def column_families(random: np.random.Generator) -> Iterator[Answer]:

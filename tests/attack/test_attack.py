@@ -237,3 +237,10 @@ def test_a_filled_column_that_is_constant_without_a_row(seed):
     """All that such a column has is the rounding of what is filled in, under a scale that is another one."""
     report = campaign(seed, count=1, group="pipelines")
     assert not report.wrong and report.decisions
+
+
+@pytest.mark.parametrize("seed", [1301000080, 1300000060])
+def test_bounds_of_rows_in_blocks_and_of_huge_coefficients(seed):
+    """Rows in blocks that take more than a few steps, for which there is no Hessian product; and norms that overflow."""
+    report = campaign(seed, count=1, group="bounds")
+    assert report.cases == 1 and not report.wrong and not report.crashes

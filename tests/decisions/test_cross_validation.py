@@ -16,7 +16,7 @@ from sklearn.model_selection import (
 import glru
 from tests.cases import LOSSES, PENALTIES, each, make
 from tests.certificates import exact, truth
-from tests.core import ChordFolds, Factors, FoldRows, Folds, has_chords, has_folds, split_rows, step_radii
+from tests.core import ChordFolds, Factors, FoldRows, Folds, grid_bounds, has_chords, has_folds, split_rows, step_radii
 from tests.decisions.retraining import assert_inside, scores_after
 
 N = 24
@@ -405,3 +405,19 @@ def test_numbers_of_folds_split_as_in_scikit_learn(seed):
             expected = check_cv(n_folds, y, classifier=classification).split(np.zeros((n_rows, 1)), y)
             for mine, theirs in zip(found, expected, strict=True):
                 assert all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
+
+
+def test_penalties_of_a_grid_are_finished_one_at_a_time():
+    """A penalty so weak that a duplicated column leaves nothing to prove does not spoil the next one."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 4))
+    X = np.column_stack([X, X[:, 0]])
+    y, tests = np.where(X[:, 0] + random.normal(size=60) > 0.0, 1, -1), [np.arange(k, 60, 3) for k in range(3)]
+    problems = [glru.Problem(X, y, penalty=glru.L2(lam), fit_intercept=True, scaling="sum") for lam in (1e-18, 1.0)]
+    held_out = [np.isin(np.arange(60), test) for test in tests]
+    folds = [[problem.derive(sample_weight=np.where(out, 0.0, 1.0)) for out in held_out] for problem in problems]
+    found = [(k, bounds, closer) for k, bounds, closer in grid_bounds(problems, folds, tests, 1e-9)]
+    assert any(closer is not None for _, _, closer in found)
+    for k, bounds, closer in found:
+        lower, upper = bounds if closer is None else closer()[0]
+        assert k == 0 or np.max(upper - lower) <= 1e-9

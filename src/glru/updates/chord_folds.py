@@ -557,7 +557,7 @@ class ChordFolds:
         if not columns.size:
             return
         if np.all(self._belongs(self.stepped)[columns]):
-            mine = np.searchsorted(self.stepped, columns)
+            mine, self.stepped = np.searchsorted(self.stepped, columns), columns
             self.steps, self.nu, self.noise = self.steps[mine], self.nu[mine], self.noise[mine]
         else:
             self._prove(columns)

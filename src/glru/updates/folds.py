@@ -647,7 +647,8 @@ class Folds:
         """The error of a row's score is at most its length times the first, and the second."""
         unit = gamma(self.size + 3) * (1.0 + gamma(self.size + 8))
         lengths = unit * np.linalg.norm(coef[: self.n_columns], axis=0) * (1.0 + gamma(self.n_columns + 8))
-        return lengths, unit * np.abs(coef[-1]) if self.free else np.zeros(lengths.size)
+        shifts = unit * np.abs(coef[-1]) if self.free else np.zeros(lengths.size)
+        return lengths, shifts + self.problem.score_noise
 
     def row_norms(self, rows: Rows, columns: Rows, radii: "Radii") -> Array:
         """At least the norms of some rows, each under one of the models, in the metric of the reference."""

@@ -987,7 +987,7 @@ class RowCandidates:
             new.models = models + newton_directions(self.family.problem, models, gradients, solve, left_out, factors)
         else:
             new.n_steps, new.n_together = self.n_steps + 1, self.n_together
-            own = new.newton if new.n_steps > CHORDS else None
+            own = new.newton if new.n_steps > CHORDS and self.family.problem.in_memory else None
             new.models, new.descent = self.descent.next(
                 members, self.models, self.gradients, self.noise, new.solve, own
             )

@@ -74,7 +74,10 @@ class RemovalScreen:
         self.weighted[columns], self.lengths[columns] = steps.weighted, steps.lengths
         moves = steps.unit_moves
         self.second[columns], self.fourth[columns], self.most[columns] = moves.second, moves.fourth, moves.most
-        self.asked_lengths[columns] = length(steps.block.asked, axis=0) * (1.0 + gamma(len(steps.block.asked) + 4))
+        n_asked = len(steps.block.asked)
+        self.asked_lengths[columns] = length(steps.block.asked, axis=0) * (1.0 + gamma(n_asked + 4))
+        # The queries that are multiplied are not centred.
+        self.asked_lengths[columns] += 2.0 * np.sqrt(n_asked) * np.abs(self.center[columns]) * (1.0 + FEW)
 
     def follow(self, family: WideColumns, steps: Steps) -> None:
         """Follow the removal of the one column that steps are about, in the metric of ``family``."""
