@@ -1002,7 +1002,8 @@ def summed(solution: Solution) -> Solution:
 
 
 def _has_classes(cascade: Cascade) -> bool:
-    return cascade.problem.in_memory and has_classes(cascade.class_problem)
+    problem = cascade.problem
+    return problem.loss.several and problem.in_memory and has_classes(cascade.class_problem)
 
 
 def _has_class_blocks(cascade: Cascade) -> bool:

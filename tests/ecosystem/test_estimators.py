@@ -355,7 +355,11 @@ def test_equal_shares_of_errors_are_equal():
         scores[wrong] = -1.0
         targets = SimpleNamespace(targets=SimpleNamespace(y=y), targets_of=lambda signs: signs)
         found = SimpleNamespace(
-            folds=folds, splits=range(10), rows=np.arange(100), bounds=ScoreBounds(scores, scores), adapted=targets
+            folds=folds,
+            splits=[(None, np.arange(k, k + 10)) for k in range(0, 100, 10)],
+            rows=np.arange(100),
+            bounds=ScoreBounds(scores, scores),
+            adapted=targets,
         )
         values.append(value_bounds(found, "error", by_fold=True))
     assert values == [(0.03, 0.03)] * 2

@@ -88,8 +88,10 @@ class TallRefits:
         return self if self.family.eta <= TIGHT_ETA else TallRefits(self.family, self.refits)
 
     def quick_bounds(self, rows: Rows, decided: Decided) -> Bounds:
-        """Bounds of the rows' scores without a product of the rows with every model."""
+        """Bounds of the rows' scores without a product of the rows with every model; none where a loss has kinks."""
         lower, upper = unbounded(rows.size)
+        if self.problem.loss.piecewise:
+            return lower, upper
         size = max(1, MOST_ENTRIES // (self.problem.n_columns + 1))
         for start in range(0, rows.size, size):
             places, first = self.first_candidates(rows[start : start + size])
