@@ -214,11 +214,12 @@ def shift_columns(solution: Solution) -> Solution:
     """The same model where columns far from zero have numbers near their means taken from them, exactly (:meth:`glru.linalg.Matrix.exact_shifts`).
 
     As ``x . w + b = (x - c) . w + (b + c . w)``, the optimum is the same but for its intercept. Columns whose mean is large beside their spread
-    resemble the intercept, and rounding errors grow with that ratio; here they do not. Without an intercept, or where no shift matters, the
-    solution is returned as it is.
+    resemble the intercept, and rounding errors grow with that ratio; here they do not. The solution is returned as it is without an intercept, where no
+    shift matters, and for wide data, which :class:`~glru.metric.rows.RowSide` centres.
     """
     problem = solution.problem
-    shifts = problem.matrix.exact_shifts() if problem.fit_intercept and problem.in_memory else None
+    tall = problem.in_memory and problem.n_columns <= problem.n_rows
+    shifts = problem.matrix.exact_shifts() if problem.fit_intercept and tall else None
     if shifts is None:
         return solution
     shifted = problem.derive(X=problem.matrix.dense() - shifts)
