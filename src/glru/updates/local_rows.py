@@ -77,10 +77,10 @@ FOLLOWED_FAR = (6.0, 15.0)
 MOST_LONG, MUCH_SHORTER = 64, 0.8
 """Rows of large norm whose moves are computed one by one, if the others' norms are below this share of the largest."""
 
-CHORDS, ROUGHLY, PRODUCTS = 6, 0.05, 8.0
+CHORD_STEPS, DIRECTION_ACCURACY, PRODUCTS_PER_DIRECTION = 6, 0.05, 8.0
 """Steps with the Hessian of the base before those with Hessians of the models' own, what these may leave of a gradient, and their usual products."""
 
-LOSS, STEP_OVERHEAD = 30.0, 1.5e6
+LOSS_COST, STEP_OVERHEAD = 30.0, 1.5e6
 """Nanoseconds of a loss and its derivatives, and of the calls of a step of a batch."""
 
 ALONE_OVERHEAD, HESSIANS_ALONE = 6e6, 5.0
@@ -855,7 +855,7 @@ class RowCandidates:
         """Newton directions with the Hessians of models without these rows."""
         family, left_out = self.family, (self.rows, np.arange(self.rows.size))
         solve = family.base.metric.solve
-        return newton_directions(family.problem, models, gradients, solve, left_out, self.factors, ROUGHLY)
+        return newton_directions(family.problem, models, gradients, solve, left_out, self.factors, DIRECTION_ACCURACY)
 
     @property
     def cost(self) -> float:
@@ -866,8 +866,10 @@ class RowCandidates:
         problem = self.family.problem
         if not problem.in_memory:
             return 0.0
-        step = problem.matrix.product_cost + LOSS * problem.n_rows
-        step = (PRODUCTS * step if self.n_steps >= CHORDS else step) + STEP_OVERHEAD / self.n_together
+        step = problem.matrix.product_cost + LOSS_COST * problem.n_rows
+        step = (
+            PRODUCTS_PER_DIRECTION * step if self.n_steps >= CHORD_STEPS else step
+        ) + STEP_OVERHEAD / self.n_together
         return step / (ALONE_OVERHEAD + HESSIANS_ALONE * problem.matrix.gram_cost)
 
     def solve(self, vectors: Any) -> Any:
@@ -987,7 +989,7 @@ class RowCandidates:
             new.models = models + newton_directions(self.family.problem, models, gradients, solve, left_out, factors)
         else:
             new.n_steps, new.n_together = self.n_steps + 1, self.n_together
-            own = new.newton if new.n_steps > CHORDS and self.family.problem.in_memory else None
+            own = new.newton if new.n_steps > CHORD_STEPS and self.family.problem.in_memory else None
             new.models, new.descent = self.descent.next(
                 members, self.models, self.gradients, self.noise, new.solve, own
             )
