@@ -55,6 +55,13 @@ def _every_column(_):
     return lambda columns, numbers: np.ones(numbers.size, dtype=bool)
 
 
+def _exact_free_columns(length):
+    """As if normalised columns had no errors."""
+    return lambda array, axis=None: (
+        0.0 if axis is None and np.allclose(length(array, axis=0), 1.0) else length(array, axis)
+    )
+
+
 def _constant_curvature(_):
     """As if the curvature did not grow on the way to the exact score."""
     return lambda self, y, z, errors: self.curvature(y, z) * errors
@@ -540,6 +547,9 @@ MUTANTS: dict[str, Mutant] = {
         "glru.updates.columns.folds:Evaluated.bounds", inside(local_radius=scaled(0.5)), FOLD_COLUMNS
     ),
     # Information criteria.
+    "free-columns-projected-out-exactly": Mutant(
+        "glru.selection.dof:freedom_at", inside(length=_exact_free_columns), INFORMATION
+    ),
     "singular-values-taken-as-exact": Mutant("glru.selection.dof:freedom_at", inside(UNIT=zero, FEW=zero), INFORMATION),
     "degrees-of-freedom-of-curvatures-that-do-not-move": Mutant(
         "glru.selection.dof:bounds_nearby", _same_curvatures, INFORMATION

@@ -176,6 +176,18 @@ def test_degrees_of_freedom(shape, loss, lam, size):
                 assert Decimal(float(low)) <= Decimal(known.upper) and Decimal(known.lower) <= Decimal(float(high))
 
 
+@pytest.mark.parametrize("distance", [2.0**-14, 2.0**-20, 2.0**-26])
+@pytest.mark.parametrize("seed", range(4))
+def test_degrees_of_freedom_beside_free_columns_that_are_alike(seed, distance):
+    """A penalised column of which nearly all is a difference of two free columns: rounding of these is multiplied by their distance."""
+    rng = np.random.default_rng(seed)
+    moved = 1.0 + distance * rng.normal(size=15)
+    X = np.column_stack([moved, 10.0 ** rng.uniform(3, 6) * ((moved - 1.0) / distance) + rng.normal(size=15)])
+    problem = glru.Problem(X, rng.normal(size=15), glru.Squared(), glru.L2([0.0, 1.0]), True, "sum")
+    known, exact = freedom_at(problem, np.zeros(15)), degrees_of_freedom(problem, np.zeros(15))
+    assert Decimal(known.lower) <= exact <= Decimal(known.upper)
+
+
 def test_dof_is_a_count_without_a_penalty():
     problem = glru.Problem(np.eye(5) + 0.1, [0, 1, 0, 1, 0], penalty=NOTHING, fit_intercept=True)
     known = freedom_at(problem, np.zeros(5))

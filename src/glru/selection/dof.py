@@ -73,10 +73,10 @@ def freedom_at(problem: Problem, scores: Array) -> Freedom:
         U = U / np.where(sizes > 0.0, sizes, 1.0)
         Q, R = np.linalg.qr(U)
         least = float(np.linalg.svd(R, compute_uv=False)[-1]) - unit * length(U)
-        G = G - Q @ (Q.T @ G)
-        # The space of the free columns is off by their relative error over their least singular value.
+        # The space of the free columns is off by their relative error over their least singular value, and takes as much of what is projected.
         with np.errstate(divide="ignore"):
             off = (off + 2.0 * unit * length(U) * length(G) / least) if least > 0.0 else np.inf
+        G = G - Q @ (Q.T @ G)
     if not np.isfinite(off) or not np.all(np.isfinite(G)):
         return Freedom(scores, float(n_free), float(most))
     sigma = np.linalg.svd(G, compute_uv=False)
