@@ -26,11 +26,11 @@ from glru.datasets.check import describe_features
 from glru.datasets.files import STANDARD_INPUT, expand, standard_input
 from glru.datasets.preparation import Targets, has_gaps, target_column
 from glru.linalg import Array, RawMatrix, as_matrix
+from glru.losses import LOSSES
 from glru.report import Provenance
-from glru.sklearn import adapt, objectives
+from glru.sklearn import adapt
 from glru.sklearn.adapted import Adapted
 
-LOSSES: dict[str, Any] = {name: loss for named in objectives.LOSSES.values() for name, loss in named.items()}
 LAM = 0.01
 MOST_WORK = 1e9
 """Rows times rows times columns up to which every row's own fills are followed and its score is known to many digits: about ten seconds."""

@@ -3,9 +3,16 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from glru.sklearn.objectives import NAMED_LOSSES
+
+if TYPE_CHECKING:
+    LossName = str
+else:
+    LossName = Literal[tuple(name for losses in NAMED_LOSSES.values() for name in losses)]
 
 DATA, MODEL, OUTPUT = "Data", "Model", "Output"
 
@@ -122,7 +129,7 @@ class LossOptions:
     """What is trained, but for its strength."""
 
     loss: Annotated[
-        Literal["logistic", "multinomial", "squared_hinge", "smoothed_hinge", "hinge", "squared", "huber"] | None,
+        LossName | None,
         typer.Option(
             help="By default logistic for two classes, multinomial for more, squared for a regression.",
             rich_help_panel=MODEL,

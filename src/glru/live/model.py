@@ -18,9 +18,8 @@ from glru.changes import Change
 from glru.linalg import Array, Matrix
 from glru.live import receipts, storage
 from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, now
-from glru.live.objective import ModelSpec
 from glru.live.queries import Answer, CertifiedPrediction, Decided, undetermined_error
-from glru.live.state import Key, Pending, State, TrainedKeys, as_keys, digest_rows
+from glru.live.state import Key, ModelSpec, Pending, State, TrainedKeys, as_keys, digest_rows
 from glru.sklearn import adapt
 from glru.solution import Solution
 from glru.solvers import solve

@@ -14,9 +14,8 @@ from glru.bounds import Bounds, intersect, unbounded
 from glru.certificate import Certificate, certify
 from glru.linalg import FEW, Array, Matrix
 from glru.live.history import ChangeEntry
-from glru.live.objective import ModelSpec
 from glru.live.queries import radius_of
-from glru.live.state import State, digest_data, digest_json, digest_model, digest_rows, parse_json
+from glru.live.state import ModelSpec, State, digest_data, digest_json, digest_model, digest_rows, parse_json
 from glru.problem import Point, Problem
 from glru.regions import Region, regions_of, score_bounds
 from glru.regions.classes import ClassBall, ClassEllipsoid, has_classes

@@ -24,9 +24,9 @@ from glru._files import exclusive, leftovers, open_archive, remove_leftovers, wr
 from glru.linalg import Array, Matrix, as_matrix
 from glru.live import history
 from glru.live.history import Entry
-from glru.live.objective import ModelSpec
 from glru.live.state import (
     FORGOTTEN,
+    ModelSpec,
     NewColumns,
     Pending,
     Positions,

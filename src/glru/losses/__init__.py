@@ -8,8 +8,23 @@ from glru.losses.multinomial import Multinomial
 from glru.losses.offset import WithOffset, join_targets
 from glru.losses.regression import Huber, Squared
 
+LOSSES: dict[str, type[Loss]] = {
+    "logistic": Logistic,
+    "multinomial": Multinomial,
+    "squared_hinge": SquaredHinge,
+    "smoothed_hinge": SmoothedHinge,
+    "hinge": Hinge,
+    "squared": Squared,
+    "huber": Huber,
+    "poisson": Poisson,
+    "gamma": Gamma,
+    "tweedie": Tweedie,
+}
+"""The losses of estimators by name: for the estimators of this library, the command line, and stored models."""
+
 __all__ = [
     "CUT_OFF",
+    "LOSSES",
     "Binomial",
     "Gamma",
     "Hinge",

@@ -24,19 +24,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from glru.losses import (
-    Gamma,
-    Hinge,
-    Huber,
-    Logistic,
-    Loss,
-    Multinomial,
-    Poisson,
-    SmoothedHinge,
-    Squared,
-    SquaredHinge,
-    Tweedie,
-)
+from glru.losses import LOSSES, Gamma, Hinge, Logistic, Loss, Multinomial, Poisson, Squared, SquaredHinge, Tweedie
 from glru.penalties import L1, L2, ElasticNet, Penalty, Strength
 from glru.problem import Problem, Scaling
 
@@ -223,17 +211,11 @@ def _elastic_net(model: Any) -> Objective:
     )
 
 
-LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
-    "classification": {
-        "logistic": Logistic,
-        "multinomial": Multinomial,
-        "squared_hinge": SquaredHinge,
-        "smoothed_hinge": SmoothedHinge,
-        "hinge": Hinge,
-    },
-    "regression": {"squared": Squared, "huber": Huber},
+NAMED_LOSSES: dict[str, dict[str, Callable[[], Loss]]] = {
+    task: {name: kind for name, kind in LOSSES.items() if kind.task == task and kind().link != "log"}
+    for task in ("classification", "regression")
 }
-"""The names of the losses in :class:`glru.GLRUClassifier` and :class:`glru.GLRURegressor`."""
+"""The losses of :class:`glru.GLRUClassifier` and :class:`glru.GLRURegressor`, whose predictions are scores: by task and name."""
 
 
 def _glru_classifier(model: Any) -> Objective:
@@ -293,14 +275,14 @@ def _tweedie_loss(model: Any) -> Loss:
 def _named_loss(loss: Any, task: str) -> Loss:
     if isinstance(loss, Loss):
         if loss.task != task:
-            raise ValueError(f"loss must be one for a {task}: {', '.join(LOSSES[task])}; got {loss!r}.")
+            raise ValueError(f"loss must be one for a {task}: {', '.join(NAMED_LOSSES[task])}; got {loss!r}.")
         if loss.link == "log":
             raise ValueError(
                 f"{loss!r} has a log link, and predictions here are scores. Use scikit-learn's PoissonRegressor, GammaRegressor or TweedieRegressor, or a "
                 "glru.Problem."
             )
         return loss
-    return LOSSES[task][_choice("loss", loss, LOSSES[task])]()
+    return NAMED_LOSSES[task][_choice("loss", loss, NAMED_LOSSES[task])]()
 
 
 def _strengths(model: Any) -> dict[str, Any]:
