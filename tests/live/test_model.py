@@ -214,7 +214,7 @@ def test_the_users_arrays_may_change_afterwards():
     live = glru.LiveModel(Ridge(fit_intercept=False)).fit(X, np.arange(60.0))
     live.add_rows(new, [1.0, 2.0])
     X[:], new[:] = 0.0, 0.0
-    rows = live._state.pending.rows(np.arange(62))
+    rows = live._state.pending.take_rows(np.arange(62))
     np.testing.assert_array_equal(rows.X.dense(), np.vstack([kept, kept[:2]]))
 
 
@@ -299,7 +299,7 @@ FAILURES = {
     "row far off": (lambda live: live.remove_rows([59]), "from 0 to 58"),
     "all rows": (lambda live: live.remove_rows(range(59)), "at least one row must be left"),
     "a class": (
-        lambda live: live.remove_rows(np.flatnonzero(live._state.pending.rows(np.arange(59)).y < 0)),
+        lambda live: live.remove_rows(np.flatnonzero(live._state.pending.take_rows(np.arange(59)).y < 0)),
         "class 'no'",
     ),
     "unknown label": (lambda live: live.add_rows(ROW, ["maybe"], keys=["a"]), "got maybe"),

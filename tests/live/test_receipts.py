@@ -61,7 +61,7 @@ def test_a_receipt_claims_no_more_than_holds(name):
         coef = np.array(receipt["model"]["coef"])
         off = np.sqrt(2.0 * best.gap / max(problem.penalty.strong_convexity, 1e-3)) + 1e-9
         assert np.linalg.norm(coef - best.coef) <= receipt["certificate"]["radius"] + off
-        rows = live._state.spec.rows(queries, problem.n_columns, "queries")
+        rows = live._state.spec.convert_rows(queries, problem.n_columns, "queries")
         moved = rows @ (coef - best.coef) + receipt["model"]["intercept"] - best.intercept
         assert np.abs(moved).max() <= receipt["queries"]["largest_change"] + 100.0 * off
 

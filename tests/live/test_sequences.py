@@ -187,7 +187,7 @@ class Sequences(RuleBasedStateMachine):
             assert (self.live.n_rows, self.live.n_columns) == self.X.shape
             assert self.live.keys == (None if self.keys is None else tuple(self.keys))
             ledger = self.live._state.pending
-            rows = ledger.rows(np.arange(len(self.y)))
+            rows = ledger.take_rows(np.arange(len(self.y)))
             X = rows.X.dense()
             np.testing.assert_array_equal(X[:, self.live._state.spec.offset :], self.X)
 

@@ -136,14 +136,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _without(entry: Entry, keys: set[Key]) -> Entry:
+def _drop_keys(entry: Entry, keys: set[Key]) -> Entry:
     """An entry without some keys."""
     if not isinstance(entry, ChangeEntry) or not keys.intersection(entry.keys or ()):
         return entry
     return replace(entry, keys=tuple(key for key in entry.keys or () if key not in keys))
 
 
-def now() -> str:
+def current_time() -> str:
     """The time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -163,20 +163,20 @@ def from_json(value: Any) -> Entry:
     found: dict[str, Any] = {}
     for f in fields(kind):
         given: Any = value[f.name]
-        base = _base(f.type)
+        base = _plain_type(f.type)
         if isinstance(given, bool) or not isinstance(given, _TYPES[base]):
             raise ValueError(f"an entry of the history cannot be read: {f.name} is {str(given)[:100]}.")
-        found[f.name] = _value(base, given)
+        found[f.name] = _convert(base, given)
     return kind(**found)
 
 
-def _value(base: str, given: Any) -> Any:
+def _convert(base: str, given: Any) -> Any:
     if base == "float":
         return math.inf if given is None else float(given)
     return tuple(given) if isinstance(given, list) else given
 
 
-def _base(annotation: Any) -> str:
+def _plain_type(annotation: Any) -> str:
     """The plain type behind an annotation: int, float, str or tuple."""
     if annotation in (int, float, str):
         return str(annotation.__name__)
@@ -210,7 +210,7 @@ class Log:
         """The entries in the order they were made."""
         return tuple(self.written[: self.length])
 
-    def removal(self, change: ChangeEntry) -> ChangeEntry:
+    def find_removal(self, change: ChangeEntry) -> ChangeEntry:
         """The removal of rows that a change is, as the history has it: of its keys only those that are not forgotten.
 
         An error where it is no such entry, and where the data does not show the removal: by the number of rows, and by keys.
@@ -260,16 +260,16 @@ class Log:
         if lost - removed:
             raise ValueError(f"keys must be those of removed rows; got {list_some([*(lost - removed)])}.")
         # Not in place: the list is shared with logs that readers without the lock may hold.
-        log = replace(self, state=self.state.forget_keys(), written=[_without(entry, lost) for entry in self.entries])
-        return log.changed(log.state, "forget_keys", len(lost))
+        log = replace(self, state=self.state.forget_keys(), written=[_drop_keys(entry, lost) for entry in self.entries])
+        return log.record_change(log.state, "forget_keys", len(lost))
 
-    def trained(self, state: State, reason: Reason) -> "Log":
+    def record_training(self, state: State, reason: Reason) -> "Log":
         """The log after a training, which is noted by what it led to."""
         solution = state.solution
-        return self._with(
+        return self._append(
             TrainingEntry(
                 number=self.length,
-                at=now(),
+                at=current_time(),
                 reason=reason,
                 revision=state.revision,
                 model=state.digest,
@@ -284,7 +284,7 @@ class Log:
             state,
         )
 
-    def changed(
+    def record_change(
         self,
         state: State,
         kind: ChangeKind,
@@ -297,7 +297,7 @@ class Log:
         """The log after a change of the data, and its entry."""
         entry = ChangeEntry(
             number=self.length,
-            at=now(),
+            at=current_time(),
             kind=kind,
             count=int(count),
             keys=keys,
@@ -307,14 +307,14 @@ class Log:
             revision=state.revision,
             model=state.digest,
         )
-        return self._with(entry, state), entry
+        return self._append(entry, state), entry
 
-    def certified(self, query: Query, answer: Answer) -> "Log":
+    def record_certificate(self, query: Query, answer: Answer) -> "Log":
         """The log after an answer to queries."""
-        return self._with(
+        return self._append(
             CertificateEntry(
                 number=self.length,
-                at=now(),
+                at=current_time(),
                 query=query,
                 revision=self.state.revision,
                 carry=answer.count("carry"),
@@ -327,6 +327,6 @@ class Log:
             self.state,
         )
 
-    def _with(self, entry: Entry, state: State) -> "Log":
+    def _append(self, entry: Entry, state: State) -> "Log":
         self.written[self.length :] = [entry]
         return replace(self, state=state, length=self.length + 1)

@@ -17,8 +17,8 @@ from glru.bounds import ScoreBounds, is_decided, predicted
 from glru.changes import Change
 from glru.linalg import Array, Matrix
 from glru.live import receipts, storage
-from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, now
-from glru.live.queries import Answer, CertifiedPrediction, Decided, undetermined_error
+from glru.live.history import ChangeEntry, ChangeKind, Entry, Log, Query, Reason, current_time
+from glru.live.queries import Answer, CertifiedPrediction, Decided, make_undetermined_error
 from glru.live.state import Key, ModelSpec, Pending, State, TrainedKeys, as_keys, digest_rows
 from glru.sklearn import adapt
 from glru.solution import Solution
@@ -122,15 +122,15 @@ class LiveModel:
         if self._estimator is None:
             raise ValueError("a loaded model keeps its data; make a new glru.LiveModel(estimator) to fit other data.")
         adapted = adapt(self._estimator, X, y, sample_weight)
-        spec, first = ModelSpec.of(adapted), adapted.problems[0]
+        spec, first = ModelSpec.from_adapted(adapted), adapted.problems[0]
         first.matrix.require_host("a live model keeps its data on the host")
         named = None if keys is None else TrainedKeys(as_keys(keys, first.n_rows))
         problem = spec.objective.problem(first.matrix.copy(), first.y.copy(), first.sample_weight.copy())
-        if spec.classes is not None and 0 in spec.count(problem.y, problem.sample_weight):
+        if spec.classes is not None and 0 in spec.count_rows(problem.y, problem.sample_weight):
             raise ValueError("each class must have a row of weight above 0; got one without.")
-        state = State.of(spec, solve(problem, tol=self._tol), Pending(problem, named), 1, exhausted=False)
+        state = State.from_pending(spec, solve(problem, tol=self._tol), Pending(problem, named), 1, exhausted=False)
         scale = 1.0 if spec.classes is not None else float(problem.y.std()) or 1.0
-        self._present = Log(state, self._given_width or SCORE_WIDTH * scale).trained(state, "fit")
+        self._present = Log(state, self._given_width or SCORE_WIDTH * scale).record_training(state, "fit")
         return self
 
     @_lock_method
@@ -166,10 +166,10 @@ class LiveModel:
             What was removed; :meth:`receipt` takes it.
         """
         before = self._state
-        positions = before.pending.positions(rows, keys)
+        positions = before.pending.find_positions(rows, keys)
         if not positions.size:
             raise ValueError("name at least one row to remove; got none.")
-        gone = before.pending.rows(positions)
+        gone = before.pending.take_rows(positions)
         return self._change(
             before.without_rows(positions, gone),
             "remove_rows",
@@ -239,7 +239,7 @@ class LiveModel:
             Positions among the present columns, or names where the data came as a frame.
         """
         before = self._state
-        places = before.spec.columns(columns, before.pending.n_columns)
+        places = before.spec.find_columns(columns, before.pending.n_columns)
         if not places.size:
             raise ValueError("name at least one column to remove; got none.")
         names = before.spec.column_names
@@ -255,8 +255,8 @@ class LiveModel:
         X : array, sparse matrix or frame of shape (n_queries, n_columns)
             Queries in the present columns.
         """
-        answer = self._state.proofs.tightest(self._queries(X), self._decided)
-        self._present = self._log.certified("decision_bounds", answer)
+        answer = self._state.proofs.ask_tightest(self._queries(X), self._decided)
+        self._present = self._log.record_certificate("decision_bounds", answer)
         return answer.bounds
 
     @_lock_method
@@ -281,7 +281,7 @@ class LiveModel:
             bounds, width = (
                 (found.bounds, None) if self.classes_ is not None else (self._numbers(found.bounds), self._log.width)
             )
-            raise undetermined_error(bounds, found.decided, width)
+            raise make_undetermined_error(bounds, found.decided, width)
         return found.predictions
 
     @_lock_method
@@ -417,7 +417,7 @@ class LiveModel:
         """
         queries = self._queries(X)
         answer = self._state.proofs.ask(queries, self._decided)
-        self._present = self._log.certified("needs_retraining", answer)
+        self._present = self._log.record_certificate("needs_retraining", answer)
         if self.classes_ is not None:
             return Retraining.of(answer.bounds, self._stored_scores(queries), None)
         return Retraining.of(self._numbers(answer.bounds), self._stored_numbers(queries), self._log.width)
@@ -427,7 +427,7 @@ class LiveModel:
         """Train on the present data to ``tol``; does nothing where the stored model is that already."""
         state = self._state
         if not state.pending.empty or (not state.solution.reached(self._tol) and not state.exhausted):
-            solution = state.proofs.refreshed(self._tol)
+            solution = state.proofs.retrain(self._tol)
             self._train(solution, "refresh", exhausted=solution.status == "stalled")
         return self
 
@@ -450,11 +450,11 @@ class LiveModel:
         dict
             The receipt, ready for ``json.dumps``.
         """
-        removal, state = self._log.removal(change), self._state
+        removal, state = self._log.find_removal(change), self._state
         if state.pending.moves_columns:
             raise ValueError("a receipt needs a stored model with the present columns. Call refresh() first.")
         rows = None if queries is None else self._queries(queries)
-        return receipts.issue(state, removal, rows, now(), n_identical)
+        return receipts.issue(state, removal, rows, current_time(), n_identical)
 
     @_lock_method
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -472,7 +472,7 @@ class LiveModel:
         FileExistsError
             The file is not as this model last loaded or saved it: another process or model wrote it.
         """
-        place, token = storage.place(path), storage.new_token()
+        place, token = storage.resolve_path(path), storage.make_token()
         known = self._tokens.get(place, ())
         # The new file is this model's as soon as it is there, even if an interrupt keeps this call from returning.
         self._tokens[place] = (*known, token)
@@ -491,7 +491,7 @@ class LiveModel:
         saved, token = storage.load(path)
         live = cls(None, tol=saved.tol, width=saved.width)
         live._restore(saved)
-        live._tokens[storage.place(path)] = (token,)
+        live._tokens[storage.resolve_path(path)] = (token,)
         return live
 
     @property
@@ -570,7 +570,7 @@ class LiveModel:
         self._present = Log(saved.state, saved.width, list(saved.history), len(saved.history))
 
     def _queries(self, X: Any) -> Matrix:
-        return self._state.spec.rows(X, self._state.pending.n_columns, "queries")
+        return self._state.spec.convert_rows(X, self._state.pending.n_columns, "queries")
 
     def _stored_scores(self, queries: Matrix) -> Array:
         return np.asarray(queries @ self._state.stored_coef.T + self._state.solution.intercept)
@@ -582,7 +582,7 @@ class LiveModel:
         width = self._log.width
         answer = self._prove(self._queries(X), lambda bounds: is_decided(*bounds, width=width), query)
         if answer.open.size:
-            raise undetermined_error(answer.bounds, answer.stage != "", width)
+            raise make_undetermined_error(answer.bounds, answer.stage != "", width)
         return answer.bounds.middle
 
     def _prove(self, queries: Matrix, decided: Decided, query: Query) -> Answer:
@@ -591,15 +591,15 @@ class LiveModel:
         answer, solution = state.proofs.prove(queries, decided, not (state.pending.empty and state.exhausted))
         if solution is not None:
             self._train(solution, "predict", exhausted=solution.status != "stopped")
-        self._present = self._log.certified(query, answer)
+        self._present = self._log.record_certificate(query, answer)
         return answer
 
     def _train(self, solution: Solution, reason: Reason, exhausted: bool) -> None:
-        self._present = self._log.trained(self._state.retrained(solution, exhausted), reason)
+        self._present = self._log.record_training(self._state.with_solution(solution, exhausted), reason)
 
     def _change(self, state: State, kind: ChangeKind, count: int, **details: Any) -> ChangeEntry:
         # One assignment takes the new data and its entry: an interrupt before it leaves both as they were.
-        self._present, entry = self._log.changed(state, kind, count, **details)
+        self._present, entry = self._log.record_change(state, kind, count, **details)
         return entry
 
     def __getstate__(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Answer:
         return self.bounds.take(self.open)
 
     @classmethod
-    def unknown(cls, size: int, n_scores: int = 1) -> "Answer":
+    def start(cls, size: int, n_scores: int = 1) -> "Answer":
         """No answer yet."""
         nothing = ScoreBounds(*unbounded(size)) if n_scores == 1 else from_queries(*unbounded_queries(size, n_scores))
         return cls(nothing, np.full(size, "", dtype="<U8"), np.inf, np.inf)
@@ -230,7 +230,7 @@ class Proofs:
         )
 
     @np.errstate(all="ignore")
-    def tightest(self, X: Matrix, decided: Decided) -> Answer:
+    def ask_tightest(self, X: Matrix, decided: Decided) -> Answer:
         """The tightest bounds of all queries without training."""
         if self.several:
             answer = self._ask_classes(X, lambda bounds: np.zeros(len(bounds[0]), dtype=bool))
@@ -238,7 +238,7 @@ class Proofs:
             return replace(answer, stage=stages)
         found = self.after.untrained_bounds(X)
         stage = "newton" if has_newton(self.solution.problem) else "carry"
-        everything = Answer.unknown(X.shape[0])
+        everything = Answer.start(X.shape[0])
         return everything.merge(self._with_zeros(X, found), decided, stage, self.after.gap, self.after.radius)
 
     @np.errstate(all="ignore")
@@ -263,7 +263,7 @@ class Proofs:
         """What the stored model proves, then what Newton steps under the local certificate do."""
         if self.several:
             return self._ask_classes(X, decided)
-        answer = Answer.unknown(X.shape[0])
+        answer = Answer.start(X.shape[0])
         for stage, regions in (("carry", self._carried), ("newton", self._kept)):
             for region in regions:
                 if answer.open.size:
@@ -284,7 +284,7 @@ class Proofs:
 
     def _ask_classes(self, X: Matrix, decided: Decided, stage: str = "newton") -> Answer:
         """With one score per class: what the last ellipsoid proves, then those after Newton steps."""
-        answer = Answer.unknown(X.shape[0], self.problem.n_scores)
+        answer = Answer.start(X.shape[0], self.problem.n_scores)
         for region in self._kept:
             answer = answer.merge(region.score_bounds(X), decided, stage, *self._size(region))
         if not answer.open.size:
@@ -384,7 +384,7 @@ class Proofs:
             return region.gap, radius_of(region.gap, self.problem.penalty)
         return self.after.carried.gap, radius_of(self.after.carried.gap, self.after.carried.penalty)
 
-    def refreshed(self, tol: float) -> Solution:
+    def retrain(self, tol: float) -> Solution:
         """Train the present problem to a tolerance.
 
         Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
@@ -409,7 +409,9 @@ def radius_of(gap: float, penalty: Penalty) -> float:
     return float(ball_radius(gap / strength)) if strength > 0.0 else np.inf
 
 
-def undetermined_error(bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None) -> UndeterminedError:
+def make_undetermined_error(
+    bounds: ScoreBounds, determined: NDArray[np.bool_], width: float | None
+) -> UndeterminedError:
     """The error that says which queries are open, why, and what to do; ``width``: of numbers, None for labels."""
     rows = np.flatnonzero(~determined)
     named = ", ".join(map(str, rows[:MOST_NAMED].tolist())) + (", ..." if rows.size > MOST_NAMED else "")

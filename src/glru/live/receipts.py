@@ -83,12 +83,12 @@ def distance_of(certificate: Certificate, queries: Matrix | None) -> Distance:
     shift = float(_farthest(np.atleast_1d(certificate.intercept), edge).max())
     largest = None
     if queries is not None:
-        bounds = _query_bounds(regions, queries, certificate)
+        bounds = _bound_queries(regions, queries, certificate)
         largest = float(_farthest(queries @ coef.T + certificate.intercept, bounds).max())
     return Distance(certificate.gap, radius, shift if problem.fit_intercept else 0.0, largest)
 
 
-def _query_bounds(regions: list[Region], queries: Matrix, certificate: Certificate) -> Bounds:
+def _bound_queries(regions: list[Region], queries: Matrix, certificate: Certificate) -> Bounds:
     """Bounds of the scores of queries from all regions."""
     if not certificate.problem.loss.several:
         return score_bounds(regions, queries, certificate.columns.dead)
@@ -157,16 +157,16 @@ def issue(state: State, entry: ChangeEntry, queries: Matrix | None, at: str, ide
             "dual": dual.ravel().tolist() if written and dual is not None else None,
         },
         "certificate": {
-            "gap": claim(distance.gap),
-            "radius": claim(distance.radius),
-            "intercept_change": claim(distance.intercept_change),
+            "gap": round_claim(distance.gap),
+            "radius": round_claim(distance.radius),
+            "intercept_change": round_claim(distance.intercept_change),
         },
         "queries": None
         if queries is None
         else {
             "n_rows": int(queries.shape[0]),
-            "digest": queries_digest(queries),
-            "largest_change": claim(distance.largest_change),
+            "digest": digest_queries(queries),
+            "largest_change": round_claim(distance.largest_change),
         },
     }
     return {**receipt, "digest": digest_json(receipt)}
@@ -178,13 +178,13 @@ def count_identical(removed: tuple[str, ...] | list[str], remaining: list[str]) 
     return sum(digest in gone for digest in remaining)
 
 
-def queries_digest(queries: Matrix) -> str:
+def digest_queries(queries: Matrix) -> str:
     """The digest of queries: rows without a target, of weight zero."""
     nothing = np.zeros(queries.shape[0])
     return digest_data(digest_rows(queries, nothing, nothing))
 
 
-def claim(value: float | None) -> float | None:
+def round_claim(value: float | None) -> float | None:
     """A number as a receipt states it: with a margin, and None where it is infinite."""
     return float(MARGIN * value) if value is not None and np.isfinite(MARGIN * value) else None
 
@@ -305,15 +305,15 @@ def verify_receipt(
         found = _parse(receipt)
     except ValueError as error:
         return ReceiptCheck(False, "nothing", (str(error),))
-    reasons = _consistency(found)
+    reasons = _check_consistency(found)
     try:
         spec = ModelSpec.from_json(found["terms"])
-        problem = _problem(found, spec, X, y, sample_weight)
-        coef, intercept, dual = _model(found, problem, spec)
+        problem = _make_problem(found, spec, X, y, sample_weight)
+        coef, intercept, dual = _read_model(found, problem, spec)
         rows = None
         if queries is not None:
-            rows = spec.rows(queries, problem.n_columns, "queries")
-            reasons += _check_queries(found, queries_digest(rows))
+            rows = spec.convert_rows(queries, problem.n_columns, "queries")
+            reasons += _check_queries(found, digest_queries(rows))
     except (ValueError, TypeError) as error:
         return ReceiptCheck(False, "nothing", (*reasons, str(error)))
     reasons += _check_rows(found, problem, n_identical)
@@ -363,7 +363,7 @@ def _require(value: Any, shape: dict[str, Any], what: str) -> None:
             raise ValueError(f"{name} of {what} is not what it should be; got {str(given)[:50]!r}.")
 
 
-def _consistency(found: dict[str, Any]) -> list[str]:
+def _check_consistency(found: dict[str, Any]) -> list[str]:
     """What the receipt alone shows."""
     reasons = []
     body = {key: value for key, value in found.items() if key != "digest"}
@@ -384,13 +384,13 @@ def _consistency(found: dict[str, Any]) -> list[str]:
     return reasons
 
 
-def _problem(found: dict[str, Any], spec: ModelSpec, X: Any, y: Any, sample_weight: Any) -> Problem:
+def _make_problem(found: dict[str, Any], spec: ModelSpec, X: Any, y: Any, sample_weight: Any) -> Problem:
     """The problem of the remaining data."""
-    matrix = spec.rows(X, found["data"]["n_columns"] + spec.offset, "X")
-    return spec.objective.problem(matrix, *spec.labelled(y, sample_weight, matrix.shape[0]))
+    matrix = spec.convert_rows(X, found["data"]["n_columns"] + spec.offset, "X")
+    return spec.objective.problem(matrix, *spec.convert_targets(y, sample_weight, matrix.shape[0]))
 
 
-def _model(found: dict[str, Any], problem: Problem, spec: ModelSpec) -> tuple[Array, Any, Array | None]:
+def _read_model(found: dict[str, Any], problem: Problem, spec: ModelSpec) -> tuple[Array, Any, Array | None]:
     """Coefficients, intercept and dual variables of the receipt's model; these, of several classes, class by class and row by row."""
     model, classes = found["model"], (spec.n_classes,) if problem.loss.several else ()
     if problem.loss.several and problem.n_scores != spec.n_classes:

@@ -75,7 +75,7 @@ class ModelSpec:
     column_names: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, adapted: Adapted) -> "ModelSpec":
+    def from_adapted(cls, adapted: Adapted) -> "ModelSpec":
         """The specification of an estimator; an error where its objective would change with the data."""
         if adapted.shifts is not None:
             raise ValueError(
@@ -97,10 +97,12 @@ class ModelSpec:
             )
         factors = (1.0, 1.0)
         if classes is not None:
-            _require_plain(classes)
+            _require_json_labels(classes)
             factors = tuple(adapted.targets.weighted(0, classes, np.ones(classes.size)).tolist())
         names = adapted.problems[0].column_names
-        return cls(objective, _targets(objective, classes, factors), None if names is None else names[adapted.offset :])
+        return cls(
+            objective, _empty_targets(objective, classes, factors), None if names is None else names[adapted.offset :]
+        )
 
     @property
     def classes(self) -> NDArray[Any] | None:
@@ -117,7 +119,7 @@ class ModelSpec:
         """The number of classes; 2 for a regression, whose targets are counted as negative and others."""
         return 2 if self.classes is None else int(self.classes.size)
 
-    def count(self, y: Array, weight: Array) -> tuple[int, ...]:
+    def count_rows(self, y: Array, weight: Array) -> tuple[int, ...]:
         """Rows of weight above 0, by class; of a regression those with negative targets and the others."""
         places = y.astype(np.intp) if self.objective.loss.several else (y >= 0.0).astype(np.intp)
         return tuple(np.bincount(places[weight > 0.0], minlength=self.n_classes).tolist())
@@ -127,11 +129,11 @@ class ModelSpec:
         """Where the user's columns start in the problem: 1 behind a constant column, else 0."""
         return int(self.objective.constant is not None)
 
-    def rows(self, X: Any, n_columns: int, what: str) -> Matrix:
+    def convert_rows(self, X: Any, n_columns: int, what: str) -> Matrix:
         """Rows of the user in the ``n_columns`` columns of the problem; errors call them ``what``."""
         return rows_of(X, what, n_columns, self.column_names, self.objective.constant)
 
-    def labelled(self, y: Any, sample_weight: Any, count: int) -> tuple[Array, Array]:
+    def convert_targets(self, y: Any, sample_weight: Any, count: int) -> tuple[Array, Array]:
         """Targets and weights of rows as the problem has them: -1 and +1 for two classes, places for more; weights times those of the classes."""
         labels = self.targets.check(y, count)
         weight = np.ones(count)
@@ -147,7 +149,7 @@ class ModelSpec:
             self.objective.loss.check_targets(values)
         return values, self.targets.weighted(0, labels, weight)
 
-    def columns(self, columns: Any, n_columns: int) -> NDArray[np.intp]:
+    def find_columns(self, columns: Any, n_columns: int) -> NDArray[np.intp]:
         """Columns of the user, by position or name, as columns of the problem."""
         layout = Layout(
             1, n_columns - self.offset, self.column_names, None, self.objective.penalty(n_columns), self.objective.loss
@@ -228,7 +230,7 @@ class ModelSpec:
             targets=value["targets"],
             probabilities=loss.probabilities,
         )
-        targets = _targets(objective, classes, tuple(strengths[2:]))
+        targets = _empty_targets(objective, classes, tuple(strengths[2:]))
         return cls(objective, targets, None if names is None else tuple(str(name) for name in names))
 
 
@@ -241,7 +243,7 @@ def require_hessian(problem: Problem) -> None:
         )
 
 
-def _targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:
+def _empty_targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:
     """The targets of no rows, which tell what further rows become."""
     weights = None
     if classes is not None and set(factors) != {1.0}:
@@ -256,7 +258,7 @@ def _read_classes(value: Any) -> NDArray[Any] | None:
     if value["dtype"] not in LABELS:
         raise ValueError(f"labels must be of a dtype among {', '.join(LABELS)}")
     labels = np.array(value["values"], dtype=value["dtype"])
-    _require_plain(labels)
+    _require_json_labels(labels)
     if labels.ndim != 1 or labels.size < 2 or np.unique(labels).size != labels.size:
         raise ValueError("there must be two classes or more, all different")
     if labels.size > 2 and not np.array_equal(np.unique(labels), labels):
@@ -264,7 +266,7 @@ def _read_classes(value: Any) -> NDArray[Any] | None:
     return labels
 
 
-def _require_plain(classes: NDArray[Any]) -> None:
+def _require_json_labels(classes: NDArray[Any]) -> None:
     """Labels have to survive as JSON."""
     known = classes.dtype.kind == "U" or classes.dtype.name in LABELS
     if not known or not all(isinstance(label, str | int | float) for label in classes.tolist()):
@@ -354,7 +356,7 @@ class TrainedKeys:
         return TrainedKeys(tuple(kept))
 
 
-def _none() -> Positions:
+def _no_positions() -> Positions:
     return np.empty(0, dtype=np.intp)
 
 
@@ -381,8 +383,8 @@ class Pending:
 
     base: Problem
     keys: TrainedKeys | None = None
-    gone_rows: Positions = field(default_factory=_none)
-    gone_columns: Positions = field(default_factory=_none)
+    gone_rows: Positions = field(default_factory=_no_positions)
+    gone_columns: Positions = field(default_factory=_no_positions)
     new_rows: tuple[Rows, ...] = ()
     new_columns: tuple[NewColumns, ...] = ()
 
@@ -424,7 +426,7 @@ class Pending:
     @cached_property
     def change(self) -> Change:
         """What happened to the trained problem, as one change in as few steps as possible."""
-        everything = np.arange(self.base.n_rows) if self.new_columns else _none()
+        everything = np.arange(self.base.n_rows) if self.new_columns else _no_positions()
         steps: list[Change] = [AddColumns(block.values(everything), block.penalty) for block in self.new_columns]
         if self.gone_columns.size:
             steps.append(RemoveColumns(self.gone_columns))
@@ -448,7 +450,7 @@ class Pending:
         keys = () if self.arrived is None else self.arrived.keys or ()
         return {key: place for place, key in enumerate(keys)}
 
-    def position(self, key: Key) -> int | None:
+    def find_position(self, key: Key) -> int | None:
         """The present position of a key; None where no present row has it."""
         if key in self._new_places:
             return self.n_kept_rows + self._new_places[key]
@@ -459,7 +461,7 @@ class Pending:
         gone = before < self.gone_rows.size and self.gone_rows[before] == place
         return None if gone else place - before
 
-    def positions(self, rows: Any, keys: Any) -> Positions:
+    def find_positions(self, rows: Any, keys: Any) -> Positions:
         """Present positions of rows named either by position or by key."""
         if (rows is None) == (keys is None):
             raise TypeError("name rows either by position, remove_rows([3]), or by key, remove_rows(keys=['a']).")
@@ -468,13 +470,13 @@ class Pending:
         if self.keys is None:
             raise ValueError("rows have no keys: the model was fitted without keys=. Name them by position.")
         named = as_keys(keys)
-        found = [self.position(key) for key in named]
+        found = [self.find_position(key) for key in named]
         unknown = [key for key, place in zip(named, found, strict=True) if place is None]
         if unknown:
             raise ValueError(f"keys must be those of present rows; got {list_some(unknown)}.")
         return np.array(found, dtype=np.intp)
 
-    def new_keys(self, keys: Any, count: int) -> tuple[Key, ...] | None:
+    def check_new_keys(self, keys: Any, count: int) -> tuple[Key, ...] | None:
         """The keys of ``count`` new rows, checked: new, and given if and only if the other rows have some."""
         if self.keys is None:
             if keys is not None:
@@ -483,19 +485,19 @@ class Pending:
         if keys is None:
             raise ValueError("new rows need keys, as the others have them; give keys=.")
         named = as_keys(keys, count)
-        taken = [key for key in named if self.position(key) is not None]
+        taken = [key for key in named if self.find_position(key) is not None]
         if taken:
             raise ValueError(f"keys of new rows must be new; got {list_some(taken)} again.")
         return named
 
-    def trained(self, positions: Positions) -> Positions:
+    def to_trained(self, positions: Positions) -> Positions:
         """Present positions of trained rows as positions in the training."""
         return _positions_before(positions, self.gone_rows)
 
-    def rows(self, positions: Positions) -> Rows:
+    def take_rows(self, positions: Positions) -> Rows:
         """Present rows, in the present columns, in the order asked for."""
         old, new = positions < self.n_kept_rows, positions >= self.n_kept_rows
-        origin = self.trained(positions[old])
+        origin = self.to_trained(positions[old])
         X = self.base.matrix[origin]
         if self.moves_columns:
             kept = np.delete(np.arange(self.base.n_columns), self.gone_columns)
@@ -510,7 +512,7 @@ class Pending:
     def without_rows(self, positions: Positions) -> "Pending":
         """The changes when some present rows are gone too."""
         new = positions[positions >= self.n_kept_rows] - self.n_kept_rows
-        gone = np.union1d(self.gone_rows, self.trained(positions[positions < self.n_kept_rows])).astype(np.intp)
+        gone = np.union1d(self.gone_rows, self.to_trained(positions[positions < self.n_kept_rows])).astype(np.intp)
         rows = self.new_rows
         if new.size:
             assert self.arrived is not None
@@ -520,7 +522,7 @@ class Pending:
 
     def with_rows(self, rows: Rows) -> "Pending":
         """The changes with more rows."""
-        return replace(self, new_rows=(*self.new_rows, replace(rows, X=self._as_stored(rows.X))))
+        return replace(self, new_rows=(*self.new_rows, replace(rows, X=self._convert(rows.X))))
 
     def without_columns(self, columns: Positions) -> "Pending":
         """The changes when some present columns are gone too."""
@@ -542,7 +544,7 @@ class Pending:
 
     def with_columns(self, X: Matrix, penalty: Penalty | None) -> "Pending":
         """The changes with more columns, given in all present rows."""
-        X = self._as_stored(X)
+        X = self._convert(X)
         kept = np.delete(np.arange(self.base.n_rows), self.gone_rows)
         block = NewColumns(kept, X[: kept.size], penalty)
         rows = self.new_rows
@@ -550,7 +552,7 @@ class Pending:
             rows = (replace(self.arrived, X=X.concatenate([self.arrived.X, X[kept.size :]], axis=1)),)
         return replace(self, new_rows=rows, new_columns=(*self.new_columns, block))
 
-    def _as_stored(self, X: Matrix) -> Matrix:
+    def _convert(self, X: Matrix) -> Matrix:
         """Data stored as the trained data is, and apart from what the user may still edit."""
         return self.base.matrix.convert(X).copy()
 
@@ -587,12 +589,14 @@ class State:
     exhausted: bool
 
     @classmethod
-    def of(cls, spec: ModelSpec, solution: Solution, pending: Pending, revision: int, exhausted: bool) -> "State":
+    def from_pending(
+        cls, spec: ModelSpec, solution: Solution, pending: Pending, revision: int, exhausted: bool
+    ) -> "State":
         """The state with some changes since a training, counted and digested afresh."""
         kept = np.delete(np.arange(pending.base.n_rows), pending.gone_rows)
-        counts = spec.count(pending.base.y[kept], pending.base.sample_weight[kept])
+        counts = spec.count_rows(pending.base.y[kept], pending.base.sample_weight[kept])
         if pending.arrived is not None:
-            counts = _added(counts, spec.count(pending.arrived.y, pending.arrived.weight))
+            counts = _add_counts(counts, spec.count_rows(pending.arrived.y, pending.arrived.weight))
         digest = digest_model(spec.to_json(), solution.coef, solution.intercept)
         return cls(spec, solution, pending, revision, counts, digest, exhausted)
 
@@ -614,20 +618,20 @@ class State:
 
     def with_rows(self, X: Any, y: Any, sample_weight: Any, keys: Any) -> "State":
         """The state with more rows."""
-        matrix = self.spec.rows(X, self.pending.n_columns, "new rows")
-        target, weight = self.spec.labelled(y, sample_weight, matrix.shape[0])
-        named = self.pending.new_keys(keys, target.size)
+        matrix = self.spec.convert_rows(X, self.pending.n_columns, "new rows")
+        target, weight = self.spec.convert_targets(y, sample_weight, matrix.shape[0])
+        named = self.pending.check_new_keys(keys, target.size)
         return replace(
             self,
             pending=self.pending.with_rows(Rows(matrix, target, weight, named)),
-            n_weighted=_added(self.n_weighted, self.spec.count(target, weight)),
+            n_weighted=_add_counts(self.n_weighted, self.spec.count_rows(target, weight)),
         )
 
     def without_rows(self, positions: Positions, rows: Rows) -> "State":
         """The state without some present rows, which are also given in full."""
         if positions.size == self.pending.n_rows:
             raise ValueError(f"at least one row must be left; got the removal of all {positions.size}.")
-        left = _added(self.n_weighted, tuple(-number for number in self.spec.count(rows.y, rows.weight)))
+        left = _add_counts(self.n_weighted, tuple(-number for number in self.spec.count_rows(rows.y, rows.weight)))
         if sum(left) == 0:
             raise ValueError("a row of weight above 0 must be left; got the removal of all of them.")
         if self.spec.classes is not None and 0 in left:
@@ -658,11 +662,11 @@ class State:
             raise ValueError(f"at least one column must be left; got the removal of all {columns.size}.")
         return replace(self, spec=self.spec.without_columns(columns), pending=self.pending.without_columns(columns))
 
-    def retrained(self, solution: Solution, exhausted: bool) -> "State":
+    def with_solution(self, solution: Solution, exhausted: bool) -> "State":
         """The state after a training of the present problem."""
         keys = self.pending.present_keys
         pending = Pending(solution.problem, None if keys is None else TrainedKeys(keys))
-        return State.of(self.spec, solution, pending, self.revision + 1, exhausted)
+        return State.from_pending(self.spec, solution, pending, self.revision + 1, exhausted)
 
     def forget_keys(self) -> "State":
         """The state without the keys of removed rows that the training had."""
@@ -672,7 +676,7 @@ class State:
         return replace(self, pending=replace(self.pending, keys=keys.forget(self.pending.gone_rows)))
 
 
-def _added(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+def _add_counts(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     """The sums of two counts."""
     return tuple(one + other for one, other in zip(first, second, strict=True))
 
@@ -709,10 +713,10 @@ def _positions_before(positions: Positions, gone: Positions) -> Positions:
 
 def parse_json(text: str | bytes) -> Any:
     """The value of JSON text in which no object has a key twice: readers differ in which of the two they take."""
-    return json.loads(text, object_pairs_hook=_distinct)
+    return json.loads(text, object_pairs_hook=_require_distinct)
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

@@ -55,12 +55,12 @@ class Saved:
     width: float
 
 
-def new_token() -> str:
+def make_token() -> str:
     """A token for a file that is about to be written."""
     return secrets.token_hex(16)
 
 
-def place(path: str | os.PathLike[str]) -> Path:
+def resolve_path(path: str | os.PathLike[str]) -> Path:
     """A path as a model remembers it, however it is spelt."""
     return Path(path).parent.resolve() / Path(path).name
 
@@ -82,7 +82,7 @@ def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collecti
     target, arrays = Path(path), pack(saved, token)
 
     def write(part: Path) -> None:
-        with open(part, "wb", opener=_private) as file:
+        with open(part, "wb", opener=_open_private) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
     with exclusive(target):
@@ -101,7 +101,7 @@ def pack(saved: Saved, token: str) -> Arrays:
 
 def _check_known(target: Path, known: Collection[str]) -> None:
     """Refuse to replace a file that is not one of those that are known."""
-    if target.is_file() and _token_at(target) not in known:
+    if target.is_file() and _read_token_at(target) not in known:
         raise FileExistsError(
             f"{target} must be a new file, or be as this model last loaded or saved it; it is not: another process or model "
             "wrote it, and what it holds would be lost. Load it and repeat your changes there, save under another name, or "
@@ -109,16 +109,16 @@ def _check_known(target: Path, known: Collection[str]) -> None:
         )
 
 
-def _token_at(path: Path) -> str | None:
+def _read_token_at(path: Path) -> str | None:
     """The token of a file; None where it is no file of a live model."""
     try:
         with path.open("rb") as file, open_archive(file, packed=False) as archive:
-            return _token(archive.read("document"))
+            return _parse_token(archive.read("document"))
     except (ValueError, KeyError, RecursionError):
         return None
 
 
-def _token(document: NDArray[Any]) -> str:
+def _parse_token(document: NDArray[Any]) -> str:
     """The token in a document; what stands for it in files that have none."""
     text = document.tobytes()
     found = parse_json(text.decode())
@@ -126,25 +126,25 @@ def _token(document: NDArray[Any]) -> str:
     return token if isinstance(token, str) else hashlib.sha256(text).hexdigest()
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     """Open a file that its owner alone may read: it holds training data."""
     return os.open(path, flags, 0o600)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
     """A live model and the token of its file; a ``ValueError`` says why a file is none."""
-    _clean(Path(path))
+    _remove_old_parts(Path(path))
     try:
         with open(path, "rb") as file, open_archive(file, packed=False) as archive:
             members = {name: archive.read(name) for name in archive.names}
-        return unpack(members), _token(members["document"])
+        return unpack(members), _parse_token(members["document"])
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error!r}.") from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"{os.fspath(path)} is not a whole file of a live model: {error}") from None
 
 
-def _clean(target: Path) -> None:
+def _remove_old_parts(target: Path) -> None:
     """Remove what killed processes left of the file, as far as the folder allows it and nobody is saving."""
     if not leftovers(target):
         return
@@ -162,7 +162,7 @@ def _to_arrays(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     solution, pending = state.solution, state.pending
     trained_keys = () if pending.keys is None else pending.keys.keys
     arrays: Arrays = {
-        **_matrix_out("X", pending.base.matrix),
+        **_matrix_to_arrays("X", pending.base.matrix),
         "y": pending.base.y.astype(np.float64),
         "weight": pending.base.sample_weight,
         "coef": solution.coef,
@@ -171,10 +171,10 @@ def _to_arrays(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
         "gone_columns": pending.gone_columns.astype(np.int64),
     }
     if pending.arrived is not None:
-        arrays |= _matrix_out("new_X", pending.arrived.X)
+        arrays |= _matrix_to_arrays("new_X", pending.arrived.X)
         arrays |= {"new_y": pending.arrived.y.astype(np.float64), "new_weight": pending.arrived.weight}
     for k, block in enumerate(pending.new_columns):
-        arrays |= {f"columns_{k}_rows": block.rows.astype(np.int64), **_matrix_out(f"columns_{k}", block.X)}
+        arrays |= {f"columns_{k}_rows": block.rows.astype(np.int64), **_matrix_to_arrays(f"columns_{k}", block.X)}
     document = {
         "schema": SCHEMA,
         "terms": state.spec.to_json(),
@@ -198,7 +198,7 @@ def _to_arrays(saved: Saved) -> tuple[Arrays, dict[str, Any]]:
     return arrays, document
 
 
-def _matrix_out(name: str, X: Matrix) -> Arrays:
+def _matrix_to_arrays(name: str, X: Matrix) -> Arrays:
     return {f"{name}_{part}" if part else name: array for part, array in X.parts.items()}
 
 
@@ -209,43 +209,43 @@ def unpack(arrays: Arrays) -> Saved:
         shown = document.get("schema") if isinstance(document, dict) else document
         raise ValueError(f"its schema must be {SCHEMA!r}; got {str(shown)[:50]!r}. Use the version that wrote it.")
     return Saved(
-        _state(arrays, document),
+        _read_state(arrays, document),
         tuple(history.from_json(entry) for entry in document["history"]),
         float(document["tol"]),
         float(document["width"]),
     )
 
 
-def _state(arrays: Arrays, document: dict[str, Any]) -> State:
+def _read_state(arrays: Arrays, document: dict[str, Any]) -> State:
     spec, stored = ModelSpec.from_json(document["terms"]), document["solution"]
-    X = _matrix_in("X", arrays)
-    y, weight = _targets("", arrays, X.shape[0], spec)
+    X = _read_matrix("X", arrays)
+    y, weight = _read_targets("", arrays, X.shape[0], spec)
     problem = spec.objective.problem(X, y, weight)
     classes = (problem.n_scores,) if problem.loss.several else ()
     if problem.loss.several and problem.n_scores != spec.n_classes:
         raise ValueError("the trained rows must have all classes.")
     intercept: Any = np.array(stored["intercept"], dtype=np.float64)
     point = Point(
-        _vector("coef", arrays, *classes, problem.n_columns),
+        _read_vector("coef", arrays, *classes, problem.n_columns),
         intercept if classes else float(intercept),
-        _vector("dual", arrays, problem.n_rows, *classes),
+        _read_vector("dual", arrays, problem.n_rows, *classes),
     )
     if intercept.shape != classes or not np.isfinite(intercept).all() or stored["status"] not in get_args(Status):
         raise ValueError("the stored model is not valid.")
     solution = solution_at(problem, point, int(stored["n_iter"]), stored["status"], str(stored["solver"]))
-    pending = _pending(arrays, document, problem, spec)
+    pending = _read_pending(arrays, document, problem, spec)
     names = spec.column_names
     if names is not None and len(names) != pending.n_columns - spec.offset:
         raise ValueError(f"there must be one name per column; got {len(names)}.")
-    return State.of(spec, solution, pending, int(document["revision"]), document["exhausted"] is True)
+    return State.from_pending(spec, solution, pending, int(document["revision"]), document["exhausted"] is True)
 
 
-def _pending(arrays: Arrays, document: dict[str, Any], problem: Problem, spec: ModelSpec) -> Pending:
-    gone_rows = _places("gone_rows", arrays, problem.n_rows)
-    gone_columns = _places("gone_columns", arrays, problem.n_columns)
+def _read_pending(arrays: Arrays, document: dict[str, Any], problem: Problem, spec: ModelSpec) -> Pending:
+    gone_rows = _read_positions("gone_rows", arrays, problem.n_rows)
+    gone_columns = _read_positions("gone_columns", arrays, problem.n_columns)
     blocks = []
     for k in range(int(document["n_column_blocks"])):
-        block, rows = _matrix_in(f"columns_{k}", arrays), _places(f"columns_{k}_rows", arrays, problem.n_rows)
+        block, rows = _read_matrix(f"columns_{k}", arrays), _read_positions(f"columns_{k}_rows", arrays, problem.n_rows)
         penalty = spec.objective.penalty(block.shape[1])
         if block.shape[0] != rows.size:
             raise ValueError("new columns must have one value per row.")
@@ -253,16 +253,16 @@ def _pending(arrays: Arrays, document: dict[str, Any], problem: Problem, spec: M
     pending = Pending(problem, None, gone_rows, gone_columns, (), tuple(blocks))
     new = None
     if document["has_new_rows"] is True:
-        X = _matrix_in("new_X", arrays)
+        X = _read_matrix("new_X", arrays)
         if X.shape[1] != pending.n_columns:
             raise ValueError(f"new rows must have {pending.n_columns} columns; got {X.shape[1]}.")
-        new = Rows(X, *_targets("new_", arrays, X.shape[0], spec), None)
+        new = Rows(X, *_read_targets("new_", arrays, X.shape[0], spec), None)
     if pending.n_kept_rows + (0 if new is None else new.y.size) < 1 or pending.n_columns <= spec.offset:
         raise ValueError("at least one row and one column must be left.")
-    return _with_keys(pending, new, document)
+    return _attach_keys(pending, new, document)
 
 
-def _with_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -> Pending:
+def _attach_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -> Pending:
     """Pending changes with new rows and with the keys of all rows."""
     keys, new_keys, lost = (
         document["keys"],
@@ -285,9 +285,9 @@ def _with_keys(pending: Pending, new: Rows | None, document: dict[str, Any]) -> 
     return found
 
 
-def _targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[Array, Array]:
+def _read_targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[Array, Array]:
     """Targets and weights of rows, checked."""
-    y, weight = _vector(f"{prefix}y", arrays, size), _vector(f"{prefix}weight", arrays, size)
+    y, weight = _read_vector(f"{prefix}y", arrays, size), _read_vector(f"{prefix}weight", arrays, size)
     if spec.objective.loss.several:
         wrong = not np.all(np.isin(y, np.arange(spec.n_classes)))
         y = y.astype(np.intp) if not wrong else y
@@ -298,7 +298,7 @@ def _targets(prefix: str, arrays: Arrays, size: int, spec: ModelSpec) -> tuple[A
     return y, weight
 
 
-def _matrix_in(name: str, arrays: Arrays) -> Matrix:
+def _read_matrix(name: str, arrays: Arrays) -> Matrix:
     if name in arrays:
         X = arrays[name]
         if X.ndim != 2 or X.dtype != np.float64 or not np.all(np.isfinite(X)):
@@ -314,7 +314,7 @@ def _matrix_in(name: str, arrays: Arrays) -> Matrix:
     return as_matrix(matrix)
 
 
-def _vector(name: str, arrays: Arrays, *shape: int) -> Array:
+def _read_vector(name: str, arrays: Arrays, *shape: int) -> Array:
     vector = arrays[name]
     if vector.shape != shape or vector.dtype != np.float64 or not np.all(np.isfinite(vector)):
         size = " x ".join(map(str, shape))
@@ -322,7 +322,7 @@ def _vector(name: str, arrays: Arrays, *shape: int) -> Array:
     return vector
 
 
-def _places(name: str, arrays: Arrays, size: int) -> Positions:
+def _read_positions(name: str, arrays: Arrays, size: int) -> Positions:
     places = arrays[name]
     if places.ndim != 1 or places.dtype != np.int64:
         raise ValueError(f"{name} must hold positions; got {places.dtype} of shape {places.shape}.")
