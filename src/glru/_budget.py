@@ -1,16 +1,16 @@
-"""How long a search may go on."""
+"""Limits of computing time."""
 
 import time
 from typing import final
 
 
 class OutOfTime(Exception):
-    """The time is up; whoever set the limit returns what is there."""
+    """The time is up; the caller that set the limit returns what has been found."""
 
 
 @final
 class Budget:
-    """A number of seconds from now on; None: no limit."""
+    """A limit in seconds, counted from now; None for no limit."""
 
     def __init__(self, seconds: float | None) -> None:
         self.end = None if seconds is None else time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are needed, and named with their extra where they are missing."""
+"""Optional dependencies: imported on demand; if one is missing, the error names the extra that installs it."""
 
 from importlib import import_module
 from typing import Any

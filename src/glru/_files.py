@@ -1,4 +1,4 @@
-"""Files written in full or not at all, and NumPy archives (.npz) of any origin read without trust.
+"""Files that are written completely or not at all, and safe reading of untrusted NumPy archives (.npz).
 
 Nothing in an archive is unpickled, and nothing is allocated that the file does not hold.
 """
@@ -24,7 +24,7 @@ else:
 
 
 def write_atomically(target: Path, write: Callable[[Path], None], make_folder: bool = False) -> None:
-    """Let a function write a file beside the target, and put it in the target's place once it is whole.
+    """Let a function write a temporary file next to the target, and move it to the target when it is complete.
 
     An error, an interrupt or a crash leaves the target as it was; the error says what to do about it.
     """
@@ -47,7 +47,7 @@ def write_atomically(target: Path, write: Callable[[Path], None], make_folder: b
 
 @contextmanager
 def exclusive(target: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the right to write a file, and yield whether it is held: always, unless ``wait`` is False and it is taken.
+    """Hold an exclusive lock for writing a file, and yield whether it is held: always, unless ``wait`` is False and another holds it.
 
     Threads and processes that ask for the same target take turns. The lock is the system's, on an empty file beside the
     target, so a process that is killed lets go of it; the next one uses that file and removes it.
@@ -68,7 +68,7 @@ def exclusive(target: Path, wait: bool = True) -> Iterator[bool]:
 
 
 def _open_locked(path: Path, wait: bool) -> IO[bytes] | None:
-    """A file that is open and locked; None where it is another's and there is no waiting."""
+    """An open, locked file; None if another process holds the lock and ``wait`` is False."""
     while True:
         file = path.open("ab")
         if not _lock(file, wait):
@@ -103,7 +103,7 @@ def _lock(file: IO[bytes], wait: bool) -> bool:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what killed processes left of :func:`write_atomically`; for whoever holds :func:`exclusive`.
+    """Remove temporary files of :func:`write_atomically` that killed processes left; call it while holding :func:`exclusive`.
 
     Only parts of writers that all ask for :func:`exclusive` are known to be nobody's any more.
     """
@@ -112,7 +112,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def leftovers(target: Path) -> list[Path]:
-    """Parts of a file beside it, of writers that are at work or were killed."""
+    """Temporary files next to a target, of writers that are at work or were killed."""
     pattern = re.compile(rf"\.{re.escape(target.stem)}\.\d+\.\d+\.part{re.escape(target.suffix)}")
     try:
         return [target.parent / name for name in os.listdir(target.parent) if pattern.fullmatch(name)]
@@ -122,7 +122,7 @@ def leftovers(target: Path) -> list[Path]:
 
 
 def check_target(target: Path, what: str) -> None:
-    """Refuse, before any work, a place where no file can be written."""
+    """Before any work, refuse a path that cannot be written."""
     if target.is_dir():
         raise ValueError(f"{what} must be a file; {target} is a folder. Name a file in it.")
     if not target.parent.is_dir():
@@ -132,7 +132,7 @@ def check_target(target: Path, what: str) -> None:
 
 
 def _explain(error: OSError, target: Path) -> OSError:
-    """Make an error of the same type that names the file and a remedy."""
+    """An error of the same type that names the file and a remedy."""
     reason = error.strerror or str(error)
     found = type(error)(
         f"{target} could not be written ({reason}). Free space, or name another file in a folder that exists and that you "
@@ -143,7 +143,7 @@ def _explain(error: OSError, target: Path) -> OSError:
 
 
 def _remove(part: Path) -> None:
-    """Remove what is left of a write that failed, as far as the folder allows it."""
+    """Remove the temporary file of a failed write, if the folder allows it."""
     try:
         part.unlink(missing_ok=True)
     except OSError:
@@ -152,7 +152,7 @@ def _remove(part: Path) -> None:
 
 
 def refuse_input(target: Path, what: str, inputs: Iterable[Path | str | None]) -> None:
-    """Refuse, before any work, to write to a file or folder that is an input, lies in one or holds one.
+    """Before any work, refuse to write to a file or folder that is an input, lies in one or contains one.
 
     Links are followed, and a hard link to an input is that input.
     """
@@ -176,7 +176,7 @@ def _overlap(target: Path, source: Path) -> str | None:
 
 
 ROOM, RATIO = 1 << 30, 100
-"""An unpacked file may have ROOM bytes, or RATIO times the size of the packed file if that is more."""
+"""An unpacked file may have ROOM bytes, or RATIO times the size of the packed file, whichever is larger."""
 
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -201,7 +201,7 @@ class Archive:
         return tuple(self._infos)
 
     def read(self, name: str) -> NDArray[Any]:
-        """An array; its header must fit the bytes that are there before they are read."""
+        """Read an array; its header must match the stored size before any data is read."""
         info = self._infos[name]
         if not info.filename.endswith(".npy") or (info.compress_type != zipfile.ZIP_STORED and not self._packed):
             kind = "NumPy" if self._packed else "stored NumPy"
@@ -227,7 +227,7 @@ class Archive:
 
 @contextmanager
 def open_archive(file: IO[bytes], packed: bool) -> Iterator[Archive]:
-    """The archive in a file; a ``ValueError`` says why it is none, or why an array in it cannot be read.
+    """The archive in a file; a ``ValueError`` says why the file or an array in it cannot be read.
 
     ``packed``: whether its members may be compressed. Ours are not, so that none can be larger than the file.
     """

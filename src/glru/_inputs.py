@@ -1,4 +1,4 @@
-"""Turning what people pass (arrays, frames, sparse matrices) into float64 data, or into a clear error."""
+"""Convert user input (arrays, frames, sparse matrices) to float64 data, or raise a clear error."""
 
 import datetime
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ DATES = (
     "Turn dates, times and durations into numbers first, such as days since a start, (t - t0) / np.timedelta64(1, 'D'), or "
     "leave them out."
 )
-"""What to do about them: as they are, float64 makes nanoseconds or days since 1970 of them."""
+"""Advice for such columns: converted to float64 they would become nanoseconds or days since 1970."""
 
 MOST_NAMED = 5
-"""Columns that a message names."""
+"""At most this many columns are named in a message."""
 
 
 def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
@@ -34,7 +34,7 @@ def as_matrix(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
 
 
 def convert_values(X: Any, name: str = "X") -> tuple[Matrix, tuple[str, ...] | None]:
-    """:func:`as_matrix` without a look at the numbers."""
+    """:func:`as_matrix` without checking the numbers."""
     X = X.data if isinstance(X, Matrix) else X
     names = column_names(X)
     if is_sparse_frame(X):
@@ -67,7 +67,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def refuse_masks(values: Any, name: str) -> None:
-    """Refuse masked entries: NumPy drops masks silently, and with them what they hide comes back."""
+    """Refuse masked entries: NumPy drops masks silently, which would reveal the hidden values."""
     if isinstance(values, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in values):
         values = np.ma.stack(values)
     if not isinstance(values, np.ma.MaskedArray) or not np.ma.is_masked(values):
@@ -192,7 +192,7 @@ def require_non_negative(weights: Array, first_row: int = 0) -> None:
 
 
 def require_weight(largest: float) -> None:
-    """Refuse weights of which the largest is zero."""
+    """Refuse weights that are all zero."""
     if not largest > 0.0:
         raise ValueError(
             "sample_weight must have an entry above 0; every weight is zero, so there is nothing to train on."
@@ -216,7 +216,7 @@ def is_sparse_frame(X: Any) -> bool:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a Python value stands for none, or is not finite."""
+    """Whether a Python value is missing or not finite."""
     if isinstance(value, float):
         return not np.isfinite(value)
     # pandas is not imported for its missing values, pd.NA and pd.NaT.
@@ -228,7 +228,7 @@ class _TemporalError(TypeError):
 
 
 def _numbers_of(values: NDArray[Any]) -> Array:
-    """Python objects as float64, missing ones as NaN; dates, times and durations are refused, though some would convert."""
+    """Python objects as float64, missing ones as NaN; dates, times and durations are refused, even those that would convert."""
     entries = values.tolist()
     kinds = set(map(type, entries))
     temporal = [kind for kind in kinds if issubclass(kind, TEMPORAL)]
@@ -256,7 +256,7 @@ def refuse_dates(X: Any, name: str) -> None:
 
 
 def _object_matrix(raw: NDArray[Any], name: str, names: tuple[str, ...] | None) -> Array:
-    """A matrix of Python objects as float64; an error names the columns that hold something else than numbers."""
+    """A matrix of Python objects as float64; an error names the columns that hold anything but numbers."""
     matrix = np.empty(raw.shape)
     text, temporal = [], []
     for k in range(raw.shape[1]):

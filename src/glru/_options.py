@@ -1,4 +1,4 @@
-"""The rules of all options in one table: what a value must be, and what to do where it is something else.
+"""The rules of all options in one table: what a value must be, and the advice if it is not.
 
 Public functions, estimators and commands are checked against it before any work. What depends on the data or on the model is checked where that is known.
 """
@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class OptionError(ValueError, TypeError):
-    """An option has a value that no data allows."""
+    """An option has a value that is never valid."""
 
 
 @final
@@ -188,7 +188,7 @@ def check_options(owner: str, options: Mapping[str, Any], spell: Callable[[str],
 
 
 def suggest_options(function: Function) -> Function:
-    """Name the option that a misspelt one is near to; of a class, those of its constructor."""
+    """Suggest the closest option for a misspelt one; for a class, wrap its constructor."""
     if isinstance(function, type):
         function.__init__ = suggest_options(function.__init__)  # type: ignore[misc]
         return function

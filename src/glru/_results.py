@@ -1,4 +1,4 @@
-"""How results show themselves: a few lines in a terminal, a table in a notebook, a frame for further work."""
+"""How results are displayed: a few lines in a terminal, a table in a notebook, a data frame."""
 
 from abc import ABC, abstractmethod
 from html import escape
@@ -14,7 +14,7 @@ DIGITS = 4
 
 
 class Shown(ABC):
-    """A result that is shown as a title and lines of a name and a value; ``certified``: whether everything that it states is proven."""
+    """A result that is displayed as a title and lines of a name and a value; ``certified``: whether everything it states is proven."""
 
     @abstractmethod
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
@@ -56,7 +56,7 @@ def or_missing(values: NDArray[Any]) -> Any:
 
 
 def make_frame(columns: dict[str, Any]) -> Any:
-    """A frame of pandas, or of polars where there is no pandas."""
+    """A pandas frame, or a polars frame if pandas is not installed."""
     for package in ("pandas", "polars"):
         if find_spec(package) is not None:
             return import_module(package).DataFrame(columns)

@@ -1,4 +1,4 @@
-"""What is proven of the model that retraining on changed data would give: the result of :func:`glru.after`."""
+"""What is proven about the model that retraining on changed data would give: the result of :func:`glru.after`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Retraining(Shown):
     bounds: ScoreBounds
     present: Array
     certified: ClassVar[bool] = True
-    """Whether what is stated is proven: here it always is."""
+    """Whether everything stated is proven; here, always."""
 
     @classmethod
     def of(cls, bounds: ScoreBounds, present: Array, within: float | None) -> "Retraining":
@@ -73,7 +73,7 @@ class Retraining(Shown):
         return decided
 
     def to_frame(self) -> Any:
-        """One line per query that would change or could, and whether that is proven (a frame of pandas or polars)."""
+        """One line per query that would change or could, and whether that is proven (a pandas or polars frame)."""
         return make_frame({"query": self.flips, "proven": self.proven})
 
     def plot(self, ax: Any = None) -> Any:
@@ -98,12 +98,12 @@ class Retraining(Shown):
 @final
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where changed problems come from, and so what their columns and scores mean to the caller.
+    """The origin of changed problems, which says what their columns and scores mean to the caller.
 
     Attributes
     ----------
     change : Change
-        What happens to the caller's data.
+        The change of the caller's data.
     classes : array or None
         The caller's classes in sorted order; None for a regression.
     estimator : str or None
@@ -132,7 +132,7 @@ class After(Shown):
     origin : Origin
         The caller's change and classes.
     parts : tuple of ChangedModel
-        What is proven of each problem: one, or one per class.
+        What is proven about each problem: one, or one per class.
 
     Examples
     --------
@@ -150,11 +150,11 @@ class After(Shown):
     origin: Origin
     parts: tuple[ChangedModel, ...]
     certified: ClassVar[bool] = True
-    """Whether what is stated is proven: here it always is."""
+    """Whether everything stated is proven; here, always."""
 
     @property
     def change(self) -> Change:
-        """What happens to the caller's data."""
+        """The change of the caller's data."""
         return self.origin.change
 
     @property
@@ -164,7 +164,7 @@ class After(Shown):
 
     @property
     def part(self) -> ChangedModel:
-        """The only problem's part."""
+        """The part of the only problem."""
         if len(self.parts) > 1:
             raise ValueError(f"this model has {len(self.parts)} problems, one per class. Ask each of `parts`.")
         return self.parts[0]
@@ -196,7 +196,7 @@ class After(Shown):
 
     @property
     def n_steps(self) -> int:
-        """Newton steps and iterations of trainings that the questions asked so far have taken, of all problems together."""
+        """Newton steps and training iterations used so far, for all problems together."""
         return sum(part.n_steps for part in self.parts)
 
     @property
@@ -272,7 +272,7 @@ class After(Shown):
         return float(np.mean(self.decided(X)))
 
     def needs_retraining(self, X: Any, within: float | None = None) -> Retraining:
-        """Whether retraining would change what the present model says of some queries; never trains.
+        """Whether retraining would change the present model's answers to some queries; never trains.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class After(Shown):
         return Retraining.of(bounds, present, within)
 
     def probability_bounds(self, X: Any) -> Bounds:
-        """Lower and upper bounds of the retrained probability of every class, one column each, of a multinomial model.
+        """Lower and upper bounds of the retrained class probabilities, one column per class, for a multinomial model.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class After(Shown):
         return self.score_bounds(X).probabilities()
 
     def lead_bounds(self, X: Any) -> Bounds:
-        """By how much the leading class of each query leads every other one at least and at most, of a multinomial model.
+        """Bounds of the lead of each query's leading class over every other class, for a multinomial model.
 
         The leading class is the one with a zero at both ends in its column; its label is proven where all other lower ends are above zero.
 
@@ -367,7 +367,7 @@ class After(Shown):
         return found[0] if len(found) == 1 else found
 
     def to_frame(self, X: Any) -> Any:
-        """One line per query: its retrained label, and bounds of its score or scores (a frame of pandas or polars).
+        """One line per query: its retrained label, and bounds of its score or scores (a pandas or polars frame).
 
         Parameters
         ----------
@@ -455,6 +455,6 @@ def after(
     max_steps: int | None = None,
     max_seconds: float | None = None,
 ) -> After:
-    """What is proven of a trained problem after a change; the parameters are those of :func:`glru.after`."""
+    """What is proven about a trained problem after a change; the parameters are those of :func:`glru.after`."""
     part = change_model(solution, change, candidate, bound, max_steps, max_seconds)
     return After(Origin(change, solution.problem.classes), (part,))

@@ -86,7 +86,7 @@ def loocv(
         Which bounds may decide; "auto" uses all that apply.
     width : float or "labels", default=None
         Refine until every interval is at most this wide, with trainings where nothing else helps. ``"labels"``: only until every
-        label is decided. If not given, every label is decided, and intervals are narrowed to 2e-6 on average as far as that costs
+        label is decided. If not given, every label is decided, and intervals are narrowed to 2e-6 on average where that takes
         no training, so that metrics are known to at least four digits; what stays wider is said in the result. A regression is refined to
         1e-6 times the spread of the targets.
     tol : float, default=1e-6
@@ -857,7 +857,7 @@ def influence(
     verbose: int = 0,
     progress: Progress = False,
 ) -> Influence:
-    """What leaving out each row does to a model: exact, proven Cook's distances, DFBETAS, DFFITS and deletion residuals.
+    """How leaving out each row changes a model: exact, proven Cook's distances, DFBETAS, DFFITS and deletion residuals.
 
     Every quantity is that of the models trained again without each row, not of one Newton step, and comes with an interval that holds it.
 
@@ -972,7 +972,7 @@ def jackknife(
 
 
 def _core(model: Any, tol: float, criterion: str | None = None) -> Any:
-    """A fit of statsmodels as the solution of its problem, where a criterion has a meaning for its weights; anything else as it is."""
+    """A statsmodels fit as the solution of its problem, if the criterion is meaningful for its weights; anything else unchanged."""
     if not is_statsmodels(model):
         return model
     fit = adapt_results(model)
@@ -1046,7 +1046,7 @@ def _require_data(function: str, estimator: Any, X: Any, y: Any) -> None:
 
 
 def _refuse_data(function: str, model: Any, X: Any, y: Any, sample_weight: Any, params: Any = None) -> None:
-    """Refuse data beside a problem or a solution, which hold theirs."""
+    """Refuse data together with a problem or a solution, which already hold theirs."""
     given = {"X": X, "y": y, "sample_weight": sample_weight, "params": params}
     names = [name for name, value in given.items() if value is not None]
     if names and isinstance(model, Problem | Solution):
@@ -1071,7 +1071,7 @@ def _require_estimator(function: str, model: Any) -> None:
 
 
 def _fit_params(estimator: Any, sample_weight: Any, params: dict[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
-    """The weights of a model's rows, given as such or in ``params``, and the parameters of the steps in front of it."""
+    """The sample weights of a model, given as such or in ``params``, and the fit parameters of the steps before it."""
     if not params:
         return sample_weight, None
     weight, others = split_params(estimator, params)

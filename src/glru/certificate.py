@@ -92,7 +92,7 @@ class Certificate:
 
     @cached_property
     def columns(self) -> Columns:
-        """What is known of every column."""
+        """What is known about every column."""
         return self.make_columns()
 
     @property
@@ -348,7 +348,7 @@ def lengthen_moves(moves: Array, dual: Array) -> Array:
 
 
 def quick_loss_terms(loss: Loss, y: Array, scores: Array, errors: Array, dual: Array) -> Array:
-    """The same, at most about twice as large and several times sooner, where ``F_l <= (l'(z) + a)^2 / l''(z)``.
+    """At least ``F_l``, at most about twice as large as :func:`loss_terms` and several times faster, where ``F_l <= (l'(z) + a)^2 / l''(z)``.
 
     For the logistic loss that is the chi-square bound of the Kullback-Leibler divergence.
     """

@@ -47,7 +47,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def select(self, columns: ArrayLike) -> "Penalty":
-        """The same penalty on some of the columns, in the given order."""
+        """The penalty restricted to some columns, in the given order."""
 
     @abstractmethod
     def extended(self, n_columns: int, other: "Penalty", n_other: int) -> "Penalty":
@@ -59,7 +59,7 @@ class Penalty(ABC):
 
     @property
     def linear(self) -> Array:
-        """Slopes that come on top; 0 but for :class:`Tilted`."""
+        """Additional slopes; 0 except for :class:`Tilted`."""
         return np.asarray(0.0)
 
     @property

@@ -64,7 +64,7 @@ class Fit:
     variance_power: float | None
 
     def refuse_information(self, criterion: str | None) -> None:
-        """Refuse AIC and BIC where weights are no numbers of copies, which these criteria take them for."""
+        """Refuse AIC and BIC unless weights count copies of rows, as these criteria assume."""
         # The likelihood of a share is that of its trials, but to BIC their number is not that of the observations.
         trials = isinstance(self.problem.loss, Binomial) and self.n_observations == self.problem.n_rows
         if criterion in ("aic", "bic") and not self.copies and not (trials and criterion == "aic"):
@@ -176,7 +176,7 @@ def _tweedie(model: Any) -> Loss:
 
 
 def _offset(model: Any) -> Array | None:
-    """The offset and the logarithm of the exposure, which statsmodels keeps as such; None where there is none."""
+    """The offset and the logarithm of the exposure, which statsmodels stores together; None if the model has neither."""
     parts = [getattr(model, name, None) for name in ("offset", "exposure")]
     known = [np.asarray(part, dtype=np.float64) for part in parts if part is not None and np.any(part)]
     return None if not known else np.asarray(np.broadcast_to(sum(known), np.shape(model.endog)))

@@ -1,4 +1,4 @@
-"""The commands of the command line, put together."""
+"""The command-line application with all of its commands."""
 
 from typing import Annotated
 

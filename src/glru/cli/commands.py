@@ -20,10 +20,10 @@ from glru._budget import OutOfTime
 from glru._options import check_options
 
 BAD_INPUT, TIME_IS_UP, REFUTED, INTERRUPTED = 1, 3, 4, 130
-"""Exit codes, beside 0 (done) and 2 (wrong usage)."""
+"""Exit codes, in addition to 0 (done) and 2 (wrong usage)."""
 
 GRACE = 1.2, 2.0
-"""What ``--max-seconds`` is multiplied by and what is added before a command that has not ended by itself is ended."""
+"""A command is stopped after ``--max-seconds`` times the first number plus the second, in seconds, if it has not ended before."""
 
 
 def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -81,7 +81,7 @@ def write_log(path: Path | None, text: str) -> None:
 
 @contextmanager
 def _time_limit(seconds: float | None) -> Iterator[None]:
-    """End what does not look at the clock itself, such as reading or drawing, a little after the time is up."""
+    """Stop work that does not check the clock, such as reading or drawing, shortly after the time is up."""
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -139,7 +139,7 @@ def _plain_errors(log: Path | None) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """An error's message; one of the operating system that names no file is about the standard output."""
+    """The message of an error; an operating-system error without a file name concerns the standard output."""
     if not isinstance(error, OSError) or error.filename is not None or error.strerror is None:
         return str(error)
     # The rest of the buffer would fail again when the process ends.

@@ -69,7 +69,7 @@ def _describe(name: str, as_json: bool) -> None:
 
 
 def print_version(asked: bool) -> None:
-    """Print the version and end, where that is asked for."""
+    """Print the version and exit, if asked to."""
     if asked:
         sys.stdout.write(f"glru {glru.__version__}\n")
         raise typer.Exit

@@ -33,7 +33,7 @@ from glru.sklearn.adapted import Adapted
 
 LAM = 0.01
 MOST_WORK = 1e9
-"""Rows times rows times columns up to which every row's own fills are followed and its score is known to many digits: about ten seconds."""
+"""Rows times rows times columns up to which missing values are filled again without each row, which takes about ten seconds."""
 
 PARAMETERS = (
     "target",
@@ -53,7 +53,7 @@ PARAMETERS = (
     "keep",
 )
 PARAMETER = re.compile(rf"\b({'|'.join(PARAMETERS)})=(True|False|\[\.\.\.\]|\.\.\.|'[^']*')")
-"""A parameter of the library with its value, as errors advise it."""
+"""A library parameter with its value, as error messages write it."""
 
 FLAGS = {"ids": "id"}
 """Flags whose name differs from that of the parameter."""
@@ -61,7 +61,7 @@ FLAGS = {"ids": "id"}
 
 @dataclass(frozen=True)
 class DataCheck:
-    """What the look at the table found: columns left out with the reason, notes, each with a heading, and whether fractions have a comma."""
+    """What inspecting the table found: columns left out, with reasons; notes, with headings; and whether decimals use a comma."""
 
     left_out: dict[str, str]
     notes: list[tuple[str, str]]
@@ -69,7 +69,7 @@ class DataCheck:
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """The findings for people."""
+        """The findings as lines of a heading and a text."""
         shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:6]]
         more = f" and {len(self.left_out) - 6} more" if len(self.left_out) > 6 else ""
         if not shown:
@@ -79,7 +79,7 @@ class DataCheck:
 
 @dataclass(frozen=True)
 class Job:
-    """A prepared problem and what is reported about it; ``adapted``: as a pipeline whose steps are fitted again without each row."""
+    """A prepared problem and what is reported about it; ``adapted``: the same as a pipeline whose steps are refitted without each row."""
 
     prepared: Prepared
     problem: glru.Problem
@@ -127,7 +127,7 @@ def _usual_loss(targets: Targets) -> glru.losses.Loss:
 
 
 def _check_loss(loss: glru.losses.Loss, name: str | None, targets: Targets) -> None:
-    """Refuse a loss of two classes for more, and the other way round."""
+    """Refuse a two-class loss for more classes, and a multinomial loss for two."""
     if targets.classes is None or loss.several == (len(targets.classes) > 2):
         return
     found = f"the target {targets.column or 'y'!r} has {len(targets.classes)}"
@@ -139,7 +139,7 @@ def _check_loss(loss: glru.losses.Loss, name: str | None, targets: Targets) -> N
 
 
 def require_pairs(job: Job) -> None:
-    """Refuse a class of a single row where every row is to be left out and the model has an intercept."""
+    """Refuse a class with a single row in leave-one-out with an intercept."""
     classes, y = job.prepared.targets.classes, job.problem.y
     if classes is None or not job.problem.fit_intercept:
         return
@@ -155,7 +155,7 @@ def require_pairs(job: Job) -> None:
 
 
 def refit_steps(job: Job, strength: StrengthOptions) -> Job:
-    """The job as a pipeline of what prepares the data and the model, so that every row is left out of both.
+    """The job with preparation and model as one pipeline, so that each row is left out of both.
 
     Missing values of large data are filled in once: new fills for every row take time that grows with the square of the number of rows.
     """
@@ -188,7 +188,7 @@ def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
 def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool = False) -> tuple[Prepared, DataCheck]:
     """Read the data, check it, and bring it into the form of the training problem.
 
-    ``fill``: also values that are missing only in other files; ``as_is``: no column is left out and nothing is filled in by itself.
+    ``fill``: learn fills also for columns without missing values, which other files may have; ``as_is``: leave out no column and fill in nothing by default.
     """
     path = file_of(data)
     with flags_in_errors():
@@ -227,12 +227,12 @@ def _prepare(source: Any, data: DataOptions, task: Any, drop: Sequence[str] | No
 
 
 def seconds_left(budget: Budget) -> float | None:
-    """The time that is left for a step that returns what it has when its time is up."""
+    """The seconds left for a step that returns partial results when its time is up."""
     return None if budget.end is None else max(budget.end - time.monotonic(), 1e-6)
 
 
 def file_of(data: DataOptions) -> Path | None:
-    """The file where there is one of that name or the argument looks like a path; None for a dataset."""
+    """The path if the argument names a file or looks like a path; None for a dataset."""
     path = Path(data.data)
     known = path == STANDARD_INPUT or path.is_file() or path.is_dir() or glob.has_magic(data.data)
     return path if known or path.suffix or len(path.parts) > 1 else None
@@ -261,7 +261,7 @@ def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Content
 
 
 def new_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
-    """Read the rows of a further file in the columns of the training problem, with their names and their unknown categories."""
+    """Read the rows of another file in the columns of the training problem, with their names and unknown categories."""
     prepared = job.prepared
     with flags_in_errors():
         contents = _further(path, data, job)
@@ -274,7 +274,7 @@ def new_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, list[s
 
 
 def new_labelled_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, Array]:
-    """Read the rows and targets of a further file in the terms of the training problem."""
+    """Read the rows and targets of another file in the form of the training problem."""
     with flags_in_errors():
         contents = _further(path, data, job)
         labelled = job.prepared.labelled(contents)
@@ -283,14 +283,14 @@ def new_labelled_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatri
 
 
 def _further(path: Path, data: DataOptions, job: Job) -> Contents:
-    """A further file, with fractions written as in the training data."""
+    """Read another file, with the decimal mark of the training data."""
     prepared = job.prepared
     data = replace(data, decimal="," if data.decimal is None and job.check.has_comma else data.decimal)
     return read(path, data, None if prepared.is_table else int(prepared.columns[-1]) + 1)
 
 
 def _add_note(job: Job, contents: Contents) -> None:
-    """Add to what a reader should know what was read in a further file otherwise than it is written."""
+    """Add a note on how values of another file were interpreted."""
     notes = job.prepared.read_as(contents)
     if notes:
         heading, text = f"read in {contents.path.name} as", PARAMETER.sub(_flag, "; ".join(notes))
@@ -300,7 +300,7 @@ def _add_note(job: Job, contents: Contents) -> None:
 
 @contextmanager
 def flags_in_errors() -> Iterator[None]:
-    """Name options as the command line does where an error names the library's parameters."""
+    """Replace the library's parameters in error messages by command-line options."""
     try:
         yield
     except ValueError as error:
@@ -323,7 +323,7 @@ def split_list(text: str) -> list[str]:
 
 
 def provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
-    """What a report says about how to repeat the run."""
+    """What is needed to repeat the run, for a report."""
     shown = [line for line in lines if line not in job.check.lines]
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     settings = [
@@ -336,7 +336,7 @@ def provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
 
 
 def checksum(prepared: Prepared) -> str:
-    """The SHA-256 of the data's files, as sha256sum gives it for one; of the values for a dataset by name."""
+    """The SHA-256 of the data files (for one file, that of sha256sum), or of the values of a named dataset."""
     digest = hashlib.sha256()
     path = Path(prepared.source)
     if path == STANDARD_INPUT:

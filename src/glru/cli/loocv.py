@@ -33,10 +33,10 @@ from glru.report.quality import coefficients_section
 from glru.sklearn.drop_ins import adapted_loocv
 
 LISTED_ROWS, MOST_COLUMNS = 20, 2000
-"""Rows in the report's list of influence, and the columns up to which there is one."""
+"""Number of rows in the report's influence table, and the largest number of columns for which it is made."""
 
 CLASS_WIDTH = 1e-4
-"""Width of the scores of more than two classes where none is asked for."""
+"""Default width of the scores of more than two classes."""
 
 BRUTE_FORCE_TOL = 1e-9
 """Relative gap of the models that ``--verify`` retrains: their scores are off by about its square root."""
@@ -71,7 +71,7 @@ def loocv(
     verify: Annotated[
         int, typer.Option(metavar="N", min=0, help="Retrain N rows by brute force (all where N is larger) and compare.")
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Chooses the rows of --verify.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of the rows of --verify.")] = 0,
     fit_once: Annotated[
         bool,
         typer.Option(
@@ -121,7 +121,7 @@ def loocv(
 def brute_force(
     job: inputs.Job, result: glru.results.LOOCVResult, count: int, seed: int, budget: Budget, report: Any
 ) -> dict[str, Any]:
-    """Retrain from scratch without each of some rows, chosen at random, until the time is up, and compare."""
+    """Retrain from scratch without each of ``count`` random rows, until the time is up, and compare."""
     problem = job.problem
     count = min(count, problem.n_rows)
     rows = np.random.default_rng(seed).choice(problem.n_rows, count, replace=False)
@@ -216,7 +216,7 @@ def _display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
 
 
 def two_classes(job: inputs.Job) -> tuple[str, str] | None:
-    """What -1 and +1 stand for; None for a regression and where there are more classes."""
+    """What -1 and +1 stand for; None for a regression or more than two classes."""
     classes = job.prepared.targets.classes
     return (classes[0], classes[1]) if classes is not None and len(classes) == 2 else None
 
@@ -267,7 +267,7 @@ def describe_steps(job: inputs.Job) -> str:
 
 
 def describe_once(job: inputs.Job) -> list[tuple[str, str]]:
-    """Say that the columns were prepared once, by commands that do not prepare them again for every model."""
+    """A line saying that the columns were prepared once, for commands that do not refit the preparation."""
     what = describe_steps(job)
     return [("preparation", f"{what}: fitted once, to all rows of the data")] if what else []
 
@@ -275,12 +275,12 @@ def describe_once(job: inputs.Job) -> list[tuple[str, str]]:
 def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> str:
     """What was done to the columns, and whether it was fitted again without each row."""
     what = describe_steps(job)
-    once = "missing values filled once, by all rows, the held-out row among them, because filling them again for each of so many rows would take long"
+    once = "missing values filled once, by all rows, the held-out row among them, because refilling them without each row would take too long for this many rows"
     if not what:
         return once if job.filled_once else "none"
     if job.adapted is None:
         why = (
-            "; fitting them again without each of so many rows would take long"
+            "; refitting without each row would take too long for this many rows"
             if job.is_large and job.problem.loss.several
             else ""
         )
@@ -290,7 +290,7 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
 
 
 def _constant_answer(job: inputs.Job) -> dict[str, Any]:
-    """What is achieved without looking at any column."""
+    """The result of the best constant prediction, which uses no column."""
     y, classes = job.problem.y, job.prepared.targets.classes
     if classes is None:
         return {"squared_error": constant_value("squared_error", y)}
@@ -303,7 +303,7 @@ def _constant_answer(job: inputs.Job) -> dict[str, Any]:
 
 
 def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[tuple[str, str]]:
-    """The held-out errors beside those of the constant answer, each with what sampling leaves open."""
+    """The held-out errors with their sampling interval, and those of the constant prediction."""
     n_rows, least, most = job.problem.n_rows, result.errors_lower, result.errors_upper
     share = format_interval(100.0 * least / n_rows, 100.0 * most / n_rows)
     low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(least, most, n_rows))

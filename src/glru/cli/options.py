@@ -1,4 +1,4 @@
-"""The options that commands share, as dataclasses; a command takes as many of them as it needs."""
+"""Options shared by several commands, as dataclasses."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ DATA, MODEL, OUTPUT = "Data", "Model", "Output"
 
 
 def number(text: str) -> float:
-    """A number, also as a power such as 2^-5."""
+    """Parse a number, which may be a power such as 2^-5."""
     base, mark, power = text.partition("^")
     try:
         value = float(base) ** float(power) if mark else float(base)
@@ -31,7 +31,7 @@ def number(text: str) -> float:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """What to read and what to make of its columns."""
+    """What to read and how to prepare its columns."""
 
     data: Annotated[
         str,
@@ -50,7 +50,7 @@ class DataOptions:
     positive: Annotated[
         str | None,
         typer.Option(
-            help="Class that counts as +1; all others are -1. By default three classes or more are told apart together.",
+            help="Class that counts as +1; all others are -1. By default, three or more classes are modelled jointly.",
             rich_help_panel=DATA,
         ),
     ] = None
@@ -58,14 +58,14 @@ class DataOptions:
     keep: Annotated[
         str,
         typer.Option(
-            help="Columns to use although they look like ids or dates, separated by commas; dates count as days.",
+            help="Columns to use even if they look like ids or dates, separated by commas; dates become days.",
             rich_help_panel=DATA,
         ),
     ] = ""
     id: Annotated[
         str | None,
         typer.Option(
-            help="Column that names the rows; not used by the model. By default one that looks like an id.",
+            help="Column with the names of the rows, not used by the model. By default, one that looks like an id.",
             rich_help_panel=DATA,
         ),
     ] = None
@@ -78,7 +78,7 @@ class DataOptions:
     impute: Annotated[
         Literal["mean", "median", "most-frequent"] | None,
         typer.Option(
-            help="What stands in for missing numbers, by default the mean; in text always the most frequent value.",
+            help="How to fill in missing numbers, by default with the mean; text always gets its most frequent value.",
             rich_help_panel=DATA,
         ),
     ] = None
@@ -92,7 +92,7 @@ class DataOptions:
     ] = "auto"
     format: Annotated[
         Literal["csv", "tsv", "parquet", "npz", "libsvm"] | None,
-        typer.Option(help="Format of the file; by default told by its suffix.", rich_help_panel=DATA),
+        typer.Option(help="Format of the file; by default taken from its suffix.", rich_help_panel=DATA),
     ] = None
     delimiter: Annotated[
         str | None,
@@ -112,7 +112,7 @@ class DataOptions:
     missing: Annotated[
         str,
         typer.Option(
-            help="Further words for a missing value, separated by commas; NA, n/a, ? and the like are known.",
+            help="More words for a missing value, separated by commas, in addition to NA, n/a, ? and the like.",
             rich_help_panel=DATA,
         ),
     ] = ""
@@ -126,7 +126,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class LossOptions:
-    """What is trained, but for its strength."""
+    """The loss and the training, without the penalty."""
 
     loss: Annotated[
         LossName | None,
@@ -157,7 +157,7 @@ class StrengthOptions:
         typer.Option(
             parser=number,
             metavar="NUMBER",
-            help="Strength of the L2 penalty beside the mean loss, by default 0.01; 2^-5 is understood.",
+            help="Strength of the L2 penalty added to the mean loss, by default 0.01; powers such as 2^-5 are accepted.",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -167,7 +167,7 @@ class StrengthOptions:
             "--C",
             parser=number,
             metavar="NUMBER",
-            help="As in scikit-learn: C times the sum of the losses beside half the squared norm. Instead of --lam.",
+            help="As in scikit-learn: C times the sum of the losses plus half the squared norm. Replaces --lam.",
             rich_help_panel=MODEL,
         ),
     ] = None
@@ -185,7 +185,7 @@ class FileOptions:
         typer.Option("--json", help="Print the result as JSON (docs/cli.md has the schema).", rich_help_panel=OUTPUT),
     ] = False
     out: Annotated[
-        Path | None, typer.Option(help="Write a line for each row: .csv or .parquet.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(help="Write one line per row: .csv or .parquet.", rich_help_panel=OUTPUT)
     ] = None
     table: Annotated[
         Literal["md", "tex", "html"] | None,
@@ -196,7 +196,9 @@ class FileOptions:
     ] = False
     log: Annotated[
         Path | None,
-        typer.Option(help="Add the command, its result or error, and times to this file.", rich_help_panel=OUTPUT),
+        typer.Option(
+            help="Append the command, its result or error, and the times to this file.", rich_help_panel=OUTPUT
+        ),
     ] = None
 
 
@@ -208,7 +210,7 @@ class OutputOptions(FileOptions):
         None
     )
     html: Annotated[
-        Path | None, typer.Option(help="Write a report to look at in a browser, one file.", rich_help_panel=OUTPUT)
+        Path | None, typer.Option(help="Write a report for the browser, as one file.", rich_help_panel=OUTPUT)
     ] = None
 
 
@@ -216,7 +218,7 @@ MaxSeconds = Annotated[
     float | None,
     typer.Option(
         "--max-seconds",
-        help="End after so long with what is proven by then; the exit code is 3.",
+        help="Stop after this many seconds with what is proven by then; the exit code is 3.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -224,7 +226,7 @@ MaxSeconds = Annotated[
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        help="Keep finished work in this file; a run that was killed goes on from it with the same command.",
+        help="Keep finished work in this file; running the same command again continues from it.",
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -73,7 +73,7 @@ class Outcome:
 
 
 def check(output: FileOptions, inputs: Iterable[Path | None], checkpoint: Path | None = None) -> None:
-    """Refuse output that could not be written, or would overwrite what is read, before any work."""
+    """Before any work, refuse output that cannot be written or would overwrite an input."""
     read = list(inputs)
     if checkpoint is not None:
         refuse_input(checkpoint, "--checkpoint", read)
@@ -153,7 +153,7 @@ PAPER_TABLES = {"md": _markdown, "tex": _latex, "html": _html}
 
 
 def _write(path: Path, data: bytes) -> Path:
-    """Write a file that was made in memory: other libraries report a full disk by errors of their own."""
+    """Write a file from memory, because other libraries report a full disk with their own errors."""
 
     def write(part: Path) -> None:
         part.write_bytes(data)

@@ -45,7 +45,7 @@ def select(
     criterion: Annotated[
         Literal["error", "log_loss", "squared_error", "aic", "bic"] | None,
         typer.Option(
-            help="What is to be smallest; by default error for classes, squared_error for a regression. aic and bic judge by all rows, "
+            help="What to minimise; by default error for classes, squared_error for a regression. aic and bic judge by all rows, "
             "without validation rows."
         ),
     ] = None,
@@ -55,22 +55,22 @@ def select(
     share: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of the rows of DATA set aside for validation.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option(help="Chooses the validation rows.")] = 0,
-    loo: Annotated[bool, typer.Option("--loo", help="Judge by leave-one-out instead of validation rows.")] = False,
-    max_steps: Annotated[int | None, typer.Option(min=0, help="Most steps.")] = None,
-    min_features: Annotated[int, typer.Option(min=1, help="Where removing ends.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of the validation rows.")] = 0,
+    loo: Annotated[bool, typer.Option("--loo", help="Judge by leave-one-out instead of by validation rows.")] = False,
+    max_steps: Annotated[int | None, typer.Option(min=0, help="Largest number of steps.")] = None,
+    min_features: Annotated[int, typer.Option(min=1, help="Stop removing at this number of features.")] = 1,
     nested: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="K",
-            help="Repeat the whole selection without each of K folds, for an error of rows it never saw.",
+            help="Repeat the whole selection without each of K folds, to estimate the error on unseen rows.",
         ),
     ] = 0,
     checkpoint: Checkpoint = None,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Remove or add features while that makes the model better on validation rows, as training every candidate would."""
+    """Remove or add features while that improves the model on validation rows, exactly as if every candidate were trained."""
     output.check(out, inputs.files_of(inputs.file_of(data), validation), checkpoint)
     if nested == 1 or (nested and validation is not None):
         raise typer.BadParameter("--nested needs at least 2 folds of DATA, and no --validation.")
@@ -129,7 +129,7 @@ def select(
 def nested_error(
     problem: glru.Problem, k: int, split: tuple[float, int, bool], options: dict[str, Any], budget: Budget, report: Any
 ) -> dict[str, Any]:
-    """The error of rows that neither the selection nor the training has seen: the selection is repeated without each of k folds."""
+    """The error on rows that neither selection nor training has seen: the selection is repeated without each of k folds."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
     share, seed, loo = split
@@ -289,7 +289,7 @@ def outcome(
 
 
 def suggest(result: glru.results.StepwiseResult) -> str | None:
-    """What to try where the number of errors cannot tell features apart."""
+    """What to try if the number of errors cannot distinguish the features."""
     if result.criterion != "error" or not result.path:
         return None
     first = result.path[0]
@@ -302,7 +302,7 @@ def suggest(result: glru.results.StepwiseResult) -> str | None:
 
 
 def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
-    """Say which rows the criterion is about, and what other rows would give."""
+    """Say which rows the criterion is about, and the error on unseen rows if it is known."""
     if honest is None:
         return "unknown: the values above are of the rows that chose the features, and look too good; --nested 5 repeats the selection without each of 5 folds"
     sizes = f"{min(honest['n_features'])} to {max(honest['n_features'])} columns"

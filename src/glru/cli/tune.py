@@ -33,7 +33,7 @@ def tune(
     ] = None,
     criterion: Annotated[
         Literal["error", "log_loss", "squared_error"] | None,
-        typer.Option(help="What is to be smallest; by default error for classes, squared_error for a regression."),
+        typer.Option(help="What to minimise; by default error for classes, squared_error for a regression."),
     ] = None,
     width: Annotated[
         float | None, typer.Option(help="Refine until every held-out score is known to this width.")
@@ -79,7 +79,7 @@ def grid(text: str) -> list[float]:
 
 
 def _count_strengths(report: Any, count: int, budget: Budget) -> Any:
-    """A report that also says which of the strengths is being worked on, and ends the run when the time is up."""
+    """A progress report that also names the current strength, and stops the run when the time is up."""
     turn, last = 1, 0
 
     def told(stage: str, done: int, total: int) -> None:
@@ -147,7 +147,7 @@ def _criterion(path: glru.results.LOOCVPath) -> str:
 
 
 def _remarks(job: inputs.Job, path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
-    """What to compare the best value with, and whether the grid ends there."""
+    """The constant prediction to compare with, and whether the best value is at the end of the grid."""
     found, worth = [], path.upper[path.best_index]
     constant = constant_value(path.criterion, job.problem.y)
     if constant is not None:

@@ -21,10 +21,10 @@ def verify(
     out: FileOptions,
     sample: Annotated[int, typer.Option(min=1, help="Held-out scores to check: half of them nearest to zero.")] = 20,
     digits: Annotated[int, typer.Option(min=30, help="Digits of the retraining.")] = 50,
-    seed: Annotated[int, typer.Option(help="Chooses the other half of the scores.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of the other half.")] = 0,
     max_seconds: MaxSeconds = None,
 ) -> None:
-    """Check a sample of proven held-out scores against models retrained in arbitrary precision, by code of its own."""
+    """Check a sample of proven held-out scores against models retrained in arbitrary precision by independent code."""
     output.check(out, inputs.files_of(inputs.file_of(data)))
     begin, budget = time.perf_counter(), Budget(max_seconds)
     with bar(out.quiet) as report:

@@ -26,7 +26,7 @@ from glru.report.metrics import name_metric
 from glru.solvers import train
 
 MOST_PRINTED = 10
-"""Coefficients and names that are told."""
+"""At most this many coefficients and names are printed."""
 
 
 def whatif(
@@ -94,7 +94,7 @@ def whatif(
 
 
 def _keep_model(after: glru.results.After, store: Store, tol: float, budget: Budget) -> glru.results.After:
-    """The answer around a model of the changed problem that is kept in a file, or read from it."""
+    """The answer at a trained model of the changed problem, which is stored in a checkpoint or read from it."""
 
     def fit() -> glru.Solution:
         return train(after.problem, tol=tol, start=after.point, budget=budget)
@@ -121,7 +121,7 @@ def positions(text: str, n_rows: int) -> list[int]:
 
 
 def rows_of_ids(job: inputs.Job, text: str) -> list[int]:
-    """The rows of some ids, given beside each other or one per line of a file."""
+    """The rows of some ids, given as a list or as a file with one id per line."""
     if not text:
         return []
     if job.prepared.ids is None:
@@ -157,7 +157,7 @@ def _change(
 def _queries(
     job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]
 ) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
-    """The rows to predict, what they are called, and their categories that the training data does not have."""
+    """The rows to predict, their names, and their categories that are not in the training data."""
     if query is not None:
         return inputs.new_rows(query, data, job)
     kept = np.setdiff1d(np.arange(job.problem.n_rows), removed)
@@ -173,7 +173,7 @@ def compare(
     y: Array | None,
     names: list[str],
 ) -> dict[str, Any]:
-    """The model before beside the retrained one: errors, AUC, coefficients, and whose label changes."""
+    """Compare the model before the change with the retrained one: errors, AUC, coefficients, changed labels."""
     (old, bounds), loss = scores, job.problem.loss
     found: dict[str, Any] = {"before": {}, "after": {}}
     exact, labelled = ScoreBounds(old, old), loss.task == "classification"
@@ -191,7 +191,7 @@ def compare(
     if loss.several:
         columns = [f"{column} for {label}" for label in job.prepared.targets.classes or () for column in columns]
     coef, lower, upper = (np.ravel(part) for part in (solution.coef[..., kept_columns], *after.coef_bounds()))
-    # Each coefficient moves at least so far.
+    # Each coefficient moves by at least this much.
     moves = np.maximum(np.maximum(lower - coef, coef - upper), 0.0)
     order = np.argsort(-np.nan_to_num(moves), kind="stable")[:MOST_PRINTED]
     found["coefficients"] = [

@@ -136,7 +136,11 @@ def load(name: str) -> Dataset:
     if folder is not None and (folder / f"{name}.npz").exists():
         return _load_npz(name, folder / f"{name}.npz")
     names = ", ".join(entry.name for entry in list())
-    place = "" if folder else " The folder GLRU_DATA, for further ones, is not set or does not exist."
+    place = (
+        ""
+        if folder
+        else " The environment variable GLRU_DATA, a folder with more datasets, is not set or does not name a folder."
+    )
     raise ValueError(f"a dataset must be known by name ({names}) or be a file; got {name!r}.{place}")
 
 

@@ -1,4 +1,4 @@
-"""A look at a table before anything is trained on it: which columns are no features, and what a reader should know."""
+"""Inspect a table before training: columns that are not features, and remarks for the reader."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from glru.datasets.files import UNNAMED, Contents, is_date, is_mostly_numbers, p
 from glru.linalg import Array
 
 MOST_LEVELS = 30
-"""A text column with more values, and fewer than ``ROWS_PER_LEVEL`` rows for each of them, is no category."""
+"""A text column with more values than this, and fewer than ``ROWS_PER_LEVEL`` rows per value, is not categorical."""
 
 ROWS_PER_LEVEL = 20.0
 
 FEW_ROWS = 8
-"""In shorter tables, columns of different values are no sign of an id."""
+"""In shorter tables, distinct values do not suggest an id."""
 
 ID_NAME = re.compile(
     r"(^|[_\W])(id|ids|nr|no|number|key|uuid|mrn|pid|index|rownames|row_names)$|(?<=[a-z])(ID|Id|Nr|No)$", re.IGNORECASE
@@ -26,7 +26,7 @@ ID_NAME = re.compile(
 INDEX_NAME = re.compile(rf"^({UNNAMED}\d+|Unnamed: \d+|index|rownames|row_names)$")
 
 CHECKED_COLUMNS = 2000
-"""Of wider tables, so many columns are described, and rows are not compared."""
+"""At most this many columns are described; in wider tables, rows are not compared."""
 
 
 @final
@@ -57,7 +57,7 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
     contents : Contents
         A table from :func:`glru.datasets.read`.
     target : str or None
-        The column to predict, which is no feature.
+        The column to predict.
     keep : sequence of str, default=()
         Columns that stay features whatever they look like.
     drop : sequence of str, default=()
@@ -100,7 +100,7 @@ def _suspects(table: Any) -> list[str]:
 
 
 def _no_feature(column: Any) -> tuple[str | None, bool]:
-    """Why a column is no feature, and whether it names the rows."""
+    """Why a column is not a feature (None if it is one), and whether it names the rows."""
     pl = polars()
     kind, n = column.dtype, len(column)
     if kind.is_temporal() or (kind == pl.String and is_date(column)):

@@ -81,7 +81,7 @@ DELIMITERS = ";\t|"
 BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 STANDARD_INPUT = Path("-")
 UNNAMED = "unnamed_"
-"""What the names of columns without one begin with."""
+"""Prefix of the names given to unnamed columns."""
 
 
 @final
@@ -100,7 +100,7 @@ class Contents:
     X, y : matrix, array or None
         The matrix and its targets; None for a table, and targets None where the file has none.
     notes : tuple of str
-        What was read otherwise than it is written.
+        How values were interpreted where that is not obvious.
     has_comma : bool
         Whether fractions are written with a comma.
     """
@@ -175,7 +175,7 @@ def read(
     Parameters
     ----------
     path : str or Path
-        A CSV, TSV, Parquet, NPZ or LIBSVM (SVMlight) file; a further .gz, .bz2, .xz or .zip says that it is compressed.
+        A CSV, TSV, Parquet, NPZ or LIBSVM (SVMlight) file; an additional suffix .gz, .bz2, .xz or .zip marks it as compressed.
         A folder stands for the Parquet files in it, a pattern such as ``part-*.csv`` for the tables of that name, put one below the
         other, and ``-`` for the standard input. An NPZ file holds ``X`` or the parts of a CSR matrix as ``scipy.sparse.save_npz`` writes them, and ``y``.
     format : {"csv", "tsv", "parquet", "npz", "libsvm"}, default=None
@@ -193,7 +193,7 @@ def read(
     decimal : {".", ","}, default=None
         What separates whole numbers from fractions in a CSV file; recognised if not given.
     missing : sequence of str, default=()
-        Further words that stand for a missing value in a CSV file, beside ``NA``, ``n/a``, ``?`` and the like.
+        More words that mark a missing value in a CSV file, in addition to ``NA``, ``n/a``, ``?`` and the like.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def _format_of(path: Path, given: Format | None) -> tuple[Format, Callable[..., 
     form = given or (known[-1] if known else None)
     if form is None:
         raise ValueError(
-            f"the format of {path.name!r} must be told by its suffix, one of {', '.join(SUFFIXES)} (and .gz, .bz2, .xz or .zip); "
+            f"the format of {path.name!r} must be given by its suffix, one of {', '.join(SUFFIXES)} (and .gz, .bz2, .xz or .zip); "
             "or give the format: csv, tsv, parquet, npz or libsvm."
         )
     return form, opener
@@ -388,7 +388,7 @@ def _read_text(place: Place) -> Contents:
 
 
 def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
-    """The text in UTF-8, and a note where it was encoded otherwise."""
+    """The text in UTF-8, and a note if its encoding was another one."""
     mark = next((name for start, name in BYTE_ORDER_MARKS.items() if data.startswith(start)), None)
     encoding = place.encoding or mark
     try:
@@ -407,7 +407,7 @@ def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
 
 
 def _without_comments(data: bytes) -> bytes:
-    """The text without lines that begin with #, where the first lines do and a line of names follows them."""
+    """The text without comment lines (#), if the file begins with them and a header follows."""
     lines = data.lstrip().split(b"\n", 100)
     first = next((line for line in lines if not line.startswith(b"#")), b"")
     if not lines[0].startswith(b"#") or all(
@@ -418,7 +418,7 @@ def _without_comments(data: bytes) -> bytes:
 
 
 def _delimiter(place: Place, data: bytes) -> str:
-    """What separates the columns: as given, or what splits all of the first lines into equally many fields."""
+    """The column separator: as given, or the one that splits all of the first lines into the same number of fields."""
     given = place.delimiter
     if given is not None:
         if len(given) != 1 or not given.isascii() or given in '"\r\n':
@@ -486,7 +486,7 @@ def _is_number(text: str) -> bool:
 
 
 NUMERIC = r"^[<>≤≥]?=?\s*[+-]?[.,]?\d"
-"""How numbers and limits begin; a column in which no text does so is not looked at further."""
+"""How numbers and limits begin; a column without such text is left as it is."""
 
 WITH_COMMA = r"^[+-]?(\d+|\d{1,3}([.'\u00a0\u202f ]\d{3})+),\d+$"
 THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
@@ -513,7 +513,7 @@ DATES = [
 
 
 def _dates(table: Any, read_text: Callable[[Sequence[str]], Any]) -> tuple[Any, list[str]]:
-    """Dates whose order of day and month can be told, and how it was; others stay text, whatever order the reader took them to have."""
+    """Convert dates whose order of day and month is certain, and say which order; ambiguous ones stay text."""
     pl = polars()
     texts = [column.name for column in table.get_columns() if column.dtype == pl.String and is_date(column)]
     told = [column.name for column in table.get_columns() if column.dtype in (pl.Date, pl.Datetime)]
@@ -539,7 +539,7 @@ def is_date(column: Any) -> bool:
 
 
 def _order_of(values: Any) -> str | None:
-    """Which of day, month and year comes first; None where that cannot be told."""
+    """Which of day, month and year comes first; None if that is ambiguous."""
     pl = polars()
     known = values.drop_nulls()
     # A year has four digits, and one mark separates all parts.
@@ -554,7 +554,7 @@ def _order_of(values: Any) -> str | None:
 
 
 def _parse_dates(values: Any, order: str) -> Any:
-    """Dates in a given order; None where some are none."""
+    """Dates in a given order; None if some values are not dates."""
     pl = polars()
     places = {part: k for k, part in enumerate(order.split("-"), start=1)}
     year, month, day = (values.str.extract(DATE, places[part]).str.zfill(2) for part in ("year", "month", "day"))
@@ -563,13 +563,13 @@ def _parse_dates(values: Any, order: str) -> Any:
 
 
 def _has_thousands(values: Any, decimal_comma: bool) -> tuple[Any, str]:
-    """Where thousands are separated, and the pattern of what separates them."""
+    """Where values have thousands separators, and the pattern of these."""
     separator, point = (r"[.'\u00a0\u202f ]", ",") if decimal_comma else (r"[,'\u00a0\u202f ]", r"\.")
     return values.str.contains(rf"^[+-]?\d{{1,3}}({separator}\d{{3}})+({point}\d+)?$"), separator
 
 
 def _parse(values: Any, decimal_comma: bool) -> Any:
-    """Text as numbers, with or without separated thousands; missing where it is none."""
+    """Text as numbers, with or without thousands separators; null where it is not a number."""
     pl = polars()
     name = values.name
     grouped, separator = _has_thousands(values, decimal_comma)
@@ -581,7 +581,7 @@ def _parse(values: Any, decimal_comma: bool) -> Any:
 
 
 def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
-    """Convert text columns that hold numbers: with blanks around them, separated thousands, limits such as <5, or words for a missing value."""
+    """Convert text columns of numbers with surrounding blanks, thousands separators, limits such as <5, or words for a missing value."""
     pl = polars()
 
     found: list[Any] = []
@@ -610,18 +610,18 @@ def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
 
 
 def as_numbers(values: Any) -> Any:
-    """Text as numbers, with a point or a comma before the fraction; missing where it is none."""
+    """Text as numbers, with a decimal point or comma; null where it is not a number."""
     return values.str.replace(",", ".", literal=True).cast(polars().Float64, strict=False)
 
 
 def is_mostly_numbers(column: Any) -> bool:
-    """Whether a column of text holds numbers in more than half of its rows, so that its text is no category."""
+    """Whether a column of text holds numbers in more than half of its rows, so that it is not categorical."""
     values = column.drop_nulls().cast(polars().String)
     return bool(2 * as_numbers(values).null_count() < len(values))
 
 
 def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
-    """Text as numbers, limits such as <5 and words for a missing value included, and what was read so; None where other text is among it."""
+    """Text as numbers, including limits such as <5 and words for a missing value, with notes on these; None if there is other text."""
     number = _parse(values, decimal_comma)
     limits = _parse(values.str.extract(r"^[<>≤≥]=?\s*(.+)$"), decimal_comma)
     absent = values.is_in(MISSING_NUMBERS)

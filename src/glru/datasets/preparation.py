@@ -172,7 +172,7 @@ class Prepared:
         return found
 
     def read_as(self, contents: Contents) -> list[str]:
-        """What was read in new rows otherwise than it is written, text where the training data has numbers included."""
+        """How values of new rows were interpreted, including text in columns that are numeric in the training data."""
         if not self.is_table or contents.table is None:
             return list(contents.notes)
         encoder = self.transformer.named_steps["columns"]

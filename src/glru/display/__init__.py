@@ -1,4 +1,4 @@
-"""Pictures of results: the constructor stores, ``from_...`` computes, ``plot`` draws."""
+"""Plots of results: the constructor stores the data, ``from_...`` computes it, ``plot`` draws it."""
 
 from glru.display.after import AfterDisplay
 from glru.display.classes import ConfusionDisplay

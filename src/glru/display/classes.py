@@ -28,7 +28,7 @@ def least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
 
 
 def format_counts(least: int, most: int) -> str:
-    """A number of rows that is known, or its two ends."""
+    """A count, or its two ends if it is not known exactly."""
     return f"{least}" if least == most else f"{least}-{most}"
 
 
@@ -39,7 +39,7 @@ class ConfusionDisplay:
     Parameters
     ----------
     least, most : array of shape (n_classes, n_classes)
-        The least and the largest number of rows of each class (lines) that get each label (columns).
+        The smallest and the largest number of rows of each class (lines) that get each label (columns).
     classes : sequence of str
         What the classes are called.
     rows : sequence

@@ -125,12 +125,12 @@ def draw_agreement(ax: Any, known: Array, bounds: ScoreBounds, diagonal: bool = 
 
 
 def _separate_thousands(ax: Any) -> None:
-    """Write numbers beside the axes in full, as 250,000, where that is not too long."""
+    """Write tick labels in full, as 250,000, if they are not too long."""
     for axis in (ax.xaxis, ax.yaxis):
         if 1e4 <= np.abs(axis.get_view_interval()).max() < 1e9:
             axis.set_major_formatter("{x:,.0f}")
 
 
 def shorten(name: str, most: int = 24) -> str:
-    """A name that is no longer than its axis."""
+    """A name, cut to a length that fits beside its axis."""
     return name if len(name) <= most else name[: most - 1] + "…"

@@ -28,7 +28,7 @@ class ChangeEntry:
     count : int
         Rows or columns that came or went, or keys that were forgotten.
     keys : tuple or None
-        The keys of the rows but for those forgotten since, where rows have keys.
+        The keys of the rows, without those forgotten since; None if rows have no keys.
     columns : tuple of str or None
         The names of the columns, where columns have names.
     digests : tuple of str
@@ -213,7 +213,7 @@ class Log:
     def find_removal(self, change: ChangeEntry) -> ChangeEntry:
         """The removal of rows that a change is, as the history has it: of its keys only those that are not forgotten.
 
-        An error where it is no such entry, and where the data does not show the removal: by the number of rows, and by keys.
+        An error if it is not such an entry, or if the number of rows or the keys contradict the removal.
         """
         here = isinstance(change, ChangeEntry) and 0 <= change.number < self.length
         known = self.written[change.number] if here else None

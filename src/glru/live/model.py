@@ -110,7 +110,7 @@ class LiveModel:
 
     @_lock_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None, keys: Any = None) -> "LiveModel":
-        """Train on initial data, of which a copy is kept; the history starts anew.
+        """Train on initial data, keep a copy of it, and start a new history.
 
         Parameters
         ----------
@@ -401,7 +401,7 @@ class LiveModel:
 
     @_lock_method
     def needs_retraining(self, X: Any) -> Retraining:
-        """Whether retraining would change what the stored model says of some queries; never trains.
+        """Whether retraining would change the stored model's answers to some queries; never trains.
 
         A regression's prediction counts as changed when it moves by more than ``width``.
 
@@ -481,7 +481,7 @@ class LiveModel:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "LiveModel":
-        """The model that :meth:`save` wrote; an error where the file is damaged or something else.
+        """The model that :meth:`save` wrote; an error if the file is damaged or not a live model.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What is proven of the retrained model now: first from the carried model, then from Newton steps, then by training."""
+"""What is proven about the retrained model now: first from the carried model, then from Newton steps, then by training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class Answer:
 
     @property
     def open_bounds(self) -> ScoreBounds:
-        """What is known of these."""
+        """The bounds of these queries."""
         return self.bounds.take(self.open)
 
     @classmethod
@@ -71,7 +71,7 @@ class Answer:
         return cls(nothing, np.full(size, "", dtype="<U8"), np.inf, np.inf)
 
     def merge(self, bounds: Bounds, decided: Decided, stage: str, gap: float, radius: float) -> "Answer":
-        """The answer with what a further stage proves of the queries that were open."""
+        """The answer with what another stage proves about the queries that were open."""
         rows, stages, found = self.open, self.stage.copy(), self.open_bounds.intersect(bounds)
         stages[rows[decided(found)]] = stage
         return Answer(self.bounds.put(rows, found), stages, gap, radius)
@@ -131,7 +131,7 @@ class CertifiedPrediction(Shown):
     classes: NDArray[Any] | None
     n_trainings: int
     certified: ClassVar[bool] = True
-    """Whether what is stated is proven: here it always is."""
+    """Whether everything stated is proven; here, always."""
 
     @property
     def decided(self) -> NDArray[np.bool_]:
@@ -151,7 +151,7 @@ class CertifiedPrediction(Shown):
         }
 
     def to_frame(self) -> Any:
-        """One line per query: prediction, whether it is decided, bounds of the score (a frame of pandas or polars)."""
+        """One line per query: prediction, whether it is decided, bounds of the score (a pandas or polars frame)."""
         return make_frame({"prediction": self.predictions, "decided": self.decided} | self.bounds.columns(self.classes))
 
     def plot(self, ax: Any = None) -> Any:
@@ -220,7 +220,7 @@ class Proofs:
 
     @np.errstate(all="ignore")  # overflow ends in infinite bounds: nothing is proven then
     def ask(self, X: Matrix, decided: Decided) -> Answer:
-        """What is proven of each query without training, by the cheapest stage that decides it."""
+        """What is proven about each query without training, by the cheapest stage that decides it."""
         answer = self._ask_cheaply(X, decided)
         if not answer.open.size or self.several:
             return answer
@@ -245,7 +245,7 @@ class Proofs:
     def prove(self, X: Matrix, decided: Decided, may_train: bool) -> tuple[Answer, Solution | None]:
         """Bounds that decide all queries, and the model of a training, where it took one that was allowed.
 
-        The training goes on until every query is decided, or as far as float64 allows.
+        The training continues until every query is decided or float64 allows no more progress.
         """
         answer = self._ask_cheaply(X, decided)
         if not (answer.open.size and may_train):
@@ -299,7 +299,7 @@ class Proofs:
         return answer
 
     def _train_classes(self, X: Matrix, decided: Decided, answer: Answer) -> tuple[Answer, Solution | None]:
-        """The answer after a training of the changed problem as far as float64 goes, with one score per class."""
+        """The answer after training the changed problem to the limits of float64, with one score per class."""
         solution = train(self.problem, tol=CLASS_TRAINED, start=self._point)
         self._kept, self._point = (), solution.point
         found = self._ask_classes(X, decided, "training")
@@ -388,7 +388,7 @@ class Proofs:
         """Train the present problem to a tolerance.
 
         Where rows went and the warm start was good enough to stay as it is, the training is done from scratch: a stored
-        model must not be the old one when somebody asked for one without these rows.
+        model must not be the old one when a model without these rows was asked for.
         """
         solution = solve(self.problem, tol=tol, start=self._point)
         here, there = solution, self.solution

@@ -249,7 +249,7 @@ class ReceiptCheck(Shown):
         return {name: value for name, value in known.items() if value is not None}
 
     def to_frame(self) -> Any:
-        """One line: whether the receipt is valid, what holds, and the verifier's numbers (a frame of pandas or polars)."""
+        """One line: whether the receipt is valid, what holds, and the verifier's numbers (a pandas or polars frame)."""
         columns = {"valid": self.valid, "statement": self.statement, **self._numbers}
         return make_frame({name: [value] for name, value in columns.items()})
 
@@ -434,7 +434,7 @@ def _check_queries(found: dict[str, Any], digest: str) -> list[str]:
 
 
 def _check_numbers(found: dict[str, Any], distance: Distance) -> list[str]:
-    """Whether the receipt's numbers are bounds by the data too, and those its issuer got but for rounding."""
+    """Whether the receipt's numbers are valid bounds on this data and agree with the verifier's up to rounding."""
     claims = found["certificate"]
     checks = [
         ("gap", claims["gap"], distance.gap),

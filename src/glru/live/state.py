@@ -195,7 +195,7 @@ class ModelSpec:
 
     @classmethod
     def from_json(cls, value: Any) -> "ModelSpec":
-        """The specification that :meth:`to_json` wrote; an error where the value is something else."""
+        """The specification that :meth:`to_json` wrote; an error if the value is not one."""
         try:
             return cls._read(value)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -244,7 +244,7 @@ def require_hessian(problem: Problem) -> None:
 
 
 def _empty_targets(objective: Objective, classes: NDArray[Any] | None, factors: tuple[float, ...]) -> Targets:
-    """The targets of no rows, which tell what further rows become."""
+    """Targets without any rows; they convert the targets of new rows."""
     weights = None
     if classes is not None and set(factors) != {1.0}:
         weights = dict(zip(classes.tolist(), factors, strict=True))
@@ -495,7 +495,7 @@ class Pending:
         return _positions_before(positions, self.gone_rows)
 
     def take_rows(self, positions: Positions) -> Rows:
-        """Present rows, in the present columns, in the order asked for."""
+        """Present rows, in the present columns, in the given order."""
         old, new = positions < self.n_kept_rows, positions >= self.n_kept_rows
         origin = self.to_trained(positions[old])
         X = self.base.matrix[origin]
@@ -602,7 +602,7 @@ class State:
 
     @cached_property
     def proofs(self) -> Proofs:
-        """What is proven of the retrained model."""
+        """What is proven about the retrained model."""
         return Proofs(self.solution, self.pending.change, bool(self.pending.gone_rows.size))
 
     @property
@@ -746,7 +746,7 @@ def digest_rows(X: Matrix, y: Array, weight: Array) -> list[str]:
 
 
 def digest_data(rows: list[str]) -> str:
-    """The digest of a set of rows, in whatever order, from the digests of the rows."""
+    """The digest of a set of rows, independent of their order, from the digests of the rows."""
     return hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()
 
 

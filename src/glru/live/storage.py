@@ -110,7 +110,7 @@ def _check_known(target: Path, known: Collection[str]) -> None:
 
 
 def _read_token_at(path: Path) -> str | None:
-    """The token of a file; None where it is no file of a live model."""
+    """The token of a file; None if it is not the file of a live model."""
     try:
         with path.open("rb") as file, open_archive(file, packed=False) as archive:
             return _parse_token(archive.read("document"))
@@ -132,7 +132,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
-    """A live model and the token of its file; a ``ValueError`` says why a file is none."""
+    """A live model and the token of its file; a ``ValueError`` says why a file cannot be read as one."""
     _remove_old_parts(Path(path))
     try:
         with open(path, "rb") as file, open_archive(file, packed=False) as archive:
@@ -145,7 +145,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
 
 
 def _remove_old_parts(target: Path) -> None:
-    """Remove what killed processes left of the file, as far as the folder allows it and nobody is saving."""
+    """Remove the parts that killed processes left behind, if the folder allows it and nobody is saving."""
     if not leftovers(target):
         return
     try:
@@ -153,7 +153,7 @@ def _remove_old_parts(target: Path) -> None:
             if held:
                 remove_leftovers(target)
     except OSError:
-        # Nothing may be written here: whoever may will remove it.
+        # This process may not write here: one that may will remove them.
         return
 
 

@@ -15,7 +15,7 @@ from glru.report.page import Cell, Section, table
 from glru.report.quality import metrics_section
 
 MOST_LISTED = 200
-"""Rows in the table of those to inspect."""
+"""Number of rows in the table of rows to inspect."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 
@@ -51,7 +51,7 @@ def _confusion(result: LOOCVResult) -> Section:
 
 
 def confusion_table(least: NDArray[np.int64], most: NDArray[np.int64], classes: Sequence[str], corner: str) -> str:
-    """The least and the largest number of rows of each class (lines) that get each label (columns)."""
+    """The smallest and the largest number of rows of each class (lines) that get each label (columns)."""
     names = [escape(label) for label in classes]
     head = "".join(f'<th scope="col">{label}</th>' for label in names)
     lines = []

@@ -3,7 +3,7 @@
 import math
 
 LARGEST_PLAIN = 1e9
-"""Numbers from here on are written with a power of ten."""
+"""Larger numbers are written with a power of ten."""
 
 
 def format_count(number: int, what: str) -> str:
@@ -21,7 +21,7 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def format_tick(value: float) -> str:
-    """A round number beside an axis, short: ``0.25``, ``200k``, ``1.5M``."""
+    """A tick label, short: ``0.25``, ``200k``, ``1.5M``."""
     for unit, name in ((1e6, "M"), (1e3, "k")):
         if max(unit, 1e4) <= abs(value) < LARGEST_PLAIN:
             return f"{value / unit:.6g}{name}"
@@ -29,7 +29,7 @@ def format_tick(value: float) -> str:
 
 
 def format_move(before: float, lower: float, upper: float) -> str:
-    """``before to after``, with as many digits, from four to ten, as it takes to see that they differ."""
+    """``before to after``, with enough digits (four to ten) to see that they differ."""
     for digits in range(4, 11):
         first, last = format_number(before, digits), format_interval(lower, upper, digits)
         if first != last:

@@ -23,11 +23,11 @@ MOST_DRAWN, MOST_LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
 
 CELLS = 90, 40
-"""Cells across and up of a grid in which rows that lie together share a mark; about square in the picture."""
+"""Columns and lines of the grid in whose cells nearby rows share a mark; the cells are about square."""
 
 KINDS = {1: ("good", "correct"), -1: ("bad", "wrong"), 0: ("open", "open")}
 STAGE_NAMES = {"undetermined": "open", "wide": "wider than asked"}
-"""Stages whose name in a sentence differs from that in the result."""
+"""Names of stages in a sentence, where they differ from those in the result."""
 
 
 def loocv_page(
@@ -201,7 +201,7 @@ def draw_sides(
 
 
 def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:
-    """Rows to draw as one mark, neighbours of one side and verdict, and the place of the first."""
+    """Groups of rows to draw as one mark, neighbours on one side with the same verdict, and the position of the first."""
     most = max(1, -(-order.size // MOST_DRAWN))
     changes = np.flatnonzero(np.diff(verdicts[order])) + 1
     edges = np.unique([0, n_first, *changes.tolist(), order.size])
@@ -295,7 +295,7 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
 
 
 def draw_agreement(known: Array, bounds: ScoreBounds, tip: Callable[[int], str]) -> list[Mark]:
-    """A mark per row, or, beyond ``MOST_DRAWN`` rows, one per cell of a grid, the fainter the fewer rows are in it."""
+    """One mark per row, or, beyond ``MOST_DRAWN`` rows, one per cell of a grid, fainter for fewer rows."""
     lower, upper = bounds
     if known.size <= MOST_DRAWN:
         return [Mark(float(known[row]), lower[row], upper[row], "good", tip(row)) for row in range(known.size)]

@@ -1,4 +1,4 @@
-"""The figures of a held-out result: certified metrics, the constant answer to compare with, and what sampling leaves open."""
+"""The numbers of a held-out result: certified metrics, the constant prediction to compare with, and sampling intervals."""
 
 import numpy as np
 from scipy.stats import binomtest
@@ -14,11 +14,11 @@ LEAST_SPREAD = 10.0
 
 
 NAMES = {"roc_auc": "ROC AUC", "r2": "R²", "macro_f1": "macro F1", "brier": "Brier score"}
-"""What metrics are called in text, where that is not their name without underscores."""
+"""The names of metrics in text, where these are not the identifiers without underscores."""
 
 
 def name_metric(name: str) -> str:
-    """What a metric is called in text."""
+    """The name of a metric in text."""
     return NAMES.get(name, name.replace("_", " "))
 
 
@@ -52,7 +52,7 @@ def _recall(result: LOOCVResult, sign: float) -> Interval:
 
 
 def confusion(result: LOOCVResult) -> list[list[tuple[int, int]]]:
-    """The least and the largest number of rows of the classes -1 and +1 (lines) that get the label -1 and +1 (columns)."""
+    """The smallest and the largest number of rows of the classes -1 and +1 (lines) that get the label -1 and +1 (columns)."""
     table = []
     for sign in (-1.0, 1.0):
         signs = result.bounds.signs[result.y == sign]
@@ -67,7 +67,7 @@ def constant_errors(y: Array) -> int:
 
 
 def constant_value(criterion: str, y: Array, left_out: bool = True) -> float | None:
-    """The value of a criterion where every row gets the same answer: the most frequent class, the classes' shares, or the mean.
+    """The value of a criterion if every row gets the same prediction: the most frequent class, the classes' shares, or the mean.
 
     ``left_out``: shares and mean are those of the other rows. None for information criteria.
     """
@@ -92,7 +92,7 @@ def constant_value(criterion: str, y: Array, left_out: bool = True) -> float | N
 
 
 def describe_metric(result: LOOCVResult, name: str, classes: tuple[str, str] | None) -> str:
-    """What belongs beside the value of a metric: how many rows it is about, and what the constant answer gives."""
+    """A remark on a metric: how many rows it is about, and the value of the constant prediction."""
     if name in ("sensitivity", "specificity") and classes is not None:
         sign = 1 if name == "sensitivity" else -1
         rows = result.y == sign
@@ -122,7 +122,7 @@ def sampling_interval(least: int, most: int, n_rows: int) -> Interval:
 
 
 def auc_caveat(result: LOOCVResult) -> str | None:
-    """Why the pooled AUC misleads: every row's own absence moves the intercept away from its class; None where that is small."""
+    """Why the pooled AUC misleads: leaving out a row moves the intercept away from its class; None if that effect is small."""
     share = float(np.mean(result.y > 0.0))
     if not result.problem.fit_intercept or share in (0.0, 1.0):
         return None

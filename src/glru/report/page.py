@@ -1,4 +1,4 @@
-"""The frame of a report: summary, sections, tables, and how to repeat the run. All names are escaped here."""
+"""The HTML frame of a report: summary, sections, tables, and how to repeat the run. All text is escaped here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Section:
 
 
 Cell = str | float | int | tuple[float, float]
-"""What a table shows: a pair is an interval."""
+"""A cell of a table; a pair is an interval."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], kinds: Sequence[str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Sections on how good a model is and what it is made of: metrics, confusion matrix, ROC, calibration, coefficients."""
+"""Sections on the quality and the content of a model: metrics, confusion matrix, ROC, calibration, coefficients."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from glru.report.page import Cell, Section, table
 from glru.report.svg import Axis, Mark, band, intervals
 
 ROC_POINTS = 50
-"""Places at which a ROC curve is drawn."""
+"""Number of points at which a ROC curve is drawn."""
 
 CALIBRATION_BINS = 10
 """Groups of rows in the calibration plot."""
@@ -23,7 +23,7 @@ MOST_LISTED = 200
 
 
 def metrics_section(result: LOOCVResult, classes: tuple[str, str] | None) -> Section:
-    """All metrics, with the errors of the constant answer and what sampling leaves open."""
+    """All metrics, with the errors of the constant prediction and sampling intervals."""
     rows: list[list[Cell]] = [
         [name_metric(name), format_interval(*ends), describe_metric(result, name, classes)]
         for name, ends in metrics_of(result).items()

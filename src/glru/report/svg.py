@@ -39,14 +39,14 @@ class Axis:
     whole: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1; values beyond the ends lie at the ends."""
+        """The relative position of a value, from 0 to 1; values beyond the ends are moved to the ends."""
         value = min(max(value, self.low), self.high)
         if self.log:
             return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         return (value - self.low) / (self.high - self.low)
 
     def marks(self) -> list[float]:
-        """Round values to write beside the axis."""
+        """Round values for the tick labels."""
         if not self.ticks:
             return []
         if self.log:

@@ -1,4 +1,4 @@
-"""A block of rows as it was read: data, targets and weights, their check-sum, and how sums over them are rounded."""
+"""A block of rows: data, targets and weights, their checksum, and the rounding of sums over them."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ class Block:
         return replace(self, weight=weight)
 
     def checksum(self) -> bytes:
-        """A check-sum of all numbers and labels, in one sweep over them."""
+        """A checksum of all numbers and labels, computed in one sweep."""
         found = hashlib.blake2b(digest_size=16)
         for array in (*self.X.parts.values(), self.y, self.weight):
             if array is not None:
@@ -70,7 +70,7 @@ class Block:
 
 
 def _mix(array: NDArray[Any]) -> bytes:
-    """A few bytes that depend on every bit of an array and on its place."""
+    """A few bytes that depend on every bit of an array and its position."""
     from glru.linalg.kernels import mix_words
 
     if array.dtype.hasobject:
@@ -103,15 +103,15 @@ def read_block(X: Any, y: Any, weight: Any) -> Block:
 
 
 WEIGHTS_AT_ONCE = 4096
-"""Weights are summed in groups of this size, then the sums of the groups."""
+"""Weights are summed in groups of this size; then the sums of the groups are added."""
 
 
 def sum_weights(weights: Array) -> float:
-    """The sum of weights, each of which passes through few additions."""
+    """The sum of weights, in an order in which each passes through few additions."""
     return float(np.add.reduceat(weights, np.arange(0, weights.size, WEIGHTS_AT_ONCE)).sum()) if weights.size else 0.0
 
 
 def summation_depth(n_rows: int, n_columns: int, sparse: bool) -> int:
-    """At least the additions that a row's share of any sum over a block passes through, in whatever order."""
+    """An upper bound of the number of additions that a row's share of a sum over a block passes through, in any order."""
     height = n_rows if sparse else min(n_rows, dense_height(n_columns))
     return max(height + n_rows // max(height, 1), WEIGHTS_AT_ONCE + n_rows // WEIGHTS_AT_ONCE) + 2

@@ -1,4 +1,4 @@
-"""Who runs a task on every block: threads of this process, or dask.
+"""How a task runs on every block: in threads of this process, or by dask.
 
 Blocks that were dask objects, and any blocks while a dask ``Client`` is open, are dask's to schedule: results are added up in
 a tree, and workers keep the blocks they have read. Other blocks are read by threads of this process, a few at a time.
@@ -23,16 +23,16 @@ from glru.rows.block import Block, Places, read_block
 from glru.rows.sources import Sources, data_changed
 
 FAN_IN = 8
-"""Results that one task adds up."""
+"""Number of results that one task adds up."""
 
 Task = Callable[..., Any]
-"""Called with a :class:`Block`, what is meant for this block alone (if anything), and what is meant for all."""
+"""Called with a :class:`Block`, the argument for this block (if any), and the arguments for all blocks."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Place:
-    """What is known of a block.
+    """What is known about a block.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Place:
 
 
 UNKNOWN = Place()
-"""The place of a block that has not been read."""
+"""The entry of a block that has not been read."""
 
 
 @final
@@ -63,7 +63,7 @@ class Pass:
     task : callable
         What to do with each block.
     places : mapping
-        Which blocks, by number, and what is known of each.
+        Which blocks, by number, and what is known about each.
     own : mapping or None
         An argument for each block.
     shared : tuple
@@ -76,7 +76,7 @@ class Pass:
     shared: tuple[Any, ...]
 
     def details(self, number: int) -> tuple[Place, tuple[Any, ...]]:
-        """What is known of one block, and the arguments that are meant for it alone."""
+        """What is known about one block, and the arguments that are meant for it alone."""
         return self.places[number], () if self.own is None else (self.own[number],)
 
 
@@ -188,7 +188,7 @@ class Dask(Executor):
             return dask.delayed(value, traverse=False, pure=False)
 
         run, task, shared = dask.delayed(run_task, pure=False), node(work.task), node(work.shared)
-        # What is known of a block is small enough to be a part of its task.
+        # What is known about a block is small enough to be a part of its task.
         details = {k: work.details(k) if work.own is None else node(work.details(k)) for k in work.places}
         return [run(task, self.parts[k], k, details[k], shared) for k in work.places]
 

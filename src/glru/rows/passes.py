@@ -81,7 +81,7 @@ class Memory:
 @final
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows that are read block by block, in every pass again.
+    """Rows that are read block by block, again in every pass.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Blocks:
 
     @cached_property
     def depth(self) -> int:
-        """At least the additions that a row's share of any sum over all rows passes through, in whatever order.
+        """An upper bound of the number of additions that a row's share of a sum over all rows passes through, in any order.
 
         Sums are made chunk by chunk, block by block and then over the blocks, so that their rounding does not grow with the
         number of rows: this takes its place in ``gamma``.
@@ -137,7 +137,7 @@ class Blocks:
 
     @cached_property
     def places(self) -> dict[int, Place]:
-        """What is known of every block that has rows."""
+        """What is known about every block that has rows."""
         lengths, checksums = self.summary.lengths.values, self.summary.checksums.values
         ordered = [lengths[k] for k in range(len(lengths))]
         starts = accumulate(ordered, initial=0)
@@ -174,14 +174,14 @@ class Blocks:
         return found
 
     def without(self, absent: Absent, task: Task) -> "Blocks":
-        """The same blocks, in which some rows (more) have weight 0; a pass weighs what is left."""
+        """These blocks with weight 0 for some (more) rows; a pass sums the remaining weights."""
         if self.absent is not None:
             absent = Absent(np.union1d(np.asarray(self.absent.rows), np.asarray(absent.rows)).astype(np.int64))
         left = replace(self, absent=absent)
         return replace(left, summary=replace(self.summary, weights=left.sum(weigh, task)))
 
     def select_columns(self, columns: NDArray[np.intp]) -> "Blocks":
-        """The same blocks, of which some columns count; without a pass, as sizes of all columns bound those of some."""
+        """These blocks restricted to some columns; this takes no pass, because the sizes of all columns bound those of some."""
         names = self.column_names
         return replace(
             self,
@@ -222,7 +222,7 @@ def read_rows(X: Any, y: Any, sample_weight: Any, task: Task, block_bytes: int) 
 
 
 def _raise_faults(rows: Blocks, task: Task) -> None:
-    """Look again at the blocks in which a check failed: now that the rows are numbered, the error names the first one."""
+    """Check the blocks that failed once more: the rows are numbered now, so the error can name the first one."""
     for k in sorted(k for k, fault in rows.summary.faults.values.items() if fault):
         rows.map(check_block, own={k: task})
 
@@ -285,7 +285,7 @@ class Totals:
 
     @property
     def least_curvature(self) -> float:
-        """A number that no eigenvalue of the Hessian is below, wherever it is taken."""
+        """A lower bound of the eigenvalues of the Hessian at any point."""
         return 0.0 if self.fit_intercept else self.penalty.strong_convexity
 
     @property

@@ -20,15 +20,15 @@ BLOCK_BYTES = 64 << 20
 """Blocks of memory maps and Parquet files have about this size in memory."""
 
 INDEX_COLUMNS = ("__index_level_", "__null_dask_index__")
-"""How pandas and dask call the index where they write it to a Parquet file; it is no data."""
+"""The names of the index in Parquet files written by pandas and dask; the index is not data."""
 
 
 HIDDEN = (".", "_")
-"""Files and folders whose names begin so are not data: others write there what is unfinished, logs and indices."""
+"""Files and folders with these prefixes are not data: other programs use them for unfinished files, logs and indices."""
 
 
 def data_changed(what: str) -> RuntimeError:
-    """The error of data that is read in several passes and is not what it was in the first."""
+    """The error for data that changed between two passes."""
     return RuntimeError(
         f"the data must stay as it is while it is used; {what} changed after the problem was made. Make the problem again "
         "from data that nothing writes to; persist dask data that comes out differently each time."
@@ -36,7 +36,7 @@ def data_changed(what: str) -> RuntimeError:
 
 
 class Reader(ABC):
-    """Rows that are read when they are needed, by whoever needs them."""
+    """Rows that are read when they are needed, in the process that needs them."""
 
     @abstractmethod
     def read(self) -> Any:
@@ -160,7 +160,7 @@ def _open_map(X: np.memmap[Any, Any], lengths: Sequence[int]) -> tuple[Any, ...]
     ends = list(pairwise(edges.tolist()))
     if X.filename is None or X.mode == "c" or not X.flags.c_contiguous:
         return tuple(X[start:stop] for start, stop in ends)
-    # A slice of a map keeps its parent's offset: where it begins is told by its address.
+    # A slice of a map keeps its parent's offset: its address tells where it begins.
     buffer = X._mmap  # type: ignore[attr-defined]
     begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY
     begin += X.ctypes.data - np.frombuffer(buffer, dtype=np.uint8).ctypes.data
@@ -203,7 +203,7 @@ def _parquet(path: Path, y: Any, sample_weight: Any, block_bytes: int) -> Source
 
 
 def _data_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder and of those in it, but for hidden ones; ``_name=value`` is a part of the data."""
+    """The Parquet files in a folder and its subfolders, without hidden ones; ``_name=value`` is a part of the data."""
     found = []
     for file in sorted(folder.rglob("*.parquet")):
         *folders, name = file.relative_to(folder).parts
@@ -259,7 +259,7 @@ def _pick(frame: Any, columns: Any) -> Any:
 
 
 def _places(values: Any) -> list[str]:
-    """The files and folders that a dask dataframe is read from, as far as it tells."""
+    """The files and folders that a dask dataframe is read from, as far as they can be found out."""
     if not _is_frame(values):
         return [str(values.filename)] if _is_mapped_file(values) else []
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""The first pass: every number is checked, and what later passes have to know of all rows is summed."""
+"""The first pass: checks every number, and sums what later passes need to know about all rows."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any, final
@@ -13,15 +13,15 @@ from glru.rows.block import Block, sum_weights
 from glru.rows.sources import data_changed
 
 SAMPLE_BYTES = 64 << 20
-"""A sample of the rows that a training starts from has at most this size."""
+"""The largest size, in bytes, of the sample of rows that a training starts from."""
 
 SAMPLE_ROWS = 20_000
-"""It has this many rows, or ``ROWS_PER_COLUMN`` per column if that is more."""
+"""The number of rows in the sample, or ``ROWS_PER_COLUMN`` per column if that is more."""
 
 ROWS_PER_COLUMN = 50
 
 MAX_CLASSES = 100
-"""At most this many labels of a block are counted; so many classes are refused in any case."""
+"""At most this many labels of a block are counted; more classes are refused anyway."""
 
 MAX_COLUMNS = 3000
 """A Hessian is not summed over blocks in more dimensions than this."""
@@ -84,7 +84,7 @@ class ByBlock:
 @final
 @dataclass(frozen=True, eq=False)
 class WeightSummary:
-    """What is known of the sample weights.
+    """What is known about the sample weights.
 
     Attributes
     ----------
@@ -111,14 +111,14 @@ class WeightSummary:
 @final
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What is known of all rows; the sum of two summaries is that of the rows of both.
+    """What is known about all rows; the sum of two summaries is that of the rows of both.
 
     Attributes
     ----------
     lengths, columns, faults, checksums : ByBlock
         The rows of every block, its columns and their names, whether a check failed, and the check-sum of its rows.
     weights : WeightSummary
-        What is known of the weights.
+        What is known about the weights.
     highest, lowest : Max
         The largest target of a regression, and the largest of the targets with their sign turned.
     squares : array of shape (n_columns,)
@@ -166,7 +166,7 @@ class Summary:
         return None if shared.all() else shared
 
     def select_columns(self, columns: NDArray[np.intp]) -> "Summary":
-        """What is known of the rows with some of their columns; the largest norm and the sample are those of all columns."""
+        """What is known about the rows with some of their columns; the largest norm and the sample are those of all columns."""
         return replace(self, squares=self.squares[columns], n_filled=self.n_filled[columns])
 
 
@@ -206,7 +206,7 @@ def summarize(block: Block, task: Task, n_blocks: int) -> Summary:
 
 
 def weigh(block: Block, task: Task | None) -> WeightSummary:
-    """What is known of a block's weights; labels are counted where the task is classification."""
+    """What is known about a block's weights; labels are counted where the task is classification."""
     weight = block.weights
     used = weight > 0.0
     counts: dict[Any, int] = {}

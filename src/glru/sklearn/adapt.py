@@ -1,4 +1,4 @@
-"""``adapt``: from an estimator and data to problems."""
+"""``adapt``: the problems of an estimator and its data."""
 
 from dataclasses import replace
 from typing import Any
@@ -74,7 +74,7 @@ def adapt(
 
 
 def adapt_again(adapted: Adapted, model: Any) -> Adapted:
-    """The same data and steps in front of another model of the same kind, of another strength."""
+    """The data and preprocessing steps of an adapted estimator with a model of another strength."""
     objective = objective_of(model)
     problems = tuple(one.derive(penalty=objective.penalty(one.n_columns)) for one in adapted.problems)
     again = Adapted(model, objective, problems, adapted.targets, adapted.preprocessing)
@@ -84,7 +84,7 @@ def adapt_again(adapted: Adapted, model: Any) -> Adapted:
 
 
 def _unwrap(estimator: Any) -> tuple[Any, Any, bool]:
-    """The linear model, the steps in front of it, and whether a one-vs-rest wrapper is around it."""
+    """The linear model, the steps before it, and whether it is wrapped in a OneVsRestClassifier."""
     steps = None
     if is_a(estimator, "Pipeline"):
         steps, estimator = steps_of(estimator)

@@ -1,4 +1,4 @@
-"""An estimator and its data as problems: one, or one per class, and the way back to labels and coefficients."""
+"""An estimator and its data as one problem or one per class, and the conversion of scores to labels and coefficients."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -26,7 +26,7 @@ CONSTANT = "(intercept)"
 """The name of the column whose coefficient is a penalised intercept."""
 
 LEAST_VARIANT = 4
-"""Rows without which the same other values are filled in are worth a model of their own from this number on."""
+"""Rows whose removal changes a filled value in the same way get a shared model if there are at least this many."""
 
 
 @final
@@ -89,7 +89,7 @@ class Adapted:
 
     @property
     def shifts(self) -> str | None:
-        """Why leaving out a row changes more than that row; None where it does not."""
+        """Why leaving out a row changes more than that row; None if it does not."""
         if self.preprocessing is not None:
             return f"the steps in front of the model ({self.preprocessing.described}) are fitted anew"
         if self.targets.balanced:
@@ -97,12 +97,12 @@ class Adapted:
         return None
 
     def named(self, names: tuple[str, ...]) -> "Adapted":
-        """The same with names for the columns of the data."""
+        """The adapted estimator with names for the columns of the data."""
         known = (CONSTANT, *names) if self.offset else names
         return replace(self, problems=tuple(problem.derive(column_names=known) for problem in self.problems))
 
     def rows(self, X: Any) -> Matrix:
-        """Rows of the caller's data (queries, new rows) in the columns of the problems."""
+        """Convert rows of the caller's data (queries, new rows) to the columns of the problems."""
         if self.preprocessing is not None:
             return prepend_constant(self.preprocessing.transform(X), self.objective.constant)
         first = self.problems[0]
@@ -110,7 +110,7 @@ class Adapted:
         return rows_of(X, "rows", first.n_columns, known, self.objective.constant)
 
     def changes_of(self, splits: Splits) -> ColumnChanges | None:
-        """What fitting the steps to the train rows of each split changes of the columns; None without steps in front of the model."""
+        """How fitting the steps to the train rows of each split changes the columns; None without preprocessing steps."""
         return None if self.preprocessing is None else self._follow(splits)
 
     def folds(self, splits: Splits, changes: ColumnChanges | None = None) -> Iterator["Fold"]:
@@ -131,7 +131,7 @@ class Adapted:
                 yield self._refitted(train, test, weights)
 
     def _changed(self, changes: ColumnChanges | None, k: int, weights: Sequence[Array]) -> tuple[Problem, ...]:
-        """The problems under what the ``k``-th split changes of the columns."""
+        """The problems with the columns as the ``k``-th split changes them."""
         first, n_first = self.problems[0], self.offset
         derived: dict[str, Any] = {}
         if changes is not None and changes.strengths is not None:
@@ -144,7 +144,7 @@ class Adapted:
         return tuple(problem.derive(sample_weight=weight, **derived) for problem, weight in pairs)
 
     def _refitted(self, train: NDArray[np.intp], test: NDArray[np.intp], weights: Sequence[Array]) -> "Fold":
-        """The problems of a split in the columns that the steps fitted to its train rows make: its train rows, then its test rows."""
+        """The problems of a split, with columns made by steps fitted to its train rows: its train rows, then its test rows."""
         assert self.preprocessing is not None
         X = prepend_constant(self.preprocessing.split(train, test), self.objective.constant)
         rows, penalty = np.concatenate([train, test]), self.objective.penalty(X.shape[1])
@@ -172,7 +172,7 @@ class Adapted:
 
     @cached_property
     def refits(self) -> "tuple[Refits | None, ...]":
-        """What leaving out a row changes beside the row, in each problem; None where that is nothing."""
+        """What else leaving out a row changes in each problem; None if nothing."""
         return tuple(self._refits(k) for k in range(len(self.problems)))
 
     def _refits(self, k: int) -> Refits | None:
@@ -182,7 +182,7 @@ class Adapted:
         return replace(self._refits_of(k, columns), variants=tuple(self._variants(k)))
 
     def _refits_of(self, k: int, columns: ColumnChanges | None) -> Refits:
-        """What leaving out a row changes in the ``k``-th problem, given what it changes of the columns."""
+        """What leaving out a row changes in the ``k``-th problem, given how it changes the columns."""
         factors, groups = self.targets.factors_without(k) if self.targets.balanced else (None, None)
         alone = np.zeros(self.targets.y.size, dtype=bool) if columns is None else columns.alone
         known = columns is not None and not alone.all()
@@ -199,7 +199,7 @@ class Adapted:
         )
 
     def _variants(self, k: int) -> Iterator[Variant]:
-        """Rows without which imputers fill in another value, by what they fill in."""
+        """Rows whose removal makes imputers fill in other values, grouped by these values."""
         steps, columns = self.preprocessing, self.column_changes
         if steps is None or columns is None or self.problems[k].loss.several:
             return
@@ -218,7 +218,7 @@ class Adapted:
 
     @cached_property
     def column_changes(self) -> ColumnChanges | None:
-        """What leaving out a row changes of the columns; None without steps in front of the model."""
+        """How leaving out a row changes the columns; None without preprocessing steps."""
         return None if self.preprocessing is None else self._follow()
 
     def _follow(self, splits: Splits | None = None, steps: Preprocessing | None = None) -> ColumnChanges:
@@ -238,13 +238,13 @@ class Adapted:
 
     @property
     def n_refits(self) -> int:
-        """Without how many rows the problems are made one at a time."""
+        """For how many left-out rows the problems are made one at a time."""
         alone = [refits.one_by_one for refits in self.refits if refits is not None]
         return int(np.any(alone, axis=0).sum()) if alone else 0
 
     @property
     def refit_reason(self) -> str | None:
-        """Why the problems without some rows are made one at a time; None where there are no such rows."""
+        """Why the problems for some left-out rows are made one at a time; None if there are no such rows."""
         return None if self.column_changes is None else self.column_changes.reason
 
     def points(self, fitted: Any) -> tuple[Point, ...]:
@@ -273,7 +273,7 @@ class Adapted:
         return Point(coef - coef.mean(axis=0), intercept - intercept.mean())
 
     def _fitted(self, fitted: Any) -> tuple[Array, Array]:
-        """Coefficients and intercepts of a fitted estimator in the columns of the problems, one row a problem."""
+        """Coefficients and intercepts of a fitted estimator in the columns of the problems, one row per problem."""
         while is_a(fitted, "Pipeline"):
             fitted = fitted.steps[-1][1]
         models = fitted.estimators_ if is_a(fitted, "OneVsRestClassifier") else [fitted]
@@ -284,7 +284,7 @@ class Adapted:
         return coef, np.broadcast_to(intercept, (coef.shape[0],))
 
     def coefficients(self, points: tuple[Point, ...]) -> tuple[Array, Array]:
-        """``coef_`` and ``intercept_`` as the estimator has them, one row a problem, or a class."""
+        """``coef_`` and ``intercept_`` as the estimator stores them, one row per problem or class."""
         if self.targets.joint:
             return points[0].coef, np.broadcast_to(points[0].intercept, len(points[0].coef)).copy()
         coef = np.vstack([point.coef[self.offset :] for point in points])
@@ -293,7 +293,7 @@ class Adapted:
         return coef, np.array([point.intercept for point in points])
 
     def stacked(self, columns: list[Array]) -> Array:
-        """One array a problem in the shape of ``decision_function`` (or of ``predict`` in a regression)."""
+        """Stack one array per problem in the shape of ``decision_function`` (or of ``predict`` in a regression)."""
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def bounds(self, parts: Sequence[Bounds]) -> ScoreBounds:
@@ -304,11 +304,11 @@ class Adapted:
         return ScoreBounds(lower, upper)
 
     def means(self, scores: Array) -> Array:
-        """What ``predict`` of a regression gives for scores."""
+        """The predictions of a regression for scores."""
         return np.exp(scores) if self.objective.loss.link == "log" else scores
 
     def labels(self, scores: Array) -> NDArray[Any]:
-        """The classes that scores stand for, as ``predict`` gives them."""
+        """The classes predicted for scores, as by ``predict``."""
         assert self.classes is not None
         return self.classes[predicted(scores)]
 
@@ -318,7 +318,7 @@ class Adapted:
         return self.targets.signs(0, y) if self.classes.size == 2 else np.searchsorted(self.classes, y)
 
     def probabilities(self, scores: Array) -> Array:
-        """The probabilities that scores stand for, as ``predict_proba`` gives them."""
+        """The class probabilities for scores, as by ``predict_proba``."""
         self.require_probabilities()
         return softmax(scores) if self.targets.joint else probabilities_of(scores)
 
@@ -343,5 +343,5 @@ def probabilities_of(scores: Array) -> Array:
 
 
 def _prefixed(first: NDArray[Any], columns: NDArray[Any] | None) -> Any:
-    """Columns behind those of a constant."""
+    """Prepend a constant column."""
     return columns if columns is None or not first.shape[1] else np.hstack([first, columns])

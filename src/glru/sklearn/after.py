@@ -1,4 +1,4 @@
-"""A change of an estimator's data as changes of its problems.
+"""Changes of an estimator's data as changes of its problems.
 
 A change of the caller's data becomes one of an adapted problem: shifted columns, signs for classes, weights by class.
 """
@@ -31,7 +31,7 @@ from glru.solution import Solution
 
 
 def translated(adapted: Adapted, k: int, change: Change) -> Change:
-    """The change of the ``k``-th problem that a change of the caller's data means.
+    """Translate a change of the caller's data to the ``k``-th problem.
 
     Labels are those of the estimator, columns those of the caller's data, weights before any class weights.
     """
@@ -138,7 +138,7 @@ def after_models(
     max_steps: int | None = None,
     max_seconds: float | None = None,
 ) -> After:
-    """What is proven of an estimator's problems after a change of the caller's data."""
+    """What is proven about an estimator's problems after a change of the caller's data."""
     parts = tuple(
         change_model(solution, translated(adapted, k, change), candidate, bound, max_steps, max_seconds)
         for k, solution in enumerate(solutions)

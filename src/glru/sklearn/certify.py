@@ -56,7 +56,7 @@ class ModelCertificate(Shown):
     fitted: tuple[Certificate, ...]
     better: tuple[Certificate, ...]
     certified: ClassVar[bool] = True
-    """Whether what is stated is proven: here it always is."""
+    """Whether everything stated is proven; here, always."""
 
     @property
     def objective(self) -> float:
@@ -126,7 +126,7 @@ class ModelCertificate(Shown):
         return stays
 
     def to_frame(self, X: Any) -> Any:
-        """One line per query: the optimum's label, missing where it is open, and bounds of its score or scores (a frame of pandas or polars).
+        """One line per query: the optimum's label, missing where it is open, and bounds of its score or scores (a pandas or polars frame).
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What the steps of a pipeline make of every column when they are fitted without one row, for all rows in closed form.
+"""How the steps of a pipeline transform each column when they are fitted without one row, in closed form for all rows.
 
 Each step that is followed has a function here, which takes :class:`~glru.sklearn.columns.Columns` as the steps before it make them and says what becomes
 of their scales, shifts and fills. Whatever is made of values that stay the same (encodings, products of columns, functions) starts a
@@ -32,26 +32,26 @@ from glru.sklearn.preprocessing import is_a
 EPS = float(np.finfo(np.float64).eps)
 
 MODES_CHANGE = "without a row another value is the most frequent one"
-"""Why rows are set apart whose imputers fill in something else."""
+"""The reason for setting apart rows whose removal changes a filled value."""
 
 OPERATIONS = 16.0
-"""At most so many roundings, each of the size of the largest number on the way, are in what a chain of scalers makes of a value."""
+"""A value scaled by a chain of scalers has at most this many rounding errors, each relative to the largest intermediate number."""
 
 LARGEST_ERROR = 1e-7
-"""Relative error of what changes from which on nothing useful is proven of it."""
+"""Relative error of a change above which nothing useful is proven about it."""
 
 LARGEST_SCALE = 1e140
-"""Columns of larger scales, or of scales below its inverse, are not followed: squares and their rounding errors would overflow or underflow."""
+"""Columns with scales above this, or below its inverse, are not followed: squares and their rounding errors would overflow or underflow."""
 
 Modes = list[tuple[Any, int, NDArray[np.object_]]]
 
 SINGLE_ROWS = 32
-"""Rows that a function of the user's is given one at a time, to see whether it looks at one row only."""
+"""Number of rows passed one by one to a user's function to test whether it treats rows independently."""
 
 
 @final
 class Walk:
-    """The way of the columns through the steps, and the rows that are set apart on it.
+    """The columns on their way through the steps, and the rows set apart so far.
 
     Attributes
     ----------
@@ -85,11 +85,11 @@ class Walk:
         self.alone |= rows
 
     def transform(self, step: Any, given: Any) -> Any:
-        """What a fitted step makes of columns."""
+        """Transform columns by a fitted step."""
         return self.made if step is self.last else step.transform(given)
 
     def through(self, step: Any, columns: Columns) -> Columns:
-        """The columns behind a fitted step."""
+        """The columns after a fitted step."""
         if step is None or (isinstance(step, str) and step == "passthrough"):
             return columns
         if is_a(step, "Pipeline"):
@@ -128,7 +128,7 @@ def _feature_union(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 
 def _times(columns: Columns, weight: float | None) -> Columns:
-    """Columns multiplied by the weight that a union of transformers gives them."""
+    """Columns multiplied by their weight in a FeatureUnion."""
     if weight is None or weight == 1.0:
         return columns
     if not weight > 0.0:
@@ -144,7 +144,7 @@ def _times(columns: Columns, weight: float | None) -> Columns:
 
 
 def _require_squares(columns: Columns) -> None:
-    """Refuse columns whose squares, and the errors of these, are not numbers of float64."""
+    """Refuse columns whose squares or their errors overflow or underflow in float64."""
     if not np.all((columns.scale0 > 1.0 / LARGEST_SCALE) & (columns.scale0 < LARGEST_SCALE)):
         raise Unfollowed("the values of a column are too large or too small to be squared")
 
@@ -184,7 +184,7 @@ def _standard_scaler(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 
 def _deviations(walk: Walk, columns: Columns, mean: Array, variance: Array, error: Array) -> Array:
-    """Standard deviations as scales; the scale so far where scikit-learn takes the column for constant."""
+    """Standard deviations as scales; the previous scale where scikit-learn treats the column as constant."""
     # scikit-learn does not divide by a standard deviation that may be rounding only.
     count = columns.n_values + columns.n_filled
     if columns.scale.shape[0] == columns.shift.shape[0] == 1:
@@ -202,7 +202,7 @@ def _deviations(walk: Walk, columns: Columns, mean: Array, variance: Array, erro
 
 
 def _spread(walk: Walk, columns: Columns, width: Array) -> Array:
-    """A width of each column as a scale; the scale so far where scikit-learn takes the column for constant."""
+    """A range of each column as its scale; the previous scale where scikit-learn treats the column as constant."""
     own, limit = width / columns.scale, 10.0 * EPS
     walk.set_apart((own > limit / SURE) & (own < SURE * limit), "a column has next to no spread")
     return np.where(own < limit, columns.scale, width)
@@ -346,7 +346,7 @@ def _fill(walk: Walk, step: Any, columns: Columns, statistics: Any) -> Columns:
 
 
 def _most_frequent(columns: Columns, holes: Mask) -> tuple[Array, Array]:
-    """The most frequent values, the least of them in a tie: without each row or in each split, and at once."""
+    """The most frequent values (the smallest one in a tie) without each row or in each split, and of all rows."""
     assert columns.values is not None
 
     def modes(values: Array) -> Array:
@@ -390,7 +390,7 @@ def _impute_text(walk: Walk, step: Any, columns: Columns, given: Any) -> Columns
 
 
 def _changed_modes(walk: Walk, step: Any, j: int, values: list[Any]) -> Mask:
-    """Where the most frequent value, None apart, is another one than a column's imputer knows without a row, or may be one in a split."""
+    """Where the most frequent value, other than None, changes without a row, or may change in a split."""
     counts = Counter(value for value in values if value is not None)
     top = max(counts.values(), default=0)
     first = [value for value, count in counts.items() if count == top]
@@ -453,12 +453,12 @@ def _ordinal_encoder(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 
 def _groups(step: Any) -> bool:
-    """Whether an encoder puts rare categories together."""
+    """Whether an encoder groups rare categories."""
     return step.min_frequency is not None or step.max_categories is not None
 
 
 def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
-    """Set rows apart without which other categories are rare, or one is not known; and splits likewise."""
+    """Set apart rows (or splits) whose removal makes other categories rare, or one unknown."""
     table = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given, dtype=object)
     learned = isinstance(step.categories, str)
     for known, rare_ones, column in zip(step.categories_, step.infrequent_categories_, table.T, strict=True):
@@ -486,12 +486,12 @@ def _set_apart_regrouped(walk: Walk, step: Any, given: Any) -> None:
 
 
 def _category(value: Any) -> Any:
-    """A category as a key; all kinds of NaN are the same one."""
+    """A category as a dictionary key; all kinds of NaN are equal."""
     return "nan", None if value is not None and _is_missing(value, None) else (value,)
 
 
 def _rare(step: Any, counts: NDArray[np.intp], counted: Mask) -> Mask:
-    """Which categories an encoder puts together, from how often each occurs."""
+    """Which categories an encoder groups as rare, by their counts."""
     rare, part = np.zeros(counts.size, dtype=bool), counts[counted]
     least = step.min_frequency
     if least is None:
@@ -506,7 +506,7 @@ def _rare(step: Any, counts: NDArray[np.intp], counted: Mask) -> Mask:
 
 
 def _set_apart_lost(walk: Walk, step: Any, codes: Array, given: Any, j: int, apart: bool) -> None:
-    """Deal with rows whose category no other row has, and with splits whose train rows lack a category."""
+    """Handle rows that are the only ones of a category, and splits whose train rows lack a category."""
     categories, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
     if walk.splits is None:
         single = counts[places] == 1
@@ -530,7 +530,7 @@ def _set_apart_lost(walk: Walk, step: Any, codes: Array, given: Any, j: int, apa
 
 
 def _steadily(walk: Walk, step: Any, columns: Columns) -> Any:
-    """What a step makes of columns that do not change when a row leaves."""
+    """Transform columns that do not change when a row is left out."""
     if not columns.steady:
         raise Unfollowed(f"{type(step).__name__} comes behind a step that is fitted to the rows")
     return walk.transform(step, columns.given)
@@ -561,7 +561,7 @@ def _function_transformer(walk: Walk, step: Any, columns: Columns) -> Columns:
 
 
 def _sees_single_rows(step: Any, given: Any, made: Any) -> bool:
-    """Whether a function makes the same of a row in any company, as far as parts of the data and single rows tell."""
+    """Whether a function treats rows independently, judged by parts of the data and single rows."""
     from sklearn.utils import _safe_indexing
 
     n_rows = made.shape[0]
@@ -614,7 +614,7 @@ FOLLOWED: dict[str, Callable[[Walk, Any, Columns], Columns]] = {
     "PolynomialFeatures": _row_wise,
     "VarianceThreshold": _variance_threshold,
 }
-"""Every step that is followed, by its name."""
+"""The function that follows each kind of step, by the name of the step."""
 
 
 @final
@@ -647,7 +647,7 @@ class ColumnChanges:
     modes: Modes = field(default_factory=list)
 
     def variants(self, least: int) -> Iterator[tuple[NDArray[np.intp], list[tuple[Any, int, Any]]]]:
-        """Kinds of rows alone, at least so many each, and what imputers fill columns with without them."""
+        """Groups of at least ``least`` rows that are set apart together, and the values that imputers fill in without them."""
         rows = np.flatnonzero(self.alone)
         keys = [tuple(modes[row] for _, _, modes in self.modes) for row in rows] if self.modes else []
         for key, count in Counter(keys).items():
@@ -660,7 +660,7 @@ class ColumnChanges:
 def follow(
     fitted: Any, X: Any, matrix: Matrix, intercept: bool, penalised: bool, splits: Splits | None = None
 ) -> ColumnChanges:
-    """What the steps fitted without each row change of the columns that they make when they are fitted to all rows.
+    """How fitting the steps without each row changes the columns that they make when fitted to all rows.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""Columns on their way through the steps of a pipeline, and their statistics without one row, for all rows in closed form.
+r"""Columns on their way through the steps of a pipeline, and their statistics without each row in closed form.
 
 A column ``x`` of numbers, some of which may be missing, is on its way through scalers and imputers
 
@@ -8,7 +8,7 @@ where the scale ``s_i``, the shift ``m_i`` and the filled value ``phi_i`` are th
 values are scaled statistics, so that each step replaces some of the three by statistics of the other rows' :math:`\tilde x_i`, which are
 sums without one term, or order statistics without one value.
 
-The same for a few splits: there ``i`` counts the splits, and each statistic is one of a split's train rows.
+With splits instead of single rows, ``i`` counts the splits, and each statistic is that of a split's train rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ Rows = NDArray[np.intp]
 Splits = list[tuple[Rows, Rows]]
 
 SURE = 4.0
-"""A quantity that scikit-learn compares with a threshold is decided where it is this many times above or below it."""
+"""A comparison of scikit-learn with a threshold is certain where the quantity is this many times above or below it."""
 
 VARIED = 1e-9
 """A column whose variance is above this share of its squared range has more than one value, whatever the rounding."""
@@ -44,13 +44,13 @@ STATISTICS = ("missing", "complete", "n_values", "n_filled", "value_range", "ext
 
 
 class Unfollowed(Exception):
-    """Steps of which no closed form is known, and why."""
+    """No closed form is known for some steps; the message says why."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Columns behind some steps.
+    """Columns after some steps.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Columns:
 
     @property
     def steady(self) -> bool:
-        """Whether the steps so far make the same of them without any row."""
+        """Whether leaving out a row has changed nothing so far."""
         pairs = ((self.scale, self.scale0), (self.shift, self.shift0), (self.fill, self.fill0))
         return self.values is None or all(
             np.array_equal(a, np.broadcast_to(b, a.shape), equal_nan=True) for a, b in pairs
@@ -250,7 +250,7 @@ class Columns:
         return np.where((places >= below) & (places < below + n_filled), fill, after)
 
     def numbers(self) -> "Columns":
-        """The same columns with their values as numbers, so that they can be followed through scalers and imputers."""
+        """The columns with numeric values, so that they can be followed through scalers and imputers."""
         if self.values is not None:
             return self
         values = as_numbers(self.given)
@@ -259,7 +259,7 @@ class Columns:
         return Columns(self.given, values, self.splits).full()
 
     def full(self) -> "Columns":
-        """The same with every part as wide as the values."""
+        """The columns with every part broadcast to the width of the values."""
         assert self.values is not None
         width = self.values.shape[1]
         parts: dict[str, Any] = {
@@ -268,7 +268,7 @@ class Columns:
         return replace(self, **parts)
 
     def scaled(self, given: Any, **parts: Any) -> "Columns":
-        """The same values and fills under other scales and shifts; their statistics stay."""
+        """The columns with other scales and shifts; values, fills and their statistics stay."""
         new = replace(self, given=given, **parts)
         new.__dict__.update({name: self.__dict__[name] for name in STATISTICS if name in self.__dict__})
         return new
@@ -319,7 +319,7 @@ def _plain_moments(values: Array, mean: Array, variance: Array) -> tuple[Array, 
 
 
 def column_chunks(array: Array) -> Iterator[slice]:
-    """Slices of columns so few that what is made of them costs no new memory: that takes longer than the arithmetic."""
+    """Slices of columns small enough to stay in the cache, because allocating memory takes longer than the arithmetic."""
     width = max(64, CHUNK // max(array.shape[0], 1))
     return (slice(begin, begin + width) for begin in range(0, array.shape[1], width))
 
@@ -352,7 +352,7 @@ def width_of(given: Any) -> int:
 
 
 def as_numbers(given: Any) -> Array | None:
-    """Columns as float64 numbers, NaN where they are missing; None where some are something else."""
+    """Columns as float64 numbers, NaN where they are missing; None if some values are not numbers."""
     if sp.issparse(given) and width_of(given) * count_rows(given) > MOST_ENTRIES:
         raise Unfollowed("sparse data has too many entries to be followed, zeros included")
     try:

@@ -1,4 +1,4 @@
-"""scikit-learn's model selection for its own linear models: the same answers, proven, without the trainings."""
+"""Drop-ins for scikit-learn's model selection: the same answers for its linear models, proven, without the trainings."""
 
 import time
 import warnings
@@ -87,7 +87,7 @@ def adapted_loocv(
 
 
 def _check_options(adapted: Adapted, shifts: str, options: dict[str, Any]) -> None:
-    """Refuse what leave-one-out does not have where a row that leaves changes the others."""
+    """Refuse options of leave-one-out that do not exist where leaving out a row changes the other rows."""
     method = options.get("method", "certified")
     if method not in ("certified", "naive"):
         raise ValueError(
@@ -101,7 +101,7 @@ def _check_options(adapted: Adapted, shifts: str, options: dict[str, Any]) -> No
 
 
 def _with_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
-    """A result that tells for how many rows the steps in front of the model were fitted again one at a time, and why."""
+    """The result with the number of rows for which the steps were refitted one at a time, and the reason."""
     n_refits = adapted.n_refits
     return replace(
         found,
@@ -112,7 +112,7 @@ def _with_refits(found: LOOCVResult, adapted: Adapted) -> LOOCVResult:
 
 
 def _is_refitted(adapted: Adapted) -> bool:
-    """Whether an estimator of one problem changes more than its rows when a row leaves."""
+    """Whether leaving out a row changes more than that row, for an estimator of one problem."""
     return len(adapted.problems) == 1 and adapted.shifts is not None
 
 
@@ -195,7 +195,7 @@ def _result(found: HeldOut) -> CrossValResult:
 
 
 def _warn_of_refits(found: HeldOut) -> None:
-    """Tell that leave-one-out had to fit steps again row by row; with folds that is what everybody expects."""
+    """Warn that leave-one-out refitted some steps row by row; with folds, refitting is expected."""
     if found.n_refits and found.leaves_one_out:
         warnings.warn(
             f"{found.n_refits} of {len(found.splits)} rows were left out one at a time, not all at once: {found.refit_reason}.",
@@ -256,7 +256,7 @@ def estimator_cross_validate(
 
 
 def predictions(found: HeldOut, method: Method) -> NDArray[Any]:
-    """What a method of the estimator gives for held-out scores, in the order of the splits."""
+    """The output of an estimator's method for held-out scores, in the order of the splits."""
     adapted = found.adapted
     if adapted.classes is None:
         return adapted.means(found.scores)
@@ -283,7 +283,7 @@ def _found(
     progress: bool | Report,
     tight: bool = False,
 ) -> HeldOut:
-    """Held-out scores as tight as a method needs them; ``tight``: as metrics of scores need them as well."""
+    """Held-out scores as tight as a method needs them; ``tight``: also as metrics of scores need them."""
     aim = default_aim(adapted) if width is None else None
     if method == "predict" and adapted.classes is not None:
         return held_out_labels(adapted, cv, groups, width, tol, progress, aim if tight else None)

@@ -33,17 +33,17 @@ from glru.updates.refits import Refits, constant_loss, factor_radii
 Split = tuple[Rows | None, Rows]
 
 WIDTH = 1e-4
-"""Intervals of held-out scores are at most this wide where the caller names no width: what scikit-learn's solvers reach."""
+"""Default width of held-out scores: the accuracy that scikit-learn's solvers reach."""
 
 AVERAGE = 0.2
-"""Leave-one-out narrows its intervals to this share of the width on average, which leaves hardly a row wider than it."""
+"""Leave-one-out narrows its intervals to this share of the width on average, so that hardly any row is wider than the width."""
 
 AIM, FINEST_AIM = 1e-6, 1e-10
-"""Scores go on to this width, or to an estimator's ``tol`` if that is smaller, as far as a few steps without a training reach it;
+"""Scores are narrowed to this width, or to the estimator's ``tol`` if that is smaller, if a few steps without training suffice;
 float64 resolves few scores much further."""
 
 FINE = 1e-4
-"""By this factor narrower where scores of several classes are too close for their label."""
+"""Intervals are narrowed by this factor where the scores of several classes are too close to decide the label."""
 
 
 @final
@@ -84,7 +84,7 @@ class HeldOut:
 
     @property
     def reason(self) -> str:
-        """Why some predictions are open: a split without an optimum, otherwise the limits of float64."""
+        """Why some predictions are open: a split without an optimum, or the limits of float64."""
         bounded = self.bounds.bounded.reshape(self.rows.size, -1).all(axis=1)
         open_folds = np.unique(self.folds[~bounded])
         splits = with_train(self.adapted, [self.splits[fold] for fold in open_folds])
@@ -122,9 +122,9 @@ def held_out(
     splits: "list[Split] | None" = None,
     found: "_Folds | None" = None,
 ) -> HeldOut:
-    """Held-out scores to a width, or only as far as labels need them where ``width`` is None.
+    """Held-out scores to a width, or, if ``width`` is None, only as tight as labels need them.
 
-    ``warn``: of scores that are not proven to that width. ``aim``: a width to go on to where that costs no training.
+    ``warn``: about scores that are not proven to that width. ``aim``: a smaller width to reach where that takes no training.
     ``splits``, ``found``: the splits of ``cv`` and what was found for them, where that is known.
     """
     require_bounds(adapted)
@@ -159,7 +159,7 @@ def held_out(
 
 
 def narrow_at_once(width: float | None, aim: float | None, refits: Refits | None) -> float | None:
-    """The width to ask for: the narrower one at once where every row's model is made from scratch, which costs far more."""
+    """The width to ask for: the narrower one at once if every row's model is trained from scratch, which costs far more."""
     return aim if aim is not None and refits is not None and not refits.together.any() else width
 
 
@@ -190,13 +190,13 @@ def decides_by_sign(adapted: Adapted) -> bool:
 
 
 def default_width(adapted: Adapted) -> float:
-    """The width that is asked for where the caller names none: for a regression, in units of the targets' spread."""
+    """The default width; for a regression, relative to the spread of the targets."""
     spread = adapted.problems[0].score_scale if adapted.classes is None else 1.0
     return WIDTH * (spread or 1.0)
 
 
 def default_aim(adapted: Adapted) -> float:
-    """The width that scores go on to where the caller names none: what the estimator itself is asked for, or better."""
+    """The default width that scores are narrowed to where that is cheap: the estimator's own tolerance, or better."""
     tol = getattr(adapted.estimator, "tol", None)
     aim = max(min(AIM, float(tol) if tol else AIM), FINEST_AIM)
     spread = adapted.problems[0].score_scale if adapted.classes is None else 1.0
@@ -204,7 +204,7 @@ def default_aim(adapted: Adapted) -> float:
 
 
 def require_bounds(adapted: Adapted) -> None:
-    """Refuse an objective whose held-out scores no theorem bounds."""
+    """Refuse an objective for which no bound of held-out scores is known."""
     problem = adapted.problems[0]
     if problem.loss.several:
         require_classes(problem)
@@ -279,7 +279,7 @@ def _check_left_out(adapted: Adapted) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class _Folds:
-    """What is known of the splits: see :class:`HeldOut`; the stages of all splits for the first problem, then for the second, ..."""
+    """What is known about the splits: see :class:`HeldOut`; the stages of all splits for the first problem, then for the second, ..."""
 
     parts: list[ScoreBounds]
     stages: list[str]
@@ -323,7 +323,7 @@ def _fold_by_fold(
 
 
 def _factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Rows, Rows]], k: int) -> Array:
-    """How far scores of the test rows are at most from those under refitted scales as they are stored, one entry per test row."""
+    """How far each test row's score can be from its score under the refitted scales as stored."""
     assert changes.strengths is not None
     problem, first = adapted.problems[k], np.ones((len(pairs), adapted.offset))
     kept = []
@@ -347,7 +347,7 @@ def _factor_slack(adapted: Adapted, changes: ColumnChanges, pairs: list[tuple[Ro
 
 
 def _has_data_of(adapted: Adapted, fold: Fold) -> bool:
-    """Whether a split's problems have the data of those of all rows: they differ in weights and strengths only."""
+    """Whether a split's problems have the same data as those of all rows, and differ in weights and strengths only."""
     return all(mine.matrix is whole.matrix for mine, whole in zip(fold.problems, adapted.problems, strict=True))
 
 
@@ -383,7 +383,7 @@ def held_out_grid(
     value_of: Callable[[HeldOut], tuple[float, float]],
     progress: bool | Report = False,
 ) -> tuple[list[HeldOut], Array]:
-    """Held-out scores of an estimator under several penalties, and what they are worth.
+    """Held-out scores of an estimator under several penalties, and the value of each penalty.
 
     Penalties that cannot have the smallest value are left where that is proven.
 
@@ -430,7 +430,7 @@ def held_out_grid(
 
 @final
 class _GridFolds:
-    """What is known of the splits under one of several penalties: bounds of all splits for the first problem, then for the second, ..."""
+    """What is known about the splits under one of several penalties: bounds of all splits for the first problem, then for the second, ..."""
 
     def __init__(self, adapted: Adapted, splits: list[Split], width: float | None, tol: float) -> None:
         self.adapted, self.splits, self.width, self.tol = adapted, splits, width, tol
@@ -439,14 +439,14 @@ class _GridFolds:
         self.stages: dict[int, str] = {}
 
     def finish(self, others: Sequence[int]) -> None:
-        """Take in the closer bounds of all splits; ``others``: penalties of which these will be asked for, too."""
+        """Compute the closer bounds of all splits; ``others``: penalties for which these will be needed as well."""
         for k, closer in enumerate(self.closer):
             if closer is not None:
                 self.bounds[k], self.stages[k] = closer(others=others)
                 self.closer[k] = None
 
     def held_out(self) -> HeldOut:
-        """What is known as a result."""
+        """The bounds as a :class:`HeldOut`."""
         n_splits, n_all = len(self.splits), len(self.bounds)
         parts = [concatenate(self.bounds[begin : begin + n_splits]) for begin in range(0, n_all, n_splits)]
         names = ["newton" if closer is None else "undetermined" for closer in self.closer]
@@ -466,7 +466,7 @@ def _one_by_one(
     report: Report,
     aim: float | None,
 ) -> _Folds:
-    """Bounds for splits with data of their own, made and left one after the other."""
+    """Bounds for splits with different data, one split at a time."""
     known = [solve(problem, tol=tol) for problem in adapted.problems] if solutions is None else solutions
     parts: list[list[Bounds]] = [[] for _ in known]
     stages: list[list[str]] = [[] for _ in known]
@@ -489,7 +489,7 @@ def with_train(adapted: Adapted, splits: list[Split]) -> list[tuple[Rows, Rows]]
 
 
 def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) -> Solution:
-    """A solution of a problem on other columns of the solved problem's rows, to be refined.
+    """A start for a problem with the same rows and other columns, to be refined.
 
     Where there are as many columns as before, each is taken for a shifted multiple of the column that it was, as most steps
     make them, and the solution's model is written in the new columns. Otherwise the problem is trained.
@@ -510,7 +510,7 @@ def solution_near(solution: Solution, problem: Problem, rows: Rows, tol: float) 
 
 
 def _moments(matrix: Matrix, weight: Array) -> tuple[Array, Array]:
-    """Weighted mean and standard deviation of every column; to start a training from, not for a proof."""
+    """Weighted mean and standard deviation of every column; for a warm start, not for a proof."""
     mean = to_host(matrix.T @ weight)
     return mean, np.sqrt(np.maximum(to_host(matrix.squared_column_norms(weight)) - mean**2, 0.0))
 

@@ -1,4 +1,4 @@
-r"""What each estimator minimises, in the terms of :class:`glru.Problem`.
+r"""The objective of each estimator as a :class:`glru.Problem`.
 
 ========================  ==========================================================================================
 LogisticRegression        :math:`C \sum_i s_i \log(1 + e^{-y_i z_i}) + r \|w\|_1 + \tfrac{1 - r}{2} \|w\|^2`
@@ -83,7 +83,7 @@ class Objective:
         return penalty_of(self.quadratic, self.absolute)
 
     def problem(self, X: Any, y: Any, sample_weight: Any) -> Problem:
-        """The problem of minimising it on data, whose columns are those of the problem."""
+        """The problem of minimising the objective on data in the problem's columns."""
         return Problem(
             X,
             y,
@@ -96,14 +96,14 @@ class Objective:
 
 
 def penalty_of(quadratic: Strength, absolute: Strength) -> Penalty:
-    """The penalty with these strengths, one of them at least not zero."""
+    """The penalty with these strengths, at least one of which is not zero."""
     if not np.any(absolute):
         return L2(quadratic)
     return ElasticNet(quadratic, absolute) if np.any(quadratic) else L1(absolute)
 
 
 def objective_of(model: Any) -> Objective:
-    """The objective of an estimator; an error that names the remedy where it has none that is known here."""
+    """The objective of an estimator; if it is not known, an error that names a remedy."""
     kind = type(model)
     package, name = kind.__module__.partition(".")[0], kind.__name__
     known = OBJECTIVES.get(name) if package in ("sklearn", "glru") else None
@@ -344,11 +344,11 @@ CHOOSING = {
     "LassoCV": ("Lasso", {"alpha": "alpha_"}, "GLRURegressorCV"),
     "ElasticNetCV": ("ElasticNet", {"alpha": "alpha_", "l1_ratio": "l1_ratio_"}, "GLRURegressorCV"),
 }
-"""Estimators that choose a strength: the model that they fit with it, where they keep it, and ours that choose with proof."""
+"""Estimators that choose a strength: the model they fit with it, the attributes that hold it, and our estimator that chooses with proof."""
 
 
 def chosen_model(model: Any) -> Any:
-    """The model of the strength that a fitted ``RidgeCV``, ... chose; any other estimator as it is."""
+    """The model with the strength that a fitted ``RidgeCV`` or similar chose; any other estimator unchanged."""
     if type(model).__name__ not in CHOOSING or not type(model).__module__.startswith("sklearn."):
         return model
     if getattr(model, "refit", True) is False:
@@ -376,7 +376,7 @@ def _choosing_error(model: Any) -> TypeError:
     chosen = _chosen(model)
     shown = ", ".join(f"{key}={chosen.get(key, '...')}" for key in places)
     return TypeError(
-        f"{type(model).__name__} chooses {' and '.join(places)} anew whenever its rows change, and what it would choose is not "
+        f"{type(model).__name__} chooses {' and '.join(places)} again whenever its rows change, and what it would choose is not "
         f"proven here. Use {name}({shown}) with the strength that it chose, or glru.{ours}, which chooses with proof."
     )
 
@@ -410,4 +410,4 @@ OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
     "GLRUClassifier": _glru_classifier,
     "GLRURegressor": _glru_regressor,
 }
-"""Every estimator by its name; a subclass may minimise something else and is not taken for its parent."""
+"""The objective of each supported estimator by its class name; subclasses may minimise something else and are not accepted."""

@@ -1,4 +1,4 @@
-"""The steps of a pipeline in front of its model: fitted to all rows, and again to the rows of every split."""
+"""The preprocessing steps of a pipeline: fitted to all rows, and refitted to the rows of every split."""
 
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -34,7 +34,7 @@ class Preprocessing:
     names : tuple of str or None
         The names of its columns; None where the steps have none.
     params : dict
-        What ``fit`` of the steps is given beside the data, in scikit-learn's spelling; values with one entry per row are split with the rows.
+        Additional parameters of the steps' ``fit``, named as in scikit-learn; values with one entry per row are split with the rows.
     """
 
     steps: Any
@@ -51,11 +51,11 @@ class Preprocessing:
         return ", ".join(step_names(self.steps))
 
     def transform(self, X: Any) -> Matrix:
-        """Further rows of the caller's data, by the steps fitted to all rows."""
+        """Transform new rows of the caller's data by the steps fitted to all rows."""
         return _inputs.as_matrix(self.fitted.transform(as_double(X)), OUTPUT)[0]
 
     def split(self, train: Rows, test: Rows) -> Matrix:
-        """The train rows and then the test rows of a split, by steps that were fitted to the train rows only.
+        """The train rows and then the test rows of a split, transformed by steps fitted to the train rows only.
 
         Each part is transformed as scikit-learn transforms it: the train rows by ``fit_transform``, which in some steps
         (target encoders) is something else than ``fit`` and ``transform``.
@@ -77,14 +77,14 @@ class Preprocessing:
         return known.concatenate([known, known.convert(held_out)], axis=0)
 
     def without(self, row: int) -> Matrix:
-        """All rows, each in its place, by steps that were fitted without one of them."""
+        """All rows in their order, transformed by steps fitted without one of them."""
         others = np.delete(np.arange(self.matrix.shape[0]), row)
         order = np.insert(np.arange(others.size), row, others.size)
         return self.split(others, np.array([row]))[order]
 
 
 def fit_steps(steps: Any, X: Any, y: Any, params: dict[str, Any] | None = None) -> Preprocessing:
-    """The steps in front of a model, fitted to all rows, with further parameters of their ``fit``."""
+    """The preprocessing steps, fitted to all rows with additional parameters."""
     from sklearn.base import clone
 
     if is_foreign(X):
@@ -99,19 +99,19 @@ def fit_steps(steps: Any, X: Any, y: Any, params: dict[str, Any] | None = None) 
 
 
 def keep_steps(fitted: Any, X: Any, y: Any) -> Preprocessing:
-    """The steps in front of a fitted model as they are; an error where fitting them to this data gives something else."""
+    """The fitted preprocessing steps as they are; an error if fitting them to this data gives other results."""
     again = fit_steps(fitted, X, y)
     matrix, _ = _inputs.as_matrix(fitted.transform(again.X), OUTPUT)
     if matrix.shape != again.matrix.shape or not np.allclose(matrix.dense(), again.matrix.dense(), rtol=1e-6):
         raise ValueError(
-            f"the steps in front of the model ({again.described}) make something else of this data when they are fitted to it. "
+            f"the steps in front of the model ({again.described}) give other results when fitted to this data. "
             "Give the data that the pipeline was fitted to, and steps that draw random numbers a random_state."
         )
     return Preprocessing(fitted, fitted, again.X, y, matrix, _names(fitted, matrix.shape[1]))
 
 
 def steps_of(pipeline: Any) -> tuple[Any, Any]:
-    """The steps in front of the last one of a pipeline, None where they do nothing, and the last one.
+    """The steps of a pipeline before the last one (None if they do nothing), and the last one.
 
     Steps keep their names: those of a pipeline that is itself the last step are behind the name of that step.
     """
@@ -127,7 +127,7 @@ def steps_of(pipeline: Any) -> tuple[Any, Any]:
 
 
 def weight_name(estimator: Any) -> str:
-    """What scikit-learn calls the weights of the model's rows in ``fit``: behind the name of a pipeline's last step."""
+    """The name of the sample weights in ``fit``: prefixed with the name of a pipeline's last step."""
     name = ""
     while is_a(estimator, "Pipeline"):
         step, estimator = estimator.steps[-1]
@@ -151,7 +151,7 @@ def split_params(estimator: Any, params: dict[str, Any]) -> tuple[Any, dict[str,
 
 
 def params_of(params: dict[str, Any], n_rows: int, rows: Rows) -> dict[str, Any]:
-    """Parameters of ``fit`` for some rows: of values with one entry per row, the entries of these rows."""
+    """Parameters of ``fit`` for some rows: values with one entry per row are restricted to these rows."""
 
     def per_row(value: Any) -> bool:
         sized = hasattr(value, "shape") or isinstance(value, list | tuple)
@@ -174,7 +174,7 @@ def step_names(steps: Any) -> list[str]:
 
 
 def is_a(estimator: Any, name: str) -> bool:
-    """Whether an estimator is scikit-learn's of that name; no subclass, which may do something else."""
+    """Whether an estimator is scikit-learn's class of that name; subclasses, which may behave differently, are not."""
     return type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.")
 
 

@@ -1,4 +1,4 @@
-"""Scores of splits by any scorer of scikit-learn.
+"""Scores of splits by any scikit-learn scorer.
 
 A scorer of scikit-learn looks at predictions of the test rows alone, which are there already, proven. A callable of the
 user's may do anything with the estimator it is given, so it gets one that was fitted to the split.
@@ -19,11 +19,11 @@ from glru.sklearn.held_out import HeldOut
 from glru.sklearn.preprocessing import count_rows, is_a, params_of, rows_of
 
 ErrorScore = float | Literal["raise"]
-"""What stands for the score of a split whose scorer failed; "raise" for the error itself."""
+"""The score of a split whose scorer failed; "raise" to raise the error."""
 
 
 def checked_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
-    """The scorers that ``scoring`` stands for, by name; ``"score"`` for one without a name."""
+    """The scorers given by ``scoring``, by name; a single scorer is called ``"score"``."""
     if isinstance(scoring, dict):
         named = dict(scoring)
     elif isinstance(scoring, list | tuple | set):
@@ -38,7 +38,7 @@ def checked_scorers(scoring: Any, classification: bool) -> dict[str, Any]:
 
 
 def _check_scorer(scoring: Any, classification: bool) -> Any:
-    """The scorer that a name or a callable stands for: None for accuracy, which needs none."""
+    """The scorer given by a name or a callable; None for accuracy, which needs none."""
     if scoring is None or isinstance(scoring, str):
         from sklearn.metrics import get_scorer
 
@@ -59,7 +59,7 @@ def _check_scorer(scoring: Any, classification: bool) -> Any:
 
 
 def deviance_scorer(loss: Loss) -> Any:
-    """What ``score`` of a generalised linear model is: the share of the deviance that it explains."""
+    """The ``score`` of a generalised linear model: the share of the deviance explained."""
     from sklearn.metrics import d2_tweedie_score, make_scorer
 
     power = loss.power if isinstance(loss, Tweedie) else 2.0 if isinstance(loss, Gamma) else 1.0
@@ -67,14 +67,14 @@ def deviance_scorer(loss: Loss) -> Any:
 
 
 def sees_predictions_only(scorer: Any) -> bool:
-    """Whether a scorer is scikit-learn's own (``make_scorer``, a name): all it asks for is predictions of the test rows."""
+    """Whether a scorer is scikit-learn's own (``make_scorer``, a name): it only uses predictions of the test rows."""
     from sklearn.metrics import make_scorer
 
     return type(scorer) is type(make_scorer(max))
 
 
 def sees_labels_only(scorer: Any) -> bool:
-    """Whether a scorer of scikit-learn asks for ``predict`` alone, so that scores are proven only as far as labels need it."""
+    """Whether a scikit-learn scorer uses ``predict`` only, so that scores need to be only as tight as labels require."""
     return scorer is None or getattr(scorer, "_response_method", None) == "predict"
 
 
@@ -114,7 +114,7 @@ def fold_scores(found: HeldOut, X: Any, y: Any, name: str, scorer: Any, error_sc
 
 
 class _Scores:
-    """What a scorer of scikit-learn says of held-out predictions; ``unproven``: whether some that it asked for are not proven."""
+    """A scikit-learn scorer applied to held-out predictions; ``unproven``: whether it used predictions that are not proven."""
 
     def __init__(self, found: HeldOut, X: Any, y: NDArray[Any], scorer: Any, error_score: ErrorScore) -> None:
         self.found, self.X, self.y, self.scorer, self.error_score = found, X, y, scorer, error_score
@@ -133,7 +133,7 @@ class _Scores:
             return failed_score(error, self.error_score)
 
     def of_rows(self) -> Array:
-        """The score of every held-out row by itself, up to the first row on which the scorer is not defined: NaN from there on."""
+        """The score of each single held-out row, up to the first row for which the scorer is undefined; NaN from there on."""
         scores = np.full(self.found.rows.size, np.nan)
         for place in range(scores.size):
             try:
@@ -143,7 +143,7 @@ class _Scores:
             except UnusableScore:
                 raise
             except Exception:
-                # An error, a warning, a prediction that is not proven: told again by the score of all rows together.
+                # An error, a warning, a prediction that is not proven: reported by the score of all rows together.
                 break
             if np.isnan(scores[place]):
                 break
@@ -155,7 +155,7 @@ class _Scores:
 
 
 def failed_score(error: Exception, error_score: ErrorScore) -> float:
-    """What stands for the score of a split whose scorer failed, as in scikit-learn."""
+    """The score of a split whose scorer failed, as in scikit-learn."""
     if error_score == "raise":
         raise error
     warnings.warn(f"scoring failed, and the score of the split is {error_score}: {error!r}", stacklevel=7)
@@ -192,7 +192,7 @@ def refitted_scores(
     error_score: ErrorScore,
     progress: bool | Report = False,
 ) -> tuple[dict[str, Array], Array, Array]:
-    """One score per split by callables of the user's, which get the estimator fitted to the split's train rows.
+    """One score per split by user-defined scorers, which get the estimator fitted to the split's train rows.
 
     Also the seconds of every fit and of every scoring. A callable may return a dict of scores, whose names are then those of the result.
     """
@@ -242,7 +242,7 @@ def _number(score: Any, scorer: Any) -> float:
 
 
 def _answers(found: HeldOut, places: NDArray[np.intp]) -> Any:
-    """An estimator that has been fitted to a split's train rows, as far as predictions of its test rows can tell."""
+    """A stand-in for an estimator fitted to a split's train rows, which returns stored predictions of its test rows."""
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
     adapted, bounds = found.adapted, found.bounds.take(places)

@@ -27,7 +27,7 @@ def estimator_stepwise(
     settings: Settings,
     keeps_columns: bool = False,
 ) -> StepwiseResult:
-    """The search on an estimator's objective; its penalised intercept, if it has one, always stays.
+    """Stepwise selection on an estimator's objective; a penalised intercept always stays.
 
     The steps in front of a pipeline's model are fitted to the rows that are trained on, in every fold again. ``keeps_columns``: refuse
     steps that make another number of columns.
@@ -40,7 +40,7 @@ def estimator_stepwise(
 def estimator_importance(
     estimator: Any, X: Any, y: Any, X_val: Any, y_val: Any, sample_weight: Any, settings: Settings
 ) -> FeatureImportance:
-    """What the features of an estimator's objective are worth; its penalised intercept, if it has one, is none of them."""
+    """The importance of each feature in an estimator's objective; a penalised intercept does not count as a feature."""
     problem, rows, settings, offset = prepare(estimator, X, y, X_val, y_val, sample_weight, settings)
     result = measure_importance(problem, *rows, settings)
     if not offset:
@@ -62,7 +62,7 @@ def prepare(
     settings: Settings,
     keeps_columns: bool = False,
 ) -> tuple[Problem, tuple[Any, Any], Settings, int]:
-    """The problem of an estimator, its validation rows, the settings in its columns, and how many of these come before the features."""
+    """The problem of an estimator, its validation rows, the settings in its columns, and the number of columns before the features."""
     adapted = adapt(estimator, X, y, sample_weight)
     if settings.criterion is None and adapted.classes is not None and not adapted.problems[0].loss.probabilities:
         settings = replace(settings, criterion="error")
@@ -99,7 +99,7 @@ def _check(adapted: Adapted, criterion: Any) -> None:
 
 
 def _refit_folds(adapted: Adapted, settings: Settings) -> Settings:
-    """The settings with the problems of the folds, as the steps and class weights fitted to their train rows make them."""
+    """The settings with the problems of the folds, with steps and class weights fitted to their train rows."""
     if settings.cv is None:
         if adapted.preprocessing is None:
             return settings
@@ -119,7 +119,7 @@ def _refit_folds(adapted: Adapted, settings: Settings) -> Settings:
 
 
 def _shift_settings(settings: Settings, problem: Problem, offset: int) -> Settings:
-    """The settings in the columns of the problem, of which the first is the constant one."""
+    """The settings in the columns of the problem, the first of which is constant."""
     keep = [0, *(column if isinstance(column, str) else column + offset for column in settings.keep)]
     names, most = problem.column_names, settings.max_features
     return replace(

@@ -1,4 +1,4 @@
-"""What each problem sees of the targets and of the weights: classes, signs, numbers; factors by class."""
+"""The targets and weights of each problem: classes, signs, numbers; factors by class."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -11,14 +11,14 @@ from glru.linalg import Array
 from glru.sklearn.objectives import Objective
 
 Seen = Literal["class", "side", "positive"]
-"""By what the class weights go: the row's class; the two sides a one-vs-rest wrapper shows (0 and 1); the class of the
+"""What class weights depend on: the row's class; the two sides of a one-vs-rest wrapper (0 and 1); the class of the
 positive side only, as in LIBLINEAR with more than two classes."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The targets of an estimator and what its problems make of them.
+    """The targets of an estimator, and their form in each of its problems.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Targets:
         return isinstance(self.class_weight, str)
 
     def check(self, y: Any, count: int) -> NDArray[Any]:
-        """Further targets, one per row, as an array; an error where a label is none of the classes."""
+        """Check the targets of new rows; an error if a label is not one of the classes."""
         if self.classes is None:
             return _inputs.as_vector(y, count, "y")
         labels = np.atleast_1d(_inputs.as_array(y, "y"))
@@ -76,7 +76,7 @@ class Targets:
         return np.where(y == self.positive(k), 1.0, -1.0)
 
     def values(self, k: int, y: NDArray[Any]) -> NDArray[Any]:
-        """Targets as the ``k``-th problem is given them."""
+        """Targets in the form of the ``k``-th problem."""
         two = self.n_problems == 1 and not self.numeric
         return y if self.classes is None or two else self.signs(k, y)
 
@@ -101,7 +101,7 @@ class Targets:
         return sample_weight * factors
 
     def factors_without(self, k: int) -> tuple[Array, NDArray[np.intp]]:
-        """By what balanced weights in the ``k``-th problem are multiplied when a row leaves, and the group of every row.
+        """The factors of balanced weights in the ``k``-th problem when a row is left out, and the group of every row.
 
         One line of factors per row that leaves, one column per group of rows: the two sides of the problem, or the classes.
         """

@@ -1,4 +1,4 @@
-"""A second opinion on proven bounds: retraining in arbitrary precision, by code that the proofs do not share."""
+"""A second opinion on proven bounds: retraining in arbitrary precision, by code that shares nothing with the proofs."""
 
 from glru.verify.report import Verification, verify
 

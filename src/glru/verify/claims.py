@@ -17,7 +17,7 @@ from glru.problem import Problem
 from glru.selection import StepwiseResult
 
 Value = Callable[[Any], Any]
-"""A number of a trained model and how far it may be from the exact one."""
+"""A number of a trained model, and a bound of its error."""
 
 
 @final
@@ -50,7 +50,7 @@ class Claim:
 
     @property
     def clearance(self) -> float:
-        """How far the bounds stay away from zero, where a score becomes another label."""
+        """The distance of the bounds from zero, where the label of a score changes."""
         return max(self.lower, -self.upper)
 
 
@@ -89,13 +89,13 @@ def _require_own(result: LOOCVResult | CrossValResult, problem: Problem) -> None
     """Refuse a problem that a result with refitted steps or weights does not belong to."""
     if result.refitted is not None and problem is not result.problem:
         raise ValueError(
-            "the result is of an estimator that is fitted anew without its held-out rows (a pipeline, balanced weights), which this "
+            "the result is of an estimator that is refitted without its held-out rows (a pipeline, balanced weights), which this "
             "problem does not tell. Give result.problem."
         )
 
 
 def _refitted_claims(refitted: Refitted, k: int, names: list[tuple[str, int]], bounds: ScoreBounds) -> list[Claim]:
-    """The claims about test rows of a split, each a name and its place among them, under a problem that is made when it is asked for."""
+    """The claims about test rows of a split, each a name and its place among them, under a problem that is made on demand."""
     made = cache(lambda: refitted(k))
 
     def model() -> Problem:

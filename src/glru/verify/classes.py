@@ -1,4 +1,4 @@
-"""Training of multinomial models in arbitrary precision: Newton steps on the precise gradient until they change no digit asked for."""
+"""Training of multinomial models in arbitrary precision: Newton steps on the precise gradient until all requested digits are stable."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -13,7 +13,7 @@ from glru.verify.precise import Objects, Precise, precise, precise_problem
 Floats = NDArray[np.float64]
 
 LEAST_CONTRACTION = 0.1
-"""A step with a float64 factor must be at most this share of the one before; otherwise the factor is made anew where the model is."""
+"""A step with a float64 factor must be at most this share of the one before; otherwise the Hessian is factored again at the current model."""
 
 MOST_STEPS = 200
 """Steps after which a training that has not converged gives up."""
@@ -103,7 +103,7 @@ class _Training:
         self.own = np.equal.outer(exact.y.astype(np.float64), np.arange(float(n_scores))).astype(np.float64)
 
     def start(self) -> Floats | None:
-        """A damped Newton method in float64; None where it ends in no numbers."""
+        """A damped Newton method in float64; None if it ends with NaN."""
         model = np.zeros((self.n_scores, self.X.shape[1]))
         for _ in range(200):
             likely = self._likely(model)

@@ -1,4 +1,4 @@
-"""A training problem in arbitrary precision: losses and penalties written again from their definitions."""
+"""A training problem in arbitrary precision: losses and penalties reimplemented from their definitions."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -138,7 +138,7 @@ class Precise:
 
 
 def precise_problem(problem: Problem, digits: int) -> Precise:
-    """A problem as it is stored: every float64 number, its weights too, is taken digit by digit."""
+    """A stored problem in arbitrary precision: every float64 number, weights included, is converted exactly."""
     mp = context(digits)
     used = np.flatnonzero(problem.weights > 0.0)
     rows = problem.matrix[used].dense()
@@ -163,7 +163,7 @@ def scale_columns(
     intercept: bool,
     offset: Objects | None = None,
 ) -> Precise:
-    """A problem in numbers of an arithmetic, its columns scaled by powers of two."""
+    """A problem in the numbers of some arithmetic, with columns scaled by powers of two."""
     total = sum(weights, mp.zero)
     scales = []
     for j in range(len(lam)):

@@ -58,7 +58,7 @@ class Verification(Shown):
         return len(self.wrong)
 
     def to_frame(self) -> Any:
-        """One line per number outside its bounds, of which there are none (a frame of pandas or polars)."""
+        """One line per number outside its bounds; none if all bounds hold (a pandas or polars frame)."""
         return make_frame({"wrong": list(self.wrong)})
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
@@ -188,7 +188,7 @@ def _group_by_model(claims: list[Claim]) -> list[list[Claim]]:
 
 
 def _margin(mp: Any, claim: Claim, value: Any, doubt: Any) -> tuple[Any, Any]:
-    """The distance to the nearer end, negative outside by more than the retrained model may be off; and the half-width."""
+    """The distance to the nearer end, negative if a number is outside by more than the error of the retrained model; and the half-width."""
     sides = [value - mp.mpf(claim.lower), mp.mpf(claim.upper) - value]
     margin = min(side for side in sides if mp.isfinite(side))
     if -doubt <= margin < 0:

@@ -1,4 +1,4 @@
-"""Training in arbitrary precision: a model that is returned meets the optimality conditions, however it was found.
+"""Training in arbitrary precision: every model that is returned meets the optimality conditions.
 
 A smoothed problem solved in float64 tells which coefficients are zero and which rows sit on the hinge's kink. With those sets
 fixed the conditions are equations, solved by Newton's method with residuals in full precision. Then every condition is

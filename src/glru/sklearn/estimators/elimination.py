@@ -28,7 +28,7 @@ CRITERIA: dict[str, Literal["error", "log_loss", "squared_error"]] = {
     "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared_error",
 }
-"""What each score is made of."""
+"""The sums that each score is made of."""
 
 
 class CertifiedRFECV(RFECV):  # type: ignore[misc]
@@ -78,7 +78,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         ``"split0_test_score_lower"`` and so on for each fold.
     certified_ : bool
         Whether every choice is proven: the features that left, and the number of features. Equal coefficients, as duplicates have
-        them, are not told apart; then the first leaves.
+        them, cannot be distinguished; then the first one is eliminated.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class CertifiedRFECV(RFECV):  # type: ignore[misc]
         return self
 
     def _scoring(self, classifier: bool) -> str:
-        """The name of the score, if all options are ones that there are."""
+        """The name of the score, after checking the options."""
         if isinstance(self.estimator, Pipeline):
             raise ValueError(
                 "coefficients are those of the columns as they are; got a pipeline. Put its other steps before the selector."
@@ -209,7 +209,7 @@ def _totals(paths: list[list[Stage]], divisors: list[Fraction], name: str) -> li
 
 
 def _best(paths: list[list[Stage]], divisors: list[Fraction]) -> tuple[int, bool]:
-    """The place of the number of features whose mean score is best, of equal ones the fewest, and whether that is proven."""
+    """The place of the number of features whose mean score is best, the smallest number among equal ones, and whether that is proven."""
     lower, upper, guess = (
         np.array(_totals(paths, divisors, name), dtype=object) for name in ("lower", "upper", "guess")
     )
@@ -222,7 +222,7 @@ def _best(paths: list[list[Stage]], divisors: list[Fraction]) -> tuple[int, bool
 
 
 def _support(stages: list[Stage], offset: int, n_features: int) -> tuple[Any, Any]:
-    """The features of the last stage, and the ranks: those that left last come second."""
+    """The features of the last stage, and the ranks: those eliminated last have rank 2."""
     support, ranking = np.zeros(n_features, dtype=bool), np.ones(n_features, dtype=int)
     for stage in stages:
         support[:] = False
@@ -257,7 +257,7 @@ def _results(
 
 
 def _score(total: Any, n_folds: int, one: int, way: float) -> float:
-    """``one - total / n_folds`` as a number: the nearest one, or the next one way."""
+    """``one - total / n_folds`` as a float64, rounded to nearest or in one direction."""
     if total == np.inf:
         return -np.inf
     exact = one - total / n_folds

@@ -58,7 +58,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     intercept_: Any
     preprocessing: Any = None
     _known = True
-    """Whether the public functions take an estimator of this kind with its data."""
+    """Whether the public functions accept this estimator together with its data."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _validated(self, X: Any, y: Any, **options: Any) -> tuple[RawMatrix, Any]:
-        """Data and targets, checked by scikit-learn's rules and by further ``options`` of these."""
+        """Data and targets, checked by scikit-learn with the given ``options``."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on data.
@@ -138,7 +138,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     @property
     def certificate_(self) -> Certificate | tuple[Certificate, ...]:
-        """The gap with all rounding included, and what bounds are made from; one per class where there are more than two."""
+        """The certificate that all bounds are made from, rounding included; one per class if there are more than two."""
         self._require_data("certificate_", "glru.certify(model, X, y)")
         found = tuple(solution.certificate for solution in self.solutions_)
         return found[0] if len(found) == 1 else found
@@ -147,7 +147,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if not hasattr(self, "solutions_"):
             raise ValueError(
-                f"{what} needs the training data, which this model was told not to keep (keep_data=False). "
+                f"{what} needs the training data, which this model does not keep (keep_data=False). "
                 + (f"Use {instead}, or fit with keep_data=True." if self._known else "Fit with keep_data=True.")
             )
 
@@ -161,7 +161,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         max_steps: int | None = None,
         max_seconds: float | None = None,
     ) -> After:
-        """What is proven of this model when its data changes, without retraining.
+        """What is proven about this model when its data changes, without retraining.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ def validate_input(estimator: Any, X: Any, **options: Any) -> Any:
 
 
 def _checked_later(estimator: Any, X: Any, options: dict[str, Any]) -> Any:
-    """Data for the steps of an estimator, which check it themselves, and targets as checked by scikit-learn."""
+    """Data as given, since the steps of the estimator check it, and targets as checked by scikit-learn."""
     reset = options.get("reset", True)
     if "y" not in options:
         return validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -445,7 +445,7 @@ class GLRUClassifier(Classifier):
 
 
 def checked_weight(sample_weight: Any, X: RawMatrix) -> Any:
-    """Sample weights by scikit-learn's rules; None stays None."""
+    """Sample weights, checked by scikit-learn; None stays None."""
     from sklearn.utils.validation import _check_sample_weight
 
     if sample_weight is None:

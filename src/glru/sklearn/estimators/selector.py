@@ -22,11 +22,11 @@ SCORING: dict[str, Literal["error", "log_loss", "squared_error"]] = {
     "neg_log_loss": "log_loss",
     "neg_mean_squared_error": "squared_error",
 }
-"""Criteria by scikit-learn's names of their negatives, of the accuracy by that of what is left of it."""
+"""The criterion that each scikit-learn score corresponds to."""
 
 
 def _number_of_features(wanted: Any, n_features: int, until_tol: bool) -> int | None:
-    """The number of features to go on to; None: no such number."""
+    """The number of features to select; None if it is not fixed."""
     if wanted is None or (wanted == "auto" and until_tol):
         return None
     if wanted == "auto":
@@ -59,7 +59,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     direction : {"backward", "forward", "both"}, default="backward"
         Whether to remove features, to add them, or to do either.
     validation : float, (X_val, y_val), "loo", int, splitter or iterable, default=0.1
-        The rows that judge: a share of the data drawn at random (stratified for a classifier), rows of their own,
+        The validation rows: a share of the data drawn at random (stratified for a classifier), rows of their own,
         leave-one-out, or folds as in scikit-learn.
     criterion : {"auto", "error", "log_loss", "squared_error", "aic", "bic"}, default="auto"
         What to make small; "auto" is "error" for a classifier and "squared_error" for a regressor. "aic" and "bic" judge on the rows
@@ -69,7 +69,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
     max_steps, min_features, max_features, forced, groups, keep, max_seconds, checkpoint, progress
         As in :func:`glru.stepwise`.
     n_features_to_select : "auto", int or float, default=None
-        As in scikit-learn's ``SequentialFeatureSelector``: go on to this number or share of the features, whatever the criterion says.
+        As in scikit-learn's ``SequentialFeatureSelector``: stop at this number or share of the features, whatever the criterion says.
         "auto" is half of them, or with ``tol`` as many as that asks for. Without it the search ends where no step is better.
     tol : float, default=None
         With ``n_features_to_select="auto"``: end before a step, the first one excepted, that makes the score better by less than this.
@@ -187,7 +187,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return self
 
     def _settings(self, classifier: bool, n_features: int, cv: Any) -> Settings:
-        """The options of the search, scikit-learn's in its own words."""
+        """The options of the search, translated from scikit-learn's."""
         criterion = ("error" if classifier else "squared_error") if self.criterion == "auto" else self.criterion
         target = _number_of_features(self.n_features_to_select, n_features, self.tol is not None)
         if self.tol is not None and self.n_features_to_select != "auto":
@@ -216,7 +216,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         )
 
     def _rows(self, X: Any, y: Any, classifier: bool) -> tuple[NDArray[np.intp], Any, Any, Any]:
-        """The rows to train on, and what judges: validation rows and their targets, or folds."""
+        """The rows to train on, and the validation rows with their targets, or the folds."""
         every, judge = np.arange(X.shape[0]), self.validation if self.cv is None else self.cv
         if self.criterion in ("aic", "bic") and self.scoring is None:
             return every, None, None, None
@@ -233,7 +233,7 @@ class StepwiseSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # typ
         return every, None, None, judge
 
     def _places(self, columns: Any) -> Any:
-        """Columns given by name, by their places; anything else as it is."""
+        """Column names as positions; anything else unchanged."""
         names = getattr(self, "feature_names_in_", None)
         if columns is None or names is None:
             return columns
