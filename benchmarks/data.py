@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 import numpy as np
 import scipy.sparse as sp
 
-from glru.datasets.catalogue import data_folder as folder
+from glru.datasets.catalogue import find_data_folder as folder
 from paper import sources
 from paper.normalization import normalize
 

@@ -10,8 +10,8 @@ import typer
 
 from glru._files import refuse_input
 from glru.cli import output
-from glru.cli.commands import command
-from glru.cli.progress import bar
+from glru.cli.commands import add_command
+from glru.cli.progress import show_progress
 from paper.configuration import Catalogue
 from paper.datasets import PAPER
 from paper.rendering import render as render_runs
@@ -46,14 +46,14 @@ def run(
     folder = out or (QUICK_RESULTS if quick else RESULTS)
     refuse_input(folder, "--out", [data or os.environ.get("GLRU_DATA")])
     begin = time.perf_counter()
-    with bar(quiet) as report, data_in(data):
+    with show_progress(quiet) as report, data_in(data):
         written, absent = run_experiments(Catalogue(quick), experiment, folder, report)
     if not written:
         raise ValueError("nothing was run: none of the datasets is on this machine. Name their folder with --data.")
     lines = [("run", path.name) for path in written]
     if absent:
         lines.append(("not run", f"{', '.join(absent)}: the data is not on this machine (see: python -m paper data)"))
-    lines += [("folder", str(folder)), ("time", output.duration(time.perf_counter() - begin))]
+    lines += [("folder", str(folder)), ("time", output.format_duration(time.perf_counter() - begin))]
     if not quiet:
         output.show(f"Reproduction of the paper: {experiment}", lines)
 
@@ -87,7 +87,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for function in (run, render, data):
-    command(app)(function)
+    add_command(app)(function)
 
 if __name__ == "__main__":
     app()

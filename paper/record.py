@@ -11,7 +11,7 @@ from typing import Any, final
 from threadpoolctl import threadpool_info
 
 from glru._files import write_atomically
-from glru._versions import versions
+from glru._versions import list_versions
 from glru.linalg import n_threads
 from paper.configuration import Experiment, Method, Source
 from paper.sources import Data
@@ -95,7 +95,7 @@ def environment() -> dict[str, Any]:
     """Where and when a run begins; the load average tells how much else the machine was doing."""
     blas = [(i["internal_api"], i["version"], i["num_threads"]) for i in threadpool_info() if i["user_api"] == "blas"]
     return {
-        "versions": versions(),
+        "versions": list_versions(),
         "machine": {
             "processor": _processor(),
             "cores": os.cpu_count(),

@@ -9,7 +9,7 @@ import numpy as np
 
 from glru import datasets
 from glru._files import write_atomically
-from glru.datasets.catalogue import BUNDLED, data_folder
+from glru.datasets.catalogue import BUNDLED, find_data_folder
 from glru.linalg import Array, RawMatrix, as_matrix
 from glru.losses import Logistic
 from glru.penalties import L2
@@ -49,7 +49,7 @@ def is_here(source: Source) -> bool:
     entry = PAPER.get(source.load)
     if entry is not None:
         return stored(entry) is not None
-    folder = data_folder()
+    folder = find_data_folder()
     in_folder = folder is not None and (folder / f"{source.load}.npz").exists()
     return source.load.partition(":")[0] in BUNDLED or in_folder
 
@@ -79,7 +79,7 @@ def load(name: str) -> tuple[RawMatrix, Array]:
 
 def stored(entry: PaperDataset) -> Path | None:
     """Where a dataset of the paper lies on this machine."""
-    for folder in (data_folder(), user_cache()):
+    for folder in (find_data_folder(), user_cache()):
         for name in entry.stored_names:
             if folder is not None and (folder / f"{name}.npz").exists():
                 return folder / f"{name}.npz"
@@ -88,7 +88,7 @@ def stored(entry: PaperDataset) -> Path | None:
 
 def _fetch(entry: PaperDataset) -> Path:
     """Download, parse, check and store a dataset in the user's cache."""
-    cache, folder = user_cache(), data_folder()
+    cache, folder = user_cache(), find_data_folder()
     paths = []
     for file in entry.files:
         name = file.rsplit("/", 1)[-1]

@@ -11,7 +11,7 @@ import sklearn
 
 import glru
 from glru.datasets import Dataset
-from glru.datasets.catalogue import data_folder
+from glru.datasets.catalogue import find_data_folder
 from tests.core import STAGES, Loss, Penalty, Problem, ProximalHinge, ScoreBounds, Solution
 
 LOSSES: dict[str, Loss] = {
@@ -163,7 +163,7 @@ def l1(ratio: float) -> dict[str, Any]:
 
 def stored(name: str) -> Dataset:
     """A dataset of the folder ``GLRU_DATA``; the test is skipped where it is absent."""
-    folder = data_folder()
+    folder = find_data_folder()
     if folder is None or not (folder / f"{name}.npz").exists():
         pytest.skip(f"{name}.npz is not in the folder GLRU_DATA")
     return glru.datasets.load(name)

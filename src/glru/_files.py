@@ -46,7 +46,7 @@ def write_atomically(target: Path, write: Callable[[Path], None], make_folder: b
 
 
 @contextmanager
-def exclusive(target: Path, wait: bool = True) -> Iterator[bool]:
+def hold_lock(target: Path, wait: bool = True) -> Iterator[bool]:
     """Hold an exclusive lock for writing a file, and yield whether it is held: always, unless ``wait`` is False and another holds it.
 
     Threads and processes that ask for the same target take turns. The lock is the system's, on an empty file beside the
@@ -103,15 +103,15 @@ def _lock(file: IO[bytes], wait: bool) -> bool:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove temporary files of :func:`write_atomically` that killed processes left; call it while holding :func:`exclusive`.
+    """Remove temporary files of :func:`write_atomically` that killed processes left; call it while holding :func:`hold_lock`.
 
-    Only parts of writers that all ask for :func:`exclusive` are known to be nobody's any more.
+    Only parts of writers that all ask for :func:`hold_lock` are known to be nobody's any more.
     """
-    for part in leftovers(target):
+    for part in list_leftovers(target):
         _remove(part)
 
 
-def leftovers(target: Path) -> list[Path]:
+def list_leftovers(target: Path) -> list[Path]:
     """Temporary files next to a target, of writers that are at work or were killed."""
     pattern = re.compile(rf"\.{re.escape(target.stem)}\.\d+\.\d+\.part{re.escape(target.suffix)}")
     try:
@@ -181,7 +181,7 @@ ROOM, RATIO = 1 << 30, 100
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def unpacked_limit(packed: int) -> int:
+def limit_unpacked_size(packed: int) -> int:
     """How many bytes a packed file of some size may unpack to."""
     return max(ROOM, RATIO * packed)
 
@@ -192,7 +192,7 @@ class Archive:
 
     def __init__(self, members: zipfile.ZipFile, size: int, packed: bool) -> None:
         self._members, self._packed = members, packed
-        self._left = unpacked_limit(size) if packed else size
+        self._left = limit_unpacked_size(size) if packed else size
         self._infos = {info.filename.removesuffix(".npy"): info for info in members.infolist()}
 
     @property

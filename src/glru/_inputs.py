@@ -57,7 +57,7 @@ def as_vector(values: Any, length: int, name: str) -> Array:
         raw = raw[:, 0]
     if raw.shape != (length,):
         raise ValueError(f"{name} must have one entry per row of X, shape ({length},); got shape {raw.shape}.")
-    return finite_vector(raw, name)
+    return as_finite_vector(raw, name)
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
@@ -80,7 +80,7 @@ def refuse_masks(values: Any, name: str) -> None:
     )
 
 
-def numeric_vector(raw: NDArray[Any], name: str) -> Array:
+def as_numeric_vector(raw: NDArray[Any], name: str) -> Array:
     """A float64 copy of a vector; text, dates and the like are refused."""
     try:
         if raw.dtype.kind in "Mm":
@@ -92,9 +92,9 @@ def numeric_vector(raw: NDArray[Any], name: str) -> Array:
         raise ValueError(f"{name} must be numeric; got dtype {raw.dtype}.") from None
 
 
-def finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
+def as_finite_vector(raw: NDArray[Any], name: str, first_row: int = 0) -> Array:
     """A finite float64 copy of a vector; ``first_row``: the number of its first entry, for messages."""
-    vector = numeric_vector(raw, name)
+    vector = as_numeric_vector(raw, name)
     bad = np.flatnonzero(~np.isfinite(vector))
     if bad.size:
         raise ValueError(
@@ -255,7 +255,7 @@ def refuse_dates(X: Any, name: str) -> None:
         raise ValueError(f"{name} must be numeric; got {X.dtype}{where}. {DATES}")
 
 
-def _object_matrix(raw: NDArray[Any], name: str, names: tuple[str, ...] | None) -> Array:
+def _convert_objects(raw: NDArray[Any], name: str, names: tuple[str, ...] | None) -> Array:
     """A matrix of Python objects as float64; an error names the columns that hold anything but numbers."""
     matrix = np.empty(raw.shape)
     text, temporal = [], []
@@ -294,7 +294,7 @@ def _dense_matrix(X: Any, name: str, names: tuple[str, ...] | None) -> Array:
         raise ValueError(f"{name} must be real; got complex numbers.")
     refuse_dates(raw, name)
     if raw.dtype.kind == "O":
-        raw = _object_matrix(raw, name, names)
+        raw = _convert_objects(raw, name, names)
     try:
         matrix = np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError):

@@ -8,7 +8,7 @@ import glru
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "polars")
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the versions of this package and of its dependencies that are installed."""
     found = {"glru": glru.__version__, "python": platform.python_version(), "platform": platform.platform()}
     for name in PACKAGES:

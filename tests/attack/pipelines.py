@@ -19,7 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.svm import LinearSVC
 
 import glru
-from glru.verify.precise import context, precise, scale_columns
+from glru.verify.precise import make_context, precise, scale_columns
 from glru.verify.retraining import retrain, retrain_precise
 from tests.attack.cases import DIGITS, Answer
 from tests.core import adapt
@@ -154,7 +154,7 @@ class Truth:
     X: np.ndarray
 
     def __post_init__(self) -> None:
-        self.mp = context(DIGITS + 15)
+        self.mp = make_context(DIGITS + 15)
         self.problem = self.adapted.problems[0]
         self.offset = self.problem.n_columns - self.X.shape[1]
         self.raw = [[None if np.isnan(value) else self.mp.mpf(float(value)) for value in x] for x in self.X.T]

@@ -215,7 +215,7 @@ def test_progress_bar(tmp_path, monkeypatch):
     """A bar with counts, rate and time left appears on a terminal after a while, and not before."""
     monkeypatch.setattr(progress, "DELAY", 0.05)
     with (tmp_path / "screen").open("w+") as file:
-        with progress.bar(False, Console(file=file, force_terminal=True, width=100)) as report:
+        with progress.show_progress(False, Console(file=file, force_terminal=True, width=100)) as report:
             for done in range(1, 60):
                 report("training", done, 100)
                 progress.threading.Event().wait(0.01)
@@ -224,6 +224,6 @@ def test_progress_bar(tmp_path, monkeypatch):
     assert "training" in text and "/100" in text and "/s" in text and "0:00" in text
     monkeypatch.setattr(progress, "DELAY", 30.0)
     with (tmp_path / "screen").open("w+") as file:
-        with progress.bar(False, Console(file=file, force_terminal=True)) as report:
+        with progress.show_progress(False, Console(file=file, force_terminal=True)) as report:
             report("training", 1, 2)
         assert file.tell() == 0

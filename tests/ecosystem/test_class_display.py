@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 import glru
-from glru.display.classes import MOST_LISTED, least_certain
+from glru.display.classes import MOST_LISTED, rank_least_certain
 from glru.report import Provenance, loocv_page
 
 matplotlib.use("Agg")
@@ -42,7 +42,7 @@ def test_rows_are_listed_by_how_little_their_label_leads():
     result = glru.loocv(LogisticRegression(), X, y)
     ordered = np.sort(result.bounds.middle, axis=1)
     margins = ordered[:, -1] - ordered[:, -2]
-    assert least_certain(result.bounds, 5).tolist() == np.argsort(margins, kind="stable")[:5].tolist()
+    assert rank_least_certain(result.bounds, 5).tolist() == np.argsort(margins, kind="stable")[:5].tolist()
     limited = glru.loocv(glru.solve(glru.Problem(X, y, glru.Multinomial(), glru.L2(1e-6))), max_seconds=1e-9)
     assert limited.n_undetermined == 178
     assert "Where labels are open" in loocv_page(limited, "wine", Provenance("", [], {}))

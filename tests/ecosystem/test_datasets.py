@@ -94,7 +94,7 @@ def test_scaling(tmp_path):
         found = sparse.X.toarray() if sp.issparse(values) else sparse.X
         np.testing.assert_allclose(found, X[:, [0, 2]] / X[:, [0, 2]].std(axis=0), atol=1e-12)
         assert datasets.prepare(contents, normalize="none").X.shape == X.shape
-        np.testing.assert_allclose(dense.features(contents), dense.X, atol=1e-12)
+        np.testing.assert_allclose(dense.transform(contents), dense.X, atol=1e-12)
 
 
 def test_scaling_refuses(tmp_path):
@@ -137,12 +137,12 @@ def test_tables(table, tmp_path):
     expected = [[1, 0, 0, 30, 1, 0, 1], [0, 1, 0, 40, 0, 1, 0], [1, 0, 0, 50, 1, 0, 1]]
     assert np.array_equal(prepared.X[:3], expected) and prepared.X.dtype == np.float64
     assert prepared.y.tolist() == [-1, 1, -1, 1, 1, -1] and prepared.targets.classes == ("no", "yes")
-    assert prepared.positions(["city", "age"]) == [0, 1, 2, 3]
+    assert prepared.find_columns(["city", "age"]) == [0, 1, 2, 3]
     scaled = datasets.prepare(contents, one_hot=True, impute="median")
     np.testing.assert_allclose(scaled.X, StandardScaler().fit_transform(prepared.X), atol=1e-12)
     new = pl.DataFrame({"ill": [False], "job": ["b"], "age": [None], "city": ["york"]}, schema_overrides={"age": float})
     new.write_csv(tmp_path / "new.csv")
-    assert prepared.features(datasets.read(tmp_path / "new.csv")).tolist() == [[0, 0, 1, 40, 0, 1, 0]]
+    assert prepared.transform(datasets.read(tmp_path / "new.csv")).tolist() == [[0, 0, 1, 40, 0, 1, 0]]
 
 
 def test_errors_name_parameters_of_the_library(table):
@@ -165,7 +165,7 @@ def test_imputation_is_learnt_once(table, tmp_path):
     prepared = datasets.prepare(contents, drop=["city", "age", "job"], normalize="none")
     frame[:1].with_columns(ill=pl.lit(None)).write_parquet(tmp_path / "new.parquet")
     with pytest.raises(ValueError, match="no missing values; values are missing in 'ill'"):
-        prepared.features(datasets.read(tmp_path / "new.parquet"))
+        prepared.transform(datasets.read(tmp_path / "new.parquet"))
 
 
 def test_the_library_has_them():

@@ -10,7 +10,7 @@ import pytest
 import glru
 from glru.report import Provenance, after_page, loocv_page, path_page, stepwise_page
 from glru.report.format import format_interval, format_number, format_tick
-from glru.report.svg import Axis, Mark, around, band
+from glru.report.svg import Axis, Mark, draw_band, fit_axis
 from tests.cases import make, with_open_rows
 from tests.cli.running import glru_command
 from tests.ecosystem.browser import chromium
@@ -168,7 +168,7 @@ def test_axes():
     assert Axis(0.0, 10.0, "").share(25.0) == 1.0 and Axis(0.0, 10.0, "").share(2.5) == 0.25
     assert Axis(1.0, 100.0, "", log=True).share(10.0) == pytest.approx(0.5)
     for values in ([1.0, 1.0], [np.inf, 2.0], [np.inf], [0.0]):
-        axis = around(values, "")
+        axis = fit_axis(values, "")
         assert axis.low < axis.high and axis.marks()
 
 
@@ -202,7 +202,7 @@ WRITTEN = """return [...document.querySelectorAll('svg')].map(svg => {
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_label_is_cut_off_or_stands_on_another(browser, pages, tmp_path, kind):
     marks = [Mark(k, 0.172801 + 7e-6 * k, 0.172802 + 7e-6 * k, "good", "") for k in range(9)]
-    long = band(Axis(-0.5, 8.5, "step", whole=True), Axis(0.1728, 0.17287, "log-loss (nats)"), marks, None, {})
+    long = draw_band(Axis(-0.5, 8.5, "step", whole=True), Axis(0.1728, 0.17287, "log-loss (nats)"), marks, None, {})
     opened(browser, tmp_path, pages[kind].replace("</main>", f"{long}</main>"))
     for frame, texts in browser.execute_script(WRITTEN):
         for k, (left, right, top, bottom, text) in enumerate(texts):

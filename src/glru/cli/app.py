@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from glru.cli.certify import certify
-from glru.cli.commands import command
+from glru.cli.commands import add_command
 from glru.cli.data import data, print_version, version
 from glru.cli.loocv import loocv
 from glru.cli.select import select
@@ -29,4 +29,4 @@ def main(
 
 
 for function in (loocv, select, whatif, tune, certify, verify, data, version):
-    command(app)(function)
+    add_command(app)(function)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 import glru
 from glru.cli import inputs, output
 from glru.cli.options import DataOptions, FileOptions, MaxSeconds
-from glru.cli.progress import bar
+from glru.cli.progress import show_progress
 from glru.datasets import Prepared
 from glru.datasets.catalogue import BUNDLED
-from glru.datasets.preparation import class_name
+from glru.datasets.preparation import name_class
 from glru.linalg import RawMatrix
 
 
@@ -31,21 +31,21 @@ def certify(
     """How far a fitted model is from the optimum of its own objective, and which of its labels that could change."""
     output.check(out, inputs.files_of(inputs.file_of(data), model))
     begin = time.perf_counter()
-    with bar(out.quiet):
+    with show_progress(out.quiet):
         estimator = load_model(model)
         task = "classification" if hasattr(estimator, "classes_") else "regression"
         if data.normalize == "auto":
             data = replace(data, normalize="none")
         prepared, check = inputs.prepare_data(data, task, as_is=True)
         read = time.perf_counter() - begin
-        X, y = _columns(prepared, estimator), _labels(prepared, estimator)
+        X, y = _order_columns(prepared, estimator), _convert_labels(prepared, estimator)
         try:
             proof = glru.certify(estimator, X, y)
         except TypeError as error:
             raise ValueError(str(error)) from None
-        columns = _table(prepared, proof, X, task)
+        columns = _make_table(prepared, proof, X, task)
     seconds = {"read": read, "total": time.perf_counter() - begin}
-    output.deliver(outcome(prepared, check, str(model), proof, columns, seconds), out)
+    output.deliver(make_outcome(prepared, check, str(model), proof, columns, seconds), out)
 
 
 def load_model(path: Path) -> Any:
@@ -63,7 +63,7 @@ def load_model(path: Path) -> Any:
     return estimator
 
 
-def _columns(prepared: Prepared, estimator: Any) -> RawMatrix:
+def _order_columns(prepared: Prepared, estimator: Any) -> RawMatrix:
     """The data in the order of the columns that the model was fitted to."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None or not prepared.is_table:
@@ -78,12 +78,12 @@ def _columns(prepared: Prepared, estimator: Any) -> RawMatrix:
     return prepared.X[:, [prepared.names.index(name) for name in names]]
 
 
-def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
+def _convert_labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
     """The targets as the model knows them."""
     if prepared.targets.classes is None:
         return prepared.y
     classes = prepared.targets.classes
-    known = {class_name(value): value for value in estimator.classes_.tolist()}
+    known = {name_class(value): value for value in estimator.classes_.tolist()}
     places = (prepared.y if len(classes) > 2 else prepared.y > 0.0).astype(np.intp)
     ways = [classes, *([("-1", "1")] if len(classes) == 2 else [])]
     if prepared.name in BUNDLED:
@@ -97,7 +97,7 @@ def _labels(prepared: Prepared, estimator: Any) -> NDArray[Any]:
     return np.array([known[name] for name in way])[places]
 
 
-def _table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatrix, task: str) -> dict[str, Any]:
+def _make_table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatrix, task: str) -> dict[str, Any]:
     lower, upper = proof.score_bounds(X)
     columns: dict[str, Any] = {"row": np.arange(X.shape[0])}
     if prepared.ids:
@@ -106,14 +106,14 @@ def _table(prepared: Prepared, proof: glru.results.ModelCertificate, X: RawMatri
     if lower.ndim == 1 or lower.shape[1] == 1:
         columns |= {name: np.ravel(part) for name, part in parts.items()}
     else:
-        labels = [class_name(value) for value in proof.adapted.estimator.classes_.tolist()]
+        labels = [name_class(value) for value in proof.adapted.estimator.classes_.tolist()]
         columns |= {f"{name}_{label}": part[:, k] for k, label in enumerate(labels) for name, part in parts.items()}
     if task == "classification":
         columns["decided"] = proof.decided(X)
     return columns
 
 
-def outcome(
+def make_outcome(
     prepared: Prepared,
     check: inputs.DataCheck,
     path: str,
@@ -146,7 +146,7 @@ def outcome(
     ]
     if decided is not None:
         lines.append(("labels", f"{decided} of {n_rows} are proven to be the optimum's"))
-    lines.append(("time", f"{output.duration(seconds['total'])} in all"))
-    facts = {"data": inputs.data_facts(prepared, check), "model": {"file": path, "estimator": name}, "settings": {}}
+    lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
+    facts = {"data": inputs.describe_data(prepared, check), "model": {"file": path, "estimator": name}, "settings": {}}
     title = f"Certificate of {name} on {prepared.name}"
     return output.Outcome("certify", title, lines, facts, values, seconds, table=lambda: columns)

@@ -26,17 +26,17 @@ GRACE = 1.2, 2.0
 """A command is stopped after ``--max-seconds`` times the first number plus the second, in seconds, if it has not ended before."""
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def add_command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to the command line; a parameter whose type is a dataclass brings all fields of it as options."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name)(_spread(function))
+        app.command(name)(_spread_options(function))
         return function
 
     return decorate
 
 
-def _spread(function: Callable[..., None]) -> Callable[..., None]:
+def _spread_options(function: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {key: hint for key, hint in hints.items() if is_dataclass(hint)}
     parameters = []
@@ -61,9 +61,9 @@ def _spread(function: Callable[..., None]) -> Callable[..., None]:
             for key, group in groups.items()
         }
         log = next((group.log for group in arguments.values() if getattr(group, "log", None)), None)
-        with _plain_errors(log):
+        with _report_errors(log):
             check_options(function.__name__, given, lambda name: f"--{name.replace('_', '-')}")
-            with _time_limit(given.get("max_seconds")):
+            with _limit_time(given.get("max_seconds")):
                 function(**arguments, **values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -80,7 +80,7 @@ def write_log(path: Path | None, text: str) -> None:
 
 
 @contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
+def _limit_time(seconds: float | None) -> Iterator[None]:
     """Stop work that does not check the clock, such as reading or drawing, shortly after the time is up."""
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -112,7 +112,7 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def _plain_errors(log: Path | None) -> Iterator[None]:
+def _report_errors(log: Path | None) -> Iterator[None]:
     """Print a message instead of a traceback where the user can correct the cause."""
     try:
         write_log(log, shlex.join(["glru", *sys.argv[1:]]))
@@ -122,7 +122,7 @@ def _plain_errors(log: Path | None) -> Iterator[None]:
         # The reader of the output has closed it; typer ends the process quietly.
         raise
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        reason = _reason(error)
+        reason = _explain(error)
         sys.stderr.write(f"error: {reason}\n")
         if not (isinstance(error, OSError) and error.filename == str(log)):
             write_log(log, f"error: {reason}")
@@ -138,7 +138,7 @@ def _plain_errors(log: Path | None) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _reason(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     """The message of an error; an operating-system error without a file name concerns the standard output."""
     if not isinstance(error, OSError) or error.filename is not None or error.strerror is None:
         return str(error)

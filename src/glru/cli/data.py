@@ -8,7 +8,7 @@ import typer
 
 import glru
 from glru import datasets
-from glru._versions import versions
+from glru._versions import list_versions
 from glru.cli import inputs, output
 
 
@@ -55,7 +55,7 @@ def _describe(name: str, as_json: bool) -> None:
         "varying_columns": len(prepared.names),
         "task": found.task,
         "positive": int((found.y > 0).sum()) if found.task == "classification" and not several else None,
-        "classes": inputs.class_facts(found.classes),
+        "classes": inputs.describe_classes(found.classes),
         "normalize": prepared.normalize,
         "source": found.source,
     }
@@ -80,9 +80,9 @@ def version(
 ) -> None:
     """The versions of glru and of its dependencies."""
     if as_json:
-        _print_json({"versions": versions()}, "version")
+        _print_json({"versions": list_versions()}, "version")
     else:
-        for name, value in versions().items():
+        for name, value in list_versions().items():
             sys.stdout.write(f"{name:<14}{value}\n")
 
 

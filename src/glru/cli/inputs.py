@@ -19,12 +19,12 @@ import typer
 import glru
 from glru import datasets
 from glru._budget import Budget
-from glru._versions import versions
+from glru._versions import list_versions
 from glru.cli.options import DataOptions, LossOptions, StrengthOptions
 from glru.datasets import Contents, Prepared
 from glru.datasets.check import describe_features
-from glru.datasets.files import STANDARD_INPUT, expand, standard_input
-from glru.datasets.preparation import Targets, has_gaps, target_column
+from glru.datasets.files import STANDARD_INPUT, expand, read_standard_input
+from glru.datasets.preparation import Targets, find_target, has_gaps
 from glru.linalg import Array, RawMatrix, as_matrix
 from glru.losses import LOSSES
 from glru.report import Provenance
@@ -110,17 +110,17 @@ class Job:
 def make_job(data: DataOptions, loss: LossOptions, strength: StrengthOptions, fill: bool = False) -> Job:
     """Read, check and prepare the data, and make the problem; ``fill``: as in :func:`prepare_data`."""
     begin = time.perf_counter()
-    penalty, scaling = _penalty(strength)
+    penalty, scaling = _make_penalty(strength)
     chosen = LOSSES[loss.loss]() if loss.loss else None
     prepared, check = prepare_data(data, chosen.task if chosen else None, fill)
-    chosen = chosen or _usual_loss(prepared.targets)
+    chosen = chosen or _choose_loss(prepared.targets)
     _check_loss(chosen, loss.loss, prepared.targets)
     problem = glru.Problem(prepared.X, prepared.y, chosen, penalty, fit_intercept=loss.intercept, scaling=scaling)
-    facts = {"data": data_facts(prepared, check), "model": _model_facts(problem, strength, loss.tol)}
+    facts = {"data": describe_data(prepared, check), "model": _describe_model(problem, strength, loss.tol)}
     return Job(prepared, problem, facts, time.perf_counter() - begin, check)
 
 
-def _usual_loss(targets: Targets) -> glru.losses.Loss:
+def _choose_loss(targets: Targets) -> glru.losses.Loss:
     if targets.classes is None:
         return glru.Squared()
     return glru.Logistic() if len(targets.classes) == 2 else glru.Multinomial()
@@ -171,11 +171,11 @@ def refit_steps(job: Job, strength: StrengthOptions) -> Job:
     if job.is_large and problem.loss.several:
         return job
     once = job.is_large and prepared.has_gaps
-    adapted = adapt(make_pipeline(*steps, model), prepared.filled() if once else prepared.raw, problem.y)
+    adapted = adapt(make_pipeline(*steps, model), prepared.fill_gaps() if once else prepared.raw, problem.y)
     return replace(job, problem=adapted.problems[0], adapted=adapted, filled_once=once)
 
 
-def _penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
+def _make_penalty(strength: StrengthOptions) -> tuple[glru.penalties.Penalty, Any]:
     if strength.lam is not None and strength.C is not None:
         raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
     if strength.C is not None and not strength.C > 0.0:
@@ -191,14 +191,14 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
     ``fill``: learn fills also for columns without missing values, which other files may have; ``as_is``: leave out no column and fill in nothing by default.
     """
     path = file_of(data)
-    with flags_in_errors():
+    with name_flags_in_errors():
         source = datasets.load(data.data) if path is None else read(path, data)
         table = source.table if isinstance(source, Contents) else None
         if not isinstance(source, Contents) or table is None or as_is:
             prepared = _prepare(source, data, task)
             return prepared, DataCheck({}, [])
         drop = split_list(data.drop)
-        target = target_column(source, data.target)
+        target = find_target(source, data.target)
         check = datasets.check_table(source, target, split_list(data.keep), [*drop, *([data.id] if data.id else [])])
         left_out = {name: reason for name, reason in check.left_out.items() if name not in drop}
         unused = {*drop, *left_out, target, data.id or check.id_column} & set(source.names)
@@ -206,7 +206,7 @@ def prepare_data(data: DataOptions, task: Any, fill: bool = False, as_is: bool =
             data = replace(data, impute="mean")
         data = replace(data, id=data.id or check.id_column, target=target)
         prepared = _prepare(source, data, task, [*drop, *left_out])
-    read_as = [(heading, PARAMETER.sub(_flag, text)) for heading, text in check.notes]
+    read_as = [(heading, PARAMETER.sub(_to_flag, text)) for heading, text in check.notes]
     notes = read_as + describe_features(prepared.raw, prepared.y, prepared.targets.classes)
     return prepared, DataCheck(left_out, notes, source.has_comma)
 
@@ -260,29 +260,29 @@ def read(path: Path, data: DataOptions, n_columns: int | None = None) -> Content
     )
 
 
-def new_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
+def read_new_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
     """Read the rows of another file in the columns of the training problem, with their names and unknown categories."""
     prepared = job.prepared
-    with flags_in_errors():
-        contents = _further(path, data, job)
-        X = prepared.features(contents)
+    with name_flags_in_errors():
+        contents = _read_other_file(path, data, job)
+        X = prepared.transform(contents)
         _add_note(job, contents)
     names = list(map(str, range(contents.n_rows)))
     if contents.table is not None and prepared.id_column in contents.names:
         names = [str(name) for name in contents.table[prepared.id_column].to_list()]
-    return X, names, prepared.strange_values(contents)
+    return X, names, prepared.find_unknown_values(contents)
 
 
-def new_labelled_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, Array]:
+def read_labelled_rows(path: Path, data: DataOptions, job: Job) -> tuple[RawMatrix, Array]:
     """Read the rows and targets of another file in the form of the training problem."""
-    with flags_in_errors():
-        contents = _further(path, data, job)
-        labelled = job.prepared.labelled(contents)
+    with name_flags_in_errors():
+        contents = _read_other_file(path, data, job)
+        labelled = job.prepared.transform_labelled(contents)
         _add_note(job, contents)
     return labelled
 
 
-def _further(path: Path, data: DataOptions, job: Job) -> Contents:
+def _read_other_file(path: Path, data: DataOptions, job: Job) -> Contents:
     """Read another file, with the decimal mark of the training data."""
     prepared = job.prepared
     data = replace(data, decimal="," if data.decimal is None and job.check.has_comma else data.decimal)
@@ -291,23 +291,23 @@ def _further(path: Path, data: DataOptions, job: Job) -> Contents:
 
 def _add_note(job: Job, contents: Contents) -> None:
     """Add a note on how values of another file were interpreted."""
-    notes = job.prepared.read_as(contents)
+    notes = job.prepared.describe_reading(contents)
     if notes:
-        heading, text = f"read in {contents.path.name} as", PARAMETER.sub(_flag, "; ".join(notes))
+        heading, text = f"read in {contents.path.name} as", PARAMETER.sub(_to_flag, "; ".join(notes))
         job.check.notes.append((heading, text))
         job.facts["data"]["notes"][heading] = text
 
 
 @contextmanager
-def flags_in_errors() -> Iterator[None]:
+def name_flags_in_errors() -> Iterator[None]:
     """Replace the library's parameters in error messages by command-line options."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(PARAMETER.sub(_flag, str(error))) from None
+        raise ValueError(PARAMETER.sub(_to_flag, str(error))) from None
 
 
-def _flag(match: re.Match[str]) -> str:
+def _to_flag(match: re.Match[str]) -> str:
     name, value = match.groups()
     if (name, value) == ("task", "'regression'"):
         return "--loss squared"
@@ -322,25 +322,25 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
+def make_provenance(job: Job, lines: Sequence[tuple[str, str]]) -> Provenance:
     """What is needed to repeat the run, for a report."""
     shown = [line for line in lines if line not in job.check.lines]
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     settings = [
         ("source", job.prepared.source),
-        ("SHA-256 of the data", checksum(job.prepared)),
+        ("SHA-256 of the data", compute_checksum(job.prepared)),
         ("date", date),
         *shown,
     ]
-    return Provenance(command_line(), settings, versions(), job.check.lines)
+    return Provenance(join_command_line(), settings, list_versions(), job.check.lines)
 
 
-def checksum(prepared: Prepared) -> str:
+def compute_checksum(prepared: Prepared) -> str:
     """The SHA-256 of the data files (for one file, that of sha256sum), or of the values of a named dataset."""
     digest = hashlib.sha256()
     path = Path(prepared.source)
     if path == STANDARD_INPUT:
-        digest.update(standard_input())
+        digest.update(read_standard_input())
     elif path.exists() or glob.has_magic(prepared.source):
         for file in expand(path):
             with file.open("rb") as stream:
@@ -352,17 +352,17 @@ def checksum(prepared: Prepared) -> str:
     return digest.hexdigest()
 
 
-def command_line() -> str:
+def join_command_line() -> str:
     """The command as it was given."""
     return shlex.join(["glru", *sys.argv[1:]])
 
 
-def class_facts(classes: Sequence[str] | None) -> Any:
+def describe_classes(classes: Sequence[str] | None) -> Any:
     """What -1 and +1 stand for, or the names of more classes, for the JSON output."""
     return {"-1": classes[0], "+1": classes[1]} if classes and len(classes) == 2 else classes
 
 
-def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
+def describe_data(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
     """Facts about the data for the JSON output."""
     return {
         "name": "-" if prepared.source == "-" else prepared.name,
@@ -371,14 +371,14 @@ def data_facts(prepared: Prepared, check: DataCheck) -> dict[str, Any]:
         "columns": int(prepared.X.shape[1]),
         "task": prepared.targets.task,
         "target": prepared.targets.column,
-        "classes": class_facts(prepared.targets.classes),
+        "classes": describe_classes(prepared.targets.classes),
         "normalize": prepared.normalize,
         "left_out": check.left_out,
         "notes": dict(check.notes),
     }
 
 
-def _model_facts(problem: glru.Problem, strength: StrengthOptions, tol: float) -> dict[str, Any]:
+def _describe_model(problem: glru.Problem, strength: StrengthOptions, tol: float) -> dict[str, Any]:
     return {
         "loss": next(name for name, kind in LOSSES.items() if isinstance(problem.loss, kind)),
         "lam": None if strength.C is not None else float(problem.penalty.quadratic),

@@ -14,7 +14,7 @@ from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
 from glru.cli.commands import TIME_IS_UP
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
-from glru.cli.progress import bar
+from glru.cli.progress import show_progress
 from glru.model_selection.checkpoint import Checkpoint as Store
 from glru.model_selection.loocv import ensure_trained
 from glru.report import loocv_page
@@ -87,7 +87,7 @@ def loocv(
     output.check(out, inputs.files_of(inputs.file_of(data)), checkpoint)
     begin, budget = time.perf_counter(), Budget(max_seconds)
     fit_once = fit_once or method not in ("certified", "naive")
-    with bar(out.quiet) as report:
+    with show_progress(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
         inputs.require_pairs(job)
         if not fit_once:
@@ -109,16 +109,16 @@ def loocv(
         if result.problem.loss.several:
             result = replace(result, known_classes=np.array(job.prepared.targets.classes))
         seconds = {"read": job.seconds, "train": fit} | result.seconds
-        check = brute_force(job, result, verify, seed, budget, report) if verify else None
+        check = retrain_rows(job, result, verify, seed, budget, report) if verify else None
     if check:
         seconds["verify"] = check["seconds"]
     seconds["total"] = time.perf_counter() - begin
-    output.deliver(outcome(job, solution, result, options, check, seconds, budget), out)
+    output.deliver(make_outcome(job, solution, result, options, check, seconds, budget), out)
     if max_seconds is not None and result.n_undetermined and seconds["total"] >= max_seconds:
         raise typer.Exit(TIME_IS_UP)
 
 
-def brute_force(
+def retrain_rows(
     job: inputs.Job, result: glru.results.LOOCVResult, count: int, seed: int, budget: Budget, report: Any
 ) -> dict[str, Any]:
     """Retrain from scratch without each of ``count`` random rows, until the time is up, and compare."""
@@ -146,7 +146,7 @@ def brute_force(
     return found
 
 
-def outcome(
+def make_outcome(
     job: inputs.Job,
     solution: glru.Solution,
     result: glru.results.LOOCVResult,
@@ -179,11 +179,11 @@ def outcome(
         sampled = sampling_interval(result.errors_lower, result.errors_upper, problem.n_rows)
         values["errors_interval_95"] = dict(zip(("lower", "upper"), sampled, strict=True))
         lines += describe_errors(job, result)
-    values["constant_answer"] = _constant_answer(job)
+    values["constant_answer"] = _predict_constant(job)
     if problem.loss.task == "classification":
         values["roc_auc_caveat"] = None if problem.loss.several else auc_caveat(result)
     for name, ends in metrics.items():
-        remark = describe_metric(result, name, two_classes(job))
+        remark = describe_metric(result, name, pair_of(job))
         lines.append((name_metric(name), f"{format_interval(*ends)} ({remark})" if remark else format_interval(*ends)))
     lines.append(
         ("decided by", ", ".join(f"{STAGE_NAMES.get(stage, stage)} {n}" for stage, n in result.decided_by.items()))
@@ -194,7 +194,7 @@ def outcome(
         lines.append(("limit", f"{format_count(int(np.sum(result.limited)), 'row')} given up: {result.limit}"))
     if check:
         lines.append(("brute force", _describe_check(check)))
-    lines.append(("time", f"{output.duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))
+    lines.append(("time", f"{output.format_duration(seconds['total'] - seconds.get('verify', 0.0))} in all"))
     title = f"Leave-one-out cross-validation of {job.prepared.name}"
     return output.Outcome(
         "loocv",
@@ -203,37 +203,37 @@ def outcome(
         facts,
         values,
         seconds,
-        table=lambda: table(job, result),
-        display=lambda: _display(job, result),
-        page=lambda: _page(job, solution, result, budget),
+        table=lambda: make_table(job, result),
+        display=lambda: _make_display(job, result),
+        page=lambda: _make_page(job, solution, result, budget),
     )
 
 
-def _display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
+def _make_display(job: inputs.Job, result: glru.results.LOOCVResult) -> Any:
     if result.problem.loss.several:
         return glru.display.ConfusionDisplay.from_result(result, job.prepared.ids)
-    return glru.display.LOOCVDisplay.from_result(result, two_classes(job))
+    return glru.display.LOOCVDisplay.from_result(result, pair_of(job))
 
 
-def two_classes(job: inputs.Job) -> tuple[str, str] | None:
+def pair_of(job: inputs.Job) -> tuple[str, str] | None:
     """What -1 and +1 stand for; None for a regression or more than two classes."""
     classes = job.prepared.targets.classes
     return (classes[0], classes[1]) if classes is not None and len(classes) == 2 else None
 
 
-def _page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVResult, budget: Budget) -> str:
+def _make_page(job: inputs.Job, solution: glru.Solution, result: glru.results.LOOCVResult, budget: Budget) -> str:
     return loocv_page(
         result,
         job.prepared.name,
-        inputs.provenance(job, describe(job)),
-        two_classes(job),
+        inputs.make_provenance(job, describe(job)),
+        pair_of(job),
         job.prepared.ids,
-        _influence(solution, budget),
-        _coefficients(job, solution),
+        _rank_rows(solution, budget),
+        _make_coefficients_section(job, solution),
     )
 
 
-def _influence(solution: glru.Solution, budget: Budget) -> glru.results.Ranking | None:
+def _rank_rows(solution: glru.Solution, budget: Budget) -> glru.results.Ranking | None:
     """The rows without which the model changes most; None where that is not known from one factor of a Hessian over the columns."""
     problem = solution.problem
     smooth = problem.loss.self_concordance is not None and problem.penalty.smooth
@@ -242,7 +242,7 @@ def _influence(solution: glru.Solution, budget: Budget) -> glru.results.Ranking 
     return glru.influence(solution, width=0.1, max_seconds=budget.seconds_left).top(min(LISTED_ROWS, problem.n_rows))
 
 
-def _coefficients(job: inputs.Job, solution: glru.Solution) -> Any:
+def _make_coefficients_section(job: inputs.Job, solution: glru.Solution) -> Any:
     """The section on the coefficients of the model of all rows."""
     scaler = job.prepared.transformer.named_steps.get("scale")
     lower, upper = glru.after(solution, glru.RemoveRows([])).coef_bounds()
@@ -289,7 +289,7 @@ def _describe_preparation(job: inputs.Job, result: glru.results.LOOCVResult) -> 
     return f"{f'{once}; ' if job.filled_once else ''}{what}: fitted again without each row{alone}"
 
 
-def _constant_answer(job: inputs.Job) -> dict[str, Any]:
+def _predict_constant(job: inputs.Job) -> dict[str, Any]:
     """The result of the best constant prediction, which uses no column."""
     y, classes = job.problem.y, job.prepared.targets.classes
     if classes is None:
@@ -307,7 +307,7 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
     n_rows, least, most = job.problem.n_rows, result.errors_lower, result.errors_upper
     share = format_interval(100.0 * least / n_rows, 100.0 * most / n_rows)
     low, high = (f"{100.0 * end:.3g}" for end in sampling_interval(least, most, n_rows))
-    constant = _constant_answer(job)
+    constant = _predict_constant(job)
     count = constant["errors"]
     better = (
         ""
@@ -333,7 +333,7 @@ def describe_errors(job: inputs.Job, result: glru.results.LOOCVResult) -> list[t
 def _describe_check(check: dict[str, Any]) -> str:
     if not check["rows"]:
         return "no model was retrained: the time was up"
-    text = f"{check['rows']} models retrained in {output.duration(check['seconds'])}"
+    text = f"{check['rows']} models retrained in {output.format_duration(check['seconds'])}"
     if "labels_compared" in check:
         text += f", {check['labels_that_agree']} of {check['labels_compared']} labels agree"
     return (
@@ -342,7 +342,7 @@ def _describe_check(check: dict[str, Any]) -> str:
     )
 
 
-def sentences(lines: Sequence[tuple[str, str]]) -> list[str]:
+def to_sentences(lines: Sequence[tuple[str, str]]) -> list[str]:
     """Lines of the output as sentences of a report."""
     return [f"{name[0].upper()}{name[1:]}: {text}." for name, text in lines]
 
@@ -352,7 +352,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     data, model = job.facts["data"], job.facts["model"]
     classes = f", regression of {data['target']}" if data["target"] else ""
     if data["classes"] is not None:
-        two = two_classes(job)
+        two = pair_of(job)
         classes = f", {two[1]} against {two[0]}" if two else f", {len(data['classes'])} classes"
     normalised = {"none": "as they are", "dense": "standardised", "sparse": "scaled"}[data["normalize"]]
     strength = f"C = {model['C']:g}" if model["C"] is not None else f"lam = {model['lam']:g}"
@@ -365,7 +365,7 @@ def describe(job: inputs.Job) -> list[tuple[str, str]]:
     ]
 
 
-def table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
+def make_table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
     """The columns of ``--out``, one entry per row."""
     columns: dict[str, Any] = {"row": np.arange(job.problem.n_rows)}
     if job.prepared.ids:
@@ -374,20 +374,20 @@ def table(job: inputs.Job, result: glru.results.LOOCVResult) -> dict[str, Any]:
         columns["y"] = job.problem.y
     elif result.problem.loss.several:
         names, y = job.prepared.targets.classes or (), result.y.astype(np.intp)
-        found = class_columns(names, result.bounds)
+        found = make_class_columns(names, result.bounds)
         columns |= {"class": [names[k] for k in y], "held_out_class": found.pop("class")}
         columns["verdict"] = VERDICTS[result.bounds.verdicts(y)].tolist()
         columns |= found
     else:
-        pair = two_classes(job)
+        pair = pair_of(job)
         columns["y"] = job.problem.y
-        columns["class"] = output.class_names(pair, np.sign(job.problem.y))
+        columns["class"] = output.name_classes(pair, np.sign(job.problem.y))
         columns["label"] = result.bounds.signs
-        columns["held_out_class"] = output.class_names(pair, result.bounds.signs)
+        columns["held_out_class"] = output.name_classes(pair, result.bounds.signs)
         columns["verdict"] = VERDICTS[result.bounds.verdicts(job.problem.y)].tolist()
     if not result.problem.loss.several:
         columns |= {"score_lower": result.score_lower, "score_upper": result.score_upper}
-        columns |= output.probabilities(job.problem, result.bounds)
+        columns |= output.bound_probabilities(job.problem, result.bounds)
     columns["decided_by"] = result.stages.tolist()
     return columns
 
@@ -396,7 +396,7 @@ VERDICTS = np.array(["undetermined", "correct", "wrong"])
 """The words for verdicts 0, 1 and -1."""
 
 
-def class_columns(classes: Sequence[str], bounds: ScoreBounds) -> dict[str, Any]:
+def make_class_columns(classes: Sequence[str], bounds: ScoreBounds) -> dict[str, Any]:
     """Columns of ``--out`` with more than two classes: the proven label, and the probability of every class."""
     lower, upper = bounds.probabilities()
     columns: dict[str, Any] = {

@@ -17,7 +17,7 @@ else:
 DATA, MODEL, OUTPUT = "Data", "Model", "Output"
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Parse a number, which may be a power such as 2^-5."""
     base, mark, power = text.partition("^")
     try:
@@ -155,7 +155,7 @@ class StrengthOptions:
     lam: Annotated[
         float | None,
         typer.Option(
-            parser=number,
+            parser=parse_number,
             metavar="NUMBER",
             help="Strength of the L2 penalty added to the mean loss, by default 0.01; powers such as 2^-5 are accepted.",
             rich_help_panel=MODEL,
@@ -165,7 +165,7 @@ class StrengthOptions:
         float | None,
         typer.Option(
             "--C",
-            parser=number,
+            parser=parse_number,
             metavar="NUMBER",
             help="As in scikit-learn: C times the sum of the losses plus half the squared norm. Replaces --lam.",
             rich_help_panel=MODEL,

@@ -69,7 +69,7 @@ class Outcome:
         seconds = {name: round(value, 6) for name, value in self.seconds.items()}
         values = {"schema": SCHEMA, "command": self.command, "version": glru.__version__}
         values |= self.facts | {"result": self.result, "seconds": seconds}
-        return json.dumps(_plain(values), indent=2, allow_nan=False)
+        return json.dumps(_to_json_types(values), indent=2, allow_nan=False)
 
 
 def check(output: FileOptions, inputs: Iterable[Path | None], checkpoint: Path | None = None) -> None:
@@ -87,10 +87,10 @@ def check(output: FileOptions, inputs: Iterable[Path | None], checkpoint: Path |
         check_target(path, str(path))
         refuse_input(path, f"--{option}", read)
     if isinstance(output, OutputOptions) and output.plot is not None:
-        _matplotlib()
+        _require_matplotlib()
 
 
-def _matplotlib() -> Any:
+def _require_matplotlib() -> Any:
     mpl = require("matplotlib", "plot", "a picture")
     mpl.use("Agg")
     return mpl
@@ -100,11 +100,13 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
     """Write the files that were asked for, then print the result."""
     written = []
     if output.out is not None and outcome.table is not None:
-        written.append(_write(output.out, _table(outcome.table(), output.out.suffix.lower())))
+        written.append(_write(output.out, _encode_table(outcome.table(), output.out.suffix.lower())))
     if isinstance(output, OutputOptions):
         if output.plot is not None and outcome.display is not None:
-            _matplotlib()
-            written.append(_write(output.plot, _picture(outcome.display().plot().figure_, output.plot.suffix.lower())))
+            _require_matplotlib()
+            written.append(
+                _write(output.plot, _encode_picture(outcome.display().plot().figure_, output.plot.suffix.lower()))
+            )
         if output.html is not None and outcome.page is not None:
             written.append(_write(output.html, outcome.page().encode()))
     lines = outcome.lines + [("written", str(path)) for path in written]
@@ -117,7 +119,7 @@ def deliver(outcome: Outcome, output: FileOptions) -> None:
         show(outcome.title, lines)
 
 
-def _markdown(title: str, lines: list[tuple[str, str]]) -> str:
+def _to_markdown(title: str, lines: list[tuple[str, str]]) -> str:
     def cell(text: str) -> str:
         return text.replace("\\", "\\\\").replace("|", "\\|")
 
@@ -125,7 +127,7 @@ def _markdown(title: str, lines: list[tuple[str, str]]) -> str:
     return f"**{title}**\n\n| | |\n|---|---|\n{body}"
 
 
-def _latex(title: str, lines: list[tuple[str, str]]) -> str:
+def _to_latex(title: str, lines: list[tuple[str, str]]) -> str:
     special = {character: f"\\{character}" for character in "&%$#_{}"}
     special |= {
         "\\": r"\textbackslash{}",
@@ -144,12 +146,12 @@ def _latex(title: str, lines: list[tuple[str, str]]) -> str:
     return f"\\begin{{tabular}}{{lp{{0.7\\linewidth}}}}\n  \\multicolumn{{2}}{{l}}{{{cell(title)}}} \\\\\n  \\hline\n{body}\\end{{tabular}}\n"
 
 
-def _html(title: str, lines: list[tuple[str, str]]) -> str:
+def _to_html(title: str, lines: list[tuple[str, str]]) -> str:
     body = "".join(f'  <tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>\n' for name, text in lines)
     return f"<table>\n  <caption>{escape(title)}</caption>\n{body}</table>\n"
 
 
-PAPER_TABLES = {"md": _markdown, "tex": _latex, "html": _html}
+PAPER_TABLES = {"md": _to_markdown, "tex": _to_latex, "html": _to_html}
 
 
 def _write(path: Path, data: bytes) -> Path:
@@ -179,7 +181,7 @@ def show(title: str, lines: list[tuple[str, str]]) -> None:
     console.print(table)
 
 
-def _table(columns: dict[str, Any], suffix: str) -> bytes:
+def _encode_table(columns: dict[str, Any], suffix: str) -> bytes:
     pl = require("polars", "cli", "--out")
     frame, data = pl.DataFrame(columns), io.BytesIO()
     if suffix == ".csv":
@@ -189,18 +191,18 @@ def _table(columns: dict[str, Any], suffix: str) -> bytes:
     return data.getvalue()
 
 
-def _picture(figure: Any, suffix: str) -> bytes:
+def _encode_picture(figure: Any, suffix: str) -> bytes:
     data = io.BytesIO()
     figure.savefig(data, format=suffix.removeprefix("."), dpi=150)
     return data.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_types(value: Any) -> Any:
     """Convert values to types that JSON knows."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
+        return [_to_json_types(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -208,13 +210,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def class_names(classes: tuple[str, str] | None, signs: Any) -> list[str | None]:
+def name_classes(classes: tuple[str, str] | None, signs: Any) -> list[str | None]:
     """What labels -1 and +1 stand for; None where a label is open."""
     names = {-1: classes[0], 1: classes[1]} if classes else {-1: "-1", 1: "+1"}
     return [names.get(int(sign)) for sign in signs]
 
 
-def probabilities(problem: glru.Problem, bounds: ScoreBounds) -> dict[str, Any]:
+def bound_probabilities(problem: glru.Problem, bounds: ScoreBounds) -> dict[str, Any]:
     """Bounds of the probability of the class +1, for losses that have one; rounded outward."""
     if not problem.loss.probabilities:
         return {}
@@ -223,7 +225,7 @@ def probabilities(problem: glru.Problem, bounds: ScoreBounds) -> dict[str, Any]:
     return {"probability_lower": lower, "probability_upper": np.minimum(upper, 1.0)}
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time as text."""
     if seconds < 1.0:
         return f"{1000.0 * seconds:.0f} ms"

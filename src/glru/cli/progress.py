@@ -13,7 +13,7 @@ Report = Callable[[str, int, int], None]
 
 
 @contextmanager
-def bar(quiet: bool, console: Any = None) -> Iterator[Report]:
+def show_progress(quiet: bool, console: Any = None) -> Iterator[Report]:
     """Yield a function that shows progress; call it with the task, the amount done and the total."""
     if console is None:
         if quiet or not sys.stderr.isatty():

@@ -14,10 +14,10 @@ from glru._budget import Budget, OutOfTime
 from glru.bounds import ScoreBounds
 from glru.cli import inputs, output
 from glru.cli.commands import INTERRUPTED, TIME_IS_UP
-from glru.cli.loocv import describe, describe_once, sentences
+from glru.cli.loocv import describe, describe_once, to_sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
-from glru.cli.progress import bar
-from glru.display.stepwise import NAMES, step_name
+from glru.cli.progress import show_progress
+from glru.display.stepwise import NAMES, name_step
 from glru.linalg import Array
 from glru.report import stepwise_page
 from glru.report.format import format_count, format_interval
@@ -79,7 +79,7 @@ def select(
             f"--criterion {criterion} judges by the training rows: leave --loo and --validation out."
         )
     begin, budget = time.perf_counter(), Budget(max_seconds)
-    with bar(out.quiet) as report:
+    with show_progress(out.quiet) as report:
         job = inputs.make_job(data, loss, strength, fill=validation is not None)
         rule = criterion or ("error" if job.problem.loss.task == "classification" else "squared_error")
         on_all_rows = loo or rule in INFORMATION
@@ -108,7 +108,7 @@ def select(
         honest, cut = None, result.interrupted
         if nested and not cut:
             with suppress(OutOfTime):
-                honest = nested_error(job.problem, nested, (share, seed, on_all_rows), options, budget, report)
+                honest = estimate_nested_error(job.problem, nested, (share, seed, on_all_rows), options, budget, report)
             cut = honest is None
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     settings: dict[str, Any] = {
@@ -121,12 +121,12 @@ def select(
     settings |= {"max_steps": max_steps, "validation": str(validation) if validation else None}
     settings |= {"validation_rows": None if X_val is None else int(X_val.shape[0])}
     settings["nested"] = nested
-    output.deliver(outcome(job, result, job.problem.y if y_val is None else y_val, settings, seconds, honest), out)
+    output.deliver(make_outcome(job, result, job.problem.y if y_val is None else y_val, settings, seconds, honest), out)
     if cut:
         raise typer.Exit(INTERRUPTED if max_seconds is None else TIME_IS_UP)
 
 
-def nested_error(
+def estimate_nested_error(
     problem: glru.Problem, k: int, split: tuple[float, int, bool], options: dict[str, Any], budget: Budget, report: Any
 ) -> dict[str, Any]:
     """The error on rows that neither selection nor training has seen: the selection is repeated without each of k folds."""
@@ -138,7 +138,7 @@ def nested_error(
     total, sizes = 0.0, []
     for fold, (train, test) in enumerate(folds.split(np.zeros(problem.n_rows), problem.y)):
         budget.check()
-        part = _rows(problem, train)
+        part = _take_rows(problem, train)
         fitted, X_val, y_val = (part, None, None) if loo else _hold_out(part, share, seed)
         chosen = glru.stepwise(fitted, X_val=X_val, y_val=y_val, max_seconds=budget.seconds_left, **options).selected
         own = part.derive(X=part.matrix[:, chosen]) if chosen.size < part.n_columns else part
@@ -160,7 +160,7 @@ def _split(
     if loo:
         return problem, None, None
     if validation is not None:
-        return problem, *inputs.new_labelled_rows(validation, data, job)
+        return problem, *inputs.read_labelled_rows(validation, data, job)
     return _hold_out(problem, share, seed)
 
 
@@ -179,14 +179,14 @@ def _hold_out(problem: glru.Problem, share: float, seed: int) -> tuple[glru.Prob
             "another --share, or a file of rows (--validation)."
         ) from None
     train, test = np.sort(train), np.sort(test)
-    return _rows(problem, train), problem.X[test], problem.y[test]
+    return _take_rows(problem, train), problem.X[test], problem.y[test]
 
 
-def _rows(problem: glru.Problem, rows: Any) -> glru.Problem:
+def _take_rows(problem: glru.Problem, rows: Any) -> glru.Problem:
     return problem.derive(X=problem.matrix[rows], y=problem.y[rows], sample_weight=problem.sample_weight[rows])
 
 
-def outcome(
+def make_outcome(
     job: inputs.Job,
     result: glru.results.StepwiseResult,
     judging: Array,
@@ -238,10 +238,10 @@ def outcome(
         worth = f"{format_interval(constant, constant)} with the same answer for every row"
         lines.append(("constant answer", worth))
     lines.append(
-        ("start", f"{format_interval(*result.start_value)} with {format_count(_start_size(result), 'column')}")
+        ("start", f"{format_interval(*result.start_value)} with {format_count(_count_start_columns(result), 'column')}")
     )
     for place, step in enumerate(result.path[:PRINTED_STEPS]):
-        what = "stop" if step.action == "stop" else f"{step.action} {step_name(step, names)}"
+        what = "stop" if step.action == "stop" else f"{step.action} {name_step(step, names)}"
         doubt = result.doubt(place)
         value = format_interval(step.value_lower, step.value_upper)
         lines.append((what, f"{value} ({doubt})" if doubt else value))
@@ -267,7 +267,7 @@ def outcome(
         else f"{result.n_unproven} of {len(result.path)} choices are not proven"
     )
     lines.append(("proof", proof + (", up to the interruption" if result.interrupted else "")))
-    lines.append(("time", f"{output.duration(seconds['total'])} in all"))
+    lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
     columns = {
         key: [step[key] for step in steps]
         for key in ("action", "lower", "upper", "n_candidates", "n_trainings", "n_open", "proven")
@@ -283,7 +283,7 @@ def outcome(
         table=lambda: columns,
         display=lambda: glru.display.StepwiseDisplay.from_result(result, names),
         page=lambda: stepwise_page(
-            result, names, job.prepared.name, inputs.provenance(job, describe(job)), sentences(remarks)
+            result, names, job.prepared.name, inputs.make_provenance(job, describe(job)), to_sentences(remarks)
         ),
     )
 
@@ -316,6 +316,6 @@ def _describe_honesty(job: inputs.Job, honest: dict[str, Any] | None) -> str:
     )
 
 
-def _start_size(result: glru.results.StepwiseResult) -> int:
+def _count_start_columns(result: glru.results.StepwiseResult) -> int:
     moved = sum(len(step.columns) * {"add": 1, "remove": -1, "stop": 0}[step.action] for step in result.path)
     return int(result.selected.size - moved)

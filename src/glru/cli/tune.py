@@ -9,9 +9,17 @@ import typer
 import glru
 from glru._budget import Budget
 from glru.cli import inputs, output
-from glru.cli.loocv import describe, describe_once, sentences
-from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions, number
-from glru.cli.progress import bar
+from glru.cli.loocv import describe, describe_once, to_sentences
+from glru.cli.options import (
+    Checkpoint,
+    DataOptions,
+    LossOptions,
+    MaxSeconds,
+    OutputOptions,
+    StrengthOptions,
+    parse_number,
+)
+from glru.cli.progress import show_progress
 from glru.linalg import Array
 from glru.report import path_page
 from glru.report.format import format_interval
@@ -46,9 +54,9 @@ def tune(
     if lam is not None and C is not None:
         raise typer.BadParameter("--lam and --C are two ways to say one thing; give one of them.")
     begin, budget = time.perf_counter(), Budget(max_seconds)
-    values = grid(C if C is not None else lam or LAMS)
+    values = parse_grid(C if C is not None else lam or LAMS)
     strength = StrengthOptions(C=1.0) if C is not None else StrengthOptions(lam=1.0)
-    with bar(out.quiet) as report:
+    with show_progress(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
         inputs.require_pairs(job)
         path = glru.loocv_path(
@@ -61,18 +69,18 @@ def tune(
             checkpoint=checkpoint,
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
-    output.deliver(outcome(job, path, C is not None, width, seconds), out)
+    output.deliver(make_outcome(job, path, C is not None, width, seconds), out)
 
 
-def grid(text: str) -> list[float]:
+def parse_grid(text: str) -> list[float]:
     """Numbers separated by commas, or a geometric grid LOW:HIGH:COUNT."""
     parts = text.split(":")
     if len(parts) == 3 and parts[2].isdigit() and int(parts[2]) > 0:
-        low, high = number(parts[0]), number(parts[1])
+        low, high = parse_number(parts[0]), parse_number(parts[1])
         if min(low, high) > 0.0:
             return np.geomspace(low, high, int(parts[2])).tolist()
     elif len(parts) == 1:
-        values = [number(part) for part in inputs.split_list(text)]
+        values = [parse_number(part) for part in inputs.split_list(text)]
         if values and min(values) > 0.0:
             return values
     raise typer.BadParameter(f"strengths must be above 0, as 1,0.1,0.01 or LOW:HIGH:COUNT; got {text!r}.")
@@ -82,16 +90,16 @@ def _count_strengths(report: Any, count: int, budget: Budget) -> Any:
     """A progress report that also names the current strength, and stops the run when the time is up."""
     turn, last = 1, 0
 
-    def told(stage: str, done: int, total: int) -> None:
+    def report_strength(stage: str, done: int, total: int) -> None:
         nonlocal turn, last
         budget.check()
         turn, last = (turn + 1 if done < last else turn), done
         report(f"strength {min(turn, count)} of {count}: {stage}", done, total)
 
-    return told
+    return report_strength
 
 
-def outcome(
+def make_outcome(
     job: inputs.Job, path: glru.results.LOOCVPath, as_C: bool, width: float | None, seconds: dict[str, float]
 ) -> output.Outcome:
     """The path in every output format."""
@@ -115,8 +123,8 @@ def outcome(
     model = ("model", f"{job.facts['model']['loss']} loss, {strengths.size} values of {name}")
     lines = [*describe(job)[:-1], model, *describe_once(job)]
     described = list(lines)
-    remarks = _remarks(job, path, name, strengths)
-    shown = _criterion(path)
+    remarks = _make_remarks(job, path, name, strengths)
+    shown = _name_criterion(path)
     for value, low, high in zip(strengths, path.lower, path.upper, strict=True):
         mark = "  <- best" if value == best else ""
         lines.append((f"{name} = {value:.4g}", f"{shown} {format_interval(low, high)}{mark}"))
@@ -128,7 +136,7 @@ def outcome(
     lines.append(("best", f"{name} = {best:.6g}: {proof}"))
     lines += remarks
     lines.append(("trainings", f"{values['n_trainings']} beyond one for each value"))
-    lines.append(("time", f"{output.duration(seconds['total'])} in all"))
+    lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
     return output.Outcome(
         "tune",
         f"Choice of {name} for {job.prepared.name} by leave-one-out cross-validation",
@@ -138,21 +146,25 @@ def outcome(
         seconds,
         table=lambda: {name: strengths, "lower": path.lower, "upper": path.upper},
         display=lambda: glru.display.RegularizationPathDisplay.from_path(path, as_C),
-        page=lambda: path_page(path, job.prepared.name, inputs.provenance(job, described), as_C, sentences(remarks)),
+        page=lambda: path_page(
+            path, job.prepared.name, inputs.make_provenance(job, described), as_C, to_sentences(remarks)
+        ),
     )
 
 
-def _criterion(path: glru.results.LOOCVPath) -> str:
+def _name_criterion(path: glru.results.LOOCVPath) -> str:
     return {"error": "errors"}.get(path.criterion, path.criterion.replace("_", " "))
 
 
-def _remarks(job: inputs.Job, path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
+def _make_remarks(job: inputs.Job, path: glru.results.LOOCVPath, name: str, strengths: Array) -> list[tuple[str, str]]:
     """The constant prediction to compare with, and whether the best value is at the end of the grid."""
     found, worth = [], path.upper[path.best_index]
     constant = constant_value(path.criterion, job.problem.y)
     if constant is not None:
         better = "" if worth < constant else "; no value of the list is proven to do better"
-        what = f"{_criterion(path)} {format_interval(constant, constant)} with the same answer for every row{better}"
+        what = (
+            f"{_name_criterion(path)} {format_interval(constant, constant)} with the same answer for every row{better}"
+        )
         found.append(("constant answer", what))
     best = strengths[path.best_index]
     if path.criterion == "error" and constant is not None and worth >= constant and job.problem.loss.probabilities:

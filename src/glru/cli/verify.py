@@ -11,7 +11,7 @@ from glru.cli import inputs, output
 from glru.cli.commands import REFUTED, TIME_IS_UP
 from glru.cli.loocv import describe
 from glru.cli.options import DataOptions, FileOptions, LossOptions, MaxSeconds, StrengthOptions
-from glru.cli.progress import bar
+from glru.cli.progress import show_progress
 
 
 def verify(
@@ -27,7 +27,7 @@ def verify(
     """Check a sample of proven held-out scores against models retrained in arbitrary precision by independent code."""
     output.check(out, inputs.files_of(inputs.file_of(data)))
     begin, budget = time.perf_counter(), Budget(max_seconds)
-    with bar(out.quiet) as report:
+    with show_progress(out.quiet) as report:
         job = inputs.make_job(data, loss, strength)
         inputs.require_pairs(job)
         result = glru.loocv(job.problem, tol=loss.tol, progress=report, max_seconds=inputs.seconds_left(budget))
@@ -42,14 +42,14 @@ def verify(
         )
     seconds = {"read": job.seconds, "total": time.perf_counter() - begin}
     settings = {"sample": sample, "digits": digits, "seed": seed}
-    output.deliver(outcome(job, found, settings, seconds), out)
+    output.deliver(make_outcome(job, found, settings, seconds), out)
     if found.n_wrong:
         raise typer.Exit(REFUTED)
     if budget.spent and (found.unchecked or found.undetermined):
         raise typer.Exit(TIME_IS_UP)
 
 
-def outcome(
+def make_outcome(
     job: inputs.Job, found: glru.results.Verification, settings: dict[str, Any], seconds: dict[str, float]
 ) -> output.Outcome:
     """What was found, in every output format."""
@@ -77,7 +77,7 @@ def outcome(
                 f"{found.tightest:.3g} of the half-width of its interval (1: in the middle, 0: at the end)",
             )
         )
-    lines.append(("time", f"{output.duration(seconds['total'])} in all"))
+    lines.append(("time", f"{output.format_duration(seconds['total'])} in all"))
     table = {"wrong": list(found.wrong)}
     return output.Outcome(
         "verify",

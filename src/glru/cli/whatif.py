@@ -13,9 +13,9 @@ import glru
 from glru._budget import Budget
 from glru.bounds import ScoreBounds, predicted
 from glru.cli import inputs, output
-from glru.cli.loocv import class_columns, describe, describe_once, sentences, two_classes
+from glru.cli.loocv import describe, describe_once, make_class_columns, pair_of, to_sentences
 from glru.cli.options import Checkpoint, DataOptions, LossOptions, MaxSeconds, OutputOptions, StrengthOptions
-from glru.cli.progress import bar
+from glru.cli.progress import show_progress
 from glru.display.after import verdicts_of
 from glru.linalg import Array, RawMatrix
 from glru.model_selection.checkpoint import Checkpoint as Store
@@ -60,17 +60,17 @@ def whatif(
     if not (remove_rows or remove_ids or add_rows or remove_columns):
         raise typer.BadParameter("say what changes: --remove-rows, --remove-ids, --add-rows or --remove-columns.")
     begin, budget = time.perf_counter(), Budget(max_seconds)
-    with bar(out.quiet):
+    with show_progress(out.quiet):
         job = inputs.make_job(data, loss, strength, fill=True)
-        removed = sorted({*positions(remove_rows, job.problem.n_rows), *rows_of_ids(job, remove_ids)})
-        change, kept_columns = _change(job, data, removed, add_rows, remove_columns)
+        removed = sorted({*parse_positions(remove_rows, job.problem.n_rows), *find_rows(job, remove_ids)})
+        change, kept_columns = _make_change(job, data, removed, add_rows, remove_columns)
         store = None if checkpoint is None else Store(checkpoint)
         solution = ensure_trained(job.problem, loss.tol, store)
         fit = time.perf_counter()
         after = glru.after(solution, change, candidate=candidate, bound=bound, max_seconds=inputs.seconds_left(budget))
         if store is not None and candidate != "carry" and after.remark is None:
             after = _keep_model(after, store, loss.tol, budget)
-        X, names, strange = _queries(job, data, query, removed)
+        X, names, strange = _read_queries(job, data, query, removed)
         old = X @ solution.coef.T + solution.intercept
         queries = X if len(kept_columns) == X.shape[1] else X[:, kept_columns]
         bounds = after.score_bounds(queries)
@@ -90,7 +90,7 @@ def whatif(
     settings |= {"bound": bound, "candidate": candidate}
     y = None if query is not None else np.delete(job.problem.y, removed)
     compared = compare(job, solution, after, kept_columns, (old, bounds), y, names)
-    output.deliver(outcome(job, after, names, (old, bounds, new), compared, settings, seconds), out)
+    output.deliver(make_outcome(job, after, names, (old, bounds, new), compared, settings, seconds), out)
 
 
 def _keep_model(after: glru.results.After, store: Store, tol: float, budget: Budget) -> glru.results.After:
@@ -105,7 +105,7 @@ def _keep_model(after: glru.results.After, store: Store, tol: float, budget: Bud
     )
 
 
-def positions(text: str, n_rows: int) -> list[int]:
+def parse_positions(text: str, n_rows: int) -> list[int]:
     """Row positions from 3,17,20:30."""
     found: list[int] = []
     for part in inputs.split_list(text):
@@ -120,7 +120,7 @@ def positions(text: str, n_rows: int) -> list[int]:
     return sorted(set(found))
 
 
-def rows_of_ids(job: inputs.Job, text: str) -> list[int]:
+def find_rows(job: inputs.Job, text: str) -> list[int]:
     """The rows of some ids, given as a list or as a file with one id per line."""
     if not text:
         return []
@@ -139,7 +139,7 @@ def rows_of_ids(job: inputs.Job, text: str) -> list[int]:
     return [row for name in wanted for row in places[name]]
 
 
-def _change(
+def _make_change(
     job: inputs.Job, data: DataOptions, removed: list[int], add_rows: Path | None, remove_columns: str
 ) -> tuple[glru.Change, list[int]]:
     """The change, and the columns that it leaves."""
@@ -147,19 +147,19 @@ def _change(
     if removed:
         steps.append(glru.RemoveRows(removed))
     if add_rows is not None:
-        steps.append(glru.AddRows(*inputs.new_labelled_rows(add_rows, data, job)))
-    gone = job.prepared.positions(inputs.split_list(remove_columns))
+        steps.append(glru.AddRows(*inputs.read_labelled_rows(add_rows, data, job)))
+    gone = job.prepared.find_columns(inputs.split_list(remove_columns))
     if gone:
         steps.append(glru.RemoveColumns(gone))
     return reduce(add, steps), sorted(set(range(job.problem.n_columns)) - set(gone))
 
 
-def _queries(
+def _read_queries(
     job: inputs.Job, data: DataOptions, query: Path | None, removed: list[int]
 ) -> tuple[RawMatrix, list[str], dict[str, list[str]]]:
     """The rows to predict, their names, and their categories that are not in the training data."""
     if query is not None:
-        return inputs.new_rows(query, data, job)
+        return inputs.read_new_rows(query, data, job)
     kept = np.setdiff1d(np.arange(job.problem.n_rows), removed)
     return job.problem.X[kept], [job.row_name(int(row)) for row in kept], {}
 
@@ -243,7 +243,7 @@ def describe_comparison(compared: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def outcome(
+def make_outcome(
     job: inputs.Job,
     after: glru.results.After,
     names: list[str],
@@ -293,11 +293,11 @@ def outcome(
         if job.problem.loss.several:
             columns |= {
                 "old_class": [(classes or ())[k] for k in predicted(old)],
-                **class_columns(classes or (), bounds),
+                **make_class_columns(classes or (), bounds),
             }
         else:
-            columns["class"] = output.class_names(two_classes(job), bounds.signs)
-            columns |= output.probabilities(job.problem, bounds)
+            columns["class"] = output.name_classes(pair_of(job), bounds.signs)
+            columns |= output.bound_probabilities(job.problem, bounds)
             columns["label"] = bounds.signs
         columns["verdict"] = np.select(
             [verdicts == 1, verdicts == -1], ["unchanged", "changed"], "undetermined"
@@ -315,7 +315,7 @@ def outcome(
         )
     if after.remark is None:
         lines.append(("proof", "all of it holds for the exactly retrained model"))
-    lines.append(("time", f"{output.duration(seconds['bounds'])} beyond the first training"))
+    lines.append(("time", f"{output.format_duration(seconds['bounds'])} beyond the first training"))
     return output.Outcome(
         "whatif",
         f"The model of {job.prepared.name} after the change",
@@ -327,7 +327,7 @@ def outcome(
         display=lambda: (
             glru.display.ConfusionDisplay.from_bounds(bounds, old, classes or (), names)
             if job.problem.loss.several
-            else glru.display.AfterDisplay.from_bounds(bounds, old, two_classes(job))
+            else glru.display.AfterDisplay.from_bounds(bounds, old, pair_of(job))
         ),
         page=lambda: after_page(
             after,
@@ -335,9 +335,9 @@ def outcome(
             old,
             names,
             job.prepared.name,
-            inputs.provenance(job, describe(job)),
+            inputs.make_provenance(job, describe(job)),
             classes or ("-1", "+1"),
-            sentences(describe_comparison(compared)),
+            to_sentences(describe_comparison(compared)),
             what,
         ),
     )

@@ -82,7 +82,7 @@ class Entry:
     where: str
 
 
-def data_folder() -> Path | None:
+def find_data_folder() -> Path | None:
     """The folder in ``GLRU_DATA``, if it is set and exists."""
     name = os.environ.get("GLRU_DATA")
     return Path(name) if name and Path(name).is_dir() else None
@@ -104,7 +104,7 @@ def list() -> builtins.list[Entry]:
     found = [
         Entry(name, (n_rows, n_columns), "scikit-learn", "bundled") for name, (n_rows, n_columns, _) in BUNDLED.items()
     ]
-    folder = data_folder()
+    folder = find_data_folder()
     files = sorted(path for path in folder.glob("*.npz") if path.stem not in BUNDLED) if folder else []
     return found + [Entry(path.stem, None, "GLRU_DATA", str(path)) for path in files]
 
@@ -132,7 +132,7 @@ def load(name: str) -> Dataset:
     """
     if name.partition(":")[0] in BUNDLED:
         return _load_bundled(name)
-    folder = data_folder()
+    folder = find_data_folder()
     if folder is not None and (folder / f"{name}.npz").exists():
         return _load_npz(name, folder / f"{name}.npz")
     names = ", ".join(entry.name for entry in list())
@@ -170,14 +170,14 @@ def _load_bundled(name: str) -> Dataset:
     labels = [str(label) for label in raw.target_names]
     if n_classes > 2 and name == base:
         return Dataset(name, X, target.astype(np.float64), "classification", tuple(labels), names, source)
-    first, second = _chosen_classes(name, base, n_classes, pair or ("1v0" if n_classes == 2 and name == base else ""))
+    first, second = _parse_classes(name, base, n_classes, pair or ("1v0" if n_classes == 2 and name == base else ""))
     rows = np.full(target.size, True) if second is None else np.isin(target, (first, second))
     classes = ("rest" if second is None else labels[second], labels[first])
     y = np.where(target[rows] == first, 1.0, -1.0)
     return Dataset(name, X[rows], y, "classification", classes, names, source)
 
 
-def _chosen_classes(name: str, base: str, n_classes: int, pair: str) -> tuple[int, int | None]:
+def _parse_classes(name: str, base: str, n_classes: int, pair: str) -> tuple[int, int | None]:
     match = re.fullmatch(r"(\d+)v(\d+|rest)", pair)
     numbers = [int(part) for part in match.groups() if part != "rest"] if match else []
     if not match or max(numbers) >= n_classes or len(set(numbers)) < len(numbers):

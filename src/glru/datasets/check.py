@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from glru.datasets.files import UNNAMED, Contents, is_date, is_mostly_numbers, polars
+from glru.datasets.files import UNNAMED, Contents, is_date, is_mostly_numbers, require_polars
 from glru.linalg import Array
 
 MOST_LEVELS = 30
@@ -63,12 +63,12 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
     drop : sequence of str, default=()
         Columns that are not looked at.
     """
-    pl = polars()
+    pl = require_polars()
     table = contents.table.drop([name for name in {target, *drop} if name in contents.names])
     left_out: dict[str, str] = {}
     id_column = None
-    for name in _suspects(table):
-        reason, names_rows = _no_feature(table[name])
+    for name in _find_suspects(table):
+        reason, names_rows = _explain_exclusion(table[name])
         if reason is None or name in keep:
             continue
         left_out[name] = reason
@@ -76,20 +76,20 @@ def check_table(contents: Contents, target: str | None, keep: Sequence[str] = ()
             id_column = name
     strange = [name for name in keep if name not in contents.names]
     if strange:
-        raise ValueError(f"columns to keep must be in {contents.path}; got {_some(strange)}.")
+        raise ValueError(f"columns to keep must be in {contents.path}; got {_list_some(strange)}.")
     text_dates = [name for name in keep if contents.table.schema[name] == pl.String and is_date(contents.table[name])]
     if text_dates:
         raise ValueError(
-            f"{contents.path}: dates must be written as 2024-12-31 to be kept; in {_some(text_dates)} they are not, and whether the day or the "
+            f"{contents.path}: dates must be written as 2024-12-31 to be kept; in {_list_some(text_dates)} they are not, and whether the day or the "
             "month comes first cannot be told."
         )
     notes = [("read as", "; ".join(contents.notes))] if contents.notes else []
     return Check(left_out, id_column, notes)
 
 
-def _suspects(table: Any) -> list[str]:
+def _find_suspects(table: Any) -> list[str]:
     """Columns of text and times, and those of whole numbers that are all different."""
-    pl = polars()
+    pl = require_polars()
     texts = (pl.String, pl.Categorical, pl.Enum)
 
     def is_suspect(column: Any) -> bool:
@@ -99,9 +99,9 @@ def _suspects(table: Any) -> list[str]:
     return [column.name for column in table.get_columns() if is_suspect(column)]
 
 
-def _no_feature(column: Any) -> tuple[str | None, bool]:
+def _explain_exclusion(column: Any) -> tuple[str | None, bool]:
     """Why a column is not a feature (None if it is one), and whether it names the rows."""
-    pl = polars()
+    pl = require_polars()
     kind, n = column.dtype, len(column)
     if kind.is_temporal() or (kind == pl.String and is_date(column)):
         return ("durations" if kind == pl.Duration else "dates"), False
@@ -139,7 +139,7 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
     if classes is not None:
         places = (y > 0.0).astype(np.intp) if len(classes) == 2 else y.astype(np.intp)
         counts = np.bincount(places, minlength=len(classes))
-        shown = _some(
+        shown = _list_some(
             range(len(classes)), lambda k: f"{classes[k]} {counts[k]:,} ({100.0 * counts[k] / n_rows:.3g} %)", 12
         )
         notes.append(("classes", shown))
@@ -147,30 +147,34 @@ def describe_features(table: Any, y: Array, classes: Sequence[str] | None) -> li
     missing = {name: count for name, count in zip(known.columns, known.null_count().row(0), strict=True) if count}
     if missing:
         notes.append(
-            ("missing values", _some(missing, lambda name: f"{name!r} {100.0 * missing[name] / n_rows:.3g} %"))
+            ("missing values", _list_some(missing, lambda name: f"{name!r} {100.0 * missing[name] / n_rows:.3g} %"))
         )
     columns = known.columns
     constant = [name for name in columns if known[name].min() == known[name].max()]
-    copies = _copies(known, [name for name in columns if name not in set(constant)])
+    copies = _find_copies(known, [name for name in columns if name not in set(constant)])
     doubtful = [
-        (f"constant: {_some(constant)}" if constant else ""),
-        (f"copies of other columns: {_some(copies)}" if copies else ""),
+        (f"constant: {_list_some(constant)}" if constant else ""),
+        (f"copies of other columns: {_list_some(copies)}" if copies else ""),
     ]
     if classes is not None:
         tell = [name for name in columns if name not in set(constant) and _separates(known[name], places)]
         doubtful.append(
-            f"each separates the classes by itself and may be the answer in disguise: {_some(tell)}" if tell else ""
+            f"each separates the classes by itself and may be the answer in disguise: {_list_some(tell)}"
+            if tell
+            else ""
         )
     if any(doubtful):
         notes.append(("columns to look at", "; ".join(part for part in doubtful if part)))
-    n_copies = n_rows - known.insert_column(0, polars().Series("", y)).n_unique() if known.width == table.width else 0
+    n_copies = (
+        n_rows - known.insert_column(0, require_polars().Series("", y)).n_unique() if known.width == table.width else 0
+    )
     if n_copies:
         share = f"{n_copies:,} of {n_rows:,} are copies of other rows, target included"
         notes.append(("rows to look at", f"{share}: a copy that stays in training makes held-out errors look too good"))
     return notes
 
 
-def _copies(table: Any, names: Sequence[str]) -> list[str]:
+def _find_copies(table: Any, names: Sequence[str]) -> list[str]:
     """Columns that equal an earlier one."""
     seen: dict[tuple[Any, int], list[str]] = {}
     found = []
@@ -184,7 +188,7 @@ def _copies(table: Any, names: Sequence[str]) -> list[str]:
 
 def _separates(column: Any, places: NDArray[np.intp]) -> bool:
     """Whether a column alone tells the classes apart: every text belongs to one class, or the classes' numbers lie side by side."""
-    pl = polars()
+    pl = require_polars()
     known = column.is_not_null()
     values, mine = column.filter(known), places[known.to_numpy()]
     present = np.unique(mine)
@@ -197,7 +201,7 @@ def _separates(column: Any, places: NDArray[np.intp]) -> bool:
     return all(first[1] < second[0] for first, second in pairwise(ends))
 
 
-def _some(names: Any, show: Callable[[Any], str] = repr, most: int = 4) -> str:
+def _list_some(names: Any, show: Callable[[Any], str] = repr, most: int = 4) -> str:
     """A few names, and how many more there are."""
     names = list(names)
     return ", ".join(map(show, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from glru._extras import require
-from glru._files import RATIO, ROOM, Archive, open_archive, unpacked_limit
+from glru._files import RATIO, ROOM, Archive, limit_unpacked_size, open_archive
 from glru.linalg import RawMatrix, as_matrix
 
 Format = Literal["csv", "tsv", "parquet", "npz", "libsvm"]
@@ -44,10 +44,10 @@ SUFFIXES: dict[str, Format] = {
 
 def _open_zipped(path: Path, mode: str) -> IO[bytes]:
     """Open the only file of a ZIP archive."""
-    return zipfile.ZipFile(path).open(_zipped_name(path))
+    return zipfile.ZipFile(path).open(_find_zipped_file(path))
 
 
-def _zipped_name(path: Path) -> str:
+def _find_zipped_file(path: Path) -> str:
     with explain_damage(path), zipfile.ZipFile(path) as archive:
         files = [info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith("__MACOSX/")]
     if len(files) != 1:
@@ -138,13 +138,13 @@ class Place:
     def open(self) -> IO[bytes]:
         """Open the file's bytes, decompressed; an error once they exceed the limit for a file of its size."""
         if self.path == STANDARD_INPUT:
-            return io.BytesIO(standard_input())
+            return io.BytesIO(read_standard_input())
         file = self.opener(self.path, "rb")
         return file if self.opener is open else io.BufferedReader(_Unpacked(file, self.path))
 
 
 @cache
-def standard_input() -> bytes:
+def read_standard_input() -> bytes:
     """The bytes of the standard input, which can be read once."""
     return sys.stdin.buffer.read()
 
@@ -230,7 +230,7 @@ def read(
 
 def _concatenate(path: Path, parts: list[Contents]) -> Contents:
     """Put tables one below the other; folders called ``name=value`` give a column."""
-    pl = polars()
+    pl = require_polars()
     if not parts:
         what = "a file; it is a folder without Parquet files" if path.is_dir() else "a file or match one; it does not"
         raise ValueError(f"{path} must be {what}.")
@@ -274,7 +274,7 @@ def _format_of(path: Path, given: Format | None) -> tuple[Format, Callable[..., 
     if suffixes and suffixes[-1] in COMPRESSIONS:
         opener = COMPRESSIONS[suffixes.pop()]
         if opener is _open_zipped:
-            suffixes += [suffix.lower() for suffix in Path(_zipped_name(path)).suffixes]
+            suffixes += [suffix.lower() for suffix in Path(_find_zipped_file(path)).suffixes]
     known = [SUFFIXES[suffix] for suffix in suffixes if suffix in SUFFIXES]
     form = given or (known[-1] if known else None)
     if form is None:
@@ -290,7 +290,7 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self._path = file, path
-        self._limit = unpacked_limit(path.stat().st_size)
+        self._limit = limit_unpacked_size(path.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -324,14 +324,14 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def polars() -> Any:
+def require_polars() -> Any:
     """Import polars, which reads tables."""
     return require("polars", "cli", "reading tables (CSV, TSV, Parquet)")
 
 
 def _read_parquet(place: Place) -> Contents:
     """Read a Parquet file."""
-    pl = polars()
+    pl = require_polars()
 
     with place.open() as file:
         data = file.read()
@@ -339,18 +339,18 @@ def _read_parquet(place: Place) -> Contents:
         table = pl.read_parquet(io.BytesIO(data))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"{place.path} is not a Parquet file, or is cut short: {_first_line(error)}.") from None
-    return _table_contents(place, table)
+    return _wrap_table(place, table)
 
 
 def _read_text(place: Place) -> Contents:
     """Read a CSV or TSV file with or without a header."""
-    pl = polars()
+    pl = require_polars()
 
     with place.open() as file:
         data, notes = _decode(place, file.read())
     # Lines of blanks are empty ones.
-    data = re.sub(rb"(?m)^[ \t]+(\r?)$", rb"\1", _without_comments(data))
-    delimiter = _delimiter(place, data)
+    data = re.sub(rb"(?m)^[ \t]+(\r?)$", rb"\1", _strip_comments(data))
+    delimiter = _find_delimiter(place, data)
     names = _check_lines(place, data, delimiter)
 
     def parse(decimal_comma: bool, as_text: Sequence[str] = ()) -> Any:
@@ -382,9 +382,9 @@ def _read_text(place: Place) -> Contents:
     if re.search(rb"\n\r?\n", data):
         used = table.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
         table = table.filter(used)
-    table, dates = _dates(table, lambda columns: parse(comma and delimiter != ",", columns).filter(used))
-    table, read_as = _numbers_in_text(table, comma)
-    return _table_contents(place, table, (*notes, *dates, *read_as), comma)
+    table, dates = _convert_dates(table, lambda columns: parse(comma and delimiter != ",", columns).filter(used))
+    table, read_as = _convert_numbers(table, comma)
+    return _wrap_table(place, table, (*notes, *dates, *read_as), comma)
 
 
 def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
@@ -406,7 +406,7 @@ def _decode(place: Place, data: bytes) -> tuple[bytes, list[str]]:
     return data, []
 
 
-def _without_comments(data: bytes) -> bytes:
+def _strip_comments(data: bytes) -> bytes:
     """The text without comment lines (#), if the file begins with them and a header follows."""
     lines = data.lstrip().split(b"\n", 100)
     first = next((line for line in lines if not line.startswith(b"#")), b"")
@@ -417,7 +417,7 @@ def _without_comments(data: bytes) -> bytes:
     return re.sub(rb"(?m)^#.*\n?", b"", data.lstrip())
 
 
-def _delimiter(place: Place, data: bytes) -> str:
+def _find_delimiter(place: Place, data: bytes) -> str:
     """The column separator: as given, or the one that splits all of the first lines into the same number of fields."""
     given = place.delimiter
     if given is not None:
@@ -494,7 +494,7 @@ THOUSANDS = r"^[+-]?[1-9]\d{0,2}(,\d{3})+$"
 
 def _has_decimal_comma(table: Any, delimiter: str) -> bool:
     """Whether a column of text holds numbers with a comma that does not separate thousands, or, without commas between columns, any comma."""
-    pl = polars()
+    pl = require_polars()
     for column in table.get_columns():
         if column.dtype != pl.String:
             continue
@@ -512,9 +512,9 @@ DATES = [
 ]
 
 
-def _dates(table: Any, read_text: Callable[[Sequence[str]], Any]) -> tuple[Any, list[str]]:
+def _convert_dates(table: Any, read_text: Callable[[Sequence[str]], Any]) -> tuple[Any, list[str]]:
     """Convert dates whose order of day and month is certain, and say which order; ambiguous ones stay text."""
-    pl = polars()
+    pl = require_polars()
     texts = [column.name for column in table.get_columns() if column.dtype == pl.String and is_date(column)]
     told = [column.name for column in table.get_columns() if column.dtype in (pl.Date, pl.Datetime)]
     if told:
@@ -540,7 +540,7 @@ def is_date(column: Any) -> bool:
 
 def _order_of(values: Any) -> str | None:
     """Which of day, month and year comes first; None if that is ambiguous."""
-    pl = polars()
+    pl = require_polars()
     known = values.drop_nulls()
     # A year has four digits, and one mark separates all parts.
     if not any(known.str.contains(pattern).all() for pattern in DATES):
@@ -555,7 +555,7 @@ def _order_of(values: Any) -> str | None:
 
 def _parse_dates(values: Any, order: str) -> Any:
     """Dates in a given order; None if some values are not dates."""
-    pl = polars()
+    pl = require_polars()
     places = {part: k for k, part in enumerate(order.split("-"), start=1)}
     year, month, day = (values.str.extract(DATE, places[part]).str.zfill(2) for part in ("year", "month", "day"))
     parsed = (year + "-" + month + "-" + day).str.to_date("%Y-%m-%d", strict=False).alias(values.name)
@@ -570,7 +570,7 @@ def _has_thousands(values: Any, decimal_comma: bool) -> tuple[Any, str]:
 
 def _parse(values: Any, decimal_comma: bool) -> Any:
     """Text as numbers, with or without thousands separators; null where it is not a number."""
-    pl = polars()
+    pl = require_polars()
     name = values.name
     grouped, separator = _has_thousands(values, decimal_comma)
     plain = pl.select(pl.when(grouped).then(values.str.replace_all(separator, "")).otherwise(values)).to_series()
@@ -580,9 +580,9 @@ def _parse(values: Any, decimal_comma: bool) -> Any:
     return plain.cast(pl.Float64, strict=False).alias(name)
 
 
-def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
+def _convert_numbers(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     """Convert text columns of numbers with surrounding blanks, thousands separators, limits such as <5, or words for a missing value."""
-    pl = polars()
+    pl = require_polars()
 
     found: list[Any] = []
     notes: list[str] = []
@@ -611,12 +611,12 @@ def _numbers_in_text(table: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
 
 def as_numbers(values: Any) -> Any:
     """Text as numbers, with a decimal point or comma; null where it is not a number."""
-    return values.str.replace(",", ".", literal=True).cast(polars().Float64, strict=False)
+    return values.str.replace(",", ".", literal=True).cast(require_polars().Float64, strict=False)
 
 
 def is_mostly_numbers(column: Any) -> bool:
     """Whether a column of text holds numbers in more than half of its rows, so that it is not categorical."""
-    values = column.drop_nulls().cast(polars().String)
+    values = column.drop_nulls().cast(require_polars().String)
     return bool(2 * as_numbers(values).null_count() < len(values))
 
 
@@ -637,7 +637,7 @@ def parse_numbers(values: Any, decimal_comma: bool) -> tuple[Any, list[str]]:
     return complete, notes
 
 
-def _table_contents(place: Place, table: Any, notes: tuple[str, ...] = (), has_comma: bool = False) -> Contents:
+def _wrap_table(place: Place, table: Any, notes: tuple[str, ...] = (), has_comma: bool = False) -> Contents:
     if table.height == 0 or table.width == 0:
         raise ValueError(f"{place.path} must hold at least one row and one column; it has {table.height} rows.")
     return Contents(place.path, tuple(table.columns), table=table, notes=notes, has_comma=has_comma)
@@ -659,7 +659,7 @@ def _read_npz(place: Place) -> Contents:
                 raise ValueError(f"y must hold numbers or text; got dtype {y.dtype}.")
     except ValueError as error:
         raise ValueError(f"{place.path} cannot be read: {error}") from None
-    return _matrix_contents(place, X, y)
+    return _wrap_matrix(place, X, y)
 
 
 def _refuse_single_array(file: IO[bytes], place: Place) -> None:
@@ -697,10 +697,10 @@ def _read_libsvm(place: Place) -> Contents:
             X, y = load_svmlight_file(file, n_features=place.n_columns, zero_based=place.zero_based)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{place.path} is not a LIBSVM file{_locate_fault(place)}: {error}") from None
-    return _matrix_contents(place, sp.csr_array(X), y)
+    return _wrap_matrix(place, sp.csr_array(X), y)
 
 
-def _matrix_contents(place: Place, X: RawMatrix, y: NDArray[Any] | None) -> Contents:
+def _wrap_matrix(place: Place, X: RawMatrix, y: NDArray[Any] | None) -> Contents:
     """The contents of a matrix file; its columns are named by their positions."""
     if 0 in X.shape:
         raise ValueError(f"{place.path} must hold at least one row and one column; it has {X.shape[0]} x {X.shape[1]}.")

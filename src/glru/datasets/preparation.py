@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.datasets.catalogue import Dataset, Task
-from glru.datasets.files import STANDARD_INPUT, Contents, as_numbers, is_mostly_numbers, parse_numbers, polars
+from glru.datasets.files import STANDARD_INPUT, Contents, as_numbers, is_mostly_numbers, parse_numbers, require_polars
 from glru.linalg import Array, RawMatrix, as_matrix
 
 Imputation = Literal["mean", "median", "most-frequent"]
@@ -58,14 +58,16 @@ class Targets:
         """Learn what some targets stand for."""
         what = f"the target {column!r}" if column else "the target y"
         _require_known(values, what)
-        names = sorted({class_name(value) for value in set(values)}, key=_order)
+        names = sorted({name_class(value) for value in set(values)}, key=_sort_key)
         if task == "regression":
             if positive is not None:
                 raise ValueError(f"a positive class is for classification losses; got {positive!r} for a regression.")
             return cls(column, "regression", None)
         if positive is not None:
             if positive not in names:
-                raise ValueError(f"the positive class must be a value of {what} ({_list(names)}); got {positive!r}.")
+                raise ValueError(
+                    f"the positive class must be a value of {what} ({_list_names(names)}); got {positive!r}."
+                )
             if len(names) < 2:
                 raise ValueError(f"{what} must have two classes; all {len(values)} rows are {names[0]!r}.")
             others = next(name for name in names if name != positive) if len(names) == 2 else OTHERS
@@ -76,7 +78,7 @@ class Targets:
             return cls(column, "regression", None)
         if 2 * len(names) > len(values) and len(names) > 2:
             raise ValueError(
-                f"{what} must have classes of two rows or more; it has {len(names)} values ({_list(names)}) in {len(values)} rows. Single one "
+                f"{what} must have classes of two rows or more; it has {len(names)} values ({_list_names(names)}) in {len(values)} rows. Single one "
                 "out (positive=...), or train a regression (task='regression')."
             )
         return cls(column, "classification", tuple(names))
@@ -86,12 +88,12 @@ class Targets:
         what = f"the target {self.column!r}" if self.column else "the target y"
         _require_known(values, what)
         if self.classes is None:
-            return _numbers(values, what)
-        known = {value: class_name(value) for value in set(values)}
+            return _to_numbers(values, what)
+        known = {value: name_class(value) for value in set(values)}
         strange = sorted(set(known.values()) - set(self.classes))
         if strange and self.classes[0] != OTHERS:
             raise ValueError(
-                f"{what} must be one of {_list(self.classes)}, as in the training data; got {_list(strange)}."
+                f"{what} must be one of {_list_names(self.classes)}, as in the training data; got {_list_names(strange)}."
             )
         if len(self.classes) > 2:
             places = {name: float(place) for place, name in enumerate(self.classes)}
@@ -151,40 +153,40 @@ class Prepared:
     transformer: Any
     raw: Any
 
-    def features(self, contents: Contents, known: bool = False) -> RawMatrix:
+    def transform(self, contents: Contents, known: bool = False) -> RawMatrix:
         """Return new rows in the columns of the training problem; ``known``: categories must be those of the training data."""
-        return _plain(self.transformer.transform(self._columns_of(contents, known)))
+        return _to_array(self.transformer.transform(self._read_columns(contents, known)))
 
-    def labelled(self, contents: Contents) -> tuple[RawMatrix, Array]:
+    def transform_labelled(self, contents: Contents) -> tuple[RawMatrix, Array]:
         """Return new rows and their targets in the form of the training problem."""
-        return self.features(contents, True), self.targets.encode(_target_values(contents, self.targets.column))
+        return self.transform(contents, True), self.targets.encode(_read_targets(contents, self.targets.column))
 
-    def strange_values(self, contents: Contents) -> dict[str, list[str]]:
+    def find_unknown_values(self, contents: Contents) -> dict[str, list[str]]:
         """The categories of new rows that the training data does not have, by column; they are encoded as none of the known ones."""
         if not self.is_table or contents.table is None:
             return {}
         found = {}
-        for name, values in _categories(self.transformer.named_steps["columns"]):
-            texts = contents.table[name].cast(polars().String).drop_nulls().unique().to_list()
+        for name, values in _list_categories(self.transformer.named_steps["columns"]):
+            texts = contents.table[name].cast(require_polars().String).drop_nulls().unique().to_list()
             strange = sorted(set(texts) - set(values))
             if strange:
                 found[name] = strange
         return found
 
-    def read_as(self, contents: Contents) -> list[str]:
+    def describe_reading(self, contents: Contents) -> list[str]:
         """How values of new rows were interpreted, including text in columns that are numeric in the training data."""
         if not self.is_table or contents.table is None:
             return list(contents.notes)
         encoder = self.transformer.named_steps["columns"]
-        numbers = set(encoder.feature_names_in_.tolist()) - {name for name, _ in _categories(encoder)}
-        return [*contents.notes, *_numbers_where_expected(contents.table, sorted(numbers))[1]]
+        numbers = set(encoder.feature_names_in_.tolist()) - {name for name, _ in _list_categories(encoder)}
+        return [*contents.notes, *_parse_numeric_columns(contents.table, sorted(numbers))[1]]
 
     @property
     def has_gaps(self) -> bool:
         """Whether values are missing in the columns that are used."""
         return self.is_table and has_gaps(self.raw)
 
-    def filled(self) -> Any:
+    def fill_gaps(self) -> Any:
         """The columns as they are in the source, but with missing values filled in by what was learnt from all rows."""
         table = self.raw.fill_nan(None)
         for label, work, place in self.transformer.named_steps["columns"].transformers_:
@@ -194,35 +196,37 @@ class Prepared:
                 table = table.with_columns(table[name].fill_null(value) for name, value in values)
         return table
 
-    def positions(self, names: Sequence[str]) -> list[int]:
+    def find_columns(self, names: Sequence[str]) -> list[int]:
         """Return the positions of columns of X by their own names or those of the columns they come from."""
         found = []
         for name in names:
             places = [k for k, pair in enumerate(zip(self.names, self.origins, strict=True)) if name in pair]
             if not places:
-                raise ValueError(f"columns must be among those of the model ({_list(self.names)}); got {name!r}.")
+                raise ValueError(f"columns must be among those of the model ({_list_names(self.names)}); got {name!r}.")
             found += places
         return sorted(set(found))
 
-    def _columns_of(self, contents: Contents, known: bool) -> Any:
+    def _read_columns(self, contents: Contents, known: bool) -> Any:
         if not self.is_table:
-            return _matrix_columns(contents, self.columns)
+            return _take_matrix_columns(contents, self.columns)
         if contents.table is None:
             raise ValueError(f"{contents.path} must be a table with the columns of the training data; it is a matrix.")
         encoder = self.transformer.named_steps["columns"]
         columns = encoder.feature_names_in_.tolist()
         absent = [name for name in columns if name not in set(contents.names)]
         if absent:
-            raise ValueError(f"a table must have the columns of the training data; missing: {_list(absent, repr)}.")
-        text = {name for name, _ in _categories(encoder)}
-        with _in_file(contents):
-            table, _ = _numbers_where_expected(contents.table, [name for name in columns if name not in text])
-            table = _typed(table, columns, text)
+            raise ValueError(
+                f"a table must have the columns of the training data; missing: {_list_names(absent, repr)}."
+            )
+        text = {name for name, _ in _list_categories(encoder)}
+        with _name_file_in_errors(contents):
+            table, _ = _parse_numeric_columns(contents.table, [name for name in columns if name not in text])
+            table = _cast_columns(table, columns, text)
             _check_values(table, table.height if self.imputed else 0)
-        strange = self.strange_values(contents) if known else {}
+        strange = self.find_unknown_values(contents) if known else {}
         for name, values in strange.items():
             raise ValueError(
-                f"column {name!r} of {contents.path} must have values of the training data; got {_list(values, repr)}."
+                f"column {name!r} of {contents.path} must have values of the training data; got {_list_names(values, repr)}."
             )
         return table
 
@@ -282,21 +286,23 @@ def prepare(
         _refuse_options(data, target=target, positive=positive, ids=ids, impute=impute, one_hot=one_hot or None)
         names = data.feature_names or tuple(map(str, range(data.X.shape[1])))
         contents, source = Contents(Path(data.name), names, X=data.X, y=data.y), data.source
-        targets, y = _dataset_targets(data, task), data.y
+        targets, y = _targets_of(data, task), data.y
     else:
         contents, source = data, str(data.path)
-        column = target_column(data, target)
-        values = _target_values(data, column)
+        column = find_target(data, target)
+        values = _read_targets(data, column)
         targets = Targets.fit(values, column, positive, task)
         y = targets.encode(values)
     is_table = contents.table is not None
-    used = _used(contents, [targets.column if is_table else None, ids, *drop])
-    raw, steps = _columns(contents, used, one_hot, impute)
-    scaling: Scaling = _usual_scaling(contents) if normalize == "auto" else normalize
-    transformer = _pipeline(steps, scaling, is_table or as_matrix(raw).stores_zeros)
+    used = _choose_columns(contents, [targets.column if is_table else None, ids, *drop])
+    raw, steps = _select_columns(contents, used, one_hot, impute)
+    scaling: Scaling = _choose_scaling(contents) if normalize == "auto" else normalize
+    transformer = _make_pipeline(steps, scaling, is_table or as_matrix(raw).stores_zeros)
     X = _fit(transformer, raw)
     encoded = (
-        list(_encoded_names(transformer[0])) if is_table else [(contents.names[k], contents.names[k]) for k in used]
+        list(_list_encoded_names(transformer[0]))
+        if is_table
+        else [(contents.names[k], contents.names[k]) for k in used]
     )
     kept = range(len(encoded)) if scaling == "none" else transformer.named_steps["varying"].get_support(indices=True)
     return Prepared(
@@ -331,14 +337,14 @@ def _refuse_options(data: Dataset, **given: object) -> None:
         raise ValueError(f"{', '.join(wrong)} is for files; {data.name} has its targets and rows as they are.")
 
 
-def _dataset_targets(data: Dataset, task: Task | None) -> Targets:
+def _targets_of(data: Dataset, task: Task | None) -> Targets:
     if task == "classification" and data.task == "regression":
         raise ValueError(f"{data.name} is a regression; use a regression loss (squared, huber).")
     task = task or data.task
     return Targets("y", task, data.classes if task == "classification" else None)
 
 
-def target_column(data: Contents, target: str | None) -> str | None:
+def find_target(data: Contents, target: str | None) -> str | None:
     """The name of the target column; None for a matrix, which has its targets beside it."""
     if data.table is None:
         if target is not None:
@@ -346,42 +352,44 @@ def target_column(data: Contents, target: str | None) -> str | None:
         return None
     if target is not None:
         if target not in data.names:
-            raise ValueError(f"the target must be a column of {data.path} ({_list(data.names)}); got {target!r}.")
+            raise ValueError(f"the target must be a column of {data.path} ({_list_names(data.names)}); got {target!r}.")
         return target
     found = [name for name in data.names if name.lower() in TARGETS]
     if len(found) != 1:
-        raise ValueError(f"the target column must be named (target=...); {data.path} has {_list(data.names)}.")
+        raise ValueError(f"the target column must be named (target=...); {data.path} has {_list_names(data.names)}.")
     return found[0]
 
 
-def _target_values(data: Contents, column: str | None) -> Any:
+def _read_targets(data: Contents, column: str | None) -> Any:
     if data.table is not None:
         if (column or "y") not in data.names:
-            raise ValueError(f"{data.path} must have a column {column or 'y'!r}; it has {_list(data.names)}.")
+            raise ValueError(f"{data.path} must have a column {column or 'y'!r}; it has {_list_names(data.names)}.")
         return data.table[column or "y"].to_list()
     if data.y is None:
         raise ValueError(f"{data.path} must hold targets in y; it has none.")
     return data.y.tolist()
 
 
-def _used(contents: Contents, left_out: Sequence[str | None]) -> NDArray[np.intp]:
+def _choose_columns(contents: Contents, left_out: Sequence[str | None]) -> NDArray[np.intp]:
     """Positions of the columns that are not left out."""
     names, origin = contents.names, contents.path
     gone = {name for name in left_out if name is not None}
     strange = sorted(gone - set(names))
     if strange:
-        raise ValueError(f"columns to leave out must be in {origin} ({_list(names)}); got {_list(strange)}.")
+        raise ValueError(
+            f"columns to leave out must be in {origin} ({_list_names(names)}); got {_list_names(strange)}."
+        )
     used = np.flatnonzero([name not in gone for name in names])
     if used.size == 0:
         raise ValueError(f"{origin} must have a column besides those that are left out; it has none.")
     return used
 
 
-def _usual_scaling(contents: Contents) -> Scaling:
+def _choose_scaling(contents: Contents) -> Scaling:
     return "dense" if contents.X is None or as_matrix(contents.X).stores_zeros else "sparse"
 
 
-def _columns(
+def _select_columns(
     contents: Contents, used: NDArray[np.intp], one_hot: bool, impute: Imputation | None
 ) -> tuple[Any, list[tuple[str, Any]]]:
     """The used columns as they are, and the steps that turn them into numbers."""
@@ -390,16 +398,16 @@ def _columns(
             raise ValueError(
                 f"imputation and one-hot encoding need a table (CSV, TSV, Parquet); {contents.path} is a matrix."
             )
-        return _matrix_columns(contents, used), []
+        return _take_matrix_columns(contents, used), []
     names = [contents.names[k] for k in used]
-    with _in_file(contents):
+    with _name_file_in_errors(contents):
         text = set(_check_kinds(contents.table, names, one_hot))
-        table = _typed(contents.table, names, text)
+        table = _cast_columns(contents.table, names, text)
         _check_values(table, table.height - 1 if impute else 0)
-    return table, [("columns", _encoder(names, text, impute))]
+    return table, [("columns", _make_encoder(names, text, impute))]
 
 
-def _matrix_columns(contents: Contents, used: NDArray[np.intp]) -> Any:
+def _take_matrix_columns(contents: Contents, used: NDArray[np.intp]) -> Any:
     X = contents.X
     if X is None:
         raise ValueError(f"{contents.path} must be a matrix (NPZ or LIBSVM) as the training data is; it is a table.")
@@ -414,9 +422,9 @@ def _matrix_columns(contents: Contents, used: NDArray[np.intp]) -> Any:
     return X if used.size == X.shape[1] else X[:, used]
 
 
-def _numbers_where_expected(table: Any, names: Sequence[str]) -> tuple[Any, list[str]]:
+def _parse_numeric_columns(table: Any, names: Sequence[str]) -> tuple[Any, list[str]]:
     """A table whose columns of that name are numbers, and what was read so; an error where one holds text."""
-    pl = polars()
+    pl = require_polars()
     schema = dict(table.schema)
     notes: list[str] = []
     for name in names:
@@ -430,7 +438,7 @@ def _numbers_where_expected(table: Any, names: Sequence[str]) -> tuple[Any, list
 
 
 @contextmanager
-def _in_file(contents: Contents) -> Iterator[None]:
+def _name_file_in_errors(contents: Contents) -> Iterator[None]:
     """Name the file in errors about its columns."""
     try:
         yield
@@ -438,9 +446,9 @@ def _in_file(contents: Contents) -> Iterator[None]:
         raise ValueError(f"{contents.path}: {error}") from None
 
 
-def _typed(table: Any, columns: Sequence[str], text: set[str]) -> Any:
+def _cast_columns(table: Any, columns: Sequence[str], text: set[str]) -> Any:
     """Some columns of a table, as numbers or text; dates as days since 1970."""
-    pl = polars()
+    pl = require_polars()
     chosen = table.select(columns)
     days = [
         (chosen[name].cast(pl.Datetime("us")).dt.epoch("us") / 86_400e6).alias(name)
@@ -450,7 +458,7 @@ def _typed(table: Any, columns: Sequence[str], text: set[str]) -> Any:
     return chosen.with_columns(days).cast({name: pl.String if name in text else pl.Float64 for name in columns})
 
 
-def _encoder(columns: Sequence[str], text: set[str], impute: Imputation | None) -> Any:
+def _make_encoder(columns: Sequence[str], text: set[str], impute: Imputation | None) -> Any:
     """One transformer for each run of columns of one kind, so that the columns keep their order."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import SimpleImputer
@@ -471,16 +479,16 @@ def _encoder(columns: Sequence[str], text: set[str], impute: Imputation | None) 
     return ColumnTransformer(steps, verbose_feature_names_out=False)
 
 
-def _categories(encoder: Any) -> Iterator[tuple[str, Any]]:
+def _list_categories(encoder: Any) -> Iterator[tuple[str, Any]]:
     """The text columns of a fitted encoder, each with its values."""
     for label, work, place in encoder.transformers_:
         if label.startswith("text"):
             yield from zip(encoder.feature_names_in_[place].tolist(), work[-1].categories_, strict=True)
 
 
-def _encoded_names(encoder: Any) -> Iterator[tuple[str, str]]:
+def _list_encoded_names(encoder: Any) -> Iterator[tuple[str, str]]:
     """The columns that an encoder makes, each with the column that it comes from."""
-    values = dict(_categories(encoder))
+    values = dict(_list_categories(encoder))
     for name in encoder.feature_names_in_.tolist():
         if name in values:
             yield from ((f"{name}={value}", name) for value in values[name])
@@ -488,7 +496,7 @@ def _encoded_names(encoder: Any) -> Iterator[tuple[str, str]]:
             yield name, name
 
 
-def _pipeline(steps: list[tuple[str, Any]], scaling: Scaling, dense: bool) -> Any:
+def _make_pipeline(steps: list[tuple[str, Any]], scaling: Scaling, dense: bool) -> Any:
     from sklearn.feature_selection import VarianceThreshold
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -518,7 +526,7 @@ def _fit(transformer: Any, raw: Any) -> RawMatrix:
             f"the values of column {column} are too large to be scaled in float64. Change its unit, or leave the columns as "
             "they are (normalize='none')."
         )
-    return _plain(X)
+    return _to_array(X)
 
 
 def _fill(X: Any) -> Array:
@@ -533,7 +541,7 @@ def _fill(X: Any) -> Array:
     return np.ascontiguousarray(matrix.dense())
 
 
-def _plain(X: Any) -> RawMatrix:
+def _to_array(X: Any) -> RawMatrix:
     """Convert the output of a transformer to an array or a CSR array."""
     return as_matrix(np.ascontiguousarray(X) if isinstance(X, np.ndarray) or hasattr(X, "to_numpy") else X).data
 
@@ -553,7 +561,7 @@ def _is_measured(values: set[Any]) -> bool:
     return len(values) > MOST_CLASSES or (len(values) > 2 and not all(float(value).is_integer() for value in values))
 
 
-def _numbers(values: Sequence[Any], what: str) -> Array:
+def _to_numbers(values: Sequence[Any], what: str) -> Array:
     try:
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -564,12 +572,12 @@ def _numbers(values: Sequence[Any], what: str) -> Array:
     return numbers
 
 
-def class_name(value: Any) -> str:
+def name_class(value: Any) -> str:
     """Name a class; 1, 1.0 and "1" have the same name."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _order(name: str) -> tuple[int, float, str]:
+def _sort_key(name: str) -> tuple[int, float, str]:
     """Sort key: numbers by size, then text."""
     try:
         return 0, float(name), name
@@ -579,7 +587,7 @@ def _order(name: str) -> tuple[int, float, str]:
 
 def _check_kinds(table: Any, columns: Sequence[str], one_hot: bool) -> list[str]:
     """Return the columns of text; an error for those that are neither text nor numbers, and for text unless encoded."""
-    pl = polars()
+    pl = require_polars()
     schema, text = dict(table.schema), []
     for name in columns:
         kind = schema[name]
@@ -589,18 +597,18 @@ def _check_kinds(table: Any, columns: Sequence[str], one_hot: bool) -> list[str]
             raise ValueError(f"columns must hold numbers or text; {name!r} holds {kind}. Leave it out (drop=[...]).")
     wrong = [name for name in text if is_mostly_numbers(table[name])] if one_hot else text
     if wrong:
-        raise ValueError(_text_message(table, wrong))
+        raise ValueError(_describe_text(table, wrong))
     return text
 
 
 def _check_values(table: Any, most_missing: int) -> None:
     """Check that columns have finite values, and at most ``most_missing`` missing ones each."""
-    pl = polars()
+    pl = require_polars()
     known = table.fill_nan(None)
     counts = dict(zip(known.columns, known.null_count().row(0), strict=True))
     gaps = {name: np.flatnonzero(known[name].is_null()) for name, count in counts.items() if count}
     if gaps and most_missing == 0:
-        raise ValueError(_missing_message(gaps))
+        raise ValueError(_describe_gaps(gaps))
     empty = next((name for name, rows in gaps.items() if rows.size > most_missing), None)
     if empty is not None:
         raise ValueError(f"column {empty!r} has no values at all. Leave it out (drop=[...]).")
@@ -615,8 +623,8 @@ def _check_values(table: Any, most_missing: int) -> None:
         )
 
 
-def _text_message(table: Any, text: Sequence[str]) -> str:
-    pl = polars()
+def _describe_text(table: Any, text: Sequence[str]) -> str:
+    pl = require_polars()
     described = []
     for name in text[:5]:
         values = table[name].cast(pl.String)
@@ -631,7 +639,7 @@ def _text_message(table: Any, text: Sequence[str]) -> str:
     )
 
 
-def _missing_message(gaps: Mapping[str, Any]) -> str:
+def _describe_gaps(gaps: Mapping[str, Any]) -> str:
     shown = [f"{name!r} ({len(rows)}, first in row {rows[0]})" for name, rows in list(gaps.items())[:5]]
     more = f" and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
     return (
@@ -640,5 +648,5 @@ def _missing_message(gaps: Mapping[str, Any]) -> str:
     )
 
 
-def _list(names: Sequence[str], show: Any = str) -> str:
+def _list_names(names: Sequence[str], show: Any = str) -> str:
     return ", ".join(map(show, names[:10])) + (", ..." if len(names) > 10 else "")

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glru.after import After
 from glru.bounds import ScoreBounds
-from glru.display.intervals import BLUE, GREY, ORANGE, Groups, axes, draw_agreement, draw_sides, middle, sort_sides
+from glru.display.intervals import BLUE, GREY, ORANGE, Groups, draw_agreement, draw_sides, make_axes, middle, sort_sides
 from glru.linalg import Array
 
 GROUPS: Groups = {1: ("label unchanged", BLUE), -1: ("label changed", ORANGE), 0: ("open", GREY)}
@@ -96,7 +96,7 @@ class AfterDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if not given.
         """
-        ax = axes(ax)
+        ax = make_axes(ax)
         bounds = ScoreBounds(self.lower, self.upper)
         if self.classes is None:
             moves = ScoreBounds(self.lower - self.old_scores, self.upper - self.old_scores)

@@ -20,7 +20,7 @@ HELD_OUT, CHANGED = ("class", "held-out label"), ("label before the change", "la
 """What the lines and columns of the matrix are."""
 
 
-def least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
+def rank_least_certain(bounds: ScoreBounds, most: int) -> NDArray[np.intp]:
     """The rows whose labels are least certain: open ones, then those whose class leads the next one least."""
     ordered = np.sort(np.nan_to_num(bounds.middle, nan=0.0), axis=1)
     margins = np.where(bounds.decided, ordered[:, -1] - ordered[:, -2], -1.0)
@@ -146,7 +146,7 @@ class ConfusionDisplay:
         title: str,
         sides: tuple[str, str],
     ) -> "ConfusionDisplay":
-        listed = least_certain(bounds, MOST_LISTED)
+        listed = rank_least_certain(bounds, MOST_LISTED)
         shown = bounds.take(listed)
         lower, upper = shown.probabilities() if joint else shown
         own = np.arange(listed.size), places[listed]

@@ -5,7 +5,7 @@ from typing import Any, final
 import numpy as np
 
 from glru.deletion import Influence
-from glru.display.intervals import BLUE, GREY, ORANGE, axes
+from glru.display.intervals import BLUE, GREY, ORANGE, make_axes
 from glru.linalg import Array
 
 KINDS = ("leverage", "cooks_distance", "dfbetas")
@@ -99,7 +99,7 @@ class DeletionDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if not given.
         """
-        ax = axes(ax, height=4.4)
+        ax = make_axes(ax, height=4.4)
         {"leverage": self._leverage, "cooks_distance": self._index, "dfbetas": self._dfbetas}[self.kind](ax)
         unknown = int(np.count_nonzero(~np.isfinite(self.cooks_distance)))
         if unknown:

@@ -19,7 +19,7 @@ MOST_DOTS = 3000
 """Most rows that are drawn as dots; more are drawn as a curve, or by density."""
 
 
-def axes(ax: Any, height: float = 3.6) -> Any:
+def make_axes(ax: Any, height: float = 3.6) -> Any:
     """The axes to draw on; those of a new figure where none are given."""
     if ax is not None:
         return ax
@@ -32,7 +32,7 @@ def middle(bounds: ScoreBounds) -> Array:
     return np.nan_to_num(bounds.middle)
 
 
-def usual_range(scores: Array) -> tuple[float, float]:
+def find_usual_range(scores: Array) -> tuple[float, float]:
     """An axis that holds 0 and all scores, or, where a few of them are far out, all but these."""
     if scores.size == 0:
         return -1.0, 1.0
@@ -65,7 +65,7 @@ def draw_sides(
     gap = 0.02 * n_rows
     places = np.arange(n_rows) + np.where(np.arange(n_rows) < n_first, 0.0, gap)
     scores = middle(bounds)
-    low, high = usual_range(scores)
+    low, high = find_usual_range(scores)
     bottom, top = np.clip(bounds.lower, low, high), np.clip(bounds.upper, low, high)
     size = float(np.clip(400.0 / max(n_rows, 1), 2.0, 4.0))
     for verdict, (name, color) in groups.items():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds
-from glru.display.intervals import BLUE, GREY, ORANGE, Groups, axes, draw_agreement, draw_sides, middle, sort_sides
+from glru.display.intervals import BLUE, GREY, ORANGE, Groups, draw_agreement, draw_sides, make_axes, middle, sort_sides
 from glru.linalg import Array
 from glru.model_selection import CrossValResult, LOOCVResult
 
@@ -100,7 +100,7 @@ class LOOCVDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if not given.
         """
-        ax = axes(ax)
+        ax = make_axes(ax)
         bounds = ScoreBounds(self.lower, self.upper)
         if self.classes is None:
             draw_agreement(ax, self.y, bounds)

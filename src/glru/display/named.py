@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.display.intervals import BLUE, GREY, axes
+from glru.display.intervals import BLUE, GREY, make_axes
 from glru.linalg import Array
 
 MOST_DRAWN = 30
@@ -53,7 +53,7 @@ class IntervalsDisplay:
         ax : matplotlib axes, default=None
             Where to draw; a new figure if not given.
         """
-        self.ax_ = ax = axes(ax, height=1.2 + 0.24 * len(self.names))
+        self.ax_ = ax = make_axes(ax, height=1.2 + 0.24 * len(self.names))
         self.figure_ = ax.figure
         places = np.arange(len(self.names))
         known = np.isfinite(self.lower) & np.isfinite(self.upper)

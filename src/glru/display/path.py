@@ -69,9 +69,9 @@ class RegularizationPathDisplay:
         bands: Bands = {}
         if path.criterion in ("error", "log_loss"):
             counts = [(result.errors_lower, result.errors_upper) for result in path.results]
-            bands["error"] = _ends(counts)
+            bands["error"] = _split_ends(counts)
             if type(path.results[0].problem.loss).__name__ == "Logistic":
-                bands["log_loss"] = _ends([result.metric_bounds("log_loss") for result in path.results])
+                bands["log_loss"] = _split_ends([result.metric_bounds("log_loss") for result in path.results])
         else:
             bands[path.criterion] = (path.lower, path.upper)
         strengths = 1.0 / path.lams if as_C else path.lams
@@ -121,6 +121,6 @@ class RegularizationPathDisplay:
         return self
 
 
-def _ends(pairs: Any) -> tuple[Array, Array]:
+def _split_ends(pairs: Any) -> tuple[Array, Array]:
     array = np.array(pairs, dtype=np.float64)
     return array[:, 0], array[:, 1]

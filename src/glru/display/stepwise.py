@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 
-from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, axes, shorten
+from glru.display.intervals import BLUE, GREEN, GREY, ORANGE, make_axes, shorten
 from glru.linalg import Array
 from glru.selection import StepwiseResult
 
@@ -86,7 +86,7 @@ class StepwiseDisplay:
         ends = np.array([result.start_value, *((step.value_lower, step.value_upper) for step in steps)])
         signs = np.array([1 if step.action == "add" else -1 for step in steps], dtype=np.intp)
         moved = np.cumsum([0, *(signs * [len(step.columns) for step in steps])]).astype(np.intp)
-        moves = [("+ " if step.action == "add" else "- ") + step_name(step, names) for step in steps]
+        moves = [("+ " if step.action == "add" else "- ") + name_step(step, names) for step in steps]
         sizes = result.selected.size - moved[-1] + moved
         beaten = [result.start_value[1], *(step.value_upper for step in result.path)]
         inside = [
@@ -120,11 +120,11 @@ class StepwiseDisplay:
             return self._plot_path(ax)
         if not 0 <= step < len(self.steps):
             raise ValueError(f"step must be from 0 to {len(self.steps) - 1}; got {step!r}.")
-        return self._plot_step(axes(ax), step)
+        return self._plot_step(make_axes(ax), step)
 
     def _plot_path(self, ax: Any) -> "StepwiseDisplay":
         named = len(self.moves) <= MOST_NAMED_STEPS
-        ax = axes(ax, height=4.4 if named else 3.6)
+        ax = make_axes(ax, height=4.4 if named else 3.6)
         places = np.arange(self.lower.size)
         ax.fill_between(places, self.lower, self.upper, color=BLUE, alpha=0.25, linewidth=0)
         ax.plot(places, self.lower, color=BLUE, marker="^", markersize=4, label="certified lower end")
@@ -171,7 +171,7 @@ class StepwiseDisplay:
         return self
 
 
-def step_name(step: Any, names: Sequence[str] | None) -> str:
+def name_step(step: Any, names: Sequence[str] | None) -> str:
     """What the columns of a step are called; those of one text column by its name."""
     if names is None:
         return str(step.label)

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from glru._files import exclusive, leftovers, open_archive, remove_leftovers, write_atomically
+from glru._files import hold_lock, list_leftovers, open_archive, remove_leftovers, write_atomically
 from glru.linalg import Array, Matrix, as_matrix
 from glru.live import history
 from glru.live.history import Entry
@@ -85,7 +85,7 @@ def save(path: str | os.PathLike[str], saved: Saved, token: str, known: Collecti
         with open(part, "wb", opener=_open_private) as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
-    with exclusive(target):
+    with hold_lock(target):
         remove_leftovers(target)
         if known is not None:
             _check_known(target, known)
@@ -146,10 +146,10 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, str]:
 
 def _remove_old_parts(target: Path) -> None:
     """Remove the parts that killed processes left behind, if the folder allows it and nobody is saving."""
-    if not leftovers(target):
+    if not list_leftovers(target):
         return
     try:
-        with exclusive(target, wait=False) as held:
+        with hold_lock(target, wait=False) as held:
             if held:
                 remove_leftovers(target)
     except OSError:

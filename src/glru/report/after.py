@@ -14,7 +14,7 @@ from glru.report.classes import confusion_table, least_certain_table
 from glru.report.format import format_count, format_interval, format_number
 from glru.report.loocv import MOST_LISTED, draw_agreement, draw_sides
 from glru.report.page import Cell, Provenance, Section, cards, page, table
-from glru.report.svg import around, intervals
+from glru.report.svg import draw_intervals, fit_axis
 
 KINDS = {1: ("good", "label unchanged"), -1: ("bad", "label changed"), 0: ("open", "label open")}
 
@@ -135,15 +135,15 @@ def _score_sections(
     else:
         change = ScoreBounds(lower - old_scores, upper - old_scores)
         axes = (
-            around(old_scores.tolist(), "prediction before"),
-            around(np.concatenate(change).tolist(), "retrained prediction minus that before", zero=True),
+            fit_axis(old_scores.tolist(), "prediction before"),
+            fit_axis(np.concatenate(change).tolist(), "retrained prediction minus that before", zero=True),
         )
         marks = draw_agreement(old_scores, change, tip)
         note = (
             "" if len(marks) == old_scores.size else " Queries that lie together share a mark, the fainter the fewer."
         )
         text = f"By how much each prediction changes; at zero it stays. Hover over one for details.{note}"
-        picture = Section("Change of the predictions", text, intervals(*axes, marks, {}))
+        picture = Section("Change of the predictions", text, draw_intervals(*axes, marks, {}))
     moves = np.maximum(np.maximum(lower - old_scores, old_scores - upper), 0.0)
     order = np.lexsort((np.abs(old_scores), verdicts != -1, verdicts != 0) if classification else (-moves,))[
         :MOST_LISTED

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds
-from glru.display.classes import format_counts, least_certain
+from glru.display.classes import format_counts, rank_least_certain
 from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
 from glru.report.metrics import constant_errors, sampling_interval
@@ -94,7 +94,7 @@ def least_certain_table(
     header: Sequence[str],
 ) -> str:
     """The rows whose labels are least certain, with bounds of the probability (or score) of the class that each is compared with."""
-    verdicts, order = bounds.verdicts(places), least_certain(bounds, MOST_LISTED)
+    verdicts, order = bounds.verdicts(places), rank_least_certain(bounds, MOST_LISTED)
     lower, upper = bounds.probabilities() if joint else bounds
     rows: list[list[Cell]] = [
         [

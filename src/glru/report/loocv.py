@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glru.bounds import ScoreBounds, residuals
 from glru.deletion import Ranking
-from glru.display.intervals import middle, shorten, sort_sides, usual_range
+from glru.display.intervals import find_usual_range, middle, shorten, sort_sides
 from glru.linalg import Array
 from glru.losses import Logistic
 from glru.model_selection import LOOCVResult
@@ -17,7 +17,7 @@ from glru.report.format import format_count, format_interval, format_number
 from glru.report.metrics import constant_errors, constant_value, sampling_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
 from glru.report.quality import calibration_section, confusion_section, metrics_section, roc_section
-from glru.report.svg import Axis, Mark, around, bars, intervals
+from glru.report.svg import Axis, Mark, draw_bars, draw_intervals, fit_axis
 
 MOST_DRAWN, MOST_LISTED = 1500, 200
 """Rows in a plot, rows in a table."""
@@ -172,7 +172,7 @@ def draw_sides(
     order = sort_sides(scores, sides)
     n_rows, n_first = order.size, int(np.sum(sides <= 0))
     gap = 0.02 * n_rows
-    low, high = usual_range(scores)
+    low, high = find_usual_range(scores)
     marks = []
     for rows, first in _bins(order, verdicts, n_first):
         place = first + 0.5 * (rows.size - 1) + (gap if first >= n_first else 0.0)
@@ -197,7 +197,7 @@ def draw_sides(
     centres = (0.5 * n_first, n_first + gap + 0.5 * sizes[1])
     below = [(centres[k], f"{shorten(names[k])}: {format_count(sizes[k], 'row')}") for k in (0, 1) if sizes[k]]
     x = Axis(-1.0, n_rows + gap, "", ticks=False)
-    return Section(title, said, intervals(x, Axis(low, high, label), marks, legend, names=below))
+    return Section(title, said, draw_intervals(x, Axis(low, high, label), marks, legend, names=below))
 
 
 def _bins(order: NDArray[np.intp], verdicts: NDArray[np.int8], n_first: int) -> Iterator[tuple[NDArray[np.intp], int]]:
@@ -274,10 +274,10 @@ def _regression(result: LOOCVResult, data_name: str, name: Callable[[int], str])
     residual, _ = residuals(y, lower, upper)
     order = np.argsort(-residual, kind="stable")
     marks = draw_agreement(y, result.bounds, lambda row: _residual_tip(row, name, y, lower, upper))
-    x = around(y.tolist(), "target")
-    vertical = around(np.concatenate([lower, upper]).tolist(), "held-out prediction")
+    x = fit_axis(y.tolist(), "target")
+    vertical = fit_axis(np.concatenate([lower, upper]).tolist(), "held-out prediction")
     note = "" if len(marks) == n_rows else " Rows that lie together share a mark, the fainter the fewer."
-    plot = intervals(x, vertical, marks, {}, line="diagonal")
+    plot = draw_intervals(x, vertical, marks, {}, line="diagonal")
     rows: list[list[Cell]] = [
         [name(row), float(y[row]), (float(lower[row]), float(upper[row])), float(residual[row])]
         for row in order[:MOST_LISTED]
@@ -342,7 +342,7 @@ def _influence(
         )
         for k in range(len(names))
     ]
-    x = around([0.0, *upper.tolist()], "Cook's distance", zero=True)
+    x = fit_axis([0.0, *upper.tolist()], "Cook's distance", zero=True)
     legend = {"good": f"class {classes[1]}", "bad": f"class {classes[0]}"} if labelled else {}
     proof = "it is proven that no other row changes it more" if influence.certified else "other rows may change it more"
     text = (
@@ -350,5 +350,5 @@ def _influence(
         f"change of all coefficients together by the Hessian; {proof}. The columns are prepared once here, by all rows."
     )
     rows: list[list[Cell]] = [[names[k], (float(lower[k]), float(upper[k]))] for k in range(len(names))]
-    body = bars(names, x, marks, legend) + table(["row", "Cook's distance"], rows)
+    body = draw_bars(names, x, marks, legend) + table(["row", "Cook's distance"], rows)
     return Section("Most influential rows", text, body)

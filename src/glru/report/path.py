@@ -7,7 +7,7 @@ from glru.display.path import NAMES
 from glru.model_selection import LOOCVPath
 from glru.report.format import format_count, format_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
-from glru.report.svg import Mark, around, band
+from glru.report.svg import Mark, draw_band, fit_axis
 
 
 def path_page(
@@ -52,15 +52,15 @@ def path_page(
     numbers = [(f"best {axis}", f"{best:.4g}"), (criterion, value), ("trainings beyond the first", f"{trainings:,}")]
     sections = []
     for name, (lower, upper) in shown.bands.items():
-        x = around(shown.lams.tolist(), f"strength of the penalty, {axis}", log=True)
-        y = around([*lower.tolist(), *upper.tolist()], NAMES[name], zero=True)
+        x = fit_axis(shown.lams.tolist(), f"strength of the penalty, {axis}", log=True)
+        y = fit_axis([*lower.tolist(), *upper.tolist()], NAMES[name], zero=True)
         marks = [
             Mark(float(lam), low, high, "good", f"{axis} = {lam:.4g}\n{NAMES[name]}: {format_interval(low, high, 6)}")
             for lam, low, high in zip(shown.lams, lower, upper, strict=True)
         ]
         legend = {"good": "certified interval", "best-key": f"best {axis}"}
         text = "The true value at each strength lies inside its interval. Hover over one for details."
-        sections.append(Section(NAMES[name][0].upper() + NAMES[name][1:], text, band(x, y, marks, best, legend)))
+        sections.append(Section(NAMES[name][0].upper() + NAMES[name][1:], text, draw_band(x, y, marks, best, legend)))
     short = [name.replace("_", "-") for name in shown.bands]
     header = [axis, *short, "trainings"]
     rows: list[list[Cell]] = [

@@ -10,7 +10,7 @@ from glru.model_selection import LOOCVResult
 from glru.report.format import format_count, format_interval
 from glru.report.metrics import confusion, constant_errors, describe_metric, metrics_of, name_metric, sampling_interval
 from glru.report.page import Cell, Section, table
-from glru.report.svg import Axis, Mark, band, intervals
+from glru.report.svg import Axis, Mark, draw_band, draw_intervals
 
 ROC_POINTS = 50
 """Number of points at which a ROC curve is drawn."""
@@ -77,7 +77,7 @@ def roc_section(result: LOOCVResult) -> Section:
     axes = Axis(0.0, 1.0, "false-positive rate"), Axis(0.0, 1.0, "true-positive rate")
     area = format_interval(*result.metric_bounds("roc_auc"))
     text = f"The true curve lies in the band, which is often as thin as a line; the area below it is {area}."
-    return Section("ROC curve", text, band(*axes, marks, None, {"good": "certified band"}, diagonal=True))
+    return Section("ROC curve", text, draw_band(*axes, marks, None, {"good": "certified band"}, diagonal=True))
 
 
 def _recall_at(positive: Array, negative: Array, grid: Array) -> Array:
@@ -102,7 +102,7 @@ def calibration_section(result: LOOCVResult, classes: tuple[str, str]) -> Sectio
         rows.append([(low, high), f"{count:,} of {part.size:,}", count / part.size, f"{least:.3g} to {most:.3g}"])
     edge = 1.05 * max(max(mark.high for mark in marks), max(mark.at for mark in marks))
     axes = Axis(0.0, edge, f"predicted probability of {classes[1]}"), Axis(0.0, edge, "observed share")
-    plot = intervals(*axes, marks, {"good": "observed, with the 95 % interval of sampling"}, line="diagonal")
+    plot = draw_intervals(*axes, marks, {"good": "observed, with the 95 % interval of sampling"}, line="diagonal")
     header = ["predicted", "observed", "share", "95 % interval"]
     text = "Rows are grouped by their held-out score; the mean predicted probability of each group is certified. On the diagonal a model is calibrated."
     return Section("Calibration", text, plot + table(header, rows))

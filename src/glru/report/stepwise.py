@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from glru.display import StepwiseDisplay
-from glru.display.stepwise import NAMES, step_name
+from glru.display.stepwise import NAMES, name_step
 from glru.report.format import format_count, format_interval
 from glru.report.page import Cell, Provenance, Section, cards, page, table
-from glru.report.svg import Axis, Mark, around, band
+from glru.report.svg import Axis, Mark, draw_band, fit_axis
 from glru.selection import StepwiseResult
 
 
@@ -69,12 +69,12 @@ def stepwise_page(
         for k, (low, high) in enumerate(zip(shown.lower, shown.upper, strict=True))
     ]
     x = Axis(-0.5, len(labels) - 0.5, "step", whole=True)
-    y = around([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
+    y = fit_axis([*shown.lower.tolist(), *shown.upper.tolist()], criterion, zero=result.criterion == "error")
     rows: list[list[Cell]] = [
         [
             k + 1,
             step.action,
-            step_name(step, names) if step.columns else "",
+            name_step(step, names) if step.columns else "",
             (float(step.value_lower), float(step.value_upper)),
             step.n_candidates,
             step.n_trainings,
@@ -86,7 +86,7 @@ def stepwise_page(
     header = ["step", "action", "feature", "value", "candidates", "trainings", "decided by", "choice"]
     chosen: list[list[Cell]] = [[int(column), names[column]] for column in result.selected]
     legend = {"good": "certified interval"} | ({"open": "choice not proven"} if any(doubts) else {})
-    plot = band(x, y, marks, None, legend)
+    plot = draw_band(x, y, marks, None, legend)
     sections = [
         Section("The criterion along the path", "Hover over a step to see what it did.", plot),
         Section("The path", f"Value: {criterion} after the step, proven to the digits shown.", table(header, rows)),

@@ -60,7 +60,7 @@ class Axis:
         return [step * k for k in range(first, last + 1)]
 
 
-def around(values: Sequence[float], label: str, zero: bool = False, log: bool = False) -> Axis:
+def fit_axis(values: Sequence[float], label: str, zero: bool = False, log: bool = False) -> Axis:
     """Make an axis that contains all finite values, with a margin."""
     finite = [value for value in values if math.isfinite(value) and (value > 0.0 or not log)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
@@ -108,7 +108,7 @@ class Mark:
         return 0.5 * (self.low + self.high)
 
 
-def intervals(
+def draw_intervals(
     x: Axis,
     y: Axis,
     marks: Sequence[Mark],
@@ -133,7 +133,7 @@ def intervals(
     return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
 
 
-def band(
+def draw_band(
     x: Axis, y: Axis, marks: Sequence[Mark], best: float | None, legend: dict[str, str], diagonal: bool = False
 ) -> str:
     """The region between lower and upper ends, with a mark at every place and a line at the best one, if there is one."""
@@ -150,7 +150,7 @@ def band(
     return _figure(_axes(x, y) + "".join(parts), legend, f"{y.label} by {x.label}")
 
 
-def bars(names: Sequence[str], x: Axis, marks: Sequence[Mark], legend: dict[str, str]) -> str:
+def draw_bars(names: Sequence[str], x: Axis, marks: Sequence[Mark], legend: dict[str, str]) -> str:
     """Horizontal intervals, one line for each name; ``at`` of a mark is its line."""
     step, top, left = 20.0, 12.0, 120.0
     height, scale = top + step * len(names) + BOTTOM, WIDTH - RIGHT - left

@@ -98,7 +98,7 @@ def read_block(X: Any, y: Any, weight: Any) -> Block:
                 f"{name} must have one entry per row of X; got shape {values.shape} for a block of {matrix.shape[0]} rows."
             )
     if weights is not None:
-        weights = _inputs.numeric_vector(weights, "sample_weight")
+        weights = _inputs.as_numeric_vector(weights, "sample_weight")
     return Block(matrix, targets, weights, names)
 
 

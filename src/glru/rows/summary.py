@@ -226,11 +226,11 @@ def check_block(block: Block, task: Task) -> NDArray[Any]:
     """The classes or the targets; numbers that cannot be trained on are refused."""
     _inputs.require_finite(block.X, "X", block.column_names, block.start)
     if block.weight is not None:
-        weight = _inputs.finite_vector(block.weight, "sample_weight", block.start)
+        weight = _inputs.as_finite_vector(block.weight, "sample_weight", block.start)
         _inputs.require_non_negative(weight, block.start)
     if task == "classification":
         return _inputs.classes_of(block.y, block.start)
-    return _inputs.finite_vector(block.y, "y", block.start)
+    return _inputs.as_finite_vector(block.y, "y", block.start)
 
 
 def check_shapes(summary: Summary) -> None:

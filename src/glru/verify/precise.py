@@ -26,7 +26,7 @@ from glru.problem import Problem
 Objects = NDArray[np.object_]
 
 
-def context(digits: int) -> Any:
+def make_context(digits: int) -> Any:
     """A separate mpmath context, so that the global precision does not change."""
     arithmetic = require("mpmath", "verify", "glru.verify").MPContext()
     arithmetic.dps = digits
@@ -139,7 +139,7 @@ class Precise:
 
 def precise_problem(problem: Problem, digits: int) -> Precise:
     """A stored problem in arbitrary precision: every float64 number, weights included, is converted exactly."""
-    mp = context(digits)
+    mp = make_context(digits)
     used = np.flatnonzero(problem.weights > 0.0)
     rows = problem.matrix[used].dense()
     weights = precise(mp, problem.weights[used])
